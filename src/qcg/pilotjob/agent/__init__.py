@@ -1,0 +1,1 @@
+"""The long-lived shell around host/ on a node: ZeroMQ, batches, reconnecting."""

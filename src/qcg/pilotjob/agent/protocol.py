@@ -1,0 +1,95 @@
+"""The messages between a manager and its agents: msgpack over ZeroMQ, one batch a message.
+
+An agent connects (DEALER) to the manager (ROUTER), so that a new manager finds old agents by writing a new contact
+file and an agent needs no open port. The walk of a connection:
+
+    agent   -> Hello                    who I am; sent on connecting, and whenever the manager says Identify
+    manager -> Welcome(ack)             the last record of yours that I have on disk
+    agent   -> Report(records, live)    all records after `ack`, and all jobs under way: the manager reconciles
+    then    manager -> Start, Kill, Ack, Beat, Exit         agent -> News, Beat, Bye
+
+Records are numbered 1, 2, 3 … over the agent's whole life and kept in its ledger, so a restarted agent goes on counting.
+They are kept until acknowledged; the manager acknowledges once its journal has them.
+"""
+
+from __future__ import annotations
+
+from typing import Union
+
+import msgspec
+from msgspec import Struct
+
+from qcg.pilotjob.host.records import Ended, Launch, Running, Started
+
+
+class StartedRecord(Struct, tag="s", array_like=True):
+    number: int
+    body: Started
+
+
+class EndedRecord(Struct, tag="e", array_like=True):
+    number: int
+    body: Ended
+
+
+Record = Union[StartedRecord, EndedRecord]
+
+
+class Hello(Struct, tag="hello"):
+    agent: str
+    host: str
+    pid: int
+    cores: list[int]
+    """The core ids this agent may use."""
+    version: str
+
+
+class Report(Struct, tag="report"):
+    records: list[Record]
+    live: list[Running]
+
+
+class News(Struct, tag="news"):
+    records: list[Record]
+
+
+class Beat(Struct, tag="beat"):
+    """Nothing to say, and alive. Both directions."""
+
+
+class Bye(Struct, tag="bye"):
+    """The agent has ended all its jobs and exits."""
+
+
+class Identify(Struct, tag="identify"):
+    """The manager does not know this connection: say Hello."""
+
+
+class Welcome(Struct, tag="welcome"):
+    ack: int
+
+
+class Start(Struct, tag="start"):
+    launches: list[Launch]
+
+
+class Kill(Struct, tag="kill"):
+    ids: list[str]
+
+
+class Ack(Struct, tag="ack"):
+    number: int
+
+
+class Exit(Struct, tag="exit"):
+    """End everything and go: SIGTERM to all jobs, SIGKILL after `grace` seconds, then Bye."""
+
+    grace: float
+
+
+FromAgent = Union[Hello, Report, News, Beat, Bye]
+FromManager = Union[Identify, Welcome, Start, Kill, Ack, Beat, Exit]
+
+encode = msgspec.msgpack.Encoder().encode
+decode_from_agent = msgspec.msgpack.Decoder(FromAgent).decode
+decode_from_manager = msgspec.msgpack.Decoder(FromManager).decode

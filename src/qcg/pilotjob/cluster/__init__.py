@@ -1,0 +1,1 @@
+"""Where nodes come from."""

@@ -1,0 +1,1 @@
+"""Decides: registry, queue, resources, scheduler. Pure: events in, effects out."""

@@ -1,0 +1,75 @@
+"""What the core wants done. The engine carries each effect to the rooms that care for it; none is decided again there."""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+from msgspec import Struct
+
+from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.states import State
+
+
+class Added(Struct, frozen=True):
+    """Jobs of one submission, all accepted. For the journal."""
+
+    jobs: list[Job]
+
+
+class Transition(Struct, frozen=True):
+    """A job, or one iteration of it, has entered a state: the one stream that journal, report, displays and waits read."""
+
+    job: Job
+    position: int
+    """The iteration, counted from 0; -1 for the job itself."""
+    state: State
+    at: float
+    run: Run | None = None
+    """The run that this is about, when there is one."""
+    exit_code: int | None = None
+    message: str = ""
+
+
+class RestSettled(Struct, frozen=True):
+    """All iterations of a job that had not started are `state` (cancelled or omitted) from now on: one record, not N."""
+
+    job: Job
+    state: State
+    at: float
+
+
+class Launch(Struct, frozen=True):
+    """Start this run on the first node of its grant."""
+
+    run: Run
+
+
+class Kill(Struct, frozen=True):
+    """End this run. For the executor; and for the journal, so that a resumed manager still wants it ended."""
+
+    run: Run
+
+
+class Requeued(Struct, frozen=True):
+    """A run that is not going to tell how it ended (its host was lost, or never got it) is forgotten; its job waits again."""
+
+    run: Run
+
+
+class Removed(Struct, frozen=True):
+    """A final job has left the registry. For the journal."""
+
+    job: Job
+
+
+class AllDone(Struct, frozen=True):
+    """Every job is final."""
+
+
+class Reply(Struct, frozen=True):
+    """The answer to the request that was just handled."""
+
+    data: dict[str, Any]
+
+
+Effect = Union[Added, Transition, RestSettled, Launch, Kill, Requeued, Removed, AllDone, Reply]

@@ -1,0 +1,59 @@
+"""What can happen. `Core.handle(event, now)` is the only way in."""
+
+from __future__ import annotations
+
+from typing import Union
+
+from msgspec import Struct
+
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.host.records import Ended, Running, Started
+
+
+class Submit(Struct, frozen=True):
+    jobs: list[JobDescription]
+
+
+class Cancel(Struct, frozen=True):
+    """Names of jobs or of single iterations, `job:3`."""
+
+    names: list[str]
+
+
+class CancelAll(Struct, frozen=True):
+    """The service ends: everything that is not final goes."""
+
+    message: str
+
+
+class Remove(Struct, frozen=True):
+    names: list[str]
+
+
+class RunStarted(Struct, frozen=True):
+    record: Started
+
+
+class RunEnded(Struct, frozen=True):
+    record: Ended
+
+
+class AgentReported(Struct, frozen=True):
+    """An agent has (re)connected and told all it has under way on its nodes, after all its records were handled."""
+
+    nodes: list[str]
+    live: list[Running]
+
+
+class NodesLost(Struct, frozen=True):
+    """An agent is gone for good: what ran on its nodes will never tell how it ended."""
+
+    nodes: list[str]
+    message: str
+
+
+class Schedule(Struct, frozen=True):
+    """Give free resources to waiting jobs. Sent once after a burst of other events."""
+
+
+Event = Union[Submit, Cancel, CancelAll, Remove, RunStarted, RunEnded, AgentReported, NodesLost, Schedule]

@@ -1,0 +1,104 @@
+"""What the core remembers of a job and of its starts. Plain slotted objects; only the core changes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from qcg.pilotjob.core.states import State
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.core.dependencies import Waiting
+    from qcg.pilotjob.core.iterations import Iterations
+    from qcg.pilotjob.core.queue import Entry
+
+
+class NodePart(NamedTuple):
+    """What a grant holds of one node."""
+
+    node: str
+    cores: tuple[int, ...]
+    gpus: tuple[str, ...] = ()
+    memory: int = 0
+
+
+class Grant(NamedTuple):
+    """What one run has to itself, node by node."""
+
+    parts: tuple[NodePart, ...]
+
+    @property
+    def ncores(self) -> int:
+        return sum(len(part.cores) for part in self.parts)
+
+    def __str__(self) -> str:
+        """`n1[0:1],n2[0]`, as users know it."""
+        return ",".join(f"{part.node}[{':'.join(map(str, part.cores))}]" for part in self.parts)
+
+
+class Job:
+    """One submitted job. `spec` is the encoded description: what the journal stores and the launch decodes."""
+
+    __slots__ = (
+        "deferred",
+        "dependents",
+        "entries",
+        "iterations",
+        "message",
+        "name",
+        "run",
+        "seq",
+        "spec",
+        "state",
+        "submitted",
+        "waiting",
+    )
+
+    def __init__(self, seq: int, name: str, spec: bytes, submitted: float) -> None:
+        self.seq = seq
+        self.name = name
+        self.spec: bytes | None = spec
+        """Dropped when the job is final; the journal keeps it."""
+        self.submitted = submitted
+        self.state = State.QUEUED
+        self.message = ""
+        self.iterations: Iterations | None = None
+        self.run: Run | None = None
+        """The run under way, of a job without iterations."""
+        self.entries: tuple[Entry, ...] = ()
+        """Its places in the queue: one, or one for each size of its iterations."""
+        self.waiting: Waiting | None = None
+        self.dependents: list[Job] | None = None
+        self.deferred = 0
+
+
+class Run:
+    """One start of a job or of one of its iterations."""
+
+    __slots__ = ("attempt", "grant", "job", "killed", "pid", "position", "scheduled", "started")
+
+    def __init__(self, job: Job, position: int, attempt: int, grant: Grant, scheduled: float) -> None:
+        self.job = job
+        self.position = position
+        """Of the iteration, counted from 0; -1 for a job without iterations."""
+        self.attempt = attempt
+        self.grant = grant
+        self.scheduled = scheduled
+        self.started = 0.0
+        self.pid = 0
+        self.killed = False
+        """A kill has been asked for."""
+
+    @property
+    def id(self) -> str:
+        return run_id(self.job.seq, self.position, self.attempt)
+
+
+def run_id(seq: int, position: int, attempt: int) -> str:
+    return f"{seq}.{attempt}" if position < 0 else f"{seq}:{position}.{attempt}"
+
+
+def parse_run_id(text: str) -> tuple[int, int, int]:
+    """(seq, position, attempt) of a run id."""
+    place, _, attempt = text.partition(".")
+    seq, _, position = place.partition(":")
+    return int(seq), int(position) if position else -1, int(attempt)

@@ -1,0 +1,1 @@
+"""What a job is: forms, validation, variables, iterations. Pure."""

@@ -1,0 +1,1 @@
+"""Carry effects to hosts."""

@@ -1,0 +1,1 @@
+"""Starts, watches and ends jobs on one machine. Standard library only, CPython 3.6 and later."""

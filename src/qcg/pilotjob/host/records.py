@@ -1,0 +1,64 @@
+"""What a host is told and what it tells: plain tuples, the same for an agent and for one-shot commands.
+
+Python 3.6 reads this file: no `from __future__ import annotations`, no newer syntax.
+"""
+
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+# One node of a grant: its name, the core ids and the GPU ids given on it.
+NodeGrant = Tuple[str, Tuple[int, ...], Tuple[str, ...]]
+
+
+class Launch(NamedTuple):
+    """One start of one job. The host refuses an `id` that it has started before."""
+
+    id: str
+    argv: List[str]
+    env: Dict[str, str]
+    """Added to the host's own environment; an empty value for a name in `unset` never occurs."""
+    unset: List[str]
+    """Names taken out of the host's own environment."""
+    wd: str
+    """Absolute; made when missing."""
+    stdin: Optional[str]
+    stdout: Optional[str]
+    stderr: Optional[str]
+    """Relative to `wd`; parent folders are made; `None` is /dev/null; stdout == stderr is one file."""
+    cores: Optional[Tuple[int, ...]]
+    """Real core ids to bind to, or `None` where cores are pretended."""
+    wall_time: Optional[float]
+    """Seconds until the whole process tree is ended."""
+    setup: bool
+    """argv starts with the setup wrapper, which reports what went wrong (module, venv) on descriptor 3."""
+    grant: List[NodeGrant]
+    """Opaque to the host; told back to a manager that has lost its memory."""
+
+
+class Started(NamedTuple):
+    id: str
+    pid: int
+    at: float
+    """Seconds since the epoch."""
+
+
+class Ended(NamedTuple):
+    id: str
+    at: float
+    exit_code: int
+    """As Python has it: negative for a signal; -1 with pid 0 when nothing was started."""
+    reason: str
+    """`exit`, `cancel`, `timeout`, `unstartable` or `lost`."""
+    message: str
+    """A sentence for people when there is something to say, else empty."""
+    pid: int
+    started: float
+    """When it was started; 0 when it never was."""
+
+
+class Running(NamedTuple):
+    """A job that a host has under way, as told to a manager that asks."""
+
+    id: str
+    pid: int
+    started: float
+    grant: List[NodeGrant]

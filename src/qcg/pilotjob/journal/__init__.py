@@ -1,0 +1,1 @@
+"""Remembers: the permanent registry on disk."""
