@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from qcg.pilotjob.core.states import State
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.core.dependencies import Waiting
+    from qcg.pilotjob.core.dependencies import Dependents, Waiting
     from qcg.pilotjob.core.iterations import Iterations
     from qcg.pilotjob.core.queue import Entry
 
@@ -39,7 +39,7 @@ class Job:
     """One submitted job. `spec` is the encoded description: what the journal stores and the launch decodes."""
 
     __slots__ = (
-        "deferred",
+        "attempts",
         "dependents",
         "entries",
         "iterations",
@@ -67,8 +67,9 @@ class Job:
         self.entries: tuple[Entry, ...] = ()
         """Its places in the queue: one, or one for each size of its iterations."""
         self.waiting: Waiting | None = None
-        self.dependents: list[Job] | None = None
-        self.deferred = 0
+        self.dependents: Dependents | None = None
+        self.attempts = 0
+        """How many runs it has lost."""
 
 
 class Run:

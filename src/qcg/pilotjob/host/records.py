@@ -39,6 +39,8 @@ class Started(NamedTuple):
     pid: int
     at: float
     """Seconds since the epoch."""
+    grant: List[NodeGrant]
+    """As in the launch: a manager that died before its journal had the launch learns it from here."""
 
 
 class Ended(NamedTuple):
