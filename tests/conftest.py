@@ -1,0 +1,25 @@
+"""What every test has: a check of what it leaves behind, settings of hypothesis, a directory of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["pytester", "tests.support.leaks", "tests.support.skips"]
+
+# Machines that run tests are shared and slow at times: what an example does counts, not how long it took.
+settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory that is the working directory while the test runs."""
+    directory = tmp_path / "run"
+    directory.mkdir(mode=0o700)
+    monkeypatch.chdir(directory)
+    return directory
