@@ -1,4 +1,4 @@
-"""What the core wants done. The engine carries each effect to the rooms that care for it; none is decided again there."""
+"""What the core wants done. The engine carries each effect to the rooms that care; nothing is decided again there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Added(Struct, frozen=True):
 
 
 class Transition(Struct, frozen=True):
-    """A job, or one iteration of it, has entered a state: the one stream that journal, report, displays and waits read."""
+    """A job, or one iteration of it, has entered a state: the one stream that journal, report and displays read."""
 
     job: Job
     position: int
@@ -31,7 +31,7 @@ class Transition(Struct, frozen=True):
 
 
 class RestSettled(Struct, frozen=True):
-    """All iterations of a job that had not started are `state` (cancelled or omitted) from now on: one record, not N."""
+    """All iterations of a job that had not started are `state` from now on: one record, not N."""
 
     job: Job
     state: State
@@ -50,10 +50,19 @@ class Kill(Struct, frozen=True):
     run: Run
 
 
+class KillStray(Struct, frozen=True):
+    """A host runs something that no job of the registry wants."""
+
+    run_id: str
+    node: str
+
+
 class Requeued(Struct, frozen=True):
-    """A run that is not going to tell how it ended (its host was lost, or never got it) is forgotten; its job waits again."""
+    """A run will not tell how it ended: its job waits again."""
 
     run: Run
+    lost: bool
+    """Its host was lost, and the next run is another attempt; otherwise no host ever got it, and it never was."""
 
 
 class Removed(Struct, frozen=True):
@@ -72,4 +81,4 @@ class Reply(Struct, frozen=True):
     data: dict[str, Any]
 
 
-Effect = Union[Added, Transition, RestSettled, Launch, Kill, Requeued, Removed, AllDone, Reply]
+Effect = Union[Added, Transition, RestSettled, Launch, Kill, KillStray, Requeued, Removed, AllDone, Reply]

@@ -1,0 +1,51 @@
+"""The core's door: one event in, a list of effects out. No clock, no files, no sockets behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from qcg.pilotjob.core import ending, running, scheduler, submission
+from qcg.pilotjob.core.effects import Effect
+from qcg.pilotjob.core.events import (
+    AgentReported,
+    Cancel,
+    CancelAll,
+    Event,
+    NodesLost,
+    Remove,
+    RunEnded,
+    RunStarted,
+    Schedule,
+    Submit,
+)
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.core.state import CoreState
+
+
+class Core:
+    """Decides everything about jobs. What it knows is in `state`, for all to read and for nobody else to change."""
+
+    def __init__(self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False) -> None:
+        self.state = CoreState(nodes, rerun_lost=rerun_lost)
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """React to what happened at `now`. Raises `Refused`, and changes nothing, when a submission cannot be taken."""
+        state = self.state
+        state.now = now
+        _REACTIONS[type(event)](state, event)
+        effects, state.effects = state.effects, []
+        return effects
+
+
+_REACTIONS: dict[type[Event], Callable[[CoreState, Any], None]] = {
+    Submit: submission.submit,
+    Schedule: lambda core, _: scheduler.schedule(core),
+    RunStarted: running.run_started,
+    RunEnded: running.run_ended,
+    AgentReported: running.agent_reported,
+    NodesLost: running.nodes_lost,
+    Cancel: ending.cancel,
+    CancelAll: ending.cancel_all,
+    Remove: ending.remove,
+}

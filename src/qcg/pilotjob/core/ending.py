@@ -1,0 +1,97 @@
+"""People end jobs: cancel and remove."""
+
+from __future__ import annotations
+
+from qcg.pilotjob.core.effects import Kill, Removed, Reply
+from qcg.pilotjob.core.events import Cancel, CancelAll, Remove
+from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.settling import Outcome, settle
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.submission import end_all
+
+
+def cancel(core: CoreState, event: Cancel) -> None:
+    canceled = 0
+    errors: dict[str, str] = {}
+    for name in event.names:
+        found = find(core, name)
+        if isinstance(found, str):
+            errors[name] = found
+            continue
+        job, position = found
+        state = core.state_of(job, position)
+        if state.is_final:
+            errors[name] = f"job {name!r} is already {state.name}"
+            continue
+        canceled += 1
+        if position < 0:
+            cancel_job(core, job, "")
+        else:
+            _cancel_iteration(core, job, position)
+    _reply(core, "canceled", canceled, errors)
+
+
+def cancel_all(core: CoreState, event: CancelAll) -> None:
+    for job in [job for job in core.jobs.values() if not job.state.is_final]:
+        cancel_job(core, job, event.message)
+
+
+def remove(core: CoreState, event: Remove) -> None:
+    removed = 0
+    errors: dict[str, str] = {}
+    for name in event.names:
+        job = core.jobs.get(name)
+        if job is None:
+            errors[name] = f"there is no job {name!r}"
+        elif not job.state.is_final:
+            errors[name] = f"job {name!r} is {job.state.name}; only a job that has ended can be removed"
+        else:
+            core.unregister(job)
+            core.effects.append(Removed(job))
+            removed += 1
+    _reply(core, "removed", removed, errors)
+
+
+def find(core: CoreState, name: str) -> tuple[Job, int] | str:
+    """The job, or iteration, that a name means; otherwise a sentence."""
+    wanted, separator, suffix = name.partition(":")
+    job = core.jobs.get(wanted)
+    if job is None:
+        return f"there is no job {wanted!r}"
+    if not separator:
+        return job, -1
+    if job.iterations is None:
+        return f"job {wanted!r} has no iterations"
+    position = job.iterations.position(int(suffix)) if suffix.lstrip("-").isdecimal() else None
+    if position is None:
+        return f"job {wanted!r} has no iteration {suffix!r}"
+    return job, position
+
+
+def cancel_job(core: CoreState, job: Job, message: str) -> None:
+    iterations = job.iterations
+    runs = [job.run] if job.run else list(iterations.runs.values()) if iterations else []
+    for run in runs:
+        _kill(core, run)
+    if iterations is not None or not runs:
+        end_all(core, job, State.CANCELED, message)
+
+
+def _cancel_iteration(core: CoreState, job: Job, position: int) -> None:
+    assert job.iterations is not None
+    run = job.iterations.runs.get(position)
+    if run is not None:
+        _kill(core, run)
+    else:
+        settle(core, Outcome(job, position, State.CANCELED))
+
+
+def _kill(core: CoreState, run: Run) -> None:
+    """The run ends when its host says so."""
+    run.killed = True
+    core.effects.append(Kill(run))
+
+
+def _reply(core: CoreState, verb: str, count: int, errors: dict[str, str]) -> None:
+    core.effects.append(Reply({verb: count, "errors": errors} if errors else {verb: count}))

@@ -1,0 +1,62 @@
+"""The iterations of a job: a range and a byte each, whatever their number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qcg.pilotjob.core.states import State
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.core.records import Run
+    from qcg.pilotjob.description.sharing import MaximumIters
+
+
+class Iterations:
+    """States by position (0, 1, 2 … in the order of the indices), counts by state, runs only of those under way."""
+
+    __slots__ = ("attempts", "counts", "indices", "plan", "runs", "states")
+
+    def __init__(self, indices: range, plan: MaximumIters | None = None) -> None:
+        self.indices = indices
+        self.plan = plan
+        """How large each one is, where they are not all of one size."""
+        self.states = bytearray(len(indices))
+        self.counts = [0] * len(State)
+        self.counts[State.QUEUED] = len(indices)
+        self.runs: dict[int, Run] = {}
+        self.attempts: dict[int, int] = {}
+        """How many runs an iteration has lost, where that is not none."""
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def position(self, index: int) -> int | None:
+        return self.indices.index(index) if index in self.indices else None
+
+    def state(self, position: int) -> State:
+        return State(self.states[position])
+
+    def set_state(self, position: int, state: State) -> None:
+        self.counts[self.states[position]] -= 1
+        self.states[position] = state
+        self.counts[state] += 1
+
+    def settle_rest(self, state: State) -> int:
+        """Put every iteration that has not started into `state` at once; how many these were."""
+        queued = self.counts[State.QUEUED]
+        if queued:
+            self.states = self.states.replace(bytes([State.QUEUED]), bytes([state]))
+            self.counts[State.QUEUED] = 0
+            self.counts[state] += queued
+        return queued
+
+    @property
+    def unfinished(self) -> int:
+        return sum(self.counts[: State.SUCCEED])
+
+    def outcome(self) -> State:
+        """The state of the whole job once all iterations are final."""
+        for state in (State.FAILED, State.CANCELED, State.OMITTED):
+            if self.counts[state]:
+                return state
+        return State.SUCCEED

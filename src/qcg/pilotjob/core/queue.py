@@ -1,0 +1,112 @@
+"""The queue: one line for each distinct request, and the arrival order between the heads of the lines.
+
+A job stands in the line of its request. An iterated job is one entry, however many iterations it has; only where its
+iterations get different sizes (`maximum-iters`) it is one entry for each size.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from qcg.pilotjob.core.feasibility import least_cores, why_never
+from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import Request
+
+
+class Entry:
+    """A job's place in one line, and which of its iterations can be started from there."""
+
+    __slots__ = ("fresh", "in_line", "job", "line", "ready")
+
+    def __init__(self, job: Job, line: Line) -> None:
+        self.job = job
+        self.line = line
+        self.fresh: Iterator[int] | None = None
+        """Iterations not looked at yet, in order."""
+        self.ready: list[int] = []
+        """A heap of positions: the job itself (-1), iterations whose own dependencies are met, runs to repeat."""
+        self.in_line = False
+
+    def next(self) -> int | None:
+        """The first position that can be started, or None. Cancelled ones are dropped on the way."""
+        states = self.job.iterations.states if self.job.iterations else None
+        if states is None:
+            return -1 if self.ready and self.job.state is State.QUEUED else None
+        ready = self.ready
+        while ready and states[ready[0]] != State.QUEUED:
+            heapq.heappop(ready)
+        if self.fresh is not None and not ready:
+            for position in self.fresh:
+                if states[position] == State.QUEUED:
+                    ready.append(position)
+                    break
+            else:
+                self.fresh = None
+        return ready[0] if ready else None
+
+    def take(self) -> int:
+        return heapq.heappop(self.ready)
+
+
+class Line:
+    """All entries that ask for the same."""
+
+    __slots__ = ("entries", "least_cores", "never", "number", "request")
+
+    def __init__(self, request: Request, number: int, never: str | None) -> None:
+        self.request = request
+        self.never = never
+        """Why this can never be given, if so."""
+        self.number = number
+        self.least_cores = least_cores(request)
+        self.entries: list[tuple[int, Entry]] = []
+        """A heap by arrival: a job that waited for others takes the place it came with."""
+
+    def head(self) -> tuple[int, int, int, Line] | None:
+        """Where this line stands in the order of arrival: (job, iteration, line number, line)."""
+        entries = self.entries
+        while entries:
+            seq, entry = entries[0]
+            position = entry.next()
+            if position is not None:
+                return seq, position, self.number, self
+            heapq.heappop(entries)
+            entry.in_line = False
+        return None
+
+    def take(self) -> tuple[Job, int]:
+        """The job and iteration at the head, which must be there."""
+        entry = self.entries[0][1]
+        return entry.job, entry.take()
+
+
+class Queue:
+    def __init__(self, nodes: Sequence[NodeSpec]) -> None:
+        self._nodes = nodes
+        self._lines: dict[Request, Line] = {}
+
+    def line(self, request: Request) -> Line:
+        line = self._lines.get(request)
+        if line is None:
+            line = Line(request, len(self._lines), why_never(request, self._nodes))
+            self._lines[request] = line
+        return line
+
+    def enter(self, entry: Entry) -> None:
+        if not entry.in_line:
+            entry.in_line = True
+            heapq.heappush(entry.line.entries, (entry.job.seq, entry))
+
+    def heads(self, free_cores: int) -> list[tuple[int, int, int, Line]]:
+        """The heads of all lines that could fit into so many cores, as a heap in order of arrival."""
+        heads = []
+        for line in self._lines.values():
+            if line.entries and line.least_cores <= free_cores:
+                head = line.head()
+                if head is not None:
+                    heads.append(head)
+        heapq.heapify(heads)
+        return heads

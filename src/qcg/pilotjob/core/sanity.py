@@ -1,0 +1,95 @@
+"""Do the core's books agree with each other? Tests ask after every event."""
+
+from __future__ import annotations
+
+from qcg.pilotjob.core.errors import InsaneError
+from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.state import CoreState, name_of
+from qcg.pilotjob.core.states import State
+
+
+def check(core: CoreState) -> None:
+    """Raise `InsaneError` with the first contradiction found."""
+    _check_resources(core)
+    for run in core.runs.values():
+        _check_run(core, run)
+    for job in core.jobs.values():
+        _check_job(core, job)
+    _check_counts(core)
+
+
+def _expect(truth: bool, sentence: str) -> None:
+    if not truth:
+        raise InsaneError(sentence)
+
+
+def _check_resources(core: CoreState) -> None:
+    held: dict[tuple[str, str], str] = {}
+    free = 0
+    for run in core.runs.values():
+        for part in run.grant.parts:
+            for thing in [f"core {core_id}" for core_id in part.cores] + [f"gpu {gpu}" for gpu in part.gpus]:
+                holder = held.setdefault((part.node, thing), run.id)
+                _expect(holder == run.id, f"{thing} of {part.node} is given to {holder} and to {run.id}")
+    for node in core.pool.nodes:
+        name = node.spec.name
+        for position, core_id in enumerate(node.spec.cores):
+            is_free = bool(node.free >> position & 1)
+            _expect(
+                is_free == ((name, f"core {core_id}") not in held),
+                f"core {core_id} of {name} is free and held, or neither",
+            )
+        for gpu in node.spec.gpus:
+            _expect(
+                (gpu in node.gpus) == ((name, f"gpu {gpu}") not in held),
+                f"gpu {gpu} of {name} is free and held, or neither",
+            )
+        _expect(node.nfree == node.free.bit_count(), f"{name} counts {node.nfree} free cores")
+        free += node.nfree if node.available else 0
+    _expect(free == core.pool.free_cores, f"the pool counts {core.pool.free_cores} free cores, and {free} are")
+
+
+def _check_run(core: CoreState, run: Run) -> None:
+    state = core.state_of(run.job, run.position)
+    _expect(
+        state in (State.SCHEDULED, State.EXECUTING),
+        f"run {run.id} is under way, and {name_of(run.job, run.position)} is {state.name}",
+    )
+    _expect(core.jobs.get(run.job.name) is run.job, f"run {run.id} is of a job that is not registered")
+
+
+def _check_job(core: CoreState, job: Job) -> None:
+    waiting = job.waiting is not None and job.waiting.whole > 0
+    if job.iterations is None:
+        _expect(
+            (job.run is not None) == (job.state in (State.SCHEDULED, State.EXECUTING)),
+            f"{job.name} is {job.state.name}, its run is {job.run}",
+        )
+        if job.state is State.QUEUED and not waiting:
+            _expect(job.entries[0].in_line, f"{job.name} is ready and stands in no line")
+    else:
+        counts = [job.iterations.states.count(state) for state in State]
+        _expect(counts == job.iterations.counts, f"{job.name} counts {job.iterations.counts}, and {counts} are")
+        _expect(
+            job.state.is_final == (not job.iterations.unfinished),
+            f"{job.name} is {job.state.name}, its iterations are {counts}",
+        )
+    if job.state.is_final and job.iterations is not None:
+        _expect(
+            job.state is job.iterations.outcome(),
+            f"{job.name} is {job.state.name}, its iterations say {job.iterations.outcome().name}",
+        )
+
+
+def _check_counts(core: CoreState) -> None:
+    jobs = [0] * len(State)
+    iterations = [0] * len(State)
+    for job in core.jobs.values():
+        jobs[job.state] += 1
+        if job.iterations is not None:
+            iterations = [a + b for a, b in zip(iterations, job.iterations.counts, strict=True)]
+    _expect(jobs == core.job_counts, f"the registry counts {core.job_counts}, and {jobs} are")
+    _expect(
+        iterations == core.iteration_counts,
+        f"the registry counts iterations {core.iteration_counts}, and {iterations} are",
+    )

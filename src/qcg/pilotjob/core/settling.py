@@ -1,0 +1,195 @@
+"""A job or an iteration becomes final, and what follows: others become ready or are omitted, through any depth."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from qcg.pilotjob.core.effects import AllDone, RestSettled
+from qcg.pilotjob.core.queue import Entry
+from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.state import CoreState, name_of
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.sharing import MaximumIters
+
+
+class Outcome(Struct, frozen=True):
+    """How a job (position -1) or an iteration ended."""
+
+    job: Job
+    position: int
+    state: State
+    message: str = ""
+    run: Run | None = None
+    exit_code: int | None = None
+
+
+class Rest(Struct, frozen=True):
+    """All iterations of a job that have not started end together."""
+
+    job: Job
+    state: State
+    message: str
+
+
+# What is still to be settled. A worklist instead of recursion: chains may be a hundred thousand jobs long.
+Work = deque[Outcome | Rest]
+
+
+def settle(core: CoreState, ending: Outcome | Rest) -> None:
+    """Make it final, with all consequences."""
+    work: Work = deque([ending])
+    while work:
+        ending = work.popleft()
+        if isinstance(ending, Rest):
+            if not ending.job.state.is_final:
+                _settle_rest(core, ending, work)
+        elif not core.state_of(ending.job, ending.position).is_final:
+            core.enter(ending.job, ending.position, ending.state, ending.run, ending.exit_code, ending.message)
+            if ending.position < 0:
+                _job_is_final(core, ending.job, work)
+            else:
+                _iteration_is_final(core, ending.job, ending.position, work)
+
+
+def make_ready(core: CoreState, job: Job) -> None:
+    """Nothing that all of the job waits for is missing any more: it takes its place in the queue."""
+    waiting = job.waiting
+    if job.iterations is None:
+        make_position_ready(core, job, -1)
+    elif waiting is not None and waiting.by_position is not None:
+        for position, missing in enumerate(waiting.by_position):
+            if not missing:
+                make_position_ready(core, job, position)
+    else:
+        for entry, positions in zip(job.entries, _positions_by_entry(job), strict=True):
+            entry.fresh = positions
+            core.queue.enter(entry)
+
+
+def make_position_ready(core: CoreState, job: Job, position: int) -> None:
+    entry = entry_of(job, position)
+    heapq.heappush(entry.ready, position)
+    core.queue.enter(entry)
+
+
+def entry_of(job: Job, position: int) -> Entry:
+    plan = job.iterations.plan if job.iterations else None
+    return job.entries[0 if plan is None else plan.sizes().index(plan.size(position))]
+
+
+def _positions_by_entry(job: Job) -> list[Iterator[int]]:
+    assert job.iterations is not None
+    plan = job.iterations.plan
+    everything = range(len(job.iterations))
+    if plan is None:
+        return [iter(everything)]
+    return [_positions_of_size(plan, size, everything) for size in plan.sizes()]
+
+
+def _positions_of_size(plan: MaximumIters, size: int, everything: range) -> Iterator[int]:
+    return (position for position in everything if plan.size(position) == size)
+
+
+def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
+    dependents = job.dependents
+    # What a final job no longer needs; the journal has its description.
+    job.spec = None
+    job.entries = ()
+    job.waiting = None
+    job.dependents = None
+    if dependents is not None:
+        for other in dependents.whole:
+            _prerequisite_is_final(core, other, job.state, job.name, work)
+    if not core.unfinished:
+        core.effects.append(AllDone())
+
+
+def _iteration_is_final(core: CoreState, job: Job, position: int, work: Work) -> None:
+    iterations = job.iterations
+    assert iterations is not None
+    state = iterations.state(position)
+    if job.dependents is not None:
+        name = name_of(job, position)
+        for other in job.dependents.on_position.pop(position, ()):
+            _prerequisite_is_final(core, other, state, name, work)
+        for other in job.dependents.same_index:
+            _same_index_is_final(core, other, iterations.indices[position], state, name, work)
+    _finish_iterated(job, work)
+
+
+def _finish_iterated(job: Job, work: Work) -> None:
+    iterations = job.iterations
+    if iterations is not None and not iterations.unfinished:
+        work.append(Outcome(job, -1, iterations.outcome(), job.message))
+
+
+def _prerequisite_is_final(core: CoreState, job: Job, state: State, name: str, work: Work) -> None:
+    """Something that all of `job` waits for has ended."""
+    if job.state.is_final:
+        return
+    assert job.waiting is not None
+    if state is State.SUCCEED:
+        job.waiting.whole -= 1
+        if not job.waiting.whole:
+            make_ready(core, job)
+        return
+    message = f"it waits for {name!r}, which is {state.name}"
+    if job.iterations is None:
+        work.append(Outcome(job, -1, State.OMITTED, message))
+    else:
+        work.append(Rest(job, State.OMITTED, message))
+
+
+def _same_index_is_final(core: CoreState, job: Job, index: int, state: State, name: str, work: Work) -> None:
+    """The iteration of another job that one iteration of `job` waits for has ended."""
+    assert job.iterations is not None
+    position = job.iterations.position(index)
+    if position is None or job.state.is_final:
+        return
+    if state is not State.SUCCEED:
+        if job.iterations.states[position] == State.QUEUED:
+            work.append(Outcome(job, position, State.OMITTED, f"it waits for {name!r}, which is {state.name}"))
+        return
+    assert job.waiting is not None
+    assert job.waiting.by_position is not None
+    job.waiting.by_position[position] -= 1
+    if not job.waiting.by_position[position] and not job.waiting.whole:
+        make_position_ready(core, job, position)
+
+
+def _settle_rest(core: CoreState, rest: Rest, work: Work) -> None:
+    job, iterations = rest.job, rest.job.iterations
+    assert iterations is not None
+    before = iterations.states
+    settled = iterations.settle_rest(rest.state)
+    if settled:
+        core.iteration_counts[State.QUEUED] -= settled
+        core.iteration_counts[rest.state] += settled
+        job.message = job.message or rest.message
+        core.effects.append(RestSettled(job, rest.state, core.now))
+        if job.dependents is not None:
+            _rest_is_final(core, rest, before, settled, work)
+    _finish_iterated(job, work)
+
+
+def _rest_is_final(core: CoreState, rest: Rest, before: bytearray, settled: int, work: Work) -> None:
+    """Tell those who wait for single iterations; `before` has the states from before the rest was settled."""
+    job, iterations = rest.job, rest.job.iterations
+    assert iterations is not None
+    assert job.dependents is not None
+    for position in [key for key in job.dependents.on_position if before[key] == State.QUEUED]:
+        for other in job.dependents.on_position.pop(position):
+            _prerequisite_is_final(core, other, rest.state, name_of(job, position), work)
+    for other in job.dependents.same_index:
+        if settled == len(iterations):
+            message = f"it waits for {job.name!r}, which is {rest.state.name}"
+            work.append(Rest(other, State.OMITTED, message))
+            continue
+        for position, earlier in enumerate(before):
+            if earlier == State.QUEUED:
+                name = name_of(job, position)
+                _same_index_is_final(core, other, iterations.indices[position], rest.state, name, work)

@@ -1,0 +1,106 @@
+"""Everything the core knows, as plain data with the few changes that keep it consistent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qcg.pilotjob.core.effects import Effect, Transition
+from qcg.pilotjob.core.queue import Queue
+from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.resources import NodeSpec, Pool
+from qcg.pilotjob.core.states import State
+
+
+class CoreState:
+    def __init__(self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False) -> None:
+        self.nodes = tuple(nodes)
+        self.pool = Pool(nodes)
+        self.queue = Queue(self.nodes)
+        self.jobs: dict[str, Job] = {}
+        self.runs: dict[str, Run] = {}
+        """All runs that hold resources, by id."""
+        self.rerun_lost = rerun_lost
+        self.next_seq = 1
+        self.job_counts = [0] * len(State)
+        self.iteration_counts = [0] * len(State)
+        """Of iterated jobs alone."""
+        self._by_seq: dict[int, Job] | None = None
+        self.now = 0.0
+        self.effects: list[Effect] = []
+
+    @property
+    def unfinished(self) -> int:
+        return sum(self.job_counts[: State.SUCCEED])
+
+    def find_seq(self, seq: int) -> Job | None:
+        """The job with this number: asked for only when hosts tell of runs that the books do not have."""
+        if self._by_seq is None:
+            self._by_seq = {job.seq: job for job in self.jobs.values()}
+        return self._by_seq.get(seq)
+
+    def register(self, job: Job) -> None:
+        self._by_seq = None
+        self.jobs[job.name] = job
+        self.job_counts[job.state] += 1
+        if job.iterations is not None:
+            for state, count in enumerate(job.iterations.counts):
+                self.iteration_counts[state] += count
+
+    def unregister(self, job: Job) -> None:
+        self._by_seq = None
+        del self.jobs[job.name]
+        self.job_counts[job.state] -= 1
+        if job.iterations is not None:
+            for state, count in enumerate(job.iterations.counts):
+                self.iteration_counts[state] -= count
+
+    def enter(
+        self,
+        job: Job,
+        position: int,
+        state: State,
+        run: Run | None = None,
+        exit_code: int | None = None,
+        message: str = "",
+    ) -> None:
+        """Put a job (position -1) or one iteration into a state, and tell."""
+        if position < 0:
+            self.job_counts[job.state] -= 1
+            self.job_counts[state] += 1
+            job.state = state
+            if message:
+                job.message = message
+        else:
+            assert job.iterations is not None
+            self.iteration_counts[job.iterations.states[position]] -= 1
+            self.iteration_counts[state] += 1
+            job.iterations.set_state(position, state)
+        self.effects.append(Transition(job, position, state, self.now, run, exit_code, message))
+
+    def state_of(self, job: Job, position: int) -> State:
+        return job.state if position < 0 or job.iterations is None else job.iterations.state(position)
+
+    def begin_run(self, run: Run) -> None:
+        self.runs[run.id] = run
+        if run.position < 0:
+            run.job.run = run
+        else:
+            assert run.job.iterations is not None
+            run.job.iterations.runs[run.position] = run
+
+    def end_run(self, run: Run) -> None:
+        """The run holds nothing any more."""
+        del self.runs[run.id]
+        if run.position < 0:
+            run.job.run = None
+        else:
+            assert run.job.iterations is not None
+            del run.job.iterations.runs[run.position]
+        self.pool.release(run.grant)
+
+
+def name_of(job: Job, position: int) -> str:
+    """`job`, or `job:3` with the index that users know."""
+    if position < 0 or job.iterations is None:
+        return job.name
+    return f"{job.name}:{job.iterations.indices[position]}"

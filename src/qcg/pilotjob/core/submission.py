@@ -1,0 +1,184 @@
+"""Take in a submission: all of its jobs, or none and a sentence for each thing that is wrong."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping
+
+import msgspec
+
+from qcg.pilotjob.core.dependencies import Prerequisite, Waiting, dependents_of, find_cycle, resolve
+from qcg.pilotjob.core.effects import Added, Reply
+from qcg.pilotjob.core.errors import Refused
+from qcg.pilotjob.core.events import Submit
+from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.queue import Entry
+from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.core.settling import Outcome, Rest, make_ready, settle
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.model import Amount, JobDescription, Request
+from qcg.pilotjob.description.sharing import MaximumIters, split_into
+
+_encode = msgspec.msgpack.Encoder().encode
+
+MOST_SAME_INDEX = 255
+"""How many prerequisites of its own index an iteration may have: a byte counts them."""
+
+
+class Newcomer(msgspec.Struct):
+    """A job on its way in."""
+
+    job: Job
+    description: JobDescription
+    requests: list[Request]
+    prerequisites: list[Prerequisite] = []
+
+
+def submit(core: CoreState, event: Submit) -> None:
+    newcomers = _admit(core, event.jobs)
+    core.next_seq += len(newcomers)
+    for newcomer in newcomers:
+        core.register(newcomer.job)
+    jobs = [newcomer.job for newcomer in newcomers]
+    core.effects.append(Added(jobs))
+    core.effects.append(Reply({"submitted": len(jobs), "jobs": [job.name for job in jobs]}))
+    for newcomer in newcomers:
+        take_place(core, newcomer)
+
+
+def take_place(core: CoreState, newcomer: Newcomer) -> None:
+    """Queue the job, let it wait, or end it where it stands because it can never run."""
+    job = newcomer.job
+    job.entries = tuple([Entry(job, core.queue.line(request)) for request in newcomer.requests])
+    for entry in job.entries:
+        if entry.line.never is not None:
+            end_all(core, job, State.FAILED, entry.line.never)
+            return
+    if newcomer.prerequisites:
+        waiting = job.waiting = Waiting()
+        for prerequisite in newcomer.prerequisites:
+            _wait_for(core, job, waiting, prerequisite)
+    if not job.state.is_final and (job.waiting is None or not job.waiting.whole):
+        make_ready(core, job)
+
+
+def end_all(core: CoreState, job: Job, state: State, message: str) -> None:
+    """End all of a job that has not started; what is under way of it goes on."""
+    settle(core, Outcome(job, -1, state, message) if job.iterations is None else Rest(job, state, message))
+
+
+def _admit(core: CoreState, descriptions: list[JobDescription]) -> list[Newcomer]:
+    """Check everything before anything is changed."""
+    problems: list[str] = []
+    newcomers: list[Newcomer] = []
+    new: dict[str, Job] = {}
+    for seq, description in enumerate(descriptions, core.next_seq):
+        name = description.name
+        if name in core.jobs or name in new:
+            problems.append(f"job {name!r} already exists; choose another name or remove the old job first")
+            continue
+        try:
+            newcomer = welcome(core, Job(seq, name, _encode(description), core.now), description)
+        except DescriptionError as error:
+            problems.append(f"job {name!r}: {error}")
+            continue
+        new[name] = newcomer.job
+        newcomers.append(newcomer)
+    find = ChainMap(new, core.jobs)
+    for newcomer in newcomers:
+        problems += find_prerequisites(newcomer, find)
+    ring = find_cycle({n.job: n.prerequisites for n in newcomers if n.prerequisites})
+    if ring is not None:
+        names = " -> ".join(job.name for job in [*ring, ring[0]])
+        problems.append(f"these jobs wait for each other and could never start: {names}")
+    if problems:
+        raise Refused(problems)
+    return newcomers
+
+
+def welcome(core: CoreState, job: Job, description: JobDescription) -> Newcomer:
+    requests, plan = share(core, description)
+    if description.iteration is not None:
+        job.iterations = Iterations(description.iteration.indices(), plan)
+    return Newcomer(job, description, requests)
+
+
+def find_prerequisites(newcomer: Newcomer, find: Mapping[str, Job]) -> list[str]:
+    """Resolve what a newcomer waits for; sentences for what cannot be resolved."""
+    description = newcomer.description
+    if not description.after:
+        return []
+    indices = description.iteration.indices() if description.iteration is not None else None
+    problems = []
+    found: dict[Prerequisite, None] = {}
+    for entry in description.after:
+        resolved = resolve(description.name, entry, indices, find)
+        if isinstance(resolved, str):
+            problems.append(resolved)
+        else:
+            found[resolved] = None
+    newcomer.prerequisites = list(found)
+    if sum(prerequisite.same_index for prerequisite in found) > MOST_SAME_INDEX:
+        problems.append(
+            f"job {description.name!r} waits for more than {MOST_SAME_INDEX} jobs by index; name whole jobs"
+        )
+    return problems
+
+
+def share(core: CoreState, description: JobDescription) -> tuple[list[Request], MaximumIters | None]:
+    """What `maximum-iters` or `split-into` make of a request, given what exists: one request for each size."""
+    sharing = description.sharing
+    if sharing is None:
+        return [description.request], None
+    of_cores = sharing.of == "cores"
+    amount = description.request.cores if of_cores else description.request.nodes
+    assert amount is not None
+    total = core.pool.total_cores if of_cores else len(core.nodes)
+    count = len(description.iteration) if description.iteration is not None else 1
+    if sharing.name == "split-into":
+        amounts = [split_into(total, sharing.parts or count, amount.least)]
+        plan = None
+    else:
+        plan = MaximumIters(count, total, amount.least)
+        amounts = [Amount(size, size) for size in plan.sizes()]
+    field = "cores" if of_cores else "nodes"
+    return [msgspec.structs.replace(description.request, **{field: amount}) for amount in amounts], plan
+
+
+def _wait_for(core: CoreState, job: Job, waiting: Waiting, prerequisite: Prerequisite) -> None:
+    other = prerequisite.job
+    if prerequisite.same_index:
+        _wait_for_same_index(core, job, waiting, other)
+        return
+    position = -1 if prerequisite.position is None else prerequisite.position
+    state = core.state_of(other, position)
+    if not state.is_final:
+        waiting.whole += 1
+        dependents = dependents_of(other)
+        if position < 0:
+            dependents.whole.append(job)
+        else:
+            dependents.on_position.setdefault(position, []).append(job)
+    elif state is not State.SUCCEED:
+        end_all(core, job, State.OMITTED, f"it waits for {other.name!r}, which is {state.name}")
+
+
+def _wait_for_same_index(core: CoreState, job: Job, waiting: Waiting, other: Job) -> None:
+    assert job.iterations is not None
+    assert other.iterations is not None
+    if waiting.by_position is None:
+        waiting.by_position = bytearray(len(job.iterations))
+    if not other.state.is_final:
+        dependents_of(other).same_index.append(job)
+    untouched = other.iterations.unfinished == len(other.iterations)
+    for position, index in enumerate(job.iterations.indices):
+        earlier = other.iterations.position(index)
+        assert earlier is not None
+        state = State.QUEUED if untouched else other.iterations.state(earlier)
+        if not state.is_final:
+            waiting.by_position[position] += 1
+        elif state is not State.SUCCEED:
+            message = f"it waits for '{other.name}:{index}', which is {state.name}"
+            settle(core, Outcome(job, position, State.OMITTED, message))
