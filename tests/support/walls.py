@@ -1,0 +1,192 @@
+"""The walls between the rooms, as rules over the imports of a module.
+
+A pure room computes: the same values in, the same values out. So it may import only what neither reads nor writes
+anything and knows no time, and every module of ours that it imports must be pure itself: each of those is checked the
+same way, so the rule holds however long the chain is.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = "qcg.pilotjob"
+
+# The rooms that compute, each with the rooms of the same kind that it must not know.
+PURE_ROOMS = {
+    "description": ("core", "launch"),
+    "core": ("launch",),
+    "launch": (),
+}
+
+# Packages that hold pure and other modules. Importing a module runs the `__init__` of its packages: that is pure too.
+MIXED_PACKAGES = {PACKAGE, f"{PACKAGE}.cluster", f"{PACKAGE}.host"}
+
+# What a pure room may import besides. When one is missing that does no I/O and reads no clock, add it.
+# fmt: off
+PURE_IMPORTS = {
+    "__future__", "abc", "array", "ast", "base64", "bisect", "collections", "contextlib", "copy", "dataclasses",
+    "datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "itertools", "json",
+    "keyword", "math", "msgspec", "numbers", "operator", "re", "shlex", "statistics", "string", "struct", "textwrap",
+    "types", "typing", "typing_extensions", "unicodedata",
+}
+# fmt: on
+
+# Modules of which only some names are pure: they are imported by these names or not at all.
+PURE_NAMES = {
+    "pathlib": {"PurePath", "PurePosixPath"},
+    "posixpath": {"basename", "commonpath", "dirname", "isabs", "join", "normpath", "split", "splitext"},
+}
+
+IMPURE_BUILTINS = {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"}
+CLOCKS = {"now", "today", "utcnow"}
+
+NEWER_THAN_36 = {"contextvars", "dataclasses", "graphlib", "tomllib", "zoneinfo"}
+# fmt: off
+TYPING_NEWER_THAN_36 = {
+    "Annotated", "Concatenate", "Final", "ForwardRef", "Literal", "Never", "OrderedDict", "ParamSpec", "Protocol",
+    "Self", "TypeAlias", "TypeGuard", "TypedDict", "final", "get_args", "get_origin", "runtime_checkable",
+}
+# fmt: on
+BUILTIN_GENERICS = {"dict", "frozenset", "list", "set", "tuple", "type"}
+
+
+class Import(NamedTuple):
+    """`import module` (no name), or one name of `from module import name`."""
+
+    line: int
+    module: str
+    name: str | None
+    bound_as: str
+
+
+def modules_of(source_root: Path) -> dict[str, Path]:
+    """Every module below `source_root`, by its dotted name."""
+    found = {}
+    for path in sorted(source_root.rglob("*.py")):
+        parts = path.relative_to(source_root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def is_pure(module: str) -> bool:
+    """Whether this module lives in a pure room, or is a pure one of another room."""
+    if module in MIXED_PACKAGES or module == f"{PACKAGE}.host.records":
+        return True
+    return _room(module) in PURE_ROOMS or module.startswith(f"{PACKAGE}.cluster.parse")
+
+
+def breaches(module: str, source: str, is_package: bool = False) -> list[str]:
+    """What this module does that its room forbids, a sentence each."""
+    tree = ast.parse(source)
+    imports = list(_imports(tree, module if is_package else module.rpartition(".")[0]))
+    found: list[tuple[int, str]] = []
+    if is_pure(module):
+        found += _impure_imports(module, imports)
+        found += _impure_names(tree, imports)
+    if _room(module) == "host":
+        found += _foreign_imports(imports)
+        found += _too_new(tree, source)
+    return [f"{module}:{line} {what}" for line, what in sorted(found)]
+
+
+def _room(module: str) -> str | None:
+    """`core` for `qcg.pilotjob.core.queue`; `None` for what lies in no room."""
+    if not module.startswith(PACKAGE + "."):
+        return None
+    return module[len(PACKAGE) + 1 :].partition(".")[0]
+
+
+def _imports(tree: ast.Module, package: str) -> Iterator[Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(node.lineno, alias.name, None, alias.asname or alias.name.partition(".")[0])
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base]) if base else ".".join(above)
+            for alias in node.names:
+                yield Import(node.lineno, base, alias.name, alias.asname or alias.name)
+
+
+def _impure_imports(module: str, imports: list[Import]) -> Iterator[tuple[int, str]]:
+    for found in imports:
+        top = found.module.partition(".")[0]
+        if top == "qcg":
+            yield from _impure_own_import(module, found)
+        elif top in PURE_NAMES:
+            if found.name not in PURE_NAMES[top]:
+                names = ", ".join(sorted(PURE_NAMES[top]))
+                yield found.line, f"imports {found.name or 'all'} of {top}; of that a pure room may import: {names}."
+        elif top not in PURE_IMPORTS:
+            yield found.line, f"imports {found.module}, which is not known to be free of I/O, clocks and chance."
+
+
+def _impure_own_import(module: str, found: Import) -> Iterator[tuple[int, str]]:
+    target = found.module
+    if found.name and target in MIXED_PACKAGES and not found.name.startswith("__"):
+        target += f".{found.name}"
+    if not is_pure(target):
+        yield found.line, f"imports {target}, which is in no pure room."
+    elif _room(target) in PURE_ROOMS.get(_room(module) or "", ()):
+        yield found.line, f"imports {target}, but {_room(module)} must not know {_room(target)}."
+
+
+def _impure_names(tree: ast.Module, imports: list[Import]) -> Iterator[tuple[int, str]]:
+    dates = {found.bound_as for found in imports if found.module == "datetime"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in IMPURE_BUILTINS:
+            yield node.lineno, f"uses {node.id}, which a pure room must not."
+        elif isinstance(node, ast.Attribute) and node.attr in CLOCKS and _root(node) in dates:
+            yield node.lineno, f"reads the clock with {ast.unparse(node)}: a pure room is told the time."
+
+
+def _root(node: ast.expr) -> str | None:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _foreign_imports(imports: list[Import]) -> Iterator[tuple[int, str]]:
+    for found in imports:
+        top = found.module.partition(".")[0]
+        whole = f"{found.module}.{found.name}" if found.name else found.module
+        if top == "qcg":
+            if _room(whole) != "host":
+                yield found.line, f"imports {whole}, but host/ is shipped alone and must not know other rooms."
+        elif top not in sys.stdlib_module_names:
+            yield found.line, f"imports {found.module}, but host/ may use the standard library only."
+        elif _is_newer_than_36(top, found.name):
+            yield found.line, f"imports {whole}, which Python 3.6 does not have."
+
+
+def _is_newer_than_36(module: str, name: str | None) -> bool:
+    if module == "typing":
+        return name in TYPING_NEWER_THAN_36
+    return module in NEWER_THAN_36 or (module, name) == ("__future__", "annotations")
+
+
+def _too_new(tree: ast.Module, source: str) -> Iterator[tuple[int, str]]:
+    try:
+        ast.parse(source, feature_version=(3, 6))
+    except SyntaxError as error:
+        yield error.lineno or 0, f"is no Python 3.6: {error.msg}."
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in BUILTIN_GENERICS:
+            yield node.lineno, f"says {ast.unparse(node)}; Python 3.6 needs the form from typing."
+    for annotation in _annotations(tree):
+        if any(isinstance(part, ast.BinOp) for part in ast.walk(annotation)):
+            yield annotation.lineno, f"says {ast.unparse(annotation)}; Python 3.6 needs Optional or Union."
+
+
+def _annotations(tree: ast.Module) -> Iterator[ast.expr]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.AnnAssign, ast.arg)) and node.annotation:
+            yield node.annotation
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.returns:
+            yield node.returns

@@ -1,0 +1,106 @@
+"""The rooms keep to their walls, and no file outgrows one reading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.walls import PURE_ROOMS, breaches, is_pure, modules_of
+
+SOURCE = Path(__file__).parents[1] / "src"
+MODULES = modules_of(SOURCE)
+LONGEST_FILE = 400
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_keeps_to_the_walls_of_its_room(module: str):
+    path = MODULES[module]
+    assert breaches(module, path.read_text(), is_package=path.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_file_fits_in_one_reading(module: str):
+    assert len(MODULES[module].read_text().splitlines()) <= LONGEST_FILE
+
+
+def test_the_rooms_are_found():
+    assert set(PURE_ROOMS) <= {module.split(".")[2] for module in MODULES if is_pure(module) and module.count(".") >= 2}
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "told"),
+    [
+        ("core.queue", "import asyncio", "imports asyncio"),
+        ("core.queue", "import os", "imports os"),
+        ("core.queue", "from os import path", "imports os"),
+        ("core.queue", "from time import monotonic", "imports time"),
+        ("core.queue", "def f():\n    import socket", "imports socket"),
+        ("core.queue", "import logging", "imports logging"),
+        ("core.queue", "import random", "imports random"),
+        ("core.queue", "import zmq.asyncio", "imports zmq.asyncio"),
+        ("core.queue", "from pathlib import Path", "imports Path of pathlib"),
+        ("core.queue", "import pathlib", "imports all of pathlib"),
+        ("launch.paths", "from posixpath import exists", "imports exists of posixpath"),
+        ("core.queue", "print('here')", "uses print"),
+        ("core.queue", "with open('x') as f: ...", "uses open"),
+        ("core.queue", "map(open, names)", "uses open"),
+        ("core.queue", "from datetime import datetime\ndatetime.now()", "reads the clock with datetime.now"),
+        ("core.queue", "import datetime as d\nx = d.date.today", "reads the clock with d.date.today"),
+        ("core.queue", "import qcg.pilotjob.journal", "imports qcg.pilotjob.journal"),
+        ("core.queue", "from qcg.pilotjob import journal", "imports qcg.pilotjob.journal"),
+        ("core.queue", "from ..journal import store", "imports qcg.pilotjob.journal"),
+        ("core.queue", "from qcg.pilotjob.host import spawn", "imports qcg.pilotjob.host.spawn"),
+        ("core.queue", "from qcg.pilotjob.host.spawn import start", "imports qcg.pilotjob.host.spawn"),
+        ("core.queue", "from qcg.pilotjob.cluster import local", "imports qcg.pilotjob.cluster.local"),
+        ("core.queue", "from qcg.pilotjob.launch.models import plan", "core must not know launch"),
+        ("core.queue", "from qcg.pilotjob import interfaces", "imports qcg.pilotjob.interfaces"),
+        ("description.model", "from qcg.pilotjob.core.states import State", "description must not know core"),
+        ("launch.models", "import subprocess", "imports subprocess"),
+        ("cluster.parse_slurm", "import subprocess", "imports subprocess"),
+        ("cluster", "from qcg.pilotjob.cluster.local import nodes", "imports qcg.pilotjob.cluster.local"),
+        ("host", "from qcg.pilotjob.host.spawn import start", "imports qcg.pilotjob.host.spawn"),
+        ("host.records", "import os", "imports os"),
+        ("host.spawn", "import msgspec", "the standard library only"),
+        ("host.spawn", "from qcg.pilotjob.core.states import State", "must not know other rooms"),
+        ("host.spawn", "from qcg.pilotjob import __version__", "must not know other rooms"),
+        ("host.spawn", "import dataclasses", "Python 3.6 does not have"),
+        ("host.spawn", "from __future__ import annotations", "Python 3.6 does not have"),
+        ("host.spawn", "from typing import Protocol", "Python 3.6 does not have"),
+        ("host.spawn", "if (n := 1): ...", "is no Python 3.6"),
+        ("host.spawn", "def f(a, /): ...", "is no Python 3.6"),
+        ("host.spawn", "def f(a: list[int]): ...", "needs the form from typing"),
+        ("host.spawn", "def f() -> int | None: ...", "needs Optional or Union"),
+    ],
+)
+def test_a_breach_is_told_with_its_place(module: str, line: str, told: str):
+    found = breaches(f"qcg.pilotjob.{module}", line, is_package=module in {"cluster", "host"})
+    assert len(found) >= 1
+    assert found[0].startswith(f"qcg.pilotjob.{module}:{1 + line.count(chr(10))} ")
+    assert told in found[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("core.queue", "from __future__ import annotations\nimport heapq\nfrom collections.abc import Iterator"),
+        ("core.queue", "from qcg.pilotjob.core import scheduler"),
+        ("core.queue", "from qcg.pilotjob.description.model import Request"),
+        ("core.queue", "from qcg.pilotjob.host.records import Ended"),
+        ("core.queue", "from datetime import datetime\ndef f(now: datetime): return now.date()"),
+        ("core.queue", "class Clock:\n    def f(self): return self.now"),
+        ("launch.models", "from qcg.pilotjob.core.records import Grant\nfrom posixpath import join"),
+        ("launch.models", "from pathlib import PurePosixPath"),
+        ("launch.models", "from qcg.pilotjob import __version__"),
+        ("cluster.parse_slurm", "import re"),
+        ("cluster.local", "import os, subprocess"),
+        (
+            "host.spawn",
+            "import os, signal\nfrom qcg.pilotjob.host.records import Launch\nfrom qcg.pilotjob.host import tree",
+        ),
+        ("host.spawn", "from typing import Dict, Optional\nflags = 1 | 2"),
+        ("engine.loop", "import asyncio, time\nprint(open('x'))"),
+    ],
+)
+def test_what_a_room_is_for_is_allowed(module: str, line: str):
+    assert breaches(f"qcg.pilotjob.{module}", line) == []
