@@ -46,7 +46,8 @@ class Iteration(Struct, frozen=True):
     start: int
     stop: int
     step: int = 1
-    values: tuple[Any, ...] | None = None
+    values: tuple[str, ...] | None = None
+    """As `${itval}` shows them."""
 
     def indices(self) -> range:
         return range(self.start, self.stop, self.step)

@@ -1,0 +1,86 @@
+"""Names of jobs, and the places where other jobs are named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from qcg.pilotjob.description.errors import Problem, shown
+from qcg.pilotjob.description.variables import AT_LAUNCH, OF_ITERATION, references, substitute_early
+
+SAME_INDEX = "${it}"
+
+_BAD_IN_NAME = re.compile(r"""[\s:$'"`()\[\]{}\x00-\x1f\x7f]""")
+_INDEX = re.compile(r"-?[0-9]{1,10}")
+_SAME_INDEX = re.compile(r"\$\{\s*it\s*\}")
+_CHARACTERS = {
+    ":": "a colon, which separates a job from its iteration",
+    "$": "a dollar sign",
+    **dict.fromkeys("'\"`", "a quote"),
+    **dict.fromkeys("()[]{}", "a bracket"),
+}
+
+
+def final_name(given: str, variables: Mapping[str, str], path: str, problems: list[Problem]) -> str:
+    """The name of a job with its variables substituted."""
+    name = substitute_early(given, variables)
+    why = _why_not(name)
+    if why is not None:
+        problems.append(Problem(f"{path}.name", why))
+    return name
+
+
+def _why_not(name: str) -> str | None:
+    if not name:
+        return "the name is empty"
+    bad = _BAD_IN_NAME.search(name)
+    if bad is None:
+        return None
+    for variable in references(name):
+        if variable in OF_ITERATION:
+            return f"the name {shown(name)} holds ${{{variable}}}, which needs iterations and ${{it}} in the name"
+        if variable in AT_LAUNCH:
+            return f"the name {shown(name)} holds ${{{variable}}}, which is known only when the job starts"
+        return f"the name {shown(name)} holds the unknown variable ${{{variable}}}"
+    return f"the name {shown(name)} holds {_CHARACTERS.get(bad[0], 'white space or a control character')}"
+
+
+def final_after(
+    given: list[str] | str | None, variables: Mapping[str, str], iterated: bool, path: str, problems: list[Problem]
+) -> tuple[str, ...]:
+    """The jobs that a job waits for, each once: `job`, `job:3`, or `job:${it}` when it has iterations."""
+    if not given:
+        if given == "":
+            problems.append(Problem(path, "is empty"))
+        return ()
+    if isinstance(given, str):
+        return (_final_entry(given, variables, iterated, path, problems),)
+    entries = [
+        _final_entry(entry, variables, iterated, f"{path}[{number}]", problems) for number, entry in enumerate(given)
+    ]
+    return tuple(dict.fromkeys(entries))
+
+
+def _final_entry(given: str, variables: Mapping[str, str], iterated: bool, path: str, problems: list[Problem]) -> str:
+    entry = substitute_early(given, variables)
+    name, colon, index = entry.partition(":")
+    if not entry:
+        problems.append(Problem(path, "is empty"))
+    elif "it" in references(name):
+        sentence = (
+            "${it} can be the index after a colon, as in job:${it}; elsewhere only if the job's own name holds it"
+        )
+        problems.append(Problem(path, sentence))
+    elif why := _why_not(name):
+        problems.append(Problem(path, why))
+    elif _SAME_INDEX.fullmatch(index):
+        if not iterated:
+            problems.append(Problem(path, f"{shown(entry)} means the same index, but this job has no iterations"))
+        return f"{name}:{SAME_INDEX}"
+    elif _INDEX.fullmatch(index):
+        return f"{name}:{int(index)}"
+    elif colon:
+        problems.append(
+            Problem(path, f"{shown(entry)} names no iteration; write its index after the colon, as in job:3")
+        )
+    return entry

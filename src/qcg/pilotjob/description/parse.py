@@ -1,0 +1,213 @@
+"""From what users write to the model: the public face of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from qcg.pilotjob.description import meaning
+from qcg.pilotjob.description.errors import DescriptionError, Problem, shown
+from qcg.pilotjob.description.forms import ExecutionForm, ResourcesForm, SimpleForm, StandardForm
+from qcg.pilotjob.description.model import Iteration, JobDescription, Sharing
+from qcg.pilotjob.description.names import final_after, final_name
+from qcg.pilotjob.description.reading import Unreadable, as_json, decode_anything
+from qcg.pilotjob.description.structure import find_problems
+from qcg.pilotjob.description.variables import (
+    Arrival,
+    index_variables,
+    references,
+    substitute_everywhere,
+    substitute_submission,
+)
+
+__all__ = ["Arrival", "parse_jobs", "simple_to_standard"]
+
+ENOUGH = 10_000
+"""Problems after which the rest of a submission is not looked at: a file that is wrong throughout is told so soon."""
+MOST_EXPANDED = 1_000_000
+
+_decode_standard = msgspec.json.Decoder(StandardForm).decode
+_decode_simple = msgspec.json.Decoder(SimpleForm).decode
+_EXPANDING = frozenset({"it", "itval"})
+
+
+def parse_jobs(
+    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], arrival: Arrival, path: str = "jobs"
+) -> list[JobDescription]:
+    """The jobs of one submission, or a `DescriptionError` with all problems of all of them."""
+    problems: list[Problem] = []
+    described: list[JobDescription] = []
+    places: dict[str, str] = {}
+    variables = arrival.variables()
+    for number, job in enumerate(jobs):
+        where = f"{path}[{number}]"
+        for description in _read_job(job, variables, f"{arrival.uniq}-{number}", where, problems):
+            first = places.setdefault(description.name, where)
+            if first is not where:
+                problems.append(Problem(f"{where}.name", f"{shown(description.name)} is already the name of {first}"))
+            described.append(description)
+        if len(problems) >= ENOUGH:
+            problems.append(Problem(where, "after so many problems the rest was not looked at"))
+            break
+    if problems:
+        raise DescriptionError(problems)
+    return described
+
+
+def simple_to_standard(attributes: dict[str, Any]) -> dict[str, Any]:
+    """The standard form of a job in the simple form, with short notations written out.
+
+    Only the structure is checked; `parse_jobs` on the result checks the rest.
+    """
+    problems: list[Problem] = []
+    form = _decode(attributes, "", problems, only_simple=True)
+    if form is None:
+        raise DescriptionError(problems)
+    given = {key: value for key, value in msgspec.to_builtins(form).items() if value is not None}
+    for key in ("args", "after"):
+        if isinstance(given.get(key), str):
+            given[key] = [given[key]]
+    for key in ("numCores", "numNodes"):
+        if isinstance(given.get(key), int):
+            given[key] = {"exact": given[key]}
+    if isinstance(given.get("iteration"), int):
+        given["iteration"] = {"start": 0, "stop": given["iteration"]}
+    elif isinstance(given.get("iteration"), list):
+        given["iteration"] = {"values": given["iteration"]}
+    standard: dict[str, Any] = {"name": given["name"]}
+    standard |= {key: given[key] for key in ("iteration", "iterate") if key in given}
+    standard["execution"] = {key: given[key] for key in ExecutionForm.__struct_encode_fields__ if key in given}
+    resources = {key: given[key] for key in ResourcesForm.__struct_encode_fields__ if key in given}
+    if resources:
+        standard["resources"] = resources
+    if "after" in given:
+        standard["dependencies"] = {"after": given["after"]}
+    return standard
+
+
+def _read_job(
+    job: msgspec.Raw | bytes | dict[str, Any],
+    variables: dict[str, str],
+    uniq: str,
+    where: str,
+    problems: list[Problem],
+) -> list[JobDescription]:
+    """The job, or the jobs that it expands to; none of any use when problems were added."""
+    form = _decode(job, where, problems)
+    if form is None:
+        return []
+    found = len(problems)
+    template = _template(form, uniq, where, problems)
+    iteration = template.iteration
+    after, after_path = _after(form, where)
+    if iteration is None or _EXPANDING.isdisjoint(references(template.name)):
+        return [_finish(template, after, {**variables, "uniq": uniq}, where, after_path, problems)]
+    template = _single(template, iteration, where, problems)
+    expanded: list[JobDescription] = []
+    for index in iteration.indices():
+        if len(problems) > found:
+            break
+        own = f"{uniq}-{index}"
+        known = {**variables, **index_variables(iteration, index), "uniq": own}
+        expanded.append(_finish(template, after, known, where, after_path, problems, own))
+    return expanded
+
+
+def _decode(
+    job: msgspec.Raw | bytes | dict[str, Any], where: str, problems: list[Problem], only_simple: bool = False
+) -> StandardForm | SimpleForm | None:
+    """At the decoder's speed when the job is right; only a wrong one is walked through."""
+    try:
+        text = as_json(job)
+        try:
+            return _decode_simple(text) if only_simple else _decode_standard(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = decode_anything(text)
+        is_simple = only_simple or (
+            isinstance(value, dict) and "execution" not in value and ("exec" in value or "script" in value)
+        )
+        try:
+            return _decode_simple(text) if is_simple else _decode_standard(text)
+        except msgspec.ValidationError as error:
+            form = SimpleForm if is_simple else StandardForm
+            problems += find_problems(value, form, where) or [Problem(where, f"the job is not right: {error}")]
+    except Unreadable as unreadable:
+        problems.append(Problem(where, f"the job {unreadable}"))
+    return None
+
+
+def _template(form: StandardForm | SimpleForm, uniq: str, where: str, problems: list[Problem]) -> JobDescription:
+    """All but the substitution."""
+    if isinstance(form, SimpleForm):
+        execution = meaning.execution_of(form, where, problems)
+        iteration = meaning.iteration_of(form, where, problems)
+        needs = meaning.resources_of(form, execution.model, iteration, where, problems)
+    else:
+        execution = meaning.execution_of(form.execution, f"{where}.execution", problems)
+        iteration = meaning.iteration_of(form, where, problems)
+        needs = meaning.resources_of(form.resources, execution.model, iteration, f"{where}.resources", problems)
+    attributes = form.attributes if isinstance(form, StandardForm) else None
+    if attributes:
+        meaning.check_storable(attributes, f"{where}.attributes", problems)
+    request, sharing, wall_time = needs
+    return JobDescription(
+        name=form.name,
+        execution=execution,
+        request=request,
+        sharing=sharing,
+        wall_time=wall_time,
+        iteration=iteration,
+        attributes=attributes or {},
+        uniq=uniq,
+    )
+
+
+def _after(form: StandardForm | SimpleForm, where: str) -> tuple[list[str] | str | None, str]:
+    if isinstance(form, SimpleForm):
+        return form.after, f"{where}.after"
+    return (None if form.dependencies is None else form.dependencies.after), f"{where}.dependencies.after"
+
+
+def _single(template: JobDescription, iteration: Iteration, where: str, problems: list[Problem]) -> JobDescription:
+    """The template of the jobs that each index becomes: no longer iterations of one job."""
+    sharing = template.sharing
+    if len(iteration) > MOST_EXPANDED:
+        sentence = f"{len(iteration)} jobs are too many; without ${{it}} in the name they are iterations of one job"
+        problems.append(Problem(f"{where}.name", sentence))
+    if sharing is not None and sharing.name == "maximum-iters":
+        sentence = "maximum-iters is for the iterations of one job; take ${it} out of the name"
+        problems.append(Problem(f"{where}.name", sentence))
+    elif sharing is not None and sharing.parts is None:
+        sharing = Sharing(sharing.name, sharing.of, len(iteration))
+    return msgspec.structs.replace(template, iteration=None, sharing=sharing)
+
+
+def _finish(
+    template: JobDescription,
+    after: list[str] | str | None,
+    variables: dict[str, str],
+    where: str,
+    after_path: str,
+    problems: list[Problem],
+    uniq: str | None = None,
+) -> JobDescription:
+    """The submission's step of the variables. `uniq` of an iteration is not known before it starts."""
+    name = final_name(template.name, variables, where, problems)
+    variables["jname"] = name
+    final = final_after(after, variables, template.iteration is not None, after_path, problems)
+    attributes = template.attributes and substitute_everywhere(template.attributes, variables)
+    if template.iteration is not None:
+        del variables["uniq"]
+    return JobDescription(
+        name=name,
+        execution=substitute_submission(template.execution, variables),
+        request=template.request,
+        sharing=template.sharing,
+        wall_time=template.wall_time,
+        iteration=template.iteration,
+        after=final,
+        attributes=attributes,
+        uniq=uniq or template.uniq,
+    )

@@ -1,0 +1,37 @@
+"""Bytes and Python values on their way to the decoders: one way in, so that both obey the same rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Unreadable(Exception):
+    """The input is no JSON at all. The message goes on after "the request" or "the job"."""
+
+    @classmethod
+    def because(cls, error: Exception) -> Unreadable:
+        if isinstance(error, RecursionError):
+            return cls("nests too many levels deep")
+        if isinstance(error, UnicodeError):
+            return cls("is not valid UTF-8 text")
+        if isinstance(error, TypeError):
+            return cls(f"holds something that JSON cannot: {error}")
+        return cls(f"is not valid JSON: {error}")
+
+
+def as_json(given: bytes | msgspec.Raw | dict[str, Any]) -> bytes:
+    if isinstance(given, bytes):
+        return given
+    try:
+        return msgspec.json.encode(given)
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        raise Unreadable.because(error) from None
+
+
+def decode_anything(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable.because(error) from None

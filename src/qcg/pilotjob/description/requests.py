@@ -1,0 +1,165 @@
+"""The requests that reach the service, and how they are read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Union
+
+import msgspec
+from msgspec import Meta, Raw, Struct, field
+
+from qcg.pilotjob.description.errors import Problem, RequestError, shown, suggestion
+from qcg.pilotjob.description.reading import Unreadable, as_json, decode_anything
+from qcg.pilotjob.description.structure import find_problems
+
+
+class Submit(Struct, tag_field="request", tag="submit", forbid_unknown_fields=True):
+    """Submits jobs: all of them, or none when one is wrong."""
+
+    jobs: Annotated[list[Raw], Meta(description="The jobs, each in the standard or the simple form.", min_length=1)]
+
+
+class Control(Struct, tag_field="request", tag="control", forbid_unknown_fields=True):
+    """Tells the service how to behave."""
+
+    command: Annotated[
+        Literal["finishAfterAllTasksDone"],
+        Meta(description="finishAfterAllTasksDone: end the service as soon as every job has ended."),
+    ]
+
+
+class ListJobs(Struct, tag_field="request", tag="listJobs", forbid_unknown_fields=True):
+    """Lists all jobs with their states."""
+
+
+JobNames = Annotated[
+    list[str] | str | None, Meta(description="Names of jobs, or of single iterations (job:3): a list, or one name.")
+]
+JobName = Annotated[str | None, Meta(description="One name; the earlier way to write jobNames.")]
+
+
+class _AboutJobs(Struct, forbid_unknown_fields=True):
+    job_names: JobNames = field(default=None, name="jobNames")
+    job_name: JobName = field(default=None, name="jobName")
+
+    @property
+    def names(self) -> list[str]:
+        """The jobs meant, each once, in the order given."""
+        given = [self.job_names] if isinstance(self.job_names, str) else list(self.job_names or ())
+        if self.job_name is not None:
+            given.append(self.job_name)
+        return list(dict.fromkeys(given))
+
+
+class JobStatus(_AboutJobs, tag_field="request", tag="jobStatus", forbid_unknown_fields=True):
+    """Tells the states of jobs."""
+
+
+class InfoParams(Struct, forbid_unknown_fields=True):
+    """What to tell of each job."""
+
+    with_childs: Annotated[bool | None, Meta(description="Tell about each iteration too.")] = field(
+        default=None, name="withChilds"
+    )
+
+
+class JobInfo(_AboutJobs, tag_field="request", tag="jobInfo", forbid_unknown_fields=True):
+    """Tells all that is known about jobs."""
+
+    params: Annotated[InfoParams | None, Meta(description="What to tell.")] = None
+
+    @property
+    def with_childs(self) -> bool:
+        return self.params is not None and bool(self.params.with_childs)
+
+
+class CancelJob(_AboutJobs, tag_field="request", tag="cancelJob", forbid_unknown_fields=True):
+    """Ends jobs, waiting and running ones."""
+
+
+class RemoveJob(_AboutJobs, tag_field="request", tag="removeJob", forbid_unknown_fields=True):
+    """Removes jobs that have ended, so that their names are free again."""
+
+
+class ResourcesInfo(Struct, tag_field="request", tag="resourcesInfo", forbid_unknown_fields=True):
+    """Tells how many nodes and cores there are, and how many are in use."""
+
+
+class Finish(Struct, tag_field="request", tag="finish", forbid_unknown_fields=True):
+    """Ends the service now; running jobs are ended."""
+
+
+class StatusOptions(Struct, forbid_unknown_fields=True):
+    """What to tell of the service."""
+
+    all_jobs_finished: Annotated[bool | None, Meta(description="Tell only whether every job has ended.")] = field(
+        default=None, name="allJobsFinished"
+    )
+
+
+class Status(Struct, tag_field="request", tag="status", forbid_unknown_fields=True):
+    """An overview of the service."""
+
+    options: Annotated[StatusOptions | None, Meta(description="What to tell.")] = None
+
+    @property
+    def all_jobs_finished(self) -> bool:
+        return self.options is not None and bool(self.options.all_jobs_finished)
+
+
+Request = Union[Submit, Control, ListJobs, JobStatus, JobInfo, CancelJob, RemoveJob, ResourcesInfo, Finish, Status]
+REQUESTS: dict[str, type[Struct]] = {
+    "submit": Submit,
+    "control": Control,
+    "listJobs": ListJobs,
+    "jobStatus": JobStatus,
+    "jobInfo": JobInfo,
+    "cancelJob": CancelJob,
+    "removeJob": RemoveJob,
+    "resourcesInfo": ResourcesInfo,
+    "finish": Finish,
+    "status": Status,
+}
+
+_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_list_decoder = msgspec.json.Decoder(list[Raw])
+
+
+def decode_request(raw: bytes | Raw | dict[str, Any], path: str = "") -> Request:
+    """One request; a `RequestError` that tells everything that is wrong with it. The jobs of a submit stay unread."""
+    try:
+        text = as_json(raw)
+        try:
+            request = _decoder.decode(text)
+        except msgspec.ValidationError as error:
+            raise RequestError(_problems(decode_anything(text), error, path)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Unreadable.because(error) from None
+    except Unreadable as unreadable:
+        raise RequestError([Problem(path, f"the request {unreadable}")]) from None
+    if isinstance(request, _AboutJobs) and request.job_names is None and request.job_name is None:
+        raise RequestError([Problem(path, 'the key "jobNames" is missing')])
+    return request
+
+
+def decode_request_file(raw: bytes) -> list[Raw]:
+    """The requests of a file, in order and still unread, so that a large file is held in memory once."""
+    text = raw.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return _list_decoder.decode(text)
+    except msgspec.ValidationError:
+        sentence = "a request file must hold an array of requests: [ {...}, {...} ]"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        sentence = f"the request file {Unreadable.because(error)}"
+    raise RequestError([Problem("", sentence)])
+
+
+def _problems(value: Any, error: msgspec.ValidationError, path: str) -> list[Problem]:
+    if not isinstance(value, dict):
+        return [Problem(path, 'a request must be an object with the key "request"')]
+    name = value.get("request")
+    if not isinstance(name, str):
+        known = ", ".join(REQUESTS)
+        return [Problem(path, f'the key "request" must hold the name of a request, one of: {known}')]
+    if name not in REQUESTS:
+        return [Problem(path, f"unknown request {shown(name)}{suggestion(name, tuple(REQUESTS))}")]
+    return find_problems(value, REQUESTS[name], path) or [Problem(path, f"the request is not right: {error}")]

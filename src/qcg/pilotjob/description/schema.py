@@ -1,0 +1,67 @@
+"""The JSON Schema of a request file, made from the forms that read it, so that editors can complete and check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from qcg.pilotjob.description.forms import SimpleForm, StandardForm
+from qcg.pilotjob.description.requests import REQUESTS
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_TITLES = {
+    "StandardForm": "Job, standard form",
+    "SimpleForm": "Job, simple form",
+    "ExecutionForm": "Execution",
+    "ModelOptionsForm": "Model options",
+    "ResourcesForm": "Resources",
+    "AmountForm": "Number of cores or nodes",
+    "SchedulerForm": "Iteration scheduler",
+    "SchedulerParamsForm": "Scheduler settings",
+    "IterationForm": "Iteration",
+    "DependenciesForm": "Dependencies",
+}
+
+
+def request_file_schema() -> dict[str, Any]:
+    """The schema of a whole file: an array of requests."""
+    forms: list[type[msgspec.Struct]] = [*REQUESTS.values(), StandardForm, SimpleForm]
+    references, components = msgspec.json.schema_components(forms, ref_template="#/$defs/{name}")
+    *requests, standard, simple = references
+    components["Submit"]["properties"]["jobs"]["items"] = {"anyOf": [standard, simple]}
+    for name in ("ExecutionForm", "SimpleForm"):
+        components[name] |= _one_start
+    for name in ("JobStatus", "JobInfo", "CancelJob", "RemoveJob"):
+        components[name]["anyOf"] = [{"required": ["jobNames"]}, {"required": ["jobName"]}]
+    components["AmountForm"] |= _one_way_to_say_a_number
+    for name, title in _TITLES.items():
+        components[name]["title"] = title
+    for name, request in REQUESTS.items():
+        components[request.__name__]["title"] = f"Request {name}"
+    return {
+        "$schema": DIALECT,
+        "title": "QCG-PilotJob request file",
+        "description": "Requests that the service carries out in this order.",
+        "type": "array",
+        "items": {"anyOf": requests},
+        "$defs": components,
+    }
+
+
+def _given(key: str) -> dict[str, Any]:
+    """A key that is there and not null."""
+    return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
+
+
+_one_start: dict[str, Any] = {"oneOf": [_given("exec"), _given("script")]}
+_one_way_to_say_a_number: dict[str, Any] = {
+    "anyOf": [_given(key) for key in ("exact", "min", "max", "scheduler", "split-into")],
+    "not": {
+        "anyOf": [
+            {"allOf": [_given("exact"), {"anyOf": [_given(key) for key in ("min", "max", "scheduler", "split-into")]}]},
+            {"allOf": [_given("max"), {"anyOf": [_given(key) for key in ("scheduler", "split-into")]}]},
+        ]
+    },
+}

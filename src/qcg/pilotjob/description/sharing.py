@@ -1,0 +1,61 @@
+"""How iterations share what exists: the numbers of `maximum-iters` and `split-into`."""
+
+from __future__ import annotations
+
+from qcg.pilotjob.description.errors import refuse
+from qcg.pilotjob.description.model import Amount
+
+
+class MaximumIters:
+    """The sizes of N iterations that together use all of `total`, each at least `least`, in as few rounds as possible.
+
+    Rounds and sizes are as equal as whole numbers allow: the larger rounds come first, the larger sizes come last in
+    a round. So every size follows from a division, and no table is kept.
+    """
+
+    __slots__ = ("_larger_rounds", "_per_round", "_total", "count")
+
+    def __init__(self, count: int, total: int, least: int = 1) -> None:
+        if count < 1:
+            raise refuse("maximum-iters needs at least one iteration")
+        at_once = total // least
+        if at_once == 0:
+            raise refuse(f"maximum-iters with a minimum of {least} for each iteration does not fit: only {total} exist")
+        rounds = -(-count // at_once)
+        self.count = count
+        self._total = total
+        self._per_round, self._larger_rounds = divmod(count, rounds)
+
+    def size(self, position: int) -> int:
+        """What the iteration at this position, counted from 0, gets."""
+        if not 0 <= position < self.count:
+            raise IndexError(position)
+        in_larger_rounds = self._larger_rounds * (self._per_round + 1)
+        if position < in_larger_rounds:
+            sharers = self._per_round + 1
+            place = position % sharers
+        else:
+            sharers = self._per_round
+            place = (position - in_larger_rounds) % sharers
+        share, rest = divmod(self._total, sharers)
+        return share + 1 if place >= sharers - rest else share
+
+    def sizes(self) -> tuple[int, ...]:
+        """The distinct sizes, smallest first; never more than four."""
+        found: set[int] = set()
+        for sharers in (self._per_round, self._per_round + 1 if self._larger_rounds else self._per_round):
+            share, rest = divmod(self._total, sharers)
+            found.add(share)
+            if rest:
+                found.add(share + 1)
+        return tuple(sorted(found))
+
+
+def split_into(total: int, parts: int, least: int = 1) -> Amount:
+    """Between `least` and one of `parts` equal parts of what exists."""
+    part = total // parts
+    if part < 1:
+        raise refuse(f"split-into {parts} parts leaves nothing for each: only {total} exist")
+    if part < least:
+        raise refuse(f"split-into {parts} parts of {total} gives {part} each, less than the minimum of {least}")
+    return Amount(least=least, most=part)

@@ -1,0 +1,45 @@
+"""Wall times as people write them, in seconds."""
+
+from __future__ import annotations
+
+import re
+
+from qcg.pilotjob.description.errors import refuse, shown
+
+ACCEPTED = "1h30m, 90s, 2d, 01:30:00, 1-12:00:00, PT1H30M, or a number of seconds"
+LONGEST = 1_000_000_000
+"""Seconds, about 31 years: what no timer and no date can break on."""
+
+_AMOUNT = r"[0-9]{1,10}"
+_SECONDS = r"[0-9]{1,10}(?:\.[0-9]{1,9})?"
+_FORMS = tuple(
+    re.compile(form, re.ASCII | re.IGNORECASE)
+    for form in (
+        rf"(?P<s>{_SECONDS})",
+        rf"(?:(?P<d>{_AMOUNT})d)?\s*(?:(?P<h>{_AMOUNT})h)?\s*(?:(?P<m>{_AMOUNT})m)?\s*(?:(?P<s>{_SECONDS})s)?",
+        rf"(?:(?P<d>{_AMOUNT})-(?=[01]?[0-9]:|2[0-3]:))?(?P<h>{_AMOUNT}):(?P<m>[0-5][0-9]):(?P<s>[0-5][0-9])",
+        rf"P(?:(?P<d>{_AMOUNT})D)?(?:T(?=[0-9])(?:(?P<h>{_AMOUNT})H)?(?:(?P<m>{_AMOUNT})M)?(?:(?P<s>{_SECONDS})S)?)?",
+    )
+)
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+
+
+def parse_wall_time(given: str | float) -> float:
+    """Seconds; a `DescriptionError` with one sentence when the text is in no accepted form, is zero, or is endless."""
+    seconds = _seconds(given) if isinstance(given, str) else given
+    if seconds is None:
+        raise refuse(f"{shown(given)} is not a wall time; write it as {ACCEPTED}")
+    if not seconds > 0:
+        raise refuse(f"the wall time {shown(given)} must be longer than zero")
+    if seconds > LONGEST:
+        raise refuse(f"the wall time {shown(given)} is longer than {LONGEST} seconds; leave it out for no limit")
+    return float(seconds)
+
+
+def _seconds(text: str) -> float | None:
+    for form in _FORMS:
+        match = form.fullmatch(text.strip())
+        parts = match.groupdict() if match else {}
+        if any(parts.values()):
+            return float(sum(float(amount) * _UNITS[unit] for unit, amount in parts.items() if amount))
+    return None
