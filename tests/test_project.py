@@ -53,9 +53,12 @@ def locked(file: str) -> dict[str, set[str]]:
 
 def project_files() -> list[Path]:
     """What git tracks; without git, what lies here."""
-    if shutil.which("git") and (ROOT / ".git").exists():
-        listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        paths = [ROOT / name for name in listing.rstrip("\0").split("\0")]
+    git = shutil.which("git")
+    listing = (
+        subprocess.run([git, "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False) if git else None
+    )
+    if listing and listing.returncode == 0:
+        paths = [ROOT / name for name in listing.stdout.rstrip("\0").split("\0")]
     else:
         folders = ("src", "tests", "docs", "examples", "requirements", "scripts", ".ci")
         paths = [*ROOT.glob("*.*"), *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
