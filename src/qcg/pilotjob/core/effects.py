@@ -58,11 +58,9 @@ class KillStray(Struct, frozen=True):
 
 
 class Requeued(Struct, frozen=True):
-    """A run will not tell how it ended: its job waits again."""
+    """A run will not tell how it ended (its host was lost, or never got it): its job waits for another attempt."""
 
     run: Run
-    lost: bool
-    """Its host was lost, and the next run is another attempt; otherwise no host ever got it, and it never was."""
 
 
 class Removed(Struct, frozen=True):

@@ -96,7 +96,7 @@ def _never_arrived(core: CoreState, run: Run) -> None:
     if run.killed:
         settle(core, Outcome(run.job, run.position, State.CANCELED, "", run))
     else:
-        _queue_again(core, run, lost=False)
+        _queue_again(core, run)
 
 
 def _lost(core: CoreState, run: Run, message: str) -> None:
@@ -104,18 +104,19 @@ def _lost(core: CoreState, run: Run, message: str) -> None:
     if run.killed:
         settle(core, Outcome(run.job, run.position, State.CANCELED, message, run))
     elif core.rerun_lost:
-        iterations = run.job.iterations
-        if iterations is None:
-            run.job.attempts = run.attempt
-        else:
-            iterations.attempts[run.position] = run.attempt
-        _queue_again(core, run, lost=True)
+        _queue_again(core, run)
     else:
         settle(core, Outcome(run.job, run.position, State.FAILED, message, run, -1))
 
 
-def _queue_again(core: CoreState, run: Run, *, lost: bool) -> None:
-    core.effects.append(Requeued(run, lost))
+def _queue_again(core: CoreState, run: Run) -> None:
+    """The id of the run is used up, whether or not it was ever heard of: the next one is another attempt."""
+    iterations = run.job.iterations
+    if iterations is None:
+        run.job.attempts = run.attempt
+    else:
+        iterations.attempts[run.position] = run.attempt
+    core.effects.append(Requeued(run))
     core.enter(run.job, run.position, State.QUEUED)
     make_position_ready(core, run.job, run.position)
 
