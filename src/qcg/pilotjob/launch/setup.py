@@ -1,0 +1,46 @@
+"""What has to happen in a shell before a program starts: environment modules and virtual environments.
+
+Only jobs that ask for one of these get a shell. The program and its arguments are handed on as they are, never as text
+for a shell to read. What goes wrong is told on descriptor 3, which the host turns into the job's message.
+"""
+
+from __future__ import annotations
+
+_SETUP = r"""
+fail() { printf '%s' "$1" >&3; exit 1; }
+count=$1; shift
+if [ "$count" -gt 0 ]; then
+    type module >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1
+    type module >/dev/null 2>&1 || fail "modules were asked for, and there is no 'module' command on $HOSTNAME"
+fi
+while [ "$count" -gt 0 ]; do
+    before=${LOADEDMODULES-}
+    module load "$1" || fail "module '$1' could not be loaded; the job's stderr says why"
+    if [ "$before" = "${LOADEDMODULES-}" ]; then
+        case ":$before:" in
+            *":$1:"* | *":$1/"*) ;;
+            *) fail "module '$1' could not be loaded; the job's stderr says why" ;;
+        esac
+    fi
+    shift; count=$((count - 1))
+done
+venv=$1; shift
+if [ -n "$venv" ]; then
+    [ -r "$venv/bin/activate" ] || fail "there is no virtual environment at '$venv' (no bin/activate in it)"
+    . "$venv/bin/activate" || fail "the virtual environment at '$venv' could not be activated"
+fi
+type -P -- "$1" >/dev/null || fail "there is no program '$1' that could be started"
+exec "$@" 3>&-
+"""
+
+_MODULE_COMMAND = "type module >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
+
+
+def wrapped(argv: list[str], modules: tuple[str, ...], venv: str) -> list[str]:
+    """The command that loads modules, activates the virtual environment and then becomes `argv`."""
+    return ["bash", "-c", _SETUP, "qcg-pm-setup", str(len(modules)), *modules, venv, *argv]
+
+
+def script_command(script: str) -> list[str]:
+    """bash on the text of a script. One that uses `module` finds it, as it would in a login shell."""
+    return ["bash", "-c", _MODULE_COMMAND + script if "module " in script else script]

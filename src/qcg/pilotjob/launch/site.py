@@ -1,0 +1,20 @@
+"""What all launches of one manager have in common."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Site(Struct, frozen=True):
+    root_wd: str
+    """The manager's working directory, absolute."""
+    instance: str
+    """Unique among all pilots: with a run's id it marks every process of that run."""
+    zmq_address: str = ""
+    """Of the network interface, when there is one."""
+    slurm_environment: bool = False
+    """Jobs see the variables that Slurm would have given them."""
+    bound_nodes: frozenset[str] = frozenset()
+    """Nodes whose core ids are real, so that processes can be bound to them."""
+    threads_chosen: bool = False
+    """The user has set OMP_NUM_THREADS for everything."""
