@@ -9,6 +9,7 @@ from qcg.pilotjob.core import ending, running, scheduler, submission
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.events import (
     AgentReported,
+    AgentSilent,
     Cancel,
     CancelAll,
     Event,
@@ -18,6 +19,7 @@ from qcg.pilotjob.core.events import (
     RunStarted,
     Schedule,
     Submit,
+    Withdraw,
 )
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.state import CoreState
@@ -40,10 +42,12 @@ class Core:
 
 _REACTIONS: dict[type[Event], Callable[[CoreState, Any], None]] = {
     Submit: submission.submit,
+    Withdraw: ending.withdraw,
     Schedule: lambda core, _: scheduler.schedule(core),
     RunStarted: running.run_started,
     RunEnded: running.run_ended,
     AgentReported: running.agent_reported,
+    AgentSilent: running.agent_silent,
     NodesLost: running.nodes_lost,
     Cancel: ending.cancel,
     CancelAll: ending.cancel_all,

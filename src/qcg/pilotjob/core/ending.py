@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.effects import Kill, Removed, Reply
-from qcg.pilotjob.core.events import Cancel, CancelAll, Remove
+from qcg.pilotjob.core.events import Cancel, CancelAll, Remove, Withdraw
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.settling import Outcome, settle
 from qcg.pilotjob.core.state import CoreState
@@ -51,6 +51,15 @@ def remove(core: CoreState, event: Remove) -> None:
             core.effects.append(Removed(job))
             removed += 1
     _reply(core, "removed", removed, errors)
+
+
+def withdraw(core: CoreState, event: Withdraw) -> None:
+    """Final, so that neither a line of the queue nor a job they wait for minds them any more; and forgotten."""
+    for name in event.names:
+        job = core.jobs[name]
+        core.unregister(job)
+        job.state = State.CANCELED
+        core.effects.append(Removed(job))
 
 
 def find(core: CoreState, name: str) -> tuple[Job, int] | str:

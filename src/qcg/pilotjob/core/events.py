@@ -45,6 +45,18 @@ class AgentReported(Struct, frozen=True):
     live: list[Running]
 
 
+class AgentSilent(Struct, frozen=True):
+    """An agent cannot be reached for the moment: its nodes get no work, and what runs there runs on."""
+
+    nodes: list[str]
+
+
+class Withdraw(Struct, frozen=True):
+    """Jobs of a submission that could not be stored were never there. Sent before anything of them was scheduled."""
+
+    names: list[str]
+
+
 class NodesLost(Struct, frozen=True):
     """An agent is gone for good: what ran on its nodes will never tell how it ended."""
 
@@ -56,4 +68,16 @@ class Schedule(Struct, frozen=True):
     """Give free resources to waiting jobs. Sent once after a burst of other events."""
 
 
-Event = Union[Submit, Cancel, CancelAll, Remove, RunStarted, RunEnded, AgentReported, NodesLost, Schedule]
+Event = Union[
+    Submit,
+    Withdraw,
+    Cancel,
+    CancelAll,
+    Remove,
+    RunStarted,
+    RunEnded,
+    AgentReported,
+    AgentSilent,
+    NodesLost,
+    Schedule,
+]

@@ -32,6 +32,8 @@ class Entry:
 
     def next(self) -> int | None:
         """The first position that can be started, or None. Cancelled ones are dropped on the way."""
+        if self.job.state.is_final:
+            return None
         states = self.job.iterations.states if self.job.iterations else None
         if states is None:
             return -1 if self.ready and self.job.state is State.QUEUED else None

@@ -57,7 +57,7 @@ class Job:
         self.seq = seq
         self.name = name
         self.spec: bytes | None = spec
-        """Dropped when the job is final; the journal keeps it."""
+        """Dropped by the engine when the job is final and the journal has it."""
         self.submitted = submitted
         self.state = State.QUEUED
         self.message = ""

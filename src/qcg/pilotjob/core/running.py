@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.effects import Kill, KillStray, Requeued
-from qcg.pilotjob.core.events import AgentReported, NodesLost, RunEnded, RunStarted
+from qcg.pilotjob.core.events import AgentReported, AgentSilent, NodesLost, RunEnded, RunStarted
 from qcg.pilotjob.core.records import Grant, NodePart, Run, parse_run_id
 from qcg.pilotjob.core.settling import Outcome, entry_of, make_position_ready, settle
 from qcg.pilotjob.core.state import CoreState
@@ -71,6 +71,11 @@ def _adopt(core: CoreState, running: Running) -> None:
         core.effects.append(KillStray(running.id, running.grant[0][0]))
     elif running.pid:
         _executing(core, run, running.pid, running.started)
+
+
+def agent_silent(core: CoreState, event: AgentSilent) -> None:
+    for node in event.nodes:
+        core.pool.set_available(node, False)
 
 
 def nodes_lost(core: CoreState, event: NodesLost) -> None:

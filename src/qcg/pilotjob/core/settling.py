@@ -96,8 +96,7 @@ def _positions_of_size(plan: MaximumIters, size: int, everything: range) -> Iter
 
 def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
     dependents = job.dependents
-    # What a final job no longer needs; the journal has its description.
-    job.spec = None
+    # What a final job no longer needs.
     job.entries = ()
     job.waiting = None
     job.dependents = None
