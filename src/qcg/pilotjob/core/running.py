@@ -26,7 +26,7 @@ def run_ended(core: CoreState, event: RunEnded) -> None:
     run.pid = run.pid or record.pid
     run.started = run.started or record.started
     if record.reason == "lost":
-        _lost(core, run, record.message)
+        lose(core, run, record.message)
         return
     state, message = _outcome(record)
     core.end_run(run)
@@ -83,7 +83,7 @@ def nodes_lost(core: CoreState, event: NodesLost) -> None:
     for node in event.nodes:
         core.pool.set_available(node, False)
     for run in [run for run in core.runs.values() if any(part.node in lost for part in run.grant.parts)]:
-        _lost(core, run, event.message)
+        lose(core, run, event.message)
 
 
 def _executing(core: CoreState, run: Run, pid: int, at: float) -> None:
@@ -104,7 +104,8 @@ def _never_arrived(core: CoreState, run: Run) -> None:
         _queue_again(core, run)
 
 
-def _lost(core: CoreState, run: Run, message: str) -> None:
+def lose(core: CoreState, run: Run, message: str) -> None:
+    """Nobody will ever tell how this run ended."""
     core.end_run(run)
     if run.killed:
         settle(core, Outcome(run.job, run.position, State.CANCELED, message, run))

@@ -1,0 +1,127 @@
+"""Build the core's books anew from what the journal remembers. What follows from it comes out as effects, as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from qcg.pilotjob.core.effects import Effect
+from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.records import Grant, Job, Run
+from qcg.pilotjob.core.running import lose
+from qcg.pilotjob.core.settling import Outcome, settle
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.submission import Newcomer, end_all, find_prerequisites, take_place, welcome
+from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.model import JobDescription
+
+_decode = msgspec.msgpack.Decoder(JobDescription).decode
+
+
+class Restoration:
+    """Tell it everything, in this order: final jobs, unfinished ones, what is known of their iterations and runs."""
+
+    def __init__(self, core: CoreState, now: float, max_seq: int) -> None:
+        self._core = core
+        core.now = now
+        core.next_seq = max_seq + 1
+        self._newcomers: dict[int, Newcomer] = {}
+        self._refused: list[tuple[Job, str]] = []
+        self._rests: list[tuple[Job, State]] = []
+        self._runs: list[Run] = []
+
+    def final_job(self, seq: int, name: str, state: State, submitted: float, iterations: Iterations | None) -> None:
+        job = Job(seq, name, b"", submitted)
+        job.spec = None
+        job.state = state
+        job.iterations = iterations
+        self._core.register(job)
+
+    def unfinished_job(self, seq: int, name: str, submitted: float, spec: bytes, *, started: bool) -> None:
+        description = _decode(spec)
+        job = Job(seq, name, spec, submitted)
+        try:
+            self._newcomers[seq] = welcome(self._core, job, description)
+        except DescriptionError as error:  # it fitted into what existed when it was submitted
+            plain = msgspec.structs.replace(description, sharing=None)
+            self._newcomers[seq] = welcome(self._core, job, plain)
+            self._refused.append((job, str(error)))
+        if started and job.iterations is not None:
+            job.state = State.EXECUTING
+
+    def settled_iteration(self, seq: int, position: int, state: State) -> None:
+        iterations = self._newcomers[seq].job.iterations
+        if iterations is not None:
+            iterations.set_state(position, state)
+
+    def lost_attempt(self, seq: int, position: int, attempt: int) -> None:
+        """A run of this attempt was given up; the next one counts on from there."""
+        job = self._newcomers[seq].job
+        if job.iterations is None:
+            job.attempts = attempt
+        else:
+            job.iterations.attempts[position] = attempt
+
+    def rest(self, seq: int, state: State) -> None:
+        """The iterations that had not started were ended together."""
+        self._rests.append((self._newcomers[seq].job, state))
+
+    def run_under_way(self, run: tuple[int, int, int, Grant, float], *, killed: bool) -> None:
+        """(seq, position, attempt, grant, scheduled). Its host will tell whether it started, and how it ends."""
+        seq, position, attempt, grant, scheduled = run
+        job = self._newcomers[seq].job
+        restored = Run(job, position, attempt, grant, scheduled)
+        restored.killed = killed
+        if position < 0:
+            job.state = State.SCHEDULED
+        else:
+            assert job.iterations is not None
+            job.iterations.set_state(position, State.SCHEDULED)
+        self._runs.append(restored)
+
+    def finish(self) -> list[Effect]:
+        """Put everything in its place."""
+        core = self._core
+        for job, state in self._rests:
+            assert job.iterations is not None
+            job.iterations.settle_rest(state)
+        for newcomer in self._newcomers.values():
+            core.register(newcomer.job)
+        missing = [run for run in self._runs if not self._hold(run)]
+        for newcomer in self._newcomers.values():
+            # Jobs that it waited for may have been removed after they succeeded.
+            find_prerequisites(newcomer, core.jobs)
+            take_place(core, newcomer)
+        for job, message in self._refused:
+            end_all(core, job, State.FAILED, message)
+        for run in missing:
+            lose(core, run, "the node it ran on is not part of this run any more")
+        for newcomer in self._newcomers.values():
+            _finish_if_done(core, newcomer.job)
+        effects, core.effects = core.effects, []
+        return effects
+
+    def _hold(self, run: Run) -> bool:
+        held = self._core.pool.claim(run.grant)
+        if not held:
+            run.grant = Grant(())
+        self._core.begin_run(run)
+        return held
+
+
+def _finish_if_done(core: CoreState, job: Job) -> None:
+    """All its iterations had ended, and the manager had no time to say that of the job."""
+    iterations = job.iterations
+    if iterations is not None and not job.state.is_final and not iterations.unfinished:
+        settle(core, Outcome(job, -1, iterations.outcome()))
+
+
+def known_iterations(indices: range, state: State, known: Iterable[tuple[int, State]]) -> Iterations:
+    """The iterations of a final job: those that are known, and all others in `state`."""
+    iterations = Iterations(indices)
+    for position, settled in known:
+        iterations.set_state(position, settled)
+    iterations.settle_rest(state)
+    return iterations
