@@ -1,0 +1,135 @@
+"""The changes gathered between two commits, and how they are written."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from qcg.pilotjob.core.effects import Added, Kill, Removed, Requeued, RestSettled, Transition
+from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.journal.grants import encode_grant
+from qcg.pilotjob.journal.schema import place
+
+Value = str | int | float | None
+Row = tuple[Any, ...]
+
+# Plain numbers: SQLite takes a subclass of int only through its adapters, which is slow.
+QUEUED, SCHEDULED, EXECUTING = int(State.QUEUED), int(State.SCHEDULED), int(State.EXECUTING)
+
+INSERT_JOB = "INSERT INTO jobs (seq, name, submitted) VALUES (?, ?, ?)"
+INSERT_SPEC = "INSERT INTO specs (seq, spec) VALUES (?, ?)"
+START_JOB = "UPDATE jobs SET state = ?, started = ? WHERE seq = ?"
+END_JOB = "UPDATE jobs SET state = ?, ended = ?, message = ? WHERE seq = ?"
+SETTLE_REST = "UPDATE jobs SET rest = ?, rest_at = ?, message = ? WHERE seq = ?"
+PUT_RUN = """
+    INSERT OR REPLACE INTO runs
+    (place, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+PUT_SETTLED = "INSERT OR REPLACE INTO runs (place, attempt, state, ended, message) VALUES (?, 0, ?, ?, ?)"
+PUT_META = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"
+PUT_ACKED = "INSERT OR REPLACE INTO agents (name, acked) VALUES (?, ?)"
+RAISE_MAX_SEQ = """
+    INSERT INTO meta (key, value) VALUES ('max_seq', ?)
+    ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)"""
+
+
+class Group:
+    """A run that changes several times inside one group costs one row: only the last change is kept."""
+
+    __slots__ = ("acked", "added", "empty", "ended_jobs", "meta", "removed", "rests", "runs", "settled", "started_jobs")
+
+    def __init__(self) -> None:
+        self.empty = True
+        self.added: dict[int, Row] = {}
+        self.started_jobs: list[Row] = []
+        self.ended_jobs: list[Row] = []
+        self.rests: list[Row] = []
+        self.runs: dict[Run, Transition | Requeued | None] = {}
+        """By run, how it ended; `None` while it is under way."""
+        self.settled: list[Row] = []
+        """Iterations that became final without a run."""
+        self.removed: list[Row] = []
+        self.meta: dict[str, Value] = {}
+        self.acked: dict[str, int] = {}
+
+    def transition(self, effect: Transition) -> None:
+        self.empty = False
+        run = effect.run
+        if effect.state >= State.SUCCEED:
+            if run is not None:
+                self.runs[run] = effect
+            elif effect.position >= 0:
+                self.settled.append(
+                    (place(effect.job.seq, effect.position), int(effect.state), effect.at, effect.message)
+                )
+            if effect.position < 0:
+                self.ended_jobs.append((int(effect.state), effect.at, effect.message, effect.job.seq))
+        elif run is not None:
+            self.runs[run] = None
+        elif effect.position < 0 and effect.state == State.EXECUTING:
+            self.started_jobs.append((EXECUTING, effect.at, effect.job.seq))
+
+    def add(self, effect: Added) -> None:
+        self.empty = False
+        for job in effect.jobs:
+            self.added[job.seq] = (job.seq, job.name, job.submitted, job.spec)
+
+    def settle_rest(self, effect: RestSettled) -> None:
+        self.empty = False
+        self.rests.append((int(effect.state), effect.at, effect.job.message, effect.job.seq))
+
+    def kill(self, effect: Kill) -> None:
+        self.empty = False
+        self.runs.setdefault(effect.run, None)
+
+    def forget(self, effect: Requeued) -> None:
+        self.empty = False
+        self.runs[effect.run] = effect
+
+    def remove(self, effect: Removed) -> None:
+        self.empty = False
+        self.removed.append((effect.job.seq,))
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Removals come last: a sequence number is never given twice, so whatever else was gathered for it goes too."""
+        many = connection.executemany
+        many(INSERT_JOB, [row[:3] for row in self.added.values()])
+        many(INSERT_SPEC, [(row[0], bytearray(row[3])) for row in self.added.values()])
+        many(START_JOB, self.started_jobs)
+        many(END_JOB, self.ended_jobs)
+        many(SETTLE_REST, self.rests)
+        many(PUT_RUN, self._run_rows())
+        many(PUT_SETTLED, self.settled)
+        if self.removed:
+            many("DELETE FROM jobs WHERE seq = ?", self.removed)
+            many("DELETE FROM specs WHERE seq = ?", self.removed)
+            many(
+                "DELETE FROM runs WHERE place >= ? AND place < ?",
+                [(place(seq, -1), place(seq + 1, -1)) for (seq,) in self.removed],
+            )
+            many(RAISE_MAX_SEQ, [max(self.removed)])
+        many(PUT_META, self.meta.items())
+        many(PUT_ACKED, self.acked.items())
+
+    def _run_rows(self) -> Iterator[Row]:
+        for run, end in self.runs.items():
+            state, ended, exit_code, message = QUEUED, 0.0, None, ""
+            if end is None:
+                state, exit_code = (EXECUTING if run.started else SCHEDULED), 0
+            elif isinstance(end, Transition):
+                state, ended, exit_code, message = int(end.state), end.at, end.exit_code, end.message
+            yield (
+                place(run.job.seq, run.position),
+                run.attempt,
+                state,
+                run.scheduled,
+                run.started,
+                ended,
+                run.pid,
+                exit_code,
+                bytearray(encode_grant(run.grant)),
+                1 if run.killed else 0,
+                message,
+            )

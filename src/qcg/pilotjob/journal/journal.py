@@ -1,0 +1,202 @@
+"""The permanent registry, as the one manager that owns it uses it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, RestSettled, Transition
+from qcg.pilotjob.journal import reading, schema
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.group import PUT_META, Group, Value
+from qcg.pilotjob.journal.records import JobRecord, Loaded, RunRecord
+
+FILE_NAME = "registry.sqlite"
+
+
+class Journal:
+    """Group commits on one SQLite file.
+
+    `record`, `set_meta` and `set_acked` only gather, and never fail. `commit` hands everything gathered to the
+    operating system in one transaction, all or nothing: from then on it outlives this process. `sync` waits until all
+    that was committed before the call is on the disk: from then on it outlives the machine.
+
+    When `commit` raises, nothing is lost: all that was gathered stays, and the next `commit` tries again. A submission
+    that must not be tried again (its sender got an error) is taken back by recording `Removed` for its jobs, which
+    strikes them from what was gathered; the same is right when `commit` succeeded and `sync` failed.
+
+    All methods but `sync` belong to the thread that opened the journal.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        """Used by `create` and `open`."""
+        self.path = path
+        self._connection = connection
+        self._gathering = Group()
+        self._waiting: list[Group] = []
+        """Groups that are not committed yet."""
+        self._written = 0
+        """So many of them are in the transaction that is open."""
+        self.epoch = self._begin_epoch()
+        """How many managers have opened this registry, this one included."""
+        # SQLite keeps the WAL until the connection is closed, and locks only the main file: a second descriptor on the
+        # WAL is safe, and syncs it without the connection, which only one thread may use.
+        self._wal = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC)
+        self._wal_guard = threading.Lock()
+        schema.sync_directory(path.parent)
+
+    @classmethod
+    def create(cls, path: Path) -> Journal:
+        """A new, empty registry, readable by its owner alone."""
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise JournalError(f"There is a registry at {path} already; resume that run, or give another id.") from None
+        except OSError as error:
+            raise JournalError(f"The registry {path} could not be created: {_reason(error)}.") from error
+        try:
+            return cls._start(path, schema.create_tables)
+        except JournalError:
+            for suffix in ("", "-wal", "-journal"):
+                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def open(cls, path: Path) -> Journal:
+        """The registry that an earlier manager left, however it ended."""
+        if not path.is_file():
+            raise JournalError(f"There is no registry at {path}; give the run directory of an earlier run.")
+        return cls._start(path, lambda connection: schema.check_format(connection, path))
+
+    @classmethod
+    def _start(cls, path: Path, prepare: Callable[[sqlite3.Connection], None]) -> Journal:
+        with contextlib.ExitStack() as undo:
+            try:
+                connection = schema.connect(path)
+                undo.callback(connection.close)
+                prepare(connection)
+                journal = cls(path, connection)
+            except (OSError, sqlite3.Error) as error:
+                raise JournalError(f"The registry {path} could not be opened: {_reason(error)}.") from error
+            undo.pop_all()
+            return journal
+
+    def _begin_epoch(self) -> int:
+        epoch: int = (reading.meta_value(self._connection, "epoch") or 0) + 1
+        self._connection.execute(PUT_META, ("epoch", epoch))
+        return epoch
+
+    def record(self, effect: Effect) -> None:
+        """Gather what this effect changes; effects that change nothing in the registry are passed over."""
+        group = self._gathering
+        if isinstance(effect, Transition):
+            group.transition(effect)
+        elif isinstance(effect, Added):
+            group.add(effect)
+        elif isinstance(effect, RestSettled):
+            group.settle_rest(effect)
+        elif isinstance(effect, Kill):
+            group.kill(effect)
+        elif isinstance(effect, Requeued):
+            group.forget(effect)
+        elif isinstance(effect, Removed):
+            for earlier in (*self._waiting, group):
+                earlier.added.pop(effect.job.seq, None)
+            group.remove(effect)
+
+    def set_meta(self, key: str, value: Value) -> None:
+        self._gathering.meta[key] = value
+        self._gathering.empty = False
+
+    def set_acked(self, agent: str, number: int) -> None:
+        """All records of this agent up to `number` have their effects in what was gathered so far, or before."""
+        self._gathering.acked[agent] = number
+        self._gathering.empty = False
+
+    def commit(self) -> None:
+        self._write()
+        if not self._waiting:
+            return
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._put_back(error) from error
+        self._waiting.clear()
+        self._written = 0
+
+    def sync(self) -> None:
+        """Blocks; the one method for another thread."""
+        with self._wal_guard:
+            try:
+                os.fdatasync(self._wal)
+            except OSError as error:
+                raise JournalError(
+                    f"The registry {self.path} could not be synced to disk: {_reason(error)}."
+                ) from error
+
+    def close(self) -> None:
+        """Commit, and fold everything into the one file."""
+        try:
+            self.commit()
+        finally:
+            with self._wal_guard:
+                os.close(self._wal)
+            self._connection.close()
+
+    def load(self) -> Loaded:
+        """Everything, for a manager that resumes."""
+        return reading.load(self._current())
+
+    def job_record(self, seq: int) -> JobRecord | None:
+        return reading.job_record(self._current(), seq)
+
+    def spec_of(self, seq: int) -> bytes | None:
+        """The encoded description."""
+        return reading.spec_of(self._current(), seq)
+
+    def runs_of(self, seq: int, positions: Iterable[int] | None = None) -> Iterator[RunRecord]:
+        """What is known of a job's runs, or of those of some iterations; -1 is the position of a job without any."""
+        return reading.runs_of(self._current(), seq, positions)
+
+    def get_meta(self, key: str) -> Value:
+        value: Value = reading.meta_value(self._current(), key)
+        return value
+
+    def _current(self) -> sqlite3.Connection:
+        """The connection, with all that was gathered written to it but not committed: what is committed together is
+        the caller's choice, and a question must not make it for him."""
+        self._write()
+        return self._connection
+
+    def _write(self) -> None:
+        if not self._gathering.empty:
+            self._waiting.append(self._gathering)
+            self._gathering = Group()
+        if self._written == len(self._waiting):
+            return
+        try:
+            if not self._connection.in_transaction:
+                self._connection.execute("BEGIN")
+            for group in self._waiting[self._written :]:
+                group.write(self._connection)
+                self._written += 1
+        except sqlite3.Error as error:
+            raise self._put_back(error) from error
+
+    def _put_back(self, error: sqlite3.Error) -> JournalError:
+        """Undo the transaction, if SQLite has not, so that the next try begins with the oldest group again."""
+        self._written = 0
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        return JournalError(
+            f"The registry {self.path} could not be written: {error}. Nothing is lost yet: it is tried again,"
+            " so make room on the disk or mend what is wrong with it."
+        )
+
+
+def _reason(error: Exception) -> str:
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)

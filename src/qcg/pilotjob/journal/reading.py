@@ -1,0 +1,143 @@
+"""Questions to the registry. Each takes a connection: the manager's own, or one to a snapshot."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.journal.grants import decode_grant
+from qcg.pilotjob.journal.records import (
+    FinalJob,
+    ForgottenRun,
+    JobRecord,
+    Loaded,
+    RunRecord,
+    SettledIteration,
+    UnfinishedJob,
+)
+from qcg.pilotjob.journal.schema import place, seq_and_position
+
+STATES = tuple(State)
+"""By number: a look-up here is several times faster than `State(number)`, which counts for a million rows."""
+
+FINAL, QUEUED = int(State.SUCCEED), int(State.QUEUED)
+
+RUN_COLUMNS = (
+    "place, attempt, runs.state, scheduled, runs.started, runs.ended, pid, exit_code, granted, killed, runs.message"
+)
+JOB_COLUMNS = "seq, name, submitted, state, started, ended, message, rest, rest_at"
+
+# Only jobs that are not final can have these, and there are few of them: ask job by job, in the order of the key.
+OF_UNFINISHED = (
+    f"FROM jobs CROSS JOIN runs ON place >= (seq << 32) AND place < ((seq + 1) << 32) WHERE jobs.state < {FINAL}"
+)
+
+
+def load(connection: sqlite3.Connection) -> Loaded:
+    return Loaded(
+        max_seq=_max_seq(connection),
+        acked=dict(connection.execute("SELECT name, acked FROM agents")),
+        final=_final_jobs(connection),
+        unfinished=_unfinished_jobs(connection),
+        settled=_settled_iterations(connection),
+        under_way=[
+            _run(row)
+            for row in connection.execute(
+                f"SELECT {RUN_COLUMNS} {OF_UNFINISHED} AND runs.state > {QUEUED} AND runs.state < {FINAL}"
+            )
+        ],
+        forgotten=[
+            ForgottenRun(*seq_and_position(number), attempt)
+            for number, attempt in connection.execute(
+                f"SELECT place, attempt {OF_UNFINISHED} AND runs.state = {QUEUED}"
+            )
+        ],
+    )
+
+
+def job_record(connection: sqlite3.Connection, seq: int) -> JobRecord | None:
+    row = connection.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE seq = ?", (seq,)).fetchone()
+    return None if row is None else _job(row)
+
+
+def job_records(connection: sqlite3.Connection) -> Iterator[JobRecord]:
+    return map(_job, connection.execute(f"SELECT {JOB_COLUMNS} FROM jobs ORDER BY seq"))
+
+
+def spec_of(connection: sqlite3.Connection, seq: int) -> bytes | None:
+    row = connection.execute("SELECT spec FROM specs WHERE seq = ?", (seq,)).fetchone()
+    return None if row is None else row[0]
+
+
+def runs_of(connection: sqlite3.Connection, seq: int, positions: Iterable[int] | None = None) -> Iterator[RunRecord]:
+    """The run under way or the end of each place, at most one for each: forgotten runs are left out."""
+    query = f"SELECT {RUN_COLUMNS} FROM runs WHERE state > {QUEUED} AND place"
+    if positions is None:
+        yield from map(_run, connection.execute(f"{query} >= ? AND place < ?", (place(seq, -1), place(seq + 1, -1))))
+        return
+    for position in positions:
+        yield from map(_run, connection.execute(f"{query} = ?", (place(seq, position),)))
+
+
+def run_records(connection: sqlite3.Connection) -> Iterator[RunRecord]:
+    return map(_run, connection.execute(f"SELECT {RUN_COLUMNS} FROM runs WHERE state > {QUEUED} ORDER BY place"))
+
+
+def meta_value(connection: sqlite3.Connection, key: str) -> Any:
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else row[0]
+
+
+def _max_seq(connection: sqlite3.Connection) -> int:
+    (highest,) = connection.execute("SELECT max(seq) FROM jobs").fetchone()
+    return max(highest or 0, meta_value(connection, "max_seq") or 0)
+
+
+def _final_jobs(connection: sqlite3.Connection) -> Iterator[FinalJob]:
+    for seq, name, state, submitted in connection.execute(
+        f"SELECT seq, name, state, submitted FROM jobs WHERE state >= {FINAL} ORDER BY seq"
+    ):
+        yield FinalJob(seq, name, STATES[state], submitted)
+
+
+def _unfinished_jobs(connection: sqlite3.Connection) -> Iterator[UnfinishedJob]:
+    for seq, name, submitted, spec, started, rest, rest_at, message in connection.execute(
+        "SELECT jobs.seq, name, submitted, spec, started, rest, rest_at, message FROM jobs CROSS JOIN specs"
+        f" ON specs.seq = jobs.seq WHERE state < {FINAL} ORDER BY jobs.seq"
+    ):
+        yield UnfinishedJob(seq, name, submitted, spec, started or None, _rest(rest), rest_at or None, message)
+
+
+def _settled_iterations(connection: sqlite3.Connection) -> Iterator[SettledIteration]:
+    for number, state in connection.execute(f"SELECT place, runs.state {OF_UNFINISHED} AND runs.state >= {FINAL}"):
+        yield SettledIteration(*seq_and_position(number), STATES[state])
+
+
+def _rest(number: int) -> State | None:
+    return STATES[number] if number else None
+
+
+def _job(row: tuple[Any, ...]) -> JobRecord:
+    seq, name, submitted, state, started, ended, message, rest, rest_at = row
+    return JobRecord(
+        seq, name, submitted, STATES[state], started or None, ended or None, message, _rest(rest), rest_at or None
+    )
+
+
+def _run(row: tuple[Any, ...]) -> RunRecord:
+    number, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message = row
+    return RunRecord(
+        *seq_and_position(number),
+        attempt,
+        STATES[state],
+        scheduled or None,
+        started or None,
+        ended or None,
+        pid,
+        exit_code if state >= FINAL else None,
+        None if granted is None else decode_grant(granted),
+        bool(killed),
+        message,
+    )

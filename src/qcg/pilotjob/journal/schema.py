@@ -1,0 +1,141 @@
+"""The tables of the registry, and how its file is opened."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sqlite3
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+from qcg.pilotjob.journal.errors import JournalError, RegistryInUseError
+
+FORMAT = 1
+
+# Descriptions have a table of their own: they are large, written once and read rarely, while the rows of `jobs` are
+# read all at once by a resumed manager and changed when a job ends.
+#
+# A place is a job or one of its iterations. Its row is its latest run, or its end when it never ran (attempt 0, nothing
+# scheduled); state QUEUED is a run that was forgotten, kept because its attempt number is used up. The one integer is
+# the row's address in SQLite, so that a change at a run's end costs half of what a key of three columns costs.
+#
+# 0 and '' stand for "nothing yet" in most columns, and blobs are given as bytearray: the sqlite3 module sends None and
+# bytes through its adapters, which takes longer than all the rest of a row.
+TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE agents (name TEXT PRIMARY KEY, acked INTEGER) WITHOUT ROWID;
+CREATE TABLE specs (seq INTEGER PRIMARY KEY, spec BLOB);
+CREATE TABLE jobs (
+    seq INTEGER PRIMARY KEY,
+    name TEXT,
+    submitted REAL,
+    state INTEGER DEFAULT 0,
+    started REAL DEFAULT 0,
+    ended REAL DEFAULT 0,
+    message TEXT DEFAULT '',
+    rest INTEGER DEFAULT 0,
+    rest_at REAL DEFAULT 0
+);
+CREATE TABLE runs (
+    place INTEGER PRIMARY KEY,
+    attempt INTEGER,
+    state INTEGER,
+    scheduled REAL DEFAULT 0,
+    started REAL DEFAULT 0,
+    ended REAL DEFAULT 0,
+    pid INTEGER DEFAULT 0,
+    exit_code INTEGER,
+    granted BLOB,
+    killed INTEGER DEFAULT 0,
+    message TEXT
+);
+"""
+
+SECONDS_TO_WAIT_FOR_A_LOCK = 1.0
+PAGES_BETWEEN_CHECKPOINTS = 16384
+
+
+def place(seq: int, position: int) -> int:
+    """Job and iteration in one number; all places of a job, from position -1 on, lie between `place(seq, -1)` and
+    `place(seq + 1, -1)`."""
+    return seq << 32 | position + 1
+
+
+def seq_and_position(place: int) -> tuple[int, int]:
+    return place >> 32, (place & 0xFFFFFFFF) - 1
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """The connection of the one manager that owns the registry from now on."""
+    try:
+        return _connect(path, "")
+    except sqlite3.OperationalError as error:
+        # A file system without locks shows itself in several ways, one of them the same as a lock held by others.
+        if not locks_work(path.parent):
+            return _connect(path, "&vfs=unix-none")
+        if "locked" in str(error):
+            raise RegistryInUseError(
+                f"The registry {path} is in use by another manager; end that one first, or give another run directory."
+            ) from None
+        raise
+
+
+def _connect(path: Path, parameters: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=rw{parameters}",
+        uri=True,
+        isolation_level=None,
+        timeout=SECONDS_TO_WAIT_FOR_A_LOCK,
+    )
+    try:
+        # Exclusive before the first access in WAL mode: then the WAL's index is in memory, not in a shared mapping that
+        # network file systems do not have.
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute(f"PRAGMA wal_autocheckpoint={PAGES_BETWEEN_CHECKPOINTS}")
+        connection.execute(f"PRAGMA journal_size_limit={PAGES_BETWEEN_CHECKPOINTS * 4096}")
+        connection.execute("PRAGMA cache_size=-32768")
+        # The lock is taken with the first write, not with the pragmas.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def locks_work(directory: Path) -> bool:
+    """Whether the file system of this directory has POSIX locks, tried on a file of its own."""
+    with tempfile.TemporaryFile(dir=directory) as probe:
+        try:
+            fcntl.lockf(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno in (errno.EACCES, errno.EAGAIN)
+    return True
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    connection.executescript(f"BEGIN; {TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
+
+
+def check_format(connection: sqlite3.Connection, path: Path) -> None:
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found == 0:
+        raise JournalError(f"{path} holds no registry: it was never completely created; start a new run instead.")
+    if found != FORMAT:
+        raise JournalError(
+            f"The registry {path} has format {found}, this program reads format {FORMAT};"
+            " use the version that wrote it."
+        )
+
+
+def sync_directory(directory: Path) -> None:
+    """Make new names in a directory survive a crash of the machine."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

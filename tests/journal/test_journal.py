@@ -1,0 +1,296 @@
+"""What goes into the registry comes back, to a manager that resumes and to those who ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.core.effects import Added, AllDone, Effect, Kill, Launch, Removed, Reply, Requeued, RestSettled
+from qcg.pilotjob.core.records import Grant, NodePart
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.grants import decode_grant, encode_grant
+from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.records import FinalJob, ForgottenRun, RunRecord, SettledIteration, UnfinishedJob
+from tests.journal.making import GRANT, begun, ended, executing, job, run, scheduled, settled
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "registry.sqlite"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[Journal]:
+    journal = Journal.create(path)
+    yield journal
+    journal.close()
+
+
+def reopened(journal: Journal) -> Journal:
+    """Ended and opened again; the fixture closes what is in `journal`, so the new one takes its place there."""
+    journal.close()
+    journal.__dict__.update(Journal.open(journal.path).__dict__)
+    return journal
+
+
+def test_the_registry_belongs_to_its_owner_alone(journal: Journal, path: Path):
+    journal.record(Added([job(1)]))
+    journal.commit()
+    assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
+        "registry.sqlite": 0o600,
+        "registry.sqlite-wal": 0o600,
+    }
+
+
+def test_a_closed_registry_is_one_file(path: Path):
+    Journal.create(path).close()
+    assert [file.name for file in path.parent.iterdir()] == ["registry.sqlite"]
+
+
+def test_a_registry_is_never_created_over_another(journal: Journal, path: Path):
+    with pytest.raises(JournalError, match=r"a registry at .* already"):
+        Journal.create(path)
+
+
+def test_a_missing_registry_is_told(tmp_path: Path):
+    with pytest.raises(JournalError, match="There is no registry at"):
+        Journal.open(tmp_path / "registry.sqlite")
+
+
+def test_a_registry_in_a_missing_directory_cannot_be_created(tmp_path: Path):
+    with pytest.raises(JournalError, match=r"could not be created: No such file or directory\."):
+        Journal.create(tmp_path / "missing" / "registry.sqlite")
+
+
+def test_a_file_that_is_no_registry_is_told(path: Path):
+    path.write_text("something else altogether, long enough to have a header" * 100)
+    with pytest.raises(JournalError, match=r"could not be opened: file is not a database\."):
+        Journal.open(path)
+
+
+def test_a_registry_that_was_never_completed_is_told(path: Path):
+    path.touch()
+    with pytest.raises(JournalError, match="never completely created"):
+        Journal.open(path)
+
+
+def test_a_registry_of_another_format_is_told(journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch):
+    journal.close()
+    monkeypatch.setattr("qcg.pilotjob.journal.schema.FORMAT", 2)
+    with pytest.raises(JournalError, match="has format 1, this program reads format 2"):
+        Journal.open(path)
+    monkeypatch.undo()
+    journal.__dict__.update(Journal.open(path).__dict__)
+
+
+def test_every_manager_has_an_epoch_of_its_own(journal: Journal):
+    assert [journal.epoch, reopened(journal).epoch, reopened(journal).epoch] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("grant", [GRANT, Grant((NodePart("ü", ()),)), Grant(())])
+def test_a_grant_comes_back_as_it_was(grant: Grant):
+    assert decode_grant(encode_grant(grant)) == grant
+
+
+def test_a_queued_job_comes_back_with_its_description(journal: Journal):
+    journal.record(Added([job(1), job(2, "with ' quotes ü")]))
+    loaded = reopened(journal).load()
+    assert list(loaded.unfinished) == [
+        UnfinishedJob(1, "job1", 101.0, b"spec of 1", None, None, None, ""),
+        UnfinishedJob(2, "with ' quotes ü", 102.0, b"spec of 2", None, None, None, ""),
+    ]
+    assert loaded.max_seq == 2
+    assert [*loaded.final, *loaded.settled, *loaded.under_way, *loaded.forgotten] == []
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
+def test_a_run_is_complete_however_its_life_is_cut_into_groups(journal: Journal, commits: bool):
+    one = job(1)
+    start = run(one)
+    for effect in (Added([one]), scheduled(start), executing(start), ended(start, State.FAILED, 3, "exit code 3")):
+        journal.record(effect)
+        if commits:
+            journal.commit()
+    reopened(journal)
+    assert list(journal.load().final) == [FinalJob(1, "job1", State.FAILED, 101.0)]
+    record = journal.job_record(1)
+    assert record is not None
+    assert (record.state, record.ended, record.message) == (State.FAILED, 202.0, "exit code 3")
+    assert list(journal.runs_of(1)) == [
+        RunRecord(1, -1, 1, State.FAILED, 200.0, 201.0, 202.0, 4711, 3, GRANT, False, "exit code 3")
+    ]
+    assert journal.spec_of(1) == b"spec of 1"
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
+def test_runs_under_way_come_back_as_far_as_they_got(journal: Journal, commits: bool):
+    jobs = [job(seq) for seq in (1, 2, 3)]
+    runs = [run(one) for one in jobs]
+    killed = runs[2]
+    killed.killed = True
+    effects: list[Effect] = [Added(jobs), *map(scheduled, runs), executing(runs[1]), Kill(killed)]
+    for effect in effects:
+        journal.record(effect)
+        if commits:
+            journal.commit()
+    loaded = reopened(journal).load()
+    assert loaded.under_way == [
+        RunRecord(1, -1, 1, State.SCHEDULED, 200.0, None, None, 0, None, GRANT, False, ""),
+        RunRecord(2, -1, 1, State.EXECUTING, 200.0, 201.0, None, 4711, None, GRANT, False, ""),
+        RunRecord(3, -1, 1, State.SCHEDULED, 200.0, None, None, 0, None, GRANT, True, ""),
+    ]
+    assert [one.seq for one in loaded.unfinished] == [1, 2, 3]
+
+
+def test_a_job_that_ended_in_the_queue_is_final_without_a_run(journal: Journal):
+    one = job(1)
+    journal.record(Added([one]))
+    journal.record(settled(one, -1, State.OMITTED, "it waits for 'a', which is FAILED"))
+    reopened(journal)
+    assert list(journal.load().final) == [FinalJob(1, "job1", State.OMITTED, 101.0)]
+    assert list(journal.runs_of(1)) == []
+
+
+def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
+    one = job(1)
+    runs = [run(one, position) for position in range(4)]
+    journal.record(Added([one]))
+    journal.record(executing(runs[0]))
+    journal.record(begun(one))
+    journal.record(ended(runs[0]))
+    journal.record(ended(runs[1], State.FAILED, -11, "ended by signal 11"))
+    journal.record(scheduled(runs[2]))
+    journal.record(settled(one, 3, State.CANCELED))
+    one.message = "it waits for 'a', which is FAILED"
+    journal.record(RestSettled(one, State.OMITTED, 300.0))
+    loaded = reopened(journal).load()
+    assert list(loaded.settled) == [
+        SettledIteration(1, 0, State.SUCCEED),
+        SettledIteration(1, 1, State.FAILED),
+        SettledIteration(1, 3, State.CANCELED),
+    ]
+    assert [(record.position, record.state) for record in loaded.under_way] == [(2, State.SCHEDULED)]
+    assert list(loaded.unfinished) == [
+        UnfinishedJob(1, "job1", 101.0, b"spec of 1", 201.0, State.OMITTED, 300.0, "it waits for 'a', which is FAILED")
+    ]
+    assert [(one.position, one.attempt, one.state) for one in journal.runs_of(1)] == [
+        (0, 1, State.SUCCEED),
+        (1, 1, State.FAILED),
+        (2, 1, State.SCHEDULED),
+        (3, 0, State.CANCELED),
+    ]
+    assert [one.exit_code for one in journal.runs_of(1, [1, 0, 77])] == [-11, 0]
+
+
+def test_iterations_of_a_final_job_are_not_loaded_but_can_be_asked_for(journal: Journal):
+    one, other = job(1), job(2)
+    journal.record(Added([one, other]))
+    for position in range(3):
+        journal.record(ended(run(one, position)))
+    journal.record(settled(one, -1, State.SUCCEED))
+    loaded = reopened(journal).load()
+    assert list(loaded.settled) == []
+    assert len(list(journal.runs_of(1))) == 3
+    assert list(journal.runs_of(2)) == []
+
+
+def test_the_id_of_a_forgotten_run_stays_used_up(journal: Journal):
+    jobs = [job(1), job(2)]
+    first, second = run(jobs[0]), run(jobs[1], 5)
+    for effect in (Added(jobs), scheduled(first), executing(second), Requeued(first), Requeued(second)):
+        journal.record(effect)
+    loaded = reopened(journal).load()
+    assert loaded.forgotten == [ForgottenRun(1, -1, 1), ForgottenRun(2, 5, 1)]
+    assert loaded.under_way == []
+    assert list(journal.runs_of(1)) == []
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
+def test_the_next_attempt_takes_the_place_of_a_forgotten_run(journal: Journal, commits: bool):
+    one = job(1)
+    first, second = run(one), run(one, attempt=2)
+    for effect in (Added([one]), scheduled(first), Requeued(first), scheduled(second), ended(second)):
+        journal.record(effect)
+        if commits:
+            journal.commit()
+    assert [(one.attempt, one.state) for one in reopened(journal).runs_of(1)] == [(2, State.SUCCEED)]
+
+
+def test_a_removed_job_leaves_nothing_but_its_number(journal: Journal):
+    jobs = [job(seq) for seq in (1, 2, 3)]
+    journal.record(Added(jobs))
+    for one in jobs:
+        journal.record(ended(run(one, 0)))
+        journal.record(settled(one, -1, State.SUCCEED))
+    journal.commit()
+    journal.record(Removed(jobs[2]))
+    journal.record(Removed(jobs[1]))
+    loaded = reopened(journal).load()
+    assert [one.seq for one in loaded.final] == [1]
+    assert loaded.max_seq == 3
+    assert journal.job_record(3) is None
+    assert journal.spec_of(3) is None
+    assert list(journal.runs_of(3)) == list(journal.runs_of(2)) == []
+    assert len(list(journal.runs_of(1))) == 1
+
+
+def test_a_job_added_and_removed_in_one_group_leaves_nothing(journal: Journal):
+    one = job(1)
+    for effect in (Added([one]), ended(run(one)), Removed(one)):
+        journal.record(effect)
+    assert journal.job_record(1) is None
+    assert list(journal.runs_of(1)) == []
+    assert journal.load().max_seq == 1
+
+
+def test_a_name_is_free_again_after_removal(journal: Journal):
+    first, second = job(1, "same"), job(2, "same")
+    for effect in (Added([first]), settled(first, -1, State.CANCELED), Removed(first), Added([second])):
+        journal.record(effect)
+    assert [(one.seq, one.name) for one in reopened(journal).load().unfinished] == [(2, "same")]
+
+
+def test_effects_of_other_rooms_are_passed_over(journal: Journal):
+    for effect in (Launch(run(job(1))), AllDone(), Reply({})):
+        journal.record(effect)
+    assert journal.load().max_seq == 0
+
+
+def test_what_agents_told_is_acknowledged_with_its_effects(journal: Journal):
+    journal.set_acked("agent1", 5)
+    journal.set_acked("agent2", 1)
+    journal.commit()
+    journal.set_acked("agent1", 9)
+    assert reopened(journal).load().acked == {"agent1": 9, "agent2": 1}
+
+
+@pytest.mark.parametrize("value", ["text ü", 12, 1.5, None])
+def test_a_meta_value_comes_back(journal: Journal, value):
+    journal.set_meta("key", "before")
+    journal.set_meta("key", value)
+    assert journal.get_meta("key") == value
+    assert reopened(journal).get_meta("key") == value
+    assert journal.get_meta("other") is None
+
+
+def test_questions_see_what_is_not_committed_and_do_not_commit_it(journal: Journal, path: Path):
+    journal.record(Added([job(1)]))
+    journal.commit()
+    committed = Path(f"{path}-wal").read_bytes()
+    journal.record(Added([job(2)]))
+    assert journal.job_record(2) is not None
+    journal.record(Added([job(3)]))
+    assert journal.job_record(3) is not None
+    assert Path(f"{path}-wal").read_bytes() == committed
+    journal.commit()
+    assert Path(f"{path}-wal").read_bytes() != committed
+    assert [one.seq for one in reopened(journal).load().unfinished] == [1, 2, 3]
+
+
+def test_nothing_gathered_is_nothing_written(journal: Journal, path: Path):
+    before = Path(f"{path}-wal").read_bytes()
+    journal.commit()
+    assert Path(f"{path}-wal").read_bytes() == before
