@@ -41,6 +41,8 @@ DEEPEST = 100
 _ONE = Amount()
 _DEFAULT_REQUEST = Request()
 _NO_OPTIONS = ModelOptions()
+_STAND_IN = Iteration(0, 1)
+"""For an iteration that is wrong, so that what is said about it is not said again in other words."""
 _IN_64_BITS = range(-(2**63), 2**64)
 
 
@@ -110,41 +112,37 @@ def iteration_of(form: StandardForm | SimpleForm, path: str, problems: list[Prob
     return _ranged(given, path, problems)
 
 
-def _ranged(form: IterationForm, path: str, problems: list[Problem]) -> Iteration | None:
+def _ranged(form: IterationForm, path: str, problems: list[Problem]) -> Iteration:
     if form.values is not None:
         if form.start is not None or form.stop is not None or form.step is not None:
             problems.append(Problem(path, '"values" excludes "start", "stop" and "step"; give one or the other'))
         return _values(form.values, f"{path}.values", problems)
     if form.stop is None:
         problems.append(Problem(path, 'give "stop" or "values"'))
-        return None
+        return _STAND_IN
     return _indices(form.start or 0, form.stop, 1 if form.step is None else form.step, path, problems)
 
 
-def _indices(start: int, stop: int, step: int, path: str, problems: list[Problem]) -> Iteration | None:
+def _indices(start: int, stop: int, step: int, path: str, problems: list[Problem]) -> Iteration:
     if step == 0:
         problems.append(Problem(path, "the step must not be 0"))
-        return None
+        return _STAND_IN
     count = len(range(start, stop, step))
     if count == 0:
         problems.append(Problem(path, f"there is no iteration from {start} up to {stop} in steps of {step}"))
-        return None
+        return _STAND_IN
     if count > MOST_ITERATIONS:
         problems.append(Problem(path, f"{count} iterations are more than one job can have: {MOST_ITERATIONS}"))
-        return None
+        return _STAND_IN
     return Iteration(start, stop, step)
 
 
-def _values(values: list[Any], path: str, problems: list[Problem]) -> Iteration | None:
+def _values(values: list[Any], path: str, problems: list[Problem]) -> Iteration:
     if not values:
         problems.append(Problem(path, "there is no iteration in an empty list"))
-        return None
-    found = len(problems)
-    for number, value in enumerate(values):
-        if isinstance(value, (list, dict)):
-            check_storable(value, f"{path}[{number}]", problems)
-    if len(problems) > found:
-        return None
+        return _STAND_IN
+    if not check_storable(values, path, problems):
+        return _STAND_IN
     return Iteration(0, len(values), 1, tuple([_text(value) for value in values]))
 
 
@@ -209,11 +207,11 @@ def _amount(
         if form.min is not None or form.max is not None:
             problems.append(Problem(path, '"exact" excludes "min" and "max"'))
         if shared:
-            problems.append(Problem(path, 'a scheduler decides the number itself and excludes "exact"; give "min"'))
+            problems.append(Problem(path, 'a scheduler decides itself and excludes "exact"; give "min"'))
         return Amount(form.exact, form.exact), None
     if shared:
         if form.max is not None:
-            problems.append(Problem(path, 'a scheduler decides the number itself and excludes "max"; give "min"'))
+            problems.append(Problem(path, 'a scheduler decides itself and excludes "max"; give "min"'))
         return Amount(form.min or 1, None), _sharing(form, of, iteration, path, problems)
     if form.min is None and form.max is None:
         problems.append(Problem(path, 'is empty; give "exact", "min", "max" or "scheduler"'))
@@ -262,8 +260,9 @@ def _node_resources(given: dict[str, int], path: str, problems: list[Problem]) -
     return found.get("gpu", 0), found.get("mem", 0)
 
 
-def check_storable(value: Any, path: str, problems: list[Problem], level: int = 0) -> None:
+def check_storable(value: Any, path: str, problems: list[Problem], level: int = 0) -> bool:
     """Attributes and values are free, but the registry must be able to hold them."""
+    found = len(problems)
     if level > DEEPEST:
         problems.append(Problem(path, f"nests more than {DEEPEST} levels deep"))
     elif isinstance(value, int) and value not in _IN_64_BITS:
@@ -274,3 +273,4 @@ def check_storable(value: Any, path: str, problems: list[Problem], level: int = 
     elif isinstance(value, dict):
         for key, item in value.items():
             check_storable(item, join(path, key), problems, level + 1)
+    return len(problems) == found

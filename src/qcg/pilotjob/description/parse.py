@@ -13,7 +13,7 @@ from qcg.pilotjob.description.forms import ExecutionForm, ResourcesForm, SimpleF
 from qcg.pilotjob.description.model import Iteration, JobDescription, Sharing
 from qcg.pilotjob.description.names import final_after, final_name
 from qcg.pilotjob.description.reading import Unreadable, as_json, decode_anything
-from qcg.pilotjob.description.structure import find_problems
+from qcg.pilotjob.description.structure import find_nulls, find_problems
 from qcg.pilotjob.description.variables import (
     Arrival,
     index_variables,
@@ -44,9 +44,11 @@ def parse_jobs(
     for number, job in enumerate(jobs):
         where = f"{path}[{number}]"
         for description in _read_job(job, variables, f"{arrival.uniq}-{number}", where, problems):
-            first = places.setdefault(description.name, where)
-            if first is not where:
-                problems.append(Problem(f"{where}.name", f"{shown(description.name)} is already the name of {first}"))
+            if description.name in places:
+                sentence = f"{shown(description.name)} is already the name of {places[description.name]}"
+                problems.append(Problem(f"{where}.name", sentence))
+            else:
+                places[description.name] = where
             described.append(description)
         if len(problems) >= ENOUGH:
             problems.append(Problem(where, "after so many problems the rest was not looked at"))
@@ -65,7 +67,7 @@ def simple_to_standard(attributes: dict[str, Any]) -> dict[str, Any]:
     form = _decode(attributes, "", problems, only_simple=True)
     if form is None:
         raise DescriptionError(problems)
-    given = {key: value for key, value in msgspec.to_builtins(form).items() if value is not None}
+    given: dict[str, Any] = msgspec.to_builtins(form)
     for key in ("args", "after"):
         if isinstance(given.get(key), str):
             given[key] = [given[key]]
@@ -121,6 +123,11 @@ def _decode(
     """At the decoder's speed when the job is right; only a wrong one is walked through."""
     try:
         text = as_json(job)
+        if rb"\u0000" in text:
+            nulls = find_nulls(decode_anything(text), where)
+            if nulls:
+                problems += nulls
+                return None
         try:
             return _decode_simple(text) if only_simple else _decode_standard(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -148,9 +155,9 @@ def _template(form: StandardForm | SimpleForm, uniq: str, where: str, problems: 
         execution = meaning.execution_of(form.execution, f"{where}.execution", problems)
         iteration = meaning.iteration_of(form, where, problems)
         needs = meaning.resources_of(form.resources, execution.model, iteration, f"{where}.resources", problems)
-    attributes = form.attributes if isinstance(form, StandardForm) else None
-    if attributes:
-        meaning.check_storable(attributes, f"{where}.attributes", problems)
+    attributes = (form.attributes if isinstance(form, StandardForm) else None) or {}
+    if attributes and not meaning.check_storable(attributes, f"{where}.attributes", problems):
+        attributes = {}
     request, sharing, wall_time = needs
     return JobDescription(
         name=form.name,
@@ -159,7 +166,7 @@ def _template(form: StandardForm | SimpleForm, uniq: str, where: str, problems: 
         sharing=sharing,
         wall_time=wall_time,
         iteration=iteration,
-        attributes=attributes or {},
+        attributes=attributes,
         uniq=uniq,
     )
 

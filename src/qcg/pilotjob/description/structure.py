@@ -11,13 +11,29 @@ from typing import Any
 
 from msgspec import inspect
 
-from qcg.pilotjob.description.errors import Problem, suggestion
+from qcg.pilotjob.description.errors import Problem, shown, suggestion
 
 
 def find_problems(value: Any, form: type, path: str) -> list[Problem]:
     """All problems of a decoded JSON value, in the order of the value."""
     problems: list[Problem] = []
     _walk(value, _type_info(form), path, problems)
+    return problems
+
+
+def find_nulls(value: Any, path: str) -> list[Problem]:
+    """Every string with a NUL character: JSON can hold it, but no argument, no path and no variable can."""
+    problems: list[Problem] = []
+    waiting = [(path, value)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, str) and "\0" in value:
+            problems.append(Problem(path, "holds a NUL character"))
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{number}]", item) for number, item in enumerate(value)]
+        elif isinstance(value, dict):
+            waiting += [(path, key) for key in value]
+            waiting += [(join(path, key), item) for key, item in value.items()]
     return problems
 
 
@@ -30,8 +46,7 @@ def _walk(value: Any, expected: inspect.Type, path: str, problems: list[Problem]
     choices = _choices(expected)
     fitting = next((choice for choice in choices if _fits(value, choice)), None)
     if fitting is None:
-        names = list(dict.fromkeys(_NAMES[type(choice)] for choice in choices if type(choice) in _NAMES))
-        problems.append(Problem(path, f"must be {_either(names)}, not {_name_of(value)}"))
+        problems.append(Problem(path, f"must be {_either(choices)}, not {_name_of(value)}"))
     elif isinstance(fitting, inspect.StructType):
         _walk_object(value, fitting, path, problems)
     elif isinstance(fitting, inspect.DictType):
@@ -47,8 +62,9 @@ def _walk(value: Any, expected: inspect.Type, path: str, problems: list[Problem]
         elif fitting.le is not None and value > fitting.le:
             problems.append(Problem(path, f"must be at most {fitting.le}"))
     elif isinstance(fitting, inspect.LiteralType) and value not in fitting.values:
-        words = tuple(map(str, fitting.values))
-        problems.append(Problem(path, f'must be "{_either(list(words))}"{suggestion(value, words)}'))
+        problems.append(
+            Problem(path, f"{shown(value)} is not known{suggestion(value, tuple(map(str, fitting.values)))}")
+        )
 
 
 def _walk_object(value: dict[str, Any], form: inspect.StructType, path: str, problems: list[Problem]) -> None:
@@ -75,8 +91,8 @@ def _hint(key: str, form: inspect.StructType) -> str:
 def _check_length(value: list[Any], form: inspect.ListType, path: str, problems: list[Problem]) -> None:
     least, most = form.min_length or 0, form.max_length
     if len(value) < least or (most is not None and len(value) > most):
-        wanted = f"{least} to {most}" if most is not None else f"at least {least}"
-        problems.append(Problem(path, f"must have {wanted} elements, not {len(value)}"))
+        wanted = f"must have {least} to {most} elements, not {len(value)}"
+        problems.append(Problem(path, "must not be empty" if most is None else wanted))
 
 
 def _choices(expected: inspect.Type) -> list[inspect.Type]:
@@ -108,10 +124,10 @@ _KINDS: dict[type[inspect.Type], type] = {
 }
 _NAMES: dict[type[inspect.Type], str] = {
     inspect.BoolType: "true or false",
-    inspect.IntType: "a whole number",
-    inspect.FloatType: "a number",
     inspect.StrType: "a string",
     inspect.LiteralType: "a string",
+    inspect.IntType: "a whole number",
+    inspect.FloatType: "a number",
     inspect.ListType: "an array",
     inspect.DictType: "an object",
     inspect.StructType: "an object",
@@ -124,9 +140,11 @@ def _name_of(value: Any) -> str:
     return {int: "a number", float: "a fraction", str: "a string", list: "an array", dict: "an object"}[type(value)]
 
 
-def _either(names: list[str]) -> str:
-    if "a number" in names and "a whole number" in names:
-        names = [name for name in names if name != "a whole number"]
+def _either(choices: list[inspect.Type]) -> str:
+    kinds = {type(choice) for choice in choices}
+    if inspect.FloatType in kinds:
+        kinds.discard(inspect.IntType)
+    names = list(dict.fromkeys(name for kind, name in _NAMES.items() if kind in kinds))
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 

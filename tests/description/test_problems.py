@@ -1,0 +1,312 @@
+"""What is refused, where the problem is said to be, and what is said about it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from qcg.pilotjob.description.errors import DescriptionError, Problem
+from qcg.pilotjob.description.parse import parse_jobs
+from tests.description.helpers import ARRIVAL, parse, parse_one, problems_of, simple, standard
+
+
+@pytest.mark.parametrize(
+    ("job", "problem"),
+    [
+        (standard(exec="x", arg=[]), 'jobs[0].execution.arg: unknown key; did you mean "args"?'),
+        ({**standard(), "resource": {}}, 'jobs[0].resource: unknown key; did you mean "resources"?'),
+        (standard(resources={"numcores": 2}), 'jobs[0].resources.numcores: unknown key; did you mean "numCores"?'),
+        (
+            standard(resources={"nodeCrs": {"gpus": 2}}),
+            'jobs[0].resources.nodeCrs.gpus: unknown key; did you mean "gpu"?',
+        ),
+        (
+            standard(resources={"nodeCrs": {"disk": 2}}),
+            "jobs[0].resources.nodeCrs.disk: unknown key; known here: gpu, mem",
+        ),
+        ({**standard(), "dependencies": {"afte": []}}, 'jobs[0].dependencies.afte: unknown key; did you mean "after"?'),
+        ({**standard(), "exec": "x"}, 'jobs[0].exec: unknown key; it belongs inside "execution"'),
+        ({**standard(), "after": "x"}, 'jobs[0].after: unknown key; it belongs inside "dependencies"'),
+        ({**standard(), "wt": "1h"}, 'jobs[0].wt: unknown key; it belongs inside "resources"'),
+        (simple(numCores={"exct": 1}), 'jobs[0].numCores.exct: unknown key; did you mean "exact"?'),
+        (
+            simple(numCores={"scheduler": {"name": "split-into", "params": {"part": 2}}}),
+            'jobs[0].numCores.scheduler.params.part: unknown key; did you mean "parts"?',
+        ),
+        (
+            standard(exec="x", model_opts={"srun_opts": []}),
+            'jobs[0].execution.model_opts.srun_opts: unknown key; did you mean "srun_args"?',
+        ),
+        (standard(exec=5), "jobs[0].execution.exec: must be a string, not a number"),
+        (standard(exec="x", args="y"), "jobs[0].execution.args: must be an array, not a string"),
+        (standard(exec="x", args=["y", None]), "jobs[0].execution.args[1]: must be a string or a number, not null"),
+        (standard(exec="x", args=[True]), "jobs[0].execution.args[0]: must be a string or a number, not true"),
+        (standard(exec="x", env={"A": []}), "jobs[0].execution.env.A: must be a string or a number, not an array"),
+        (standard(exec="x", env=["A=b"]), "jobs[0].execution.env: must be an object, not an array"),
+        (
+            standard(resources={"numCores": "2"}),
+            "jobs[0].resources.numCores: must be a whole number or an object, not a string",
+        ),
+        (standard(resources={"numCores": 0}), "jobs[0].resources.numCores: must be at least 1"),
+        (standard(resources={"numNodes": {"min": -1}}), "jobs[0].resources.numNodes.min: must be at least 1"),
+        (standard(resources={"numCores": 2**40}), "jobs[0].resources.numCores: must be at most 2147483647"),
+        (standard(resources={"nodeCrs": {"gpu": 0}}), "jobs[0].resources.nodeCrs.gpu: must be at least 1"),
+        (standard(resources={"wt": []}), "jobs[0].resources.wt: must be a string or a number, not an array"),
+        ({"name": "a"}, 'jobs[0]: the key "execution" is missing'),
+        ({"execution": {"exec": "x"}}, 'jobs[0]: the key "name" is missing'),
+        ({"exec": "x"}, 'jobs[0]: the key "name" is missing'),
+        ({"name": "a", "execution": None}, "jobs[0].execution: must be an object, not null"),
+        ({"name": None, "exec": "x"}, "jobs[0].name: must be a string, not null"),
+        ([], "jobs[0]: must be an object, not an array"),
+        ("x", "jobs[0]: must be an object, not a string"),
+        (None, "jobs[0]: must be an object, not null"),
+        (b"{", "jobs[0]: the job is not valid JSON: Input data was truncated"),
+        (b'{"name": "\xff"}', "jobs[0]: the job is not valid UTF-8 text"),
+        (b"[" * 100_000, "jobs[0]: the job nests too many levels deep"),
+        (
+            {"name": object()},
+            "jobs[0]: the job holds something that JSON cannot: Encoding objects of type object is unsupported",
+        ),
+        ({"name": "\ud800", "exec": "x"}, "jobs[0]: the job is not valid UTF-8 text"),
+    ],
+)
+def test_a_wrong_structure_is_told_with_its_path(job: Any, problem: str) -> None:
+    assert problems_of(job) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("job", "problem"),
+    [
+        (standard(wd="x"), 'jobs[0].execution: there is nothing to start; give "exec" or "script"'),
+        (standard(exec="x", script="y"), 'jobs[0].execution: "exec" and "script" exclude each other; give one of them'),
+        (simple(exec="x", script="y"), 'jobs[0]: "exec" and "script" exclude each other; give one of them'),
+        (standard(script="y", args=["z"]), 'jobs[0].execution.args: a "script" takes no arguments; write them into it'),
+        (standard(exec=""), "jobs[0].execution.exec: is empty"),
+        (standard(script=" \n"), "jobs[0].execution.script: is empty"),
+        (
+            standard(exec="x", model="openmp"),
+            'jobs[0].execution.model: unknown model "openmp"; did you mean "openmpi"?',
+        ),
+        (
+            standard(exec="x", env={"A=B": "c"}),
+            'jobs[0].execution.env: the name of a variable must not be empty and must not hold "="',
+        ),
+        (
+            standard(exec="x", env={"": "c"}),
+            'jobs[0].execution.env: the name of a variable must not be empty and must not hold "="',
+        ),
+        (standard(exec="x", args=["a", "b\0"]), "jobs[0].execution.args[1]: holds a NUL character"),
+        (standard(exec="x", env={"a\0": "b"}), "jobs[0].execution.env: holds a NUL character"),
+        (
+            {**standard(), "attributes": {"a": [2**64]}},
+            "jobs[0].attributes.a[0]: the number has more than 64 bits; write it as a string",
+        ),
+    ],
+)
+def test_an_execution_that_cannot_be_is_refused(job: Any, problem: str) -> None:
+    assert problems_of(job) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("amount", "problem"),
+    [
+        ({}, 'numCores: is empty; give "exact", "min", "max" or "scheduler"'),
+        ({"exact": 2, "min": 1}, 'numCores: "exact" excludes "min" and "max"'),
+        ({"exact": 2, "max": 3}, 'numCores: "exact" excludes "min" and "max"'),
+        ({"min": 3, "max": 2}, 'numCores: "min" is 3, more than "max", which is 2'),
+        ({"exact": 2, "split-into": 3}, 'numCores: a scheduler decides itself and excludes "exact"; give "min"'),
+        ({"max": 2, "split-into": 3}, 'numCores: a scheduler decides itself and excludes "max"; give "min"'),
+        ({"max": 2, "scheduler": "split-into"}, 'numCores: a scheduler decides itself and excludes "max"; give "min"'),
+        (
+            {"split-into": 2, "scheduler": "split-into"},
+            'numCores: "split-into" and "scheduler" exclude each other; give one of them',
+        ),
+        (
+            {"scheduler": "maximum-iter"},
+            'numCores.scheduler: unknown scheduler "maximum-iter"; did you mean "maximum-iters"?',
+        ),
+        (
+            {"scheduler": {"name": "maximum-iters", "params": {"parts": 2}}},
+            "numCores.scheduler: maximum-iters takes no parts; split-into does",
+        ),
+    ],
+)
+def test_a_number_of_cores_that_cannot_be_is_refused(amount: Any, problem: str) -> None:
+    job = {**standard(resources={"numCores": amount}), "iteration": 2}
+    assert problems_of(job) == ["jobs[0].resources." + problem]
+
+
+@pytest.mark.parametrize(
+    ("resources", "problem"),
+    [
+        (
+            {"numCores": {"scheduler": "maximum-iters"}},
+            ".numCores.scheduler: maximum-iters is for jobs with iterations",
+        ),
+        (
+            {"numCores": {"scheduler": "split-into"}},
+            ".numCores.scheduler: split-into needs params.parts in a job without iterations",
+        ),
+        (
+            {"numCores": {"split-into": 2}, "numNodes": {"split-into": 2}},
+            ": only one of numCores and numNodes can be left to a scheduler",
+        ),
+        ({"nodeCrs": {"gpu": 1, "GPU": 2}}, '.nodeCrs.GPU: "gpu" is given twice'),
+        ({"wt": "0s"}, '.wt: the wall time "0s" must be longer than zero'),
+    ],
+)
+def test_resources_that_cannot_be_are_refused(resources: Any, problem: str) -> None:
+    assert problems_of(standard(resources=resources)) == ["jobs[0].resources" + problem]
+
+
+@pytest.mark.parametrize("nodes", [2, {"split-into": 2}])
+def test_the_threads_model_refuses_several_nodes(nodes: Any) -> None:
+    job = standard(resources={"numNodes": nodes}, exec="x", model="threads")
+    assert problems_of(job) == ["jobs[0].resources.numNodes: the threads model runs on one node"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("", "the name is empty"),
+        ("a:1", "a colon"),
+        ("a b", "white space"),
+        ("a\tb", "white space"),
+        ("a\u00a0b", "white space"),
+        ("a\x01", "a control character"),
+        ("a'b", "a quote"),
+        ('a"b', "a quote"),
+        ("a(b", "a bracket"),
+        ("a]", "a bracket"),
+        ("a{", "a bracket"),
+        ("a$b", "a dollar sign"),
+        ("a_${foo}", "the unknown variable ${foo}"),
+        ("a_${jname}", "the unknown variable ${jname}"),
+        ("a_$${rcnt}", "a dollar sign"),
+        ("a_${ncores}", "${ncores}, which is known only when the job starts"),
+        ("a_${it}", "${it}, which needs iterations"),
+    ],
+)
+def test_a_bad_name_is_refused(name: str, sentence: str) -> None:
+    (problem,) = problems_of(standard(name))
+    assert problem.startswith("jobs[0].name: the name ")
+    assert sentence in problem
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "a-b.c_d/1", "ü", "名前", "x" * 10_000, "a+b=c,d;e", "${rcnt}", "${ sname }_${date}"]
+)
+def test_any_other_name_is_fine(name: str) -> None:
+    assert parse_one(standard(name)).name
+
+
+@pytest.mark.parametrize(
+    ("after", "iterated", "meant"),
+    [
+        ("b", False, ("b",)),
+        (["b", "c"], False, ("b", "c")),
+        (("b", "c", "b"), False, ("b", "c")),
+        (["b:3", "b:-1", "b:007"], False, ("b:3", "b:-1", "b:7")),
+        (["b:${it}", "b:${ it }", "c"], True, ("b:${it}", "c")),
+        (["b_${rcnt}:${it}"], True, ("b_7:${it}",)),
+        ([], False, ()),
+    ],
+)
+def test_what_a_job_waits_for_is_kept_in_one_notation(after: Any, iterated: bool, meant: tuple[str, ...]) -> None:
+    iteration = {"iteration": 2} if iterated else {}
+    assert parse_one({**standard(), "dependencies": {"after": after}, **iteration}).after == meant
+    assert parse_one(simple(after=after, **iteration)).after == meant
+
+
+@pytest.mark.parametrize(
+    ("entry", "iterated", "sentence"),
+    [
+        ("", False, "is empty"),
+        ("b:", False, '"b:" names no iteration; write its index after the colon'),
+        ("b:x", False, '"b:x" names no iteration'),
+        ("b:1:2", False, '"b:1:2" names no iteration'),
+        ("b:1.5", False, '"b:1.5" names no iteration'),
+        ("b:٣", False, "names no iteration"),
+        ("b:" + "9" * 5000, False, "names no iteration"),
+        ("b:${itval}", True, "names no iteration"),
+        ("b:$${it}", True, "names no iteration"),
+        (":1", False, "the name is empty"),
+        ("b c", False, "white space"),
+        ("b:${it}", False, '"b:${it}" means the same index, but this job has no iterations'),
+        ("b_${it}", True, "elsewhere only if the job's own name holds it"),
+        ("b_${foo}", False, "the unknown variable ${foo}"),
+    ],
+)
+def test_a_dependency_that_names_nothing_is_refused(entry: str, iterated: bool, sentence: str) -> None:
+    iteration = {"iteration": 2} if iterated else {}
+    (problem,) = problems_of({**standard(), "dependencies": {"after": ["ok", entry]}, **iteration})
+    assert problem.startswith("jobs[0].dependencies.after[1]: ")
+    assert sentence in problem
+    (problem,) = problems_of(simple(after=entry, **iteration))
+    assert problem.startswith("jobs[0].after: ")
+
+
+def test_two_jobs_of_one_name_are_refused_and_both_are_named() -> None:
+    assert problems_of(standard("x"), standard("y"), simple(name="x"), standard("x")) == [
+        'jobs[2].name: "x" is already the name of jobs[0]',
+        'jobs[3].name: "x" is already the name of jobs[0]',
+    ]
+
+
+def test_all_problems_of_all_jobs_are_told_at_once_and_in_order() -> None:
+    assert problems_of(
+        {"name": 1, "execution": {"exce": "x", "args": 5}, "resources": {"wt": {}}},
+        standard("ok"),
+        simple(name="a b", exec="x", wt="soon", iteration=0, after=["", "c:x"], numCores={"exact": 1, "min": 1}),
+        [],
+    ) == [
+        "jobs[0].name: must be a string, not a number",
+        'jobs[0].execution.exce: unknown key; did you mean "exec"?',
+        "jobs[0].execution.args: must be an array, not a number",
+        "jobs[0].resources.wt: must be a string or a number, not an object",
+        "jobs[2].iteration: there is no iteration from 0 up to 0 in steps of 1",
+        'jobs[2].numCores: "exact" excludes "min" and "max"',
+        'jobs[2].wt: "soon" is not a wall time; write it as 1h30m, 90s, 2d, 01:30:00, 1-12:00:00, PT1H30M, '
+        "or a number of seconds",
+        'jobs[2].name: the name "a b" holds white space or a control character',
+        "jobs[2].after[0]: is empty",
+        'jobs[2].after[1]: "c:x" names no iteration; write its index after the colon, as in job:3',
+        "jobs[3]: must be an object, not an array",
+    ]
+
+
+def test_a_message_shows_fifty_problems_and_counts_the_rest() -> None:
+    error = DescriptionError([Problem(f"jobs[{number}]", "is wrong") for number in range(53)])
+    lines = str(error).splitlines()
+    assert lines[0] == "jobs[0]: is wrong"
+    assert lines[-1] == "and 3 more"
+    assert len(lines) == 51
+
+
+def test_a_file_that_is_wrong_throughout_is_not_read_to_its_end() -> None:
+    wrong = msgspec.json.encode(standard(exec="x", arg=[]))
+    with pytest.raises(DescriptionError) as refusal:
+        parse(*[wrong] * 20_000)
+    assert len(refusal.value.problems) == 10_001
+    assert refusal.value.problems[-1] == Problem("jobs[9999]", "after so many problems the rest was not looked at")
+
+
+def test_attributes_nested_too_deep_are_refused_wherever_the_decoder_stops() -> None:
+    for levels in (101, 300, 900, 5000):
+        text = b'{"name":"a","execution":{"exec":"x"},"attributes":{"a":' + b"[" * levels + b"]" * levels + b"}}"
+        (problem,) = problems_of(text)
+        assert re.search(r"nests (too many|more than 100) levels deep$", problem)
+
+
+def test_long_and_odd_keys_stay_readable_in_a_path() -> None:
+    (problem,) = problems_of({**standard(), "k\n" + "x" * 500: 1})
+    assert "\n" not in problem
+    assert len(problem) < 300
+
+
+def test_another_path_can_be_asked_for() -> None:
+    with pytest.raises(DescriptionError, match=re.escape("[2].jobs[0]: must be an object, not a number")):
+        parse_jobs([b"1"], ARRIVAL, "[2].jobs")
