@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.core.effects import Added, AllDone, Effect, Kill, Launch, Removed, Reply, Requeued, RestSettled
+from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal.errors import JournalError
@@ -156,6 +157,7 @@ def test_a_job_that_ended_in_the_queue_is_final_without_a_run(journal: Journal):
 
 def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
     one = job(1)
+    one.iterations = Iterations(range(10, 20, 2))
     runs = [run(one, position) for position in range(4)]
     journal.record(Added([one]))
     journal.record(executing(runs[0]))
@@ -183,6 +185,9 @@ def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
         (3, 0, State.CANCELED),
     ]
     assert [one.exit_code for one in journal.runs_of(1, [1, 0, 77])] == [-11, 0]
+    record = journal.job_record(1)
+    assert record is not None
+    assert record.iterations == 5
 
 
 def test_iterations_of_a_final_job_are_not_loaded_but_can_be_asked_for(journal: Journal):

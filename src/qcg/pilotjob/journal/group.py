@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 # Plain numbers: SQLite takes a subclass of int only through its adapters, which is slow.
 QUEUED, SCHEDULED, EXECUTING = int(State.QUEUED), int(State.SCHEDULED), int(State.EXECUTING)
 
-INSERT_JOB = "INSERT INTO jobs (seq, name, submitted) VALUES (?, ?, ?)"
+INSERT_JOB = "INSERT INTO jobs (seq, name, submitted, iterations) VALUES (?, ?, ?, ?)"
 INSERT_SPEC = "INSERT INTO specs (seq, spec) VALUES (?, ?)"
 START_JOB = "UPDATE jobs SET state = ?, started = ? WHERE seq = ?"
 END_JOB = "UPDATE jobs SET state = ?, ended = ?, message = ? WHERE seq = ?"
@@ -74,7 +74,8 @@ class Group:
     def add(self, effect: Added) -> None:
         self.empty = False
         for job in effect.jobs:
-            self.added[job.seq] = (job.seq, job.name, job.submitted, job.spec)
+            iterations = 0 if job.iterations is None else len(job.iterations)
+            self.added[job.seq] = (job.seq, job.name, job.submitted, iterations, job.spec)
 
     def settle_rest(self, effect: RestSettled) -> None:
         self.empty = False
@@ -95,8 +96,8 @@ class Group:
     def write(self, connection: sqlite3.Connection) -> None:
         """Removals come last: a sequence number is never given twice, so whatever else was gathered for it goes too."""
         many = connection.executemany
-        many(INSERT_JOB, [row[:3] for row in self.added.values()])
-        many(INSERT_SPEC, [(row[0], bytearray(row[3])) for row in self.added.values()])
+        many(INSERT_JOB, [row[:4] for row in self.added.values()])
+        many(INSERT_SPEC, [(row[0], bytearray(row[4])) for row in self.added.values()])
         many(START_JOB, self.started_jobs)
         many(END_JOB, self.ended_jobs)
         many(SETTLE_REST, self.rests)

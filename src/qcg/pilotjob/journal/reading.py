@@ -27,7 +27,7 @@ FINAL, QUEUED = int(State.SUCCEED), int(State.QUEUED)
 RUN_COLUMNS = (
     "place, attempt, runs.state, scheduled, runs.started, runs.ended, pid, exit_code, granted, killed, runs.message"
 )
-JOB_COLUMNS = "seq, name, submitted, state, started, ended, message, rest, rest_at"
+JOB_COLUMNS = "seq, name, submitted, iterations, state, started, ended, message, rest, rest_at"
 
 # Only jobs that are not final can have these, and there are few of them: ask job by job, in the order of the key.
 OF_UNFINISHED = (
@@ -120,9 +120,18 @@ def _rest(number: int) -> State | None:
 
 
 def _job(row: tuple[Any, ...]) -> JobRecord:
-    seq, name, submitted, state, started, ended, message, rest, rest_at = row
+    seq, name, submitted, iterations, state, started, ended, message, rest, rest_at = row
     return JobRecord(
-        seq, name, submitted, STATES[state], started or None, ended or None, message, _rest(rest), rest_at or None
+        seq,
+        name,
+        submitted,
+        iterations,
+        STATES[state],
+        started or None,
+        ended or None,
+        message,
+        _rest(rest),
+        rest_at or None,
     )
 
 

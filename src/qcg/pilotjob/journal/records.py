@@ -72,6 +72,8 @@ class JobRecord(NamedTuple):
     seq: int
     name: str
     submitted: float
+    iterations: int
+    """How many it has; 0 for a job without."""
     state: State
     """QUEUED until final, or EXECUTING for an iterated job that has begun: its runs know better."""
     started: float | None

@@ -31,6 +31,7 @@ CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY,
     name TEXT,
     submitted REAL,
+    iterations INTEGER,
     state INTEGER DEFAULT 0,
     started REAL DEFAULT 0,
     ended REAL DEFAULT 0,
