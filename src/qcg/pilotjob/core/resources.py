@@ -25,21 +25,24 @@ class NodeSpec(Struct, frozen=True):
 
 
 class Node:
-    __slots__ = ("available", "bit", "free", "gpus", "memory", "nfree", "spec")
+    __slots__ = ("available", "bit", "bits", "contested", "free", "gpus", "memory", "nfree", "spec")
 
     def __init__(self, spec: NodeSpec, position: int) -> None:
         self.spec = spec
         self.bit = 1 << position
+        self.bits = {core: 1 << place for place, core in enumerate(spec.cores)}
         self.available = False
         self.free = (1 << len(spec.cores)) - 1
         """One bit for each core of `spec.cores`."""
         self.nfree = len(spec.cores)
         self.gpus = list(spec.gpus)
         self.memory = spec.memory
+        self.contested: dict[int | str, int] = {}
+        """Cores and GPUs that runs found again hold besides another run, and how many such runs."""
 
     @property
     def is_idle(self) -> bool:
-        return self.nfree == len(self.spec.cores)
+        return 0 < self.nfree == len(self.spec.cores)
 
     def take_cores(self, count: int) -> tuple[int, ...]:
         """The lowest free ones."""
@@ -58,16 +61,47 @@ class Node:
         self.nfree -= count
         return tuple(taken)
 
-    def give(self, part: NodePart, sign: int) -> None:
-        """Take exactly `part` away (-1) or give it back (+1)."""
+    def take_back(self, part: NodePart) -> None:
+        if self.contested:
+            part = self._uncontested(part)
         for core in part.cores:
-            self.free ^= 1 << self.spec.cores.index(core)
-        self.nfree += sign * len(part.cores)
-        self.memory += sign * part.memory
-        if sign > 0:
-            self.gpus = sorted(self.gpus + list(part.gpus), key=self.spec.gpus.index)
-        else:
-            self.gpus = [gpu for gpu in self.gpus if gpu not in part.gpus]
+            self.free |= self.bits[core]
+        self.nfree += len(part.cores)
+        self.memory += part.memory
+        if part.gpus:
+            self.gpus = sorted([*self.gpus, *part.gpus], key=self.spec.gpus.index)
+
+    def claim(self, part: NodePart) -> NodePart:
+        """Take exactly what there is of `part`, also what somebody else still has."""
+        cores = tuple([core for core in part.cores if core in self.bits])
+        gpus = tuple([gpu for gpu in part.gpus if gpu in self.spec.gpus])
+        for core in cores:
+            if self.free & self.bits[core]:
+                self.free ^= self.bits[core]
+                self.nfree -= 1
+            else:
+                self.contested[core] = self.contested.get(core, 0) + 1
+        for gpu in gpus:
+            if gpu in self.gpus:
+                self.gpus.remove(gpu)
+            else:
+                self.contested[gpu] = self.contested.get(gpu, 0) + 1
+        self.memory -= part.memory
+        return NodePart(part.node, cores, gpus, part.memory)
+
+    def _uncontested(self, part: NodePart) -> NodePart:
+        """What of `part` nobody else holds."""
+        return part._replace(
+            cores=tuple([core for core in part.cores if not self._leave(core)]),
+            gpus=tuple([gpu for gpu in part.gpus if not self._leave(gpu)]),
+        )
+
+    def _leave(self, thing: int | str) -> bool:
+        """True when another run goes on holding it."""
+        others = self.contested.pop(thing, 0)
+        if others > 1:
+            self.contested[thing] = others - 1
+        return others > 0
 
 
 class Pool:
@@ -77,9 +111,12 @@ class Pool:
         self.nodes = [Node(spec, position) for position, spec in enumerate(specs)]
         self._by_name = {node.spec.name: node for node in self.nodes}
         self.total_cores = sum(len(spec.cores) for spec in specs)
+        self._largest = max((len(spec.cores) for spec in specs), default=0)
         self.free_cores = 0
-        self._idle = 0
-        self._with_free: dict[int, int] = {1: 0}
+        self.idle = 0
+        """A mask of the available nodes where nothing is taken."""
+        self.with_free: dict[int, int] = {1: 0}
+        """Masks of the available nodes with at least so many free cores."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
@@ -97,25 +134,27 @@ class Pool:
 
     def release(self, grant: Grant) -> None:
         for part in grant.parts:
-            node = self._by_name[part.node]
-            before = node.nfree if node.available else 0
-            node.give(part, +1)
-            self._update(node, before)
+            node = self._by_name.get(part.node)
+            if node is not None:
+                before = node.nfree if node.available else 0
+                node.take_back(part)
+                self._update(node, before)
 
-    def claim(self, grant: Grant) -> bool:
-        """Take exactly this, as a run that is found again has it; False when a part of it is not there or not free."""
+    def claim(self, grant: Grant) -> Grant:
+        """Take what a run that is found again has, and say what that is: on nodes of this pool, what exists there.
+
+        Hosts tell of their runs one after the other: the run that had a core before may not be known to have ended yet.
+        So a core may be claimed that is not free; it is free again when all who hold it have released it.
+        """
+        parts = []
         for part in grant.parts:
             node = self._by_name.get(part.node)
-            if node is None or not set(part.cores) <= set(node.spec.cores) or not set(part.gpus) <= set(node.gpus):
-                return False
-            if any(not node.free >> node.spec.cores.index(core) & 1 for core in part.cores):
-                return False
-        for part in grant.parts:
-            node = self._by_name[part.node]
-            before = node.nfree if node.available else 0
-            node.give(part, -1)
-            self._update(node, before)
-        return True
+            if node is not None:
+                before = node.nfree if node.available else 0
+                part = node.claim(part)
+                self._update(node, before)
+            parts.append(part)
+        return Grant(tuple(parts))
 
     def allocate(self, request: Request) -> Grant | None:
         """The largest grant within the request that fits now, or nothing."""
@@ -132,11 +171,11 @@ class Pool:
         want = self.free_cores if cores.most is None else min(cores.most, self.free_cores)
         if want < cores.least or want == 0:
             return None
-        fitting = self._nodes_with(want)
+        fitting = self._nodes_with(want) if want <= self._largest else 0
         if fitting:
             return Grant((self._take(self.nodes[_lowest(fitting)], want),))
         parts = []
-        for node in self._in_order(self._with_free[1]):
+        for node in self._in_order(self.with_free[1]):
             parts.append(self._take(node, min(want, node.nfree)))
             want -= len(parts[-1].cores)
             if want == 0:
@@ -176,7 +215,7 @@ class Pool:
 
     def _whole_nodes(self, request: Request, nodes: Amount) -> Grant | None:
         chosen: list[Node] = []
-        for node in self._candidates(self._idle, request):
+        for node in self._candidates(self.idle, request):
             chosen.append(node)
             if len(chosen) == nodes.most:
                 break
@@ -186,7 +225,7 @@ class Pool:
 
     def _candidates(self, mask: int, request: Request) -> Iterator[Node]:
         for node in self._in_order(mask):
-            if len(node.gpus) >= request.gpus and node.memory >= request.memory:
+            if len(node.gpus) >= request.gpus and (not request.memory or node.memory >= request.memory):
                 yield node
 
     def _in_order(self, mask: int) -> Iterator[Node]:
@@ -197,10 +236,10 @@ class Pool:
 
     def _nodes_with(self, count: int) -> int:
         """The mask of nodes with at least `count` cores free, kept up to date from the first time it is asked for."""
-        mask = self._with_free.get(count)
+        mask = self.with_free.get(count)
         if mask is None:
             mask = _mask(node for node in self.nodes if node.available and node.nfree >= count)
-            self._with_free[count] = mask
+            self.with_free[count] = mask
         return mask
 
     def _take(self, node: Node, count: int, request: Request | None = None) -> NodePart:
@@ -218,15 +257,15 @@ class Pool:
         after = node.nfree if node.available else 0
         self.free_cores += after - before
         bit = node.bit
-        for count, mask in self._with_free.items():
+        for count, mask in self.with_free.items():
             if before < count <= after:
-                self._with_free[count] = mask | bit
+                self.with_free[count] = mask | bit
             elif after < count <= before:
-                self._with_free[count] = mask & ~bit
+                self.with_free[count] = mask & ~bit
         if node.available and node.is_idle:
-            self._idle |= bit
+            self.idle |= bit
         else:
-            self._idle &= ~bit
+            self.idle &= ~bit
 
 
 def _lowest(mask: int) -> int:

@@ -104,11 +104,11 @@ class Restoration:
         return effects
 
     def _hold(self, run: Run) -> bool:
-        held = self._core.pool.claim(run.grant)
-        if not held:
-            run.grant = Grant(())
+        """False when a part of what the run has is not here any more."""
+        pool, had = self._core.pool, run.grant
+        run.grant = pool.claim(had)
         self._core.begin_run(run)
-        return held
+        return run.grant == had and all(part.node in pool for part in had.parts)
 
 
 def _finish_if_done(core: CoreState, job: Job) -> None:

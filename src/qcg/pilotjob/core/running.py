@@ -138,7 +138,7 @@ def _find_again(core: CoreState, run_id: str, granted: list[NodeGrant]) -> Run |
         return None
     memory = entry_of(job, position).line.request.memory
     grant = Grant(tuple(NodePart(node, tuple(cores), tuple(gpus), memory) for node, cores, gpus in granted))
-    run = Run(job, position, attempt, grant if core.pool.claim(grant) else Grant(()), core.now)
+    run = Run(job, position, attempt, core.pool.claim(grant), core.now)
     core.begin_run(run)
     core.enter(job, position, State.SCHEDULED, run)
     return run

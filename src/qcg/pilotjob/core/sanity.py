@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from qcg.pilotjob.core.errors import InsaneError
 from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.resources import Pool
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import State
 
@@ -24,29 +27,36 @@ def _expect(truth: bool, sentence: str) -> None:
 
 
 def _check_resources(core: CoreState) -> None:
-    held: dict[tuple[str, str], str] = {}
-    free = 0
+    holders: Counter[tuple[str, int | str]] = Counter()
+    memory: Counter[str] = Counter()
     for run in core.runs.values():
         for part in run.grant.parts:
-            for thing in [f"core {core_id}" for core_id in part.cores] + [f"gpu {gpu}" for gpu in part.gpus]:
-                holder = held.setdefault((part.node, thing), run.id)
-                _expect(holder == run.id, f"{thing} of {part.node} is given to {holder} and to {run.id}")
+            holders.update((part.node, thing) for thing in (*part.cores, *part.gpus))
+            memory[part.node] += part.memory
     for node in core.pool.nodes:
         name = node.spec.name
-        for position, core_id in enumerate(node.spec.cores):
-            is_free = bool(node.free >> position & 1)
+        free = {core_id for core_id, bit in node.bits.items() if node.free & bit} | set(node.gpus)
+        for thing in (*node.spec.cores, *node.spec.gpus):
+            number = holders[name, thing]
+            _expect((thing in free) == (not number), f"{thing!r} of {name} is free and held, or neither")
             _expect(
-                is_free == ((name, f"core {core_id}") not in held),
-                f"core {core_id} of {name} is free and held, or neither",
-            )
-        for gpu in node.spec.gpus:
-            _expect(
-                (gpu in node.gpus) == ((name, f"gpu {gpu}") not in held),
-                f"gpu {gpu} of {name} is free and held, or neither",
+                node.contested.get(thing, 0) == max(0, number - 1),
+                f"{thing!r} of {name} is held by {number} runs, and {node.contested.get(thing, 0)} contest it",
             )
         _expect(node.nfree == node.free.bit_count(), f"{name} counts {node.nfree} free cores")
-        free += node.nfree if node.available else 0
-    _expect(free == core.pool.free_cores, f"the pool counts {core.pool.free_cores} free cores, and {free} are")
+        _expect(node.memory == node.spec.memory - memory[name], f"{name} counts {node.memory} MiB of free memory")
+    _check_masks(core.pool)
+
+
+def _check_masks(pool: Pool) -> None:
+    available = [node for node in pool.nodes if node.available]
+    free = sum(node.nfree for node in available)
+    _expect(free == pool.free_cores, f"the pool counts {pool.free_cores} free cores, and {free} are")
+    idle = sum(node.bit for node in available if node.is_idle)
+    _expect(idle == pool.idle, f"the pool has {pool.idle:b} as idle nodes, and {idle:b} are")
+    for count, mask in pool.with_free.items():
+        fitting = sum(node.bit for node in available if node.nfree >= count)
+        _expect(fitting == mask, f"the pool has {mask:b} as nodes with {count} free cores, and {fitting:b} are")
 
 
 def _check_run(core: CoreState, run: Run) -> None:

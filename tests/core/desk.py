@@ -1,0 +1,209 @@
+"""Short words for tests of the core: descriptions and nodes in one line each, effects as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qcg.pilotjob.core import sanity
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.effects import (
+    Added,
+    AllDone,
+    Effect,
+    Kill,
+    KillStray,
+    Launch,
+    Removed,
+    Reply,
+    Requeued,
+    RestSettled,
+    Transition,
+)
+from qcg.pilotjob.core.events import (
+    AgentReported,
+    Cancel,
+    CancelAll,
+    Event,
+    NodesLost,
+    Remove,
+    RunEnded,
+    RunStarted,
+    Schedule,
+    Submit,
+)
+from qcg.pilotjob.core.records import Grant, Run
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.core.state import name_of
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import Amount, Execution, Iteration, JobDescription, Request, Sharing
+from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
+
+Range = int | tuple[int, int | None] | None
+
+
+def node(name: str, cores: int, gpus: int = 0, memory: int = 0) -> NodeSpec:
+    return NodeSpec(name, tuple(range(cores)), tuple(str(gpu) for gpu in range(gpus)), memory)
+
+
+def machine(*cores: int) -> list[NodeSpec]:
+    """Nodes n1, n2 … with so many cores each."""
+    return [node(f"n{number}", count) for number, count in enumerate(cores, 1)]
+
+
+def amount(value: Range) -> Amount | None:
+    """`3` is exactly three, `(2, 5)` a range, `(2, None)` a range without end."""
+    if value is None:
+        return None
+    return Amount(value, value) if isinstance(value, int) else Amount(*value)
+
+
+def request(cores: Range = None, nodes: Range = None, gpus: int = 0, memory: int = 0, one: bool = False) -> Request:
+    if cores is None and nodes is None:
+        cores = 1
+    return Request(amount(cores), amount(nodes), gpus, memory, one or (nodes is None and bool(gpus or memory)))
+
+
+def job(
+    name: str,
+    cores: Range = None,
+    nodes: Range = None,
+    *,
+    gpus: int = 0,
+    memory: int = 0,
+    one: bool = False,
+    its: int | range | None = None,
+    after: str = "",
+    sharing: Sharing | None = None,
+) -> JobDescription:
+    """A description; `after` holds names with spaces between them."""
+    indices = range(its) if isinstance(its, int) else its
+    return JobDescription(
+        name,
+        Execution(exec="true"),
+        request(cores, nodes, gpus, memory, one),
+        sharing,
+        iteration=None if indices is None else Iteration(indices.start, indices.stop, indices.step),
+        after=tuple(after.split()),
+    )
+
+
+def told(grant: Grant) -> list[NodeGrant]:
+    """A grant as hosts keep it."""
+    return [(part.node, part.cores, part.gpus) for part in grant.parts]
+
+
+def line(effect: Effect) -> str:
+    """An effect as one line."""
+    match effect:
+        case Added(jobs):
+            return f"added {' '.join(job.name for job in jobs)}"
+        case Transition(job, position, state, message=message):
+            return f"{name_of(job, position)} {state.name}" + (f": {message}" if message else "")
+        case RestSettled(job, state):
+            return f"rest of {job.name} {state.name}"
+        case Launch(run):
+            return f"launch {_run(run)} on {run.grant}"
+        case Kill(run):
+            return f"kill {_run(run)}"
+        case KillStray(run_id, where):
+            return f"kill stray {run_id} on {where}"
+        case Requeued(run):
+            return f"requeued {_run(run)}"
+        case Removed(job):
+            return f"removed {job.name}"
+        case AllDone():
+            return "all done"
+        case Reply(data):
+            return f"reply {data}"
+
+
+def _run(run: Run) -> str:
+    name = name_of(run.job, run.position)
+    return name if run.attempt == 1 else f"{name} (attempt {run.attempt})"
+
+
+class Desk:
+    """A core with hosts that are always there; each event is followed by a check of the core's books."""
+
+    def __init__(self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, available: bool = True) -> None:
+        self.core = Core(nodes, rerun_lost=rerun_lost)
+        self.now = 0.0
+        self.effects: list[Effect] = []
+        if available:
+            self.tell(AgentReported([spec.name for spec in nodes], []))
+
+    def tell(self, event: Event) -> list[str]:
+        self.now += 1.0
+        self.effects = self.core.handle(event, self.now)
+        sanity.check(self.core.state)
+        return [line(effect) for effect in self.effects]
+
+    def submit(self, *jobs: JobDescription) -> list[str]:
+        """What follows the acceptance, which is always the same."""
+        lines = self.tell(Submit(list(jobs)))
+        names = [description.name for description in jobs]
+        reply = {"submitted": len(names), "jobs": names}
+        assert lines[:2] == [f"added {' '.join(names)}", f"reply {reply}"]
+        return lines[2:]
+
+    def schedule(self) -> list[str]:
+        """What was launched, and where: `job on n1[0]`."""
+        lines = self.tell(Schedule())
+        launches = [text.removeprefix("launch ") for text in lines if text.startswith("launch ")]
+        scheduled = [f"{text.split(' ')[0]} SCHEDULED" for text in launches]
+        assert lines == [text for pair in zip(scheduled, lines[1::2], strict=True) for text in pair]
+        return launches
+
+    def run(self, name: str) -> Run:
+        """The run under way of `job` or `job:3`."""
+        wanted, _, index = name.partition(":")
+        found = self.core.state.jobs[wanted]
+        if not index:
+            assert found.run is not None
+            return found.run
+        assert found.iterations is not None
+        position = found.iterations.position(int(index))
+        assert position is not None
+        return found.iterations.runs[position]
+
+    def start(self, *names: str) -> list[str]:
+        lines = []
+        for name in names:
+            run = self.run(name)
+            lines += self.tell(RunStarted(Started(run.id, 1000, self.now, told(run.grant))))
+        return lines
+
+    def end(self, *names: str, exit_code: int = 0, reason: str = "exit", message: str = "") -> list[str]:
+        lines = []
+        for name in names:
+            run_id = self.run(name).id
+            lines += self.tell(RunEnded(Ended(run_id, self.now, exit_code, reason, message, 1000, self.now)))
+        return lines
+
+    def cancel(self, *names: str) -> list[str]:
+        return self.tell(Cancel(list(names)))
+
+    def cancel_all(self, message: str = "") -> list[str]:
+        return self.tell(CancelAll(message))
+
+    def remove(self, *names: str) -> list[str]:
+        return self.tell(Remove(list(names)))
+
+    def report(self, *nodes: str, live: Sequence[Running] = ()) -> list[str]:
+        return self.tell(AgentReported(list(nodes), list(live)))
+
+    def lose(self, *nodes: str, message: str = "the node is gone") -> list[str]:
+        return self.tell(NodesLost(list(nodes), message))
+
+    def running(self, name: str) -> Running:
+        """The run as its host tells of it."""
+        run = self.run(name)
+        return Running(run.id, 1000, 1.0, told(run.grant))
+
+    def states(self) -> dict[str, str]:
+        return {found.name: found.state.name for found in self.core.state.jobs.values()}
+
+    def iteration_states(self, name: str) -> list[str]:
+        iterations = self.core.state.jobs[name].iterations
+        assert iterations is not None
+        return [State(state).name for state in iterations.states]
