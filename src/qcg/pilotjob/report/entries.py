@@ -1,0 +1,82 @@
+"""The two forms of an entry of `jobs.report`."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.report.formats import STATE_NAMES, duration, iso_timestamp, timestamp
+from qcg.pilotjob.report.record import JobEnd, dependencies_form, execution_form, resources_form
+
+_encode = msgspec.json.Encoder().encode
+
+# The same cores are given again and again.
+_allocation = lru_cache(maxsize=4096)(Grant.__str__)
+
+
+def text_entry(end: JobEnd) -> bytes:
+    """A block: the name and the state, then one indented line for each thing known."""
+    lines = [f"{end.name} ({STATE_NAMES[end.state]})"]
+    lines += [f"    {timestamp(at)}: {STATE_NAMES[state]}" for state, at in end.history]
+    lines += [f"    {key}: {value}" for key, value in runtime_strings(end).items()]
+    if end.iterations is not None:
+        counts = msgspec.structs.asdict(end.iterations)
+        lines.append("    iterations: " + ", ".join([f"{key} {count}" for key, count in counts.items()]))
+    if end.message:
+        lines.append("    messages: " + end.message.strip().replace("\n", "\n        "))
+    lines.append("")
+    # File names of other encodings come in as surrogates, and go out as the bytes they were.
+    return "\n".join(lines).encode(errors="surrogateescape")
+
+
+def json_entry(end: JobEnd) -> bytes:
+    """One object in one line."""
+    entry = _json_object(end)
+    try:
+        return _encode(entry) + b"\n"
+    except UnicodeEncodeError:
+        # A file name of another encoding: the strict encoder refuses it, this one escapes it.
+        return json.dumps(msgspec.to_builtins(entry)).encode() + b"\n"
+
+
+def _json_object(end: JobEnd) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "name": end.name,
+        "state": STATE_NAMES[end.state],
+        "history": [{"state": STATE_NAMES[state], "date": iso_timestamp(at)} for state, at in end.history],
+        "runtime": runtime_strings(end),
+    }
+    description = end.description
+    if description is not None:
+        entry["execution"] = execution_form(description.execution)
+        entry["resources"] = resources_form(description)
+        entry["dependencies"] = dependencies_form(description)
+        if description.attributes:
+            entry["attributes"] = description.attributes
+    if end.iterations is not None:
+        entry["iterations"] = end.iterations
+    if end.message:
+        entry["messages"] = end.message
+    return entry
+
+
+def runtime_strings(end: JobEnd) -> dict[str, str]:
+    """What is known of the run, all as strings."""
+    runtime: dict[str, str] = {}
+    if end.grant is not None:
+        runtime["allocation"] = _allocation(end.grant)
+    if end.wd is not None:
+        runtime["wd"] = end.wd
+    if end.rtime is not None:
+        runtime["rtime"] = duration(end.rtime)
+    if end.exit_code is not None:
+        runtime["exit_code"] = str(end.exit_code)
+    if end.pid:
+        runtime["pid"] = str(end.pid)
+    if end.pname is not None:
+        runtime["pname"] = end.pname
+    return runtime

@@ -1,0 +1,45 @@
+"""Dates, durations and histories as people read them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+
+from qcg.pilotjob.core.states import State
+
+STATE_NAMES = tuple(state.name for state in State)
+"""By number: faster than `state.name`, which counts where every job is written."""
+
+
+# Jobs are submitted and scheduled many at a time: the same moments come again and again.
+@lru_cache(maxsize=256)
+def timestamp(at: float) -> str:
+    """`2018-01-11 16:02:27.740711`, local time."""
+    second, microseconds = divmod(round(at * 1_000_000), 1_000_000)
+    return f"{_date_and_time(second)}.{microseconds:06d}"
+
+
+def iso_timestamp(at: float) -> str:
+    """`2018-01-11T16:02:27.740711`, local time."""
+    return timestamp(at).replace(" ", "T")
+
+
+def duration(seconds: float) -> str:
+    """`0:00:06.082136`; hours go on above 24. A clock that was set back gives no negative durations."""
+    second, microseconds = divmod(round(seconds * 1_000_000), 1_000_000) if seconds > 0 else (0, 0)
+    if second < 60:
+        return f"0:00:{second:02d}.{microseconds:06d}"
+    minutes, second = divmod(second, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{second:02d}.{microseconds:06d}"
+
+
+def history_text(history: Iterable[tuple[State, float]]) -> str:
+    """One line a state, each after a line break, as `jobInfo` gives it."""
+    return "".join([f"\n{timestamp(at)}: {STATE_NAMES[state]}" for state, at in history])
+
+
+@lru_cache(maxsize=1024)
+def _date_and_time(second: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))

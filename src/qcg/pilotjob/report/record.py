@@ -1,0 +1,87 @@
+"""What the report says of a job or an iteration that has ended, and descriptions in the words of request files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import Amount, Execution, JobDescription, Sharing
+
+
+class IterationCounts(Struct, frozen=True):
+    """How the iterations of a job ended."""
+
+    total: int
+    succeed: int
+    failed: int
+    canceled: int
+    omitted: int
+
+
+class JobEnd(Struct, frozen=True):
+    """One entry of the report."""
+
+    name: str
+    """An iteration is `job:INDEX`."""
+    state: State
+    history: list[tuple[State, float]]
+    """In order, the final state included."""
+    grant: Grant | None = None
+    wd: str | None = None
+    rtime: float | None = None
+    """Seconds, when it was started."""
+    exit_code: int | None = None
+    pid: int = 0
+    """0 when nothing was started."""
+    pname: str | None = None
+    message: str = ""
+    description: JobDescription | None = None
+    """Of a whole job; an iteration leaves it to the job."""
+    iterations: IterationCounts | None = None
+    """Of an iterated job."""
+
+
+def execution_form(execution: Execution) -> dict[str, Any]:
+    """The `execution` of a request file."""
+    form: dict[str, Any] = msgspec.to_builtins(execution)
+    if "model_opts" in form:
+        form["model_opts"] = {key: value for key, value in form["model_opts"].items() if value}
+    return form
+
+
+def resources_form(description: JobDescription) -> dict[str, Any]:
+    """The `resources` of a request file."""
+    request, sharing = description.request, description.sharing
+    form: dict[str, Any] = {}
+    if request.cores is not None:
+        form["numCores"] = _amount(request.cores, sharing if sharing and sharing.of == "cores" else None)
+    if request.nodes is not None:
+        form["numNodes"] = _amount(request.nodes, sharing if sharing and sharing.of == "nodes" else None)
+    if request.gpus or request.memory:
+        counts = {"gpu": request.gpus, "mem": request.memory}
+        form["nodeCrs"] = {name: count for name, count in counts.items() if count}
+    if description.wall_time is not None:
+        form["wt"] = f"{description.wall_time:.9f}".rstrip("0").rstrip(".") + "s"
+    return form
+
+
+def dependencies_form(description: JobDescription) -> dict[str, Any]:
+    """The `dependencies` of a request file; empty when there are none."""
+    return {"after": list(description.after)} if description.after else {}
+
+
+def _amount(amount: Amount, sharing: Sharing | None) -> dict[str, Any]:
+    if sharing is not None:
+        scheduler: dict[str, Any] = {"name": sharing.name}
+        if sharing.parts is not None:
+            scheduler["params"] = {"parts": sharing.parts}
+        return {"min": amount.least, "scheduler": scheduler}
+    if amount.least == amount.most:
+        return {"exact": amount.least}
+    if amount.most is None:
+        return {"min": amount.least}
+    return {"min": amount.least, "max": amount.most}

@@ -1,0 +1,91 @@
+"""`jobs.report`: one entry for each job and iteration that has ended, written as they end, each exactly once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from qcg.pilotjob.report.entries import json_entry, text_entry
+from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.report.record import JobEnd
+
+Format = Literal["text", "json", "none"]
+
+_ENTRIES: dict[Format, Callable[[JobEnd], bytes] | None] = {"text": text_entry, "json": json_entry, "none": None}
+
+
+class ReportWriter:
+    """Gathers entries until `flush`, which says how long the report is now.
+
+    Whoever stores that length together with the ends themselves, in one transaction, has each end reported exactly
+    once: `resume` cuts off what was written without being stored. The format `none` makes no file.
+    """
+
+    def __init__(self, path: Path, format: Format, keep: int = 0) -> None:
+        """A new report, in the place of one that may be there; but of that one its first `keep` bytes stay."""
+        self.path = path
+        self._entry = _ENTRIES[format]
+        self._gathered: list[bytes] = []
+        self._size = 0
+        self._file: int | None = None
+        if self._entry is not None:
+            try:
+                self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._size = min(keep, os.fstat(self._file).st_size)
+                self._cut()
+            except OSError as error:
+                if self._file is not None:
+                    os.close(self._file)
+                raise _failure("opened", path, error) from error
+
+    @classmethod
+    def resume(cls, path: Path, format: Format, size: int) -> ReportWriter:
+        """Go on with the report of an earlier manager after its first `size` bytes."""
+        return cls(path, format, keep=size)
+
+    def ended(self, end: JobEnd) -> None:
+        if self._entry is not None:
+            self._gathered.append(self._entry(end))
+
+    def flush(self) -> int:
+        """Hand everything gathered to the operating system; the length of the report.
+
+        When that fails, all of it stays gathered. The next try writes to the same place, over what may have got there.
+        """
+        if self._file is None or not self._gathered:
+            return self._size
+        data = b"".join(self._gathered)
+        self._gathered = [data]
+        written = 0
+        try:
+            while written < len(data):
+                written += os.pwrite(self._file, data[written:], self._size + written)
+        except OSError as error:
+            raise _failure("written", self.path, error) from error
+        self._gathered = []
+        self._size += written
+        return self._size
+
+    def close(self) -> None:
+        """Flush, and leave no part of an entry behind."""
+        if self._file is None:
+            return
+        try:
+            self.flush()
+        finally:
+            self._cut()
+            os.close(self._file)
+            self._file = None
+
+    def _cut(self) -> None:
+        """Take away what does not belong to the report. Devices, such as /dev/null, have nothing to take away."""
+        if self._file is not None and os.fstat(self._file).st_size > self._size:
+            os.ftruncate(self._file, self._size)
+
+
+def _failure(done: str, path: Path, error: OSError) -> ReportError:
+    return ReportError(
+        f"The report {path} could not be {done}: {error.strerror}; make room or give another file with --report-file."
+    )
