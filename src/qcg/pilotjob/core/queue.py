@@ -7,9 +7,10 @@ iterations get different sizes (`maximum-iters`) it is one entry for each size.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from qcg.pilotjob.core.feasibility import least_cores, why_never
+from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.states import State
@@ -19,38 +20,54 @@ from qcg.pilotjob.description.model import Request
 class Entry:
     """A job's place in one line, and which of its iterations can be started from there."""
 
-    __slots__ = ("fresh", "in_line", "job", "line", "ready")
+    __slots__ = ("fresh", "in_line", "job", "line", "ready", "size")
 
-    def __init__(self, job: Job, line: Line) -> None:
+    def __init__(self, job: Job, line: Line, size: int | None = None) -> None:
         self.job = job
         self.line = line
-        self.fresh: Iterator[int] | None = None
-        """Iterations not looked at yet, in order."""
+        self.size = size
+        """Of the iterations that belong here, where the job has iterations of several sizes."""
+        self.fresh: int | None = None
+        """From this position on, all that are queued can be started."""
         self.ready: list[int] = []
         """A heap of positions: the job itself (-1), iterations whose own dependencies are met, runs to repeat."""
         self.in_line = False
 
     def next(self) -> int | None:
-        """The first position that can be started, or None. Cancelled ones are dropped on the way."""
-        if self.job.state.is_final:
-            return None
-        states = self.job.iterations.states if self.job.iterations else None
-        if states is None:
-            return -1 if self.ready and self.job.state is State.QUEUED else None
+        """The first position that can be started, or None. Those that are not queued any more are passed over."""
+        job = self.job
         ready = self.ready
+        if job.iterations is None:
+            return -1 if ready and job.state is State.QUEUED else None
+        if job.state.is_final:
+            return None
+        states = job.iterations.states
         while ready and states[ready[0]] != State.QUEUED:
             heapq.heappop(ready)
-        if self.fresh is not None and not ready:
-            for position in self.fresh:
-                if states[position] == State.QUEUED:
-                    ready.append(position)
-                    break
-            else:
-                self.fresh = None
-        return ready[0] if ready else None
+        fresh = self._next_fresh(job.iterations)
+        if ready and (fresh is None or ready[0] <= fresh):
+            return ready[0]
+        return fresh
 
-    def take(self) -> int:
-        return heapq.heappop(self.ready)
+    def take(self, position: int) -> None:
+        """Start what `next` has told."""
+        if position == self.fresh:
+            self.fresh = position + 1
+        else:
+            heapq.heappop(self.ready)
+
+    def can_reach(self, position: int) -> bool:
+        return position in self.ready or (self.fresh is not None and self.fresh <= position)
+
+    def _next_fresh(self, iterations: Iterations) -> int | None:
+        if self.fresh is None:
+            return None
+        position = iterations.states.find(State.QUEUED, self.fresh)
+        if iterations.plan is not None:
+            while position >= 0 and iterations.plan.size(position) != self.size:
+                position = iterations.states.find(State.QUEUED, position + 1)
+        self.fresh = position if position >= 0 else None
+        return self.fresh
 
 
 class Line:
@@ -79,10 +96,11 @@ class Line:
             entry.in_line = False
         return None
 
-    def take(self) -> tuple[Job, int]:
-        """The job and iteration at the head, which must be there."""
+    def take(self, position: int) -> Job:
+        """The job at the head, whose iteration `position` is started."""
         entry = self.entries[0][1]
-        return entry.job, entry.take()
+        entry.take(position)
+        return entry.job
 
 
 class Queue:

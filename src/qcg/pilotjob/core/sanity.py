@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from qcg.pilotjob.core.dependencies import Waiting
 from qcg.pilotjob.core.errors import InsaneError
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.resources import Pool
+from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import State
 
@@ -31,12 +33,15 @@ def _check_resources(core: CoreState) -> None:
     memory: Counter[str] = Counter()
     for run in core.runs.values():
         for part in run.grant.parts:
-            holders.update((part.node, thing) for thing in (*part.cores, *part.gpus))
+            holders.update((part.node, core_id) for core_id in part.cores)
+            holders.update((part.node, gpu) for gpu in part.gpus)
             memory[part.node] += part.memory
     for node in core.pool.nodes:
         name = node.spec.name
-        free = {core_id for core_id, bit in node.bits.items() if node.free & bit} | set(node.gpus)
-        for thing in (*node.spec.cores, *node.spec.gpus):
+        free: set[int | str] = {core_id for core_id, bit in node.bits.items() if node.free & bit}
+        free.update(node.gpus)
+        things: list[int | str] = [*node.spec.cores, *node.spec.gpus]
+        for thing in things:
             number = holders[name, thing]
             _expect((thing in free) == (not number), f"{thing!r} of {name} is free and held, or neither")
             _expect(
@@ -60,35 +65,62 @@ def _check_masks(pool: Pool) -> None:
 
 
 def _check_run(core: CoreState, run: Run) -> None:
+    name = name_of(run.job, run.position)
     state = core.state_of(run.job, run.position)
     _expect(
         state in (State.SCHEDULED, State.EXECUTING),
-        f"run {run.id} is under way, and {name_of(run.job, run.position)} is {state.name}",
+        f"run {run.id} is under way, and {name} is {state.name}",
     )
     _expect(core.jobs.get(run.job.name) is run.job, f"run {run.id} is of a job that is not registered")
+    iterations = run.job.iterations
+    known = run.job.run if iterations is None else iterations.runs.get(run.position)
+    _expect(known is run, f"run {run.id} is under way, and {name} knows another one")
 
 
 def _check_job(core: CoreState, job: Job) -> None:
-    waiting = job.waiting is not None and job.waiting.whole > 0
-    if job.iterations is None:
-        _expect(
-            (job.run is not None) == (job.state in (State.SCHEDULED, State.EXECUTING)),
-            f"{job.name} is {job.state.name}, its run is {job.run}",
-        )
-        if job.state is State.QUEUED and not waiting:
-            _expect(job.entries[0].in_line, f"{job.name} is ready and stands in no line")
+    iterations = job.iterations
+    if iterations is None:
+        under_way = job.state in (State.SCHEDULED, State.EXECUTING)
+        _expect((job.run is not None) == under_way, f"{job.name} is {job.state.name}, its run is {job.run}")
+        _expect(job.run is None or job.run.id in core.runs, f"{job.name} has a run that is not under way")
     else:
-        counts = [job.iterations.states.count(state) for state in State]
-        _expect(counts == job.iterations.counts, f"{job.name} counts {job.iterations.counts}, and {counts} are")
+        counts = [iterations.states.count(state) for state in State]
+        _expect(counts == iterations.counts, f"{job.name} counts {iterations.counts}, and {counts} are")
         _expect(
-            job.state.is_final == (not job.iterations.unfinished),
+            len(iterations.runs) == counts[State.SCHEDULED] + counts[State.EXECUTING],
+            f"{job.name} has {len(iterations.runs)} runs, its iterations are {counts}",
+        )
+        _expect(
+            job.state.is_final == (not iterations.unfinished),
             f"{job.name} is {job.state.name}, its iterations are {counts}",
         )
-    if job.state.is_final and job.iterations is not None:
+    if job.state.is_final:
         _expect(
-            job.state is job.iterations.outcome(),
-            f"{job.name} is {job.state.name}, its iterations say {job.iterations.outcome().name}",
+            iterations is None or job.state is iterations.outcome(),
+            f"{job.name} is {job.state.name}, its iterations say otherwise",
         )
+        _expect(not job.entries and job.waiting is None and job.dependents is None, f"{job.name} has ended, and waits")
+    else:
+        _check_places(core, job)
+
+
+def _check_places(core: CoreState, job: Job) -> None:
+    """Whatever can start is found by the scheduler."""
+    waiting = job.waiting or Waiting()
+    for entry in job.entries:
+        stands = any(other is entry for _, other in entry.line.entries)
+        _expect(entry.in_line == stands, f"{job.name} stands in a line and does not")
+    if waiting.whole:
+        return
+    for position in range(len(job.iterations)) if job.iterations is not None else [-1]:
+        if core.state_of(job, position) is State.QUEUED and not (
+            waiting.by_position is not None and waiting.by_position[position]
+        ):
+            entry = entry_of(job, position)
+            _expect(
+                entry.in_line and entry.can_reach(position),
+                f"{name_of(job, position)} is ready, and the scheduler would not find it",
+            )
 
 
 def _check_counts(core: CoreState) -> None:

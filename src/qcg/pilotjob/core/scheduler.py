@@ -20,13 +20,12 @@ def schedule(core: CoreState) -> None:
         return
     heads = core.queue.heads(pool.free_cores)
     while heads and pool.free_cores:
-        line = heads[0][3]
+        _, position, _, line = heads[0]
         grant = pool.allocate(line.request) if line.least_cores <= pool.free_cores else None
         if grant is None:
             heapq.heappop(heads)
             continue
-        job, position = line.take()
-        _start(core, job, position, grant)
+        _start(core, line.take(position), position, grant)
         head = line.head()
         if head is None:
             heapq.heappop(heads)

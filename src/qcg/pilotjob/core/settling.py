@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -13,7 +12,6 @@ from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.description.sharing import MaximumIters
 
 
 class Outcome(Struct, frozen=True):
@@ -65,8 +63,8 @@ def make_ready(core: CoreState, job: Job) -> None:
             if not missing:
                 make_position_ready(core, job, position)
     else:
-        for entry, positions in zip(job.entries, _positions_by_entry(job), strict=True):
-            entry.fresh = positions
+        for entry in job.entries:
+            entry.fresh = 0
             core.queue.enter(entry)
 
 
@@ -77,21 +75,11 @@ def make_position_ready(core: CoreState, job: Job, position: int) -> None:
 
 
 def entry_of(job: Job, position: int) -> Entry:
-    plan = job.iterations.plan if job.iterations else None
-    return job.entries[0 if plan is None else plan.sizes().index(plan.size(position))]
-
-
-def _positions_by_entry(job: Job) -> list[Iterator[int]]:
-    assert job.iterations is not None
-    plan = job.iterations.plan
-    everything = range(len(job.iterations))
+    plan = job.iterations.plan if job.iterations is not None else None
     if plan is None:
-        return [iter(everything)]
-    return [_positions_of_size(plan, size, everything) for size in plan.sizes()]
-
-
-def _positions_of_size(plan: MaximumIters, size: int, everything: range) -> Iterator[int]:
-    return (position for position in everything if plan.size(position) == size)
+        return job.entries[0]
+    size = plan.size(position)
+    return next(entry for entry in job.entries if entry.size == size)
 
 
 def _job_is_final(core: CoreState, job: Job, work: Work) -> None:

@@ -51,7 +51,11 @@ def submit(core: CoreState, event: Submit) -> None:
 def take_place(core: CoreState, newcomer: Newcomer) -> None:
     """Queue the job, let it wait, or end it where it stands because it can never run."""
     job = newcomer.job
-    job.entries = tuple([Entry(job, core.queue.line(request)) for request in newcomer.requests])
+    plan = job.iterations.plan if job.iterations is not None else None
+    sizes = plan.sizes() if plan is not None else (None,)
+    job.entries = tuple(
+        [Entry(job, core.queue.line(request), size) for request, size in zip(newcomer.requests, sizes, strict=True)]
+    )
     for entry in job.entries:
         if entry.line.never is not None:
             end_all(core, job, State.FAILED, entry.line.never)

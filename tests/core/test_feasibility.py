@@ -1,0 +1,67 @@
+"""What can never be given, and the sentence that says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcg.pilotjob.core.feasibility import least_cores, why_never
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.description.model import Request
+from tests.core.desk import machine, node, request
+
+GPUS = [node("n1", 4, gpus=2, memory=100), node("n2", 8)]
+
+NEVER: list[tuple[list[NodeSpec], Request, str]] = [
+    (machine(2, 3), request(6), "6 cores asked for, and 5 exist"),
+    (machine(2, 3), request((6, None)), "6 cores asked for, and 5 exist"),
+    (machine(2, 3), request(4, one=True), "4 cores on one node asked for, and 3 exist"),
+    (machine(2, 3), request(nodes=3), "3 nodes asked for, and 2 exist"),
+    (machine(2, 3), request(3, nodes=2), "2 nodes with 3 cores each asked for, and 1 exist"),
+    (machine(2, 3), request(1, gpus=1), "1 GPU on a node asked for, and no node has that"),
+    (GPUS, request(1, gpus=3), "3 GPUs on a node asked for, and no node has that"),
+    (GPUS, request(1, memory=101), "101 MiB of memory on a node asked for, and no node has that"),
+    (GPUS, request(1, gpus=3, memory=5), "3 GPUs and 5 MiB of memory on a node asked for, and no node has that"),
+    (GPUS, request(5, gpus=1), "5 cores on one node asked for, and 4 exist"),
+    (GPUS, request(nodes=2, gpus=1), "2 nodes and 1 GPU asked for, and 1 exist"),
+    (GPUS, request(2, nodes=2, memory=9), "2 nodes with 2 cores each and 9 MiB of memory asked for, and 1 exist"),
+    (machine(0, 1), request(nodes=2), "2 nodes asked for, and 1 exist"),
+    ([], request(1), "1 core asked for, and 0 exist"),
+    ([], request(1, one=True), "1 core on one node asked for, and 0 exist"),
+]
+
+
+@pytest.mark.parametrize(("nodes", "wanted", "sentence"), NEVER, ids=[sentence for *_, sentence in NEVER])
+def test_a_request_beyond_what_exists_is_answered_with(nodes: list[NodeSpec], wanted: Request, sentence: str) -> None:
+    assert why_never(wanted, nodes) == sentence
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted"),
+    [
+        (machine(2, 3), request(5)),
+        (machine(2, 3), request((1, 100))),
+        (machine(2, 3), request(3, one=True)),
+        (machine(2, 3), request(nodes=2)),
+        (machine(2, 3), request((1, 3), nodes=(2, 9))),
+        (GPUS, request(4, gpus=2, memory=100)),
+        (GPUS, request(nodes=(1, 2), gpus=1)),
+    ],
+    ids=str,
+)
+def test_a_request_within_what_exists_is_possible(nodes: list[NodeSpec], wanted: Request) -> None:
+    assert why_never(wanted, nodes) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "cores"),
+    [
+        (request(3), 3),
+        (request((2, None)), 2),
+        (request(nodes=2), 2),
+        (request(3, nodes=2), 6),
+        (request((3, 4), nodes=(2, 5)), 6),
+    ],
+    ids=str,
+)
+def test_no_grant_of_the_request_is_smaller_than(wanted: Request, cores: int) -> None:
+    assert least_cores(wanted) == cores
