@@ -18,11 +18,12 @@ def least_cores(request: Request) -> int:
 def why_never(request: Request, nodes: Sequence[NodeSpec]) -> str | None:
     """Why these nodes, even all idle, cannot give the request; None when they can."""
     able = [node for node in nodes if len(node.gpus) >= request.gpus and node.memory >= request.memory]
-    if not able:
+    if not able and (request.gpus or request.memory):
         return f"{_extras(request)} on a node asked for, and no node has that"
     if request.nodes is None:
         assert request.cores is not None
-        exist = max(len(node.cores) for node in able) if request.one_node else sum(len(node.cores) for node in able)
+        sizes = [len(node.cores) for node in able]
+        exist = max(sizes, default=0) if request.one_node else sum(sizes)
         if request.cores.least <= exist:
             return None
         where = " on one node" if request.one_node else ""

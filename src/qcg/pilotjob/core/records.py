@@ -71,6 +71,13 @@ class Job:
         self.attempts = 0
         """How many runs it has lost."""
 
+    def has_position(self, position: int) -> bool:
+        """-1 is a job without iterations, 0, 1, 2 … are the iterations of the others."""
+        return position == -1 if self.iterations is None else 0 <= position < len(self.iterations)
+
+    def attempts_of(self, position: int) -> int:
+        return self.attempts if self.iterations is None else self.iterations.attempts.get(position, 0)
+
 
 class Run:
     """One start of a job or of one of its iterations."""

@@ -126,8 +126,8 @@ class Pool:
 
     def set_available(self, name: str, available: bool) -> None:
         """Only available nodes are given to anybody; what is taken from the others stays taken until it is released."""
-        node = self._by_name[name]
-        if node.available != available:
+        node = self._by_name.get(name)
+        if node is not None and node.available != available:
             before = node.nfree if node.available else 0
             node.available = available
             self._update(node, before)

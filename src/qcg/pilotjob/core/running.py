@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qcg.pilotjob.core.effects import Kill, KillStray, Requeued
 from qcg.pilotjob.core.events import AgentReported, AgentSilent, NodesLost, RunEnded, RunStarted
-from qcg.pilotjob.core.records import Grant, NodePart, Run, parse_run_id
+from qcg.pilotjob.core.records import Grant, NodePart, Run, parse_run_id, run_id
 from qcg.pilotjob.core.settling import Outcome, entry_of, make_position_ready, settle
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
@@ -61,14 +61,14 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
         if run.killed:
             core.effects.append(Kill(run))
     for running in live.values():
-        _adopt(core, running)
+        _adopt(core, running, event.nodes[0])
 
 
-def _adopt(core: CoreState, running: Running) -> None:
+def _adopt(core: CoreState, running: Running, node: str) -> None:
     """A run that the journal had not heard of when the manager died, or of a job that is gone."""
-    run = _find_again(core, running.id, running.grant)
+    run = core.runs.get(running.id) or _find_again(core, running.id, running.grant)
     if run is None:
-        core.effects.append(KillStray(running.id, running.grant[0][0]))
+        core.effects.append(KillStray(running.id, running.grant[0][0] if running.grant else node))
     elif running.pid:
         _executing(core, run, running.pid, running.started)
 
@@ -83,6 +83,9 @@ def nodes_lost(core: CoreState, event: NodesLost) -> None:
     for node in event.nodes:
         core.pool.set_available(node, False)
     for run in [run for run in core.runs.values() if any(part.node in lost for part in run.grant.parts)]:
+        first = run.grant.parts[0].node
+        if first not in lost:
+            core.effects.append(KillStray(run.id, first))
         lose(core, run, event.message)
 
 
@@ -127,14 +130,16 @@ def _queue_again(core: CoreState, run: Run) -> None:
     make_position_ready(core, run.job, run.position)
 
 
-def _find_again(core: CoreState, run_id: str, granted: list[NodeGrant]) -> Run | None:
+def _find_again(core: CoreState, id_told: str, granted: list[NodeGrant]) -> Run | None:
     """The run with this id, made anew when its job still waits for that very attempt."""
-    seq, position, attempt = parse_run_id(run_id)
-    job = core.find_seq(seq)
-    if job is None or core.state_of(job, position) is not State.QUEUED:
+    try:
+        seq, position, attempt = parse_run_id(id_told)
+    except ValueError:
         return None
-    lost = job.attempts if job.iterations is None else job.iterations.attempts.get(position, 0)
-    if attempt != lost + 1:
+    job = core.find_seq(seq)
+    if job is None or not job.has_position(position) or core.state_of(job, position) is not State.QUEUED:
+        return None
+    if id_told != run_id(seq, position, job.attempts_of(position) + 1):
         return None
     memory = entry_of(job, position).line.request.memory
     grant = Grant(tuple(NodePart(node, tuple(cores), tuple(gpus), memory) for node, cores, gpus in granted))

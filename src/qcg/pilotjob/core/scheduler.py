@@ -34,8 +34,7 @@ def schedule(core: CoreState) -> None:
 
 
 def _start(core: CoreState, job: Job, position: int, grant: Grant) -> None:
-    lost = job.attempts if job.iterations is None else job.iterations.attempts.get(position, 0)
-    run = Run(job, position, lost + 1, grant, core.now)
+    run = Run(job, position, job.attempts_of(position) + 1, grant, core.now)
     core.begin_run(run)
     core.enter(job, position, State.SCHEDULED, run)
     core.effects.append(Launch(run))

@@ -26,7 +26,7 @@ class Outcome(Struct, frozen=True):
 
 
 class Rest(Struct, frozen=True):
-    """All iterations of a job that have not started end together."""
+    """All of a job that has not started ends: the job itself, or its iterations together. What is under way goes on."""
 
     job: Job
     state: State
@@ -42,15 +42,12 @@ def settle(core: CoreState, ending: Outcome | Rest) -> None:
     work: Work = deque([ending])
     while work:
         ending = work.popleft()
-        if isinstance(ending, Rest):
-            if not ending.job.state.is_final:
-                _settle_rest(core, ending, work)
-        elif not core.state_of(ending.job, ending.position).is_final:
-            core.enter(ending.job, ending.position, ending.state, ending.run, ending.exit_code, ending.message)
-            if ending.position < 0:
-                _job_is_final(core, ending.job, work)
-            else:
-                _iteration_is_final(core, ending.job, ending.position, work)
+        if isinstance(ending, Outcome):
+            _settle_one(core, ending, work)
+        elif ending.job.iterations is not None:
+            _settle_rest(core, ending, work)
+        elif ending.job.state is State.QUEUED:
+            _settle_one(core, Outcome(ending.job, -1, ending.state, ending.message), work)
 
 
 def make_ready(core: CoreState, job: Job) -> None:
@@ -80,6 +77,17 @@ def entry_of(job: Job, position: int) -> Entry:
         return job.entries[0]
     size = plan.size(position)
     return next(entry for entry in job.entries if entry.size == size)
+
+
+def _settle_one(core: CoreState, ending: Outcome, work: Work) -> None:
+    job, position = ending.job, ending.position
+    if core.state_of(job, position).is_final:
+        return
+    core.enter(job, position, ending.state, ending.run, ending.exit_code, ending.message)
+    if position < 0:
+        _job_is_final(core, job, work)
+    else:
+        _iteration_is_final(core, job, position, work)
 
 
 def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
@@ -124,11 +132,7 @@ def _prerequisite_is_final(core: CoreState, job: Job, state: State, name: str, w
         if not job.waiting.whole:
             make_ready(core, job)
         return
-    message = f"it waits for {name!r}, which is {state.name}"
-    if job.iterations is None:
-        work.append(Outcome(job, -1, State.OMITTED, message))
-    else:
-        work.append(Rest(job, State.OMITTED, message))
+    work.append(Rest(job, State.OMITTED, f"it waits for {name!r}, which is {state.name}"))
 
 
 def _same_index_is_final(core: CoreState, job: Job, index: int, state: State, name: str, work: Work) -> None:
@@ -151,6 +155,8 @@ def _same_index_is_final(core: CoreState, job: Job, index: int, state: State, na
 def _settle_rest(core: CoreState, rest: Rest, work: Work) -> None:
     job, iterations = rest.job, rest.job.iterations
     assert iterations is not None
+    if job.state.is_final:
+        return
     before = iterations.states
     settled = iterations.settle_rest(rest.state)
     if settled:

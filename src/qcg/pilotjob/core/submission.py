@@ -70,7 +70,7 @@ def take_place(core: CoreState, newcomer: Newcomer) -> None:
 
 def end_all(core: CoreState, job: Job, state: State, message: str) -> None:
     """End all of a job that has not started; what is under way of it goes on."""
-    settle(core, Outcome(job, -1, state, message) if job.iterations is None else Rest(job, state, message))
+    settle(core, Rest(job, state, message))
 
 
 def _admit(core: CoreState, descriptions: list[JobDescription]) -> list[Newcomer]:

@@ -1,0 +1,310 @@
+"""What hosts tell of runs, and what becomes of runs whose hosts tell nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.events import RunEnded, RunStarted
+from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
+from tests.core.desk import Desk, job, machine, node
+
+N1: list[NodeGrant] = [("n1", (0,), ())]
+
+
+def started(run_id: str, grant: list[NodeGrant] = N1) -> RunStarted:
+    return RunStarted(Started(run_id, 77, 5.0, grant))
+
+
+def ended(run_id: str, exit_code: int = 0, reason: str = "exit") -> RunEnded:
+    return RunEnded(Ended(run_id, 9.0, exit_code, reason, "", 77, 5.0))
+
+
+def busy(*names: str, cores: int = 4, rerun_lost: bool = False) -> Desk:
+    """Jobs of these names, all scheduled."""
+    desk = Desk(machine(cores), rerun_lost=rerun_lost)
+    desk.submit(*[job(name) for name in names])
+    desk.schedule()
+    return desk
+
+
+def test_a_run_starts_and_ends() -> None:
+    desk = busy("a")
+    assert desk.start("a") == ["a EXECUTING"]
+    assert (desk.run("a").pid, desk.run("a").started) == (1000, 3.0)
+    run = desk.run("a")
+    assert desk.end("a") == ["a SUCCEED", "all done"]
+    end = desk.effects[0]
+    assert isinstance(end, Transition)
+    assert (end.run, end.exit_code) == (run, 0)
+
+
+ENDS = [
+    (0, "exit", "", "a SUCCEED"),
+    (3, "exit", "", "a FAILED: exit code 3"),
+    (-11, "exit", "", "a FAILED: ended by signal 11"),
+    (-15, "timeout", "the wall time of 3 s is over", "a FAILED: the wall time of 3 s is over"),
+    (0, "timeout", "the wall time of 3 s is over", "a FAILED: the wall time of 3 s is over"),
+    (-1, "unstartable", "there is no program 'x'", "a FAILED: there is no program 'x'"),
+    (-1, "lost", "the agent was killed", "a FAILED: the agent was killed"),
+    (-15, "cancel", "", "a CANCELED"),
+]
+
+
+@pytest.mark.parametrize(("exit_code", "reason", "message", "expected"), ENDS, ids=[end[-1] for end in ENDS])
+def test_an_end_means(exit_code: int, reason: str, message: str, expected: str) -> None:
+    desk = busy("a")
+    desk.start("a")
+    assert desk.end("a", exit_code=exit_code, reason=reason, message=message) == [expected, "all done"]
+    assert desk.core.state.pool.free_cores == 4
+
+
+def test_a_run_that_never_started_ends_too() -> None:
+    desk = busy("a")
+    assert desk.end("a", exit_code=-1, reason="unstartable", message="no such program") == [
+        "a FAILED: no such program",
+        "all done",
+    ]
+
+
+def test_an_iterated_job_executes_from_its_first_start_to_its_last_end() -> None:
+    desk = Desk(machine(4))
+    desk.submit(job("it", its=2))
+    desk.schedule()
+    assert desk.states() == {"it": "QUEUED"}
+    assert desk.start("it:1") == ["it:1 EXECUTING", "it EXECUTING"]
+    assert desk.start("it:0") == ["it:0 EXECUTING"]
+    assert desk.end("it:0") == ["it:0 SUCCEED"]
+    assert desk.end("it:1", exit_code=1) == ["it:1 FAILED: exit code 1", "it FAILED", "all done"]
+
+
+def test_what_is_told_twice_is_ignored() -> None:
+    desk = busy("a")
+    run_id = desk.run("a").id
+    assert desk.tell(started(run_id)) == ["a EXECUTING"]
+    assert desk.tell(started(run_id)) == []
+    assert desk.tell(ended(run_id)) == ["a SUCCEED", "all done"]
+    assert desk.tell(ended(run_id)) == []
+    assert desk.tell(started(run_id)) == []
+
+
+def test_what_is_told_of_a_removed_job_is_ignored() -> None:
+    desk = busy("a")
+    run_id = desk.run("a").id
+    desk.end("a")
+    desk.remove("a")
+    assert desk.tell(ended(run_id)) == []
+
+
+@pytest.mark.parametrize(
+    "run_id", ["1:0.1", "2.1", "2:3.1", "2:-1.1", "9.1", "1.2", "1.0", "rubbish", "", "1", "1:x.1", "1:-1.1", "01.1"]
+)
+def test_a_run_that_no_job_can_have_is_ignored_and_ended_where_it_lives(run_id: str) -> None:
+    desk = Desk(machine(4))
+    desk.submit(job("a"), job("it", its=3))
+    assert desk.tell(started(run_id)) == []
+    assert desk.tell(ended(run_id)) == []
+    assert desk.report("n1", live=[Running(run_id, 77, 5.0, N1)]) == [f"kill stray {run_id} on n1"]
+    assert desk.report("n1", live=[Running(run_id, 77, 5.0, [])]) == [f"kill stray {run_id} on n1"]
+
+
+def test_a_start_that_the_books_have_lost_is_taken() -> None:
+    desk = Desk(machine(2))
+    desk.submit(job("a"), job("b"))
+    assert desk.tell(started("1.1", [("n1", (1,), ())])) == ["a SCHEDULED", "a EXECUTING"]
+    assert desk.schedule() == ["b on n1[0]"]
+    assert desk.end("a") == ["a SUCCEED"]
+
+
+def test_an_end_that_the_books_have_lost_is_taken() -> None:
+    desk = Desk(machine(2))
+    desk.submit(job("a"), job("it", its=2))
+    assert desk.tell(ended("1.1")) == ["a SCHEDULED", "a SUCCEED"]
+    assert desk.tell(ended("2:1.1", 4)) == ["it:1 SCHEDULED", "it:1 FAILED: exit code 4"]
+    assert desk.schedule() == ["it:0 on n1[0]"]
+
+
+def test_a_lost_end_that_the_books_have_lost_is_run_again_as_another_attempt() -> None:
+    desk = Desk(machine(2), rerun_lost=True)
+    desk.submit(job("a"))
+    assert desk.tell(ended("1.1", -1, "lost")) == ["a SCHEDULED", "requeued a", "a QUEUED"]
+    assert desk.schedule() == ["a (attempt 2) on n1[0]"]
+
+
+def test_a_found_run_of_a_job_that_waits_is_taken_whatever_becomes_of_what_it_waited_for() -> None:
+    """It has started, so what it waited for had succeeded; only the books do not know that yet."""
+    for outcome, exit_code in [("a SUCCEED", 0), ("a FAILED: exit code 1", 1)]:
+        desk = Desk(machine(2))
+        desk.submit(job("a"), job("b", after="a"))
+        assert desk.tell(started("2.1")) == ["b SCHEDULED", "b EXECUTING"]
+        assert desk.tell(ended("1.1", exit_code)) == ["a SCHEDULED", outcome]
+        assert desk.schedule() == []
+        assert desk.end("b") == ["b SUCCEED", "all done"]
+
+
+def test_a_found_run_holds_its_gpus_and_memory() -> None:
+    desk = Desk([node("n1", 4, gpus=2, memory=100)])
+    desk.submit(job("a", 1, gpus=1, memory=70), job("b", 1, gpus=2), job("c", 1, memory=50), job("d", 1, gpus=1))
+    desk.tell(started("1.1", [("n1", (2,), ("0",))]))
+    assert desk.schedule() == ["d on n1[0]"]
+    assert desk.run("d").grant.parts[0].gpus == ("1",)
+
+
+def test_a_core_that_a_found_run_has_is_not_given_when_the_run_before_it_ends() -> None:
+    desk = Desk(machine(1))
+    desk.submit(job("a"), job("b"), job("c"))
+    desk.schedule()
+    desk.tell(started("2.1"))
+    desk.end("a")
+    assert desk.schedule() == []
+    desk.end("b")
+    assert desk.schedule() == ["c on n1[0]"]
+
+
+def test_a_run_that_its_agent_never_got_waits_again_for_another_attempt() -> None:
+    desk = busy("a", "b", cores=1)
+    assert desk.report("n1") == ["requeued a", "a QUEUED"]
+    assert desk.schedule() == ["a (attempt 2) on n1[0]"]
+    assert desk.end("a") == ["a SUCCEED"]
+
+
+def test_an_iteration_that_its_agent_never_got_keeps_its_place() -> None:
+    desk = Desk(machine(2))
+    desk.submit(job("it", its=4))
+    desk.schedule()
+    assert desk.report("n1", live=[desk.running("it:1")]) == [
+        "requeued it:0",
+        "it:0 QUEUED",
+        "it:1 EXECUTING",
+        "it EXECUTING",
+    ]
+    assert desk.schedule() == ["it:0 (attempt 2) on n1[0]"]
+    desk.end("it:1")
+    assert desk.schedule() == ["it:2 on n1[1]"]
+
+
+def test_an_iteration_found_ahead_of_others_and_queued_again_keeps_its_place() -> None:
+    desk = Desk(machine(1), rerun_lost=True)
+    desk.submit(job("it", its=4))
+    desk.tell(started("1:2.1"))
+    desk.lose("n1")
+    desk.report("n1")
+    for name in ["it:0", "it:1", "it:2 (attempt 2)", "it:3"]:
+        assert desk.schedule() == [f"{name} on n1[0]"]
+        desk.end(name.split(" ")[0])
+
+
+def test_a_killed_run_that_its_agent_never_got_is_canceled() -> None:
+    desk = busy("a")
+    desk.cancel("a")
+    assert desk.report("n1") == ["a CANCELED", "all done"]
+
+
+def test_a_killed_run_that_its_agent_still_has_is_killed_again() -> None:
+    desk = busy("a")
+    desk.cancel("a")
+    assert desk.report("n1", live=[desk.running("a")]) == ["a EXECUTING", "kill a"]
+
+
+def test_a_live_run_that_the_books_have_lost_is_adopted() -> None:
+    desk = Desk(machine(2), available=False)
+    desk.submit(job("a"), job("b"))
+    assert desk.report("n1", live=[Running("2.1", 77, 5.0, N1)]) == ["b SCHEDULED", "b EXECUTING"]
+    assert desk.schedule() == ["a on n1[1]"]
+
+
+def test_a_live_run_that_is_being_started_is_adopted_as_scheduled() -> None:
+    desk = Desk(machine(2))
+    desk.submit(job("a"))
+    assert desk.report("n1", live=[Running("1.1", 0, 0.0, N1)]) == ["a SCHEDULED"]
+    assert desk.start("a") == ["a EXECUTING"]
+
+
+def test_a_live_run_that_no_job_wants_is_ended() -> None:
+    desk = busy("a")
+    live = desk.running("a")
+    desk.end("a")
+    assert desk.report("n1", live=[live]) == [f"kill stray {live.id} on n1"]
+
+
+def test_an_agent_tells_only_of_its_own_nodes() -> None:
+    desk = Desk(machine(1, 1))
+    desk.submit(job("a"), job("b"))
+    desk.schedule()
+    assert desk.report("n2") == ["requeued b", "b QUEUED"]
+    assert desk.states() == {"a": "SCHEDULED", "b": "QUEUED"}
+
+
+def test_a_known_run_is_known_whichever_agent_tells_of_it() -> None:
+    desk = Desk(machine(1, 1))
+    desk.submit(job("a"))
+    desk.schedule()
+    assert desk.report("n2", live=[desk.running("a")]) == ["a EXECUTING"]
+
+
+def test_a_run_found_on_nodes_that_are_not_here_can_be_ended() -> None:
+    desk = Desk(machine(1))
+    desk.submit(job("a"), job("b"))
+    desk.tell(started("1.1", [("elsewhere", (0,), ())]))
+    assert desk.schedule() == ["b on n1[0]"]
+    assert desk.cancel("a") == ["kill a", "reply {'canceled': 1}"]
+    assert desk.run("a").grant.parts[0].node == "elsewhere"
+    assert desk.report("elsewhere") == ["a CANCELED"]
+    assert desk.lose("elsewhere") == []
+
+
+def test_what_ran_on_a_lost_node_has_failed() -> None:
+    desk = Desk(machine(1, 1))
+    desk.submit(job("a"), job("b"), job("c", after="a"), job("d"))
+    desk.schedule()
+    desk.start("a")
+    assert desk.lose("n1", message="node n1 is gone") == [
+        "a FAILED: node n1 is gone",
+        "c OMITTED: it waits for 'a', which is FAILED",
+    ]
+    assert desk.schedule() == []
+    desk.end("b")
+    assert desk.schedule() == ["d on n2[0]"]
+
+
+def test_what_ran_on_a_lost_node_runs_again_elsewhere_where_that_is_wanted() -> None:
+    desk = Desk(machine(1, 1), rerun_lost=True)
+    desk.submit(job("a"), job("it", its=1), job("c"))
+    desk.schedule()
+    desk.start("a", "it:0")
+    assert desk.lose("n1") == ["requeued a", "a QUEUED"]
+    assert desk.lose("n2") == ["requeued it:0", "it:0 QUEUED"]
+    desk.report("n2")
+    assert desk.schedule() == ["a (attempt 2) on n2[0]"]
+    assert desk.run("a").id == "1.2"
+    desk.report("n1")
+    assert desk.schedule() == ["it:0 (attempt 2) on n1[0]"]
+    assert desk.run("it:0").id == "2:0.2"
+
+
+def test_a_killed_run_on_a_lost_node_is_canceled_and_not_run_again() -> None:
+    desk = busy("a", rerun_lost=True)
+    desk.cancel("a")
+    assert desk.lose("n1", message="gone") == ["a CANCELED: gone", "all done"]
+
+
+def test_the_rest_of_a_run_that_lost_a_node_is_ended_where_it_lives() -> None:
+    desk = Desk(machine(1, 1))
+    desk.submit(job("a", nodes=2))
+    desk.schedule()
+    assert desk.lose("n2") == ["kill stray 1.1 on n1", "a FAILED: the node is gone", "all done"]
+
+
+def test_a_late_end_of_a_lost_run_is_ignored() -> None:
+    for rerun_lost in (False, True):
+        desk = busy("a", rerun_lost=rerun_lost)
+        desk.lose("n1")
+        before = desk.states()
+        assert desk.tell(ended("1.1")) == []
+        assert desk.states() == before
+
+
+def test_a_node_that_is_not_here_harms_nobody() -> None:
+    desk = busy("a")
+    assert desk.lose("elsewhere") == []
+    assert desk.report("elsewhere") == []
