@@ -72,7 +72,7 @@ def job(
     memory: int = 0,
     one: bool = False,
     its: int | range | None = None,
-    after: str = "",
+    after: str | tuple[str, ...] = "",
     sharing: Sharing | None = None,
 ) -> JobDescription:
     """A description; `after` holds names with spaces between them."""
@@ -83,7 +83,7 @@ def job(
         request(cores, nodes, gpus, memory, one),
         sharing,
         iteration=None if indices is None else Iteration(indices.start, indices.stop, indices.step),
-        after=tuple(after.split()),
+        after=tuple(after.split()) if isinstance(after, str) else after,
     )
 
 

@@ -61,10 +61,7 @@ def resolve(name: str, after: str, indices: range | None, find: Mapping[str, Job
         if missing is not None:
             return f"job {name!r} waits for {after!r}, and job {wanted!r} has no iteration {missing}"
         return Prerequisite(job, same_index=True)
-    try:
-        position = job.iterations.position(int(suffix))
-    except ValueError:
-        position = None
+    position = job.iterations.position_of(suffix)
     if position is None:
         return f"job {name!r} waits for {after!r}, and job {wanted!r} has no iteration {suffix}"
     return Prerequisite(job, position)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.core.effects import Kill, Removed, Reply
+from qcg.pilotjob.core.effects import AllDone, Kill, Removed, Reply
 from qcg.pilotjob.core.events import Cancel, CancelAll, Remove, Withdraw
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.settling import Outcome, settle
@@ -60,6 +60,8 @@ def withdraw(core: CoreState, event: Withdraw) -> None:
         core.unregister(job)
         job.state = State.CANCELED
         core.effects.append(Removed(job))
+    if not core.unfinished:
+        core.effects.append(AllDone())
 
 
 def find(core: CoreState, name: str) -> tuple[Job, int] | str:
@@ -72,19 +74,17 @@ def find(core: CoreState, name: str) -> tuple[Job, int] | str:
         return job, -1
     if job.iterations is None:
         return f"job {wanted!r} has no iterations"
-    position = job.iterations.position(int(suffix)) if suffix.lstrip("-").isdecimal() else None
+    position = job.iterations.position_of(suffix)
     if position is None:
         return f"job {wanted!r} has no iteration {suffix!r}"
     return job, position
 
 
 def cancel_job(core: CoreState, job: Job, message: str) -> None:
-    iterations = job.iterations
-    runs = [job.run] if job.run else list(iterations.runs.values()) if iterations else []
-    for run in runs:
-        _kill(core, run)
-    if iterations is not None or not runs:
-        end_all(core, job, State.CANCELED, message)
+    for run in [job.run] if job.iterations is None else list(job.iterations.runs.values()):
+        if run is not None:
+            _kill(core, run)
+    end_all(core, job, State.CANCELED, message)
 
 
 def _cancel_iteration(core: CoreState, job: Job, position: int) -> None:

@@ -33,6 +33,13 @@ class Iterations:
     def position(self, index: int) -> int | None:
         return self.indices.index(index) if index in self.indices else None
 
+    def position_of(self, text: str) -> int | None:
+        """The position of an index as people write it."""
+        try:
+            return self.position(int(text))
+        except ValueError:
+            return None
+
     def state(self, position: int) -> State:
         return State(self.states[position])
 

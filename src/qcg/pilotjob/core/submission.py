@@ -15,7 +15,7 @@ from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.settling import Outcome, Rest, make_ready, settle
-from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import Amount, JobDescription, Request
@@ -42,7 +42,8 @@ def submit(core: CoreState, event: Submit) -> None:
     for newcomer in newcomers:
         core.register(newcomer.job)
     jobs = [newcomer.job for newcomer in newcomers]
-    core.effects.append(Added(jobs))
+    if jobs:
+        core.effects.append(Added(jobs))
     core.effects.append(Reply({"submitted": len(jobs), "jobs": [job.name for job in jobs]}))
     for newcomer in newcomers:
         take_place(core, newcomer)
@@ -83,13 +84,11 @@ def _admit(core: CoreState, descriptions: list[JobDescription]) -> list[Newcomer
         if name in core.jobs or name in new:
             problems.append(f"job {name!r} already exists; choose another name or remove the old job first")
             continue
+        job = new[name] = Job(seq, name, _encode(description), core.now)
         try:
-            newcomer = welcome(core, Job(seq, name, _encode(description), core.now), description)
+            newcomers.append(welcome(core, job, description))
         except DescriptionError as error:
             problems.append(f"job {name!r}: {error}")
-            continue
-        new[name] = newcomer.job
-        newcomers.append(newcomer)
     find = ChainMap(new, core.jobs)
     for newcomer in newcomers:
         problems += find_prerequisites(newcomer, find)
@@ -103,9 +102,11 @@ def _admit(core: CoreState, descriptions: list[JobDescription]) -> list[Newcomer
 
 
 def welcome(core: CoreState, job: Job, description: JobDescription) -> Newcomer:
-    requests, plan = share(core, description)
     if description.iteration is not None:
-        job.iterations = Iterations(description.iteration.indices(), plan)
+        job.iterations = Iterations(description.iteration.indices())
+    requests, plan = share(core, description)
+    if job.iterations is not None:
+        job.iterations.plan = plan
     return Newcomer(job, description, requests)
 
 
@@ -166,7 +167,7 @@ def _wait_for(core: CoreState, job: Job, waiting: Waiting, prerequisite: Prerequ
         else:
             dependents.on_position.setdefault(position, []).append(job)
     elif state is not State.SUCCEED:
-        end_all(core, job, State.OMITTED, f"it waits for {other.name!r}, which is {state.name}")
+        end_all(core, job, State.OMITTED, f"it waits for {name_of(other, position)!r}, which is {state.name}")
 
 
 def _wait_for_same_index(core: CoreState, job: Job, waiting: Waiting, other: Job) -> None:

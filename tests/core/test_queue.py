@@ -1,0 +1,111 @@
+"""Lines, places in them, and what is at their head."""
+
+from __future__ import annotations
+
+from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.queue import Entry, Queue
+from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.sharing import MaximumIters
+from tests.core.desk import machine, request
+
+
+def make_job(seq: int, its: int | None = None, plan: MaximumIters | None = None) -> Job:
+    job = Job(seq, f"j{seq}", b"", 0.0)
+    if its is not None:
+        job.iterations = Iterations(range(its), plan)
+    return job
+
+
+def ready(queue: Queue, job: Job, cores: int = 1, size: int | None = None) -> Entry:
+    entry = Entry(job, queue.line(request(cores)), size)
+    if job.iterations is None:
+        entry.ready = [-1]
+    else:
+        entry.fresh = 0
+    queue.enter(entry)
+    return entry
+
+
+def drain(queue: Queue) -> list[tuple[int, int]]:
+    """(job, iteration) as they come from the heads when everything fits."""
+    taken = []
+    while heads := queue.heads(1000):
+        seq, position, _, line = heads[0]
+        job = line.take(position)
+        assert job.seq == seq
+        if job.iterations is None:
+            job.state = State.SCHEDULED
+        else:
+            job.iterations.set_state(position, State.SCHEDULED)
+        taken.append((seq, position))
+    return taken
+
+
+def test_equal_requests_share_a_line() -> None:
+    queue = Queue(machine(4))
+    assert queue.line(request(2)) is queue.line(request(2))
+    assert queue.line(request(2)) is not queue.line(request((2, 2), one=True))
+
+
+def test_a_line_knows_when_it_can_never_be_served() -> None:
+    assert Queue(machine(4)).line(request(5)).never == "5 cores asked for, and 4 exist"
+
+
+def test_heads_come_in_the_order_of_arrival_over_all_lines() -> None:
+    queue = Queue(machine(4))
+    for seq, cores in [(3, 1), (1, 2), (2, 1), (4, 2)]:
+        ready(queue, make_job(seq), cores)
+    assert drain(queue) == [(1, -1), (2, -1), (3, -1), (4, -1)]
+
+
+def test_heads_leave_out_what_needs_more_cores_than_are_free() -> None:
+    queue = Queue(machine(4))
+    ready(queue, make_job(1), 3)
+    ready(queue, make_job(2), 1)
+    assert [head[0] for head in queue.heads(2)] == [2]
+
+
+def test_iterations_of_several_sizes_come_in_their_order() -> None:
+    queue = Queue(machine(10))
+    plan = MaximumIters(7, 10, 2)
+    job = make_job(1, 7, plan)
+    entries = [ready(queue, job, size, size) for size in plan.sizes()]
+    assert len(entries) > 1
+    assert drain(queue) == [(1, position) for position in range(7)]
+
+
+def test_an_entry_passes_over_what_is_not_queued_any_more() -> None:
+    queue = Queue(machine(4))
+    job = make_job(1, 5)
+    ready(queue, job)
+    assert job.iterations is not None
+    for position in (0, 3):
+        job.iterations.set_state(position, State.CANCELED)
+    assert drain(queue) == [(1, 1), (1, 2), (1, 4)]
+
+
+def test_an_entry_that_has_nothing_to_give_leaves_its_line_and_can_come_back() -> None:
+    queue = Queue(machine(4))
+    job = make_job(1, 1)
+    entry = ready(queue, job)
+    assert drain(queue) == [(1, 0)]
+    assert not entry.in_line
+    assert job.iterations is not None
+    job.iterations.set_state(0, State.QUEUED)
+    entry.ready = [0]
+    queue.enter(entry)
+    queue.enter(entry)
+    assert drain(queue) == [(1, 0)]
+
+
+def test_a_repeated_iteration_comes_before_later_fresh_ones_and_after_earlier_ones() -> None:
+    queue = Queue(machine(4))
+    job = make_job(1, 5)
+    entry = ready(queue, job)
+    assert job.iterations is not None
+    entry.take(0)
+    job.iterations.set_state(0, State.SCHEDULED)
+    entry.ready = [0, 3]
+    job.iterations.set_state(0, State.QUEUED)
+    assert drain(queue) == [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)]

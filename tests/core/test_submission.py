@@ -1,0 +1,170 @@
+"""What is taken in, and what is refused as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcg.pilotjob.core.errors import Refused
+from qcg.pilotjob.core.events import Submit, Withdraw
+from qcg.pilotjob.description.model import JobDescription, Sharing
+from tests.core.desk import Desk, job, machine
+
+
+def refused(desk: Desk, *jobs: JobDescription) -> list[str]:
+    """The sentences; and nothing of it has happened."""
+    before = desk.states()
+    with pytest.raises(Refused) as caught:
+        desk.tell(Submit(list(jobs)))
+    assert desk.states() == before
+    assert desk.core.state.effects == []
+    return caught.value.sentences
+
+
+def test_jobs_are_numbered_in_the_order_they_came() -> None:
+    desk = Desk(machine(1))
+    assert desk.submit(job("a"), job("b")) == []
+    desk.submit(job("c"))
+    assert [found.seq for found in desk.core.state.jobs.values()] == [1, 2, 3]
+    assert desk.states() == {"a": "QUEUED", "b": "QUEUED", "c": "QUEUED"}
+
+
+def test_a_submission_of_nothing_changes_nothing() -> None:
+    assert Desk(machine(1)).tell(Submit([])) == ["reply {'submitted': 0, 'jobs': []}"]
+
+
+def test_a_job_that_can_never_run_fails_at_once_and_blocks_nobody() -> None:
+    desk = Desk(machine(2))
+    assert desk.submit(job("huge", 3), job("after", after="huge"), job("a")) == [
+        "huge FAILED: 3 cores asked for, and 2 exist",
+        "after OMITTED: it waits for 'huge', which is FAILED",
+    ]
+    assert desk.schedule() == ["a on n1[0]"]
+
+
+def test_a_dependent_that_came_before_a_job_that_can_never_run_is_omitted_too() -> None:
+    assert Desk(machine(2)).submit(job("after", after="huge"), job("huge", 3)) == [
+        "huge FAILED: 3 cores asked for, and 2 exist",
+        "after OMITTED: it waits for 'huge', which is FAILED",
+        "all done",
+    ]
+
+
+def test_iterations_that_can_never_run_fail_together() -> None:
+    desk = Desk(machine(2))
+    assert desk.submit(job("huge", 1, gpus=1, its=1000)) == [
+        "rest of huge FAILED",
+        "huge FAILED: 1 GPU on a node asked for, and no node has that",
+        "all done",
+    ]
+    assert set(desk.iteration_states("huge")) == {"FAILED"}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "sentences"),
+    [
+        (
+            [job("old")],
+            ["job 'old' already exists; choose another name or remove the old job first"],
+        ),
+        (
+            [job("a"), job("a")],
+            ["job 'a' already exists; choose another name or remove the old job first"],
+        ),
+        ([job("a", after="b")], ["job 'a' waits for 'b', and there is no job 'b'"]),
+        ([job("a", after="b:1")], ["job 'a' waits for 'b:1', and there is no job 'b'"]),
+        ([job("a", after="old:1")], ["job 'a' waits for 'old:1', and job 'old' has no iterations"]),
+        ([job("a", after="it:7")], ["job 'a' waits for 'it:7', and job 'it' has no iteration 7"]),
+        ([job("a", after="it:x")], ["job 'a' waits for 'it:x', and job 'it' has no iteration x"]),
+        ([job("a", after="it:${it}")], ["job 'a' waits for 'it:${it}', and has no iterations itself"]),
+        ([job("a", its=2, after="old:${it}")], ["job 'a' waits for 'old:${it}', and job 'old' has no iterations"]),
+        ([job("a", its=4, after="it:${it}")], ["job 'a' waits for 'it:${it}', and job 'it' has no iteration 3"]),
+        (
+            [job("a", its=range(0, 4, 2), after="odd:${it}")],
+            ["job 'a' waits for 'odd:${it}', and job 'odd' has no iteration 0"],
+        ),
+        (
+            [job("a", (3, None), its=2, sharing=Sharing("split-into", "cores", 2)), job("b", after="a c")],
+            [
+                "job 'a': split-into 2 parts of 4 gives 2 each, less than the minimum of 3",
+                "job 'b' waits for 'c', and there is no job 'c'",
+            ],
+        ),
+        (
+            [job("a", (5, None), its=2, sharing=Sharing("maximum-iters", "cores")), job("b", its=2, after="a:${it}")],
+            ["job 'a': maximum-iters with a minimum of 5 for each iteration does not fit: only 4 exist"],
+        ),
+        ([job("a", after="a")], ["these jobs wait for each other and could never start: a -> a"]),
+        ([job("a", its=2, after="a:0")], ["these jobs wait for each other and could never start: a -> a"]),
+        ([job("a", its=2, after="a:${it}")], ["these jobs wait for each other and could never start: a -> a"]),
+        (
+            [job("a", after="b"), job("b", after="a")],
+            ["these jobs wait for each other and could never start: a -> b -> a"],
+        ),
+        (
+            [
+                job("a", after="old b"),
+                job("b", its=2, after="c:${it} it:1"),
+                job("c", its=2, after="d"),
+                job("d", after="b:1"),
+            ],
+            ["these jobs wait for each other and could never start: b -> c -> d -> b"],
+        ),
+        (
+            [job("old"), job("a", after="x y"), job("b", after="b"), job("c", after="it:9 a")],
+            [
+                "job 'old' already exists; choose another name or remove the old job first",
+                "job 'a' waits for 'x', and there is no job 'x'",
+                "job 'a' waits for 'y', and there is no job 'y'",
+                "job 'c' waits for 'it:9', and job 'it' has no iteration 9",
+                "these jobs wait for each other and could never start: b -> b",
+            ],
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value[0], str) else "",
+)
+def test_a_submission_is_refused_as_a_whole(jobs: list[JobDescription], sentences: list[str]) -> None:
+    desk = Desk(machine(4))
+    desk.submit(job("old"), job("it", its=3), job("odd", its=range(1, 5, 2)))
+    assert refused(desk, job("fine"), *jobs) == sentences
+    assert desk.submit(job("fine"), job("a")) == []
+
+
+def test_a_long_ring_is_named_in_its_order() -> None:
+    size = 5000
+    jobs = [job(f"j{number}", after=f"j{(number + 1) % size}") for number in range(size)]
+    (sentence,) = refused(Desk(machine(1)), *jobs)
+    names = sentence.rpartition(": ")[2].split(" -> ")
+    assert names == [f"j{number}" for number in range(size)] + ["j0"]
+
+
+def test_two_ways_to_the_same_job_are_no_ring() -> None:
+    desk = Desk(machine(4))
+    assert desk.submit(job("d", after="b c"), job("b", after="a"), job("c", after="a"), job("a")) == []
+
+
+def test_more_prerequisites_by_index_than_can_be_counted_are_refused() -> None:
+    desk = Desk(machine(1))
+    others = [job(f"j{number}", its=1) for number in range(256)]
+    names = " ".join(f"j{number}:${{it}}" for number in range(256))
+    assert refused(desk, *others, job("a", its=1, after=names)) == [
+        "job 'a' waits for more than 255 jobs by index; name whole jobs"
+    ]
+
+
+def test_a_withdrawn_submission_was_never_there() -> None:
+    desk = Desk(machine(4))
+    desk.submit(job("a", its=2))
+    desk.submit(job("b"), job("c", its=2), job("d", after="a b"), job("e", its=2, after="a:${it} c:1"), job("f", 9))
+    assert desk.tell(Withdraw(["b", "c", "d", "e", "f"])) == [f"removed {name}" for name in "bcdef"]
+    assert desk.states() == {"a": "QUEUED"}
+    assert desk.schedule() == ["a:0 on n1[0]", "a:1 on n1[1]"]
+    assert desk.end("a:0", "a:1") == ["a:0 SUCCEED", "a:1 SUCCEED", "a SUCCEED", "all done"]
+    assert desk.schedule() == []
+    desk.submit(job("b"))
+    assert desk.schedule() == ["b on n1[0]"]
+
+
+def test_all_is_done_when_the_only_submission_is_withdrawn() -> None:
+    desk = Desk(machine(4))
+    desk.submit(job("a"))
+    assert desk.tell(Withdraw(["a"])) == ["removed a", "all done"]
