@@ -81,7 +81,7 @@ def test_what_a_killed_manager_had_committed_is_there(tmp_path: Path):
         assert sorted(final + unfinished) == list(range(1, loaded.max_seq + 1))
         assert told["added"] <= loaded.max_seq <= told["added"] + 1
         assert told["ended"] in (0, *final)
-        assert loaded.acked.get("agent", 0) == max(final, default=0)
+        assert journal.acked().get("agent", 0) == max(final, default=0)
         journal.close()
 
 

@@ -147,6 +147,10 @@ class Journal:
                 os.close(self._wal)
             self._connection.close()
 
+    def acked(self) -> dict[str, int]:
+        """By agent, the number of its last record whose effects are in the registry."""
+        return reading.acked(self._current())
+
     def load(self) -> Loaded:
         """Everything, for a manager that resumes."""
         return reading.load(self._current())

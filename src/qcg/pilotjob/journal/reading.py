@@ -38,7 +38,6 @@ OF_UNFINISHED = (
 def load(connection: sqlite3.Connection) -> Loaded:
     return Loaded(
         max_seq=_max_seq(connection),
-        acked=dict(connection.execute("SELECT name, acked FROM agents")),
         final=_final_jobs(connection),
         unfinished=_unfinished_jobs(connection),
         settled=_settled_iterations(connection),
@@ -55,6 +54,10 @@ def load(connection: sqlite3.Connection) -> Loaded:
             )
         ],
     )
+
+
+def acked(connection: sqlite3.Connection) -> dict[str, int]:
+    return dict(connection.execute("SELECT name, acked FROM agents"))
 
 
 def job_record(connection: sqlite3.Connection, seq: int) -> JobRecord | None:
@@ -96,10 +99,10 @@ def _max_seq(connection: sqlite3.Connection) -> int:
 
 
 def _final_jobs(connection: sqlite3.Connection) -> Iterator[FinalJob]:
-    for seq, name, state, submitted in connection.execute(
-        f"SELECT seq, name, state, submitted FROM jobs WHERE state >= {FINAL} ORDER BY seq"
+    for seq, name, state, submitted, iterations in connection.execute(
+        f"SELECT seq, name, state, submitted, iterations FROM jobs WHERE state >= {FINAL} ORDER BY seq"
     ):
-        yield FinalJob(seq, name, STATES[state], submitted)
+        yield FinalJob(seq, name, STATES[state], submitted, iterations)
 
 
 def _unfinished_jobs(connection: sqlite3.Connection) -> Iterator[UnfinishedJob]:

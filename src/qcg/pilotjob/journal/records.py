@@ -16,6 +16,8 @@ class FinalJob(NamedTuple):
     name: str
     state: State
     submitted: float
+    iterations: int
+    """How many; 0 for a job without."""
 
 
 class UnfinishedJob(NamedTuple):
@@ -91,8 +93,6 @@ class Loaded(NamedTuple):
 
     max_seq: int
     """The highest sequence number ever given, also to jobs removed since."""
-    acked: dict[str, int]
-    """By agent, the number of its last record whose effects are in the registry."""
     final: Iterator[FinalJob]
     unfinished: Iterator[UnfinishedJob]
     """In the order of submission."""
