@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.description.model import Amount, Execution, JobDescription, Sharing
+from qcg.pilotjob.description.model import Amount, Execution, JobDescription, ModelOptions, Sharing
 
 
 class IterationCounts(Struct, frozen=True):
@@ -46,11 +45,24 @@ class JobEnd(Struct, frozen=True):
 
 
 def execution_form(execution: Execution) -> dict[str, Any]:
-    """The `execution` of a request file."""
-    form: dict[str, Any] = msgspec.to_builtins(execution)
-    if "model_opts" in form:
-        form["model_opts"] = {key: value for key, value in form["model_opts"].items() if value}
+    """The `execution` of a request file; what was not given, or given with its default, is left out."""
+    form = _given(execution)
+    if execution.model == "default":
+        del form["model"]
+    options = _given(execution.model_opts)
+    if options:
+        form["model_opts"] = options
+    else:
+        del form["model_opts"]
     return form
+
+
+def _given(record: Execution | ModelOptions) -> dict[str, Any]:
+    return {
+        name: list(value) if type(value) is tuple else value
+        for name in record.__struct_fields__
+        if (value := getattr(record, name))
+    }
 
 
 def resources_form(description: JobDescription) -> dict[str, Any]:

@@ -1,0 +1,131 @@
+"""Makes the report on a run from its directory: one that has ended, that crashed, or that is still going on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from qcg.pilotjob.core.records import Grant, Job, Run
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.records import RunRecord
+from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.launch.compose import resolve, working_directory
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.report.run_report import Failure, RunReport, Slow
+from qcg.pilotjob.report.summary import Ending, Summary, statistics_of, summarise
+from qcg.pilotjob.report.tail import last_lines
+
+RUN_DIRECTORIES = ".qcgpjm-service-*"
+
+_decode_description = msgspec.msgpack.Decoder(JobDescription).decode
+
+
+def analyse(path: Path, most: int = 10) -> RunReport:
+    """The report on a run directory, or on the newest one in a working directory.
+
+    At most `most` of the slowest and of the failed jobs are listed.
+    """
+    registry = find_registry(path)
+    try:
+        with snapshot(registry) as connection:
+            summary = summarise(reading.job_records(connection), reading.run_records(connection), most)
+            return _Report(registry, connection).of(summary)
+    except JournalError as error:
+        raise ReportError(str(error)) from error
+
+
+def find_registry(path: Path) -> Path:
+    if not path.is_dir():
+        raise ReportError(f"There is no directory {path}; give the directory of a run, or the one that it worked in.")
+    if (path / FILE_NAME).is_file():
+        return path / FILE_NAME
+    found = [run / FILE_NAME for run in path.glob(RUN_DIRECTORIES) if (run / FILE_NAME).is_file()]
+    if not found:
+        raise ReportError(
+            f"There is no run in {path}: neither it nor a {RUN_DIRECTORIES} in it has a {FILE_NAME};"
+            " give the directory of a run, or the one that it worked in."
+        )
+    return max(found, key=lambda registry: registry.stat().st_mtime)
+
+
+class _Report:
+    """Puts into words what the summary has kept."""
+
+    def __init__(self, registry: Path, connection: sqlite3.Connection) -> None:
+        self.directory = registry.parent.absolute()
+        self.connection = connection
+        self.site = Site(root_wd=os.fspath(self.directory.parent), instance="")
+
+    def of(self, summary: Summary) -> RunReport:
+        cores_of_nodes = self._cores_of_nodes()
+        cores = None if cores_of_nodes is None else sum(cores_of_nodes)
+        possible = (cores or 0) * summary.span
+        return RunReport(
+            directory=os.fspath(self.directory),
+            finished=summary.finished,
+            jobs=_by_name(summary.jobs),
+            iterations=_by_name(summary.iterations),
+            started=summary.first if summary.jobs else None,
+            ended=summary.last if summary.jobs else None,
+            queue_times=statistics_of(summary.queue_times),
+            run_times=statistics_of(summary.run_times),
+            nodes=None if cores_of_nodes is None else len(cores_of_nodes),
+            cores=cores,
+            busy_core_seconds=summary.busy_core_seconds,
+            utilisation=summary.busy_core_seconds / possible if possible else None,
+            slowest=[self._slow(seconds, ending) for seconds, ending in summary.slowest()],
+            failures=[self._failure(ending) for ending in summary.failures],
+            failed=summary.failed,
+        )
+
+    def _cores_of_nodes(self) -> list[int] | None:
+        stored = reading.meta_value(self.connection, "resources")
+        return None if stored is None else [node["cores"] for node in json.loads(stored)]
+
+    def _slow(self, seconds: float, ending: Ending) -> Slow:
+        run = ending.run
+        assert run is not None
+        allocation = "" if run.grant is None else str(run.grant)
+        return Slow(self._name(ending, self._description(ending)), run.state.name, seconds, allocation)
+
+    def _failure(self, ending: Ending) -> Failure:
+        description = self._description(ending)
+        stderr = None if description is None or ending.run is None else self._stderr(description, ending.run)
+        return Failure(
+            name=self._name(ending, description),
+            message=ending.job.message if ending.run is None else ending.run.message,
+            exit_code=None if ending.run is None else ending.run.exit_code,
+            stderr=stderr,
+            last_lines=[] if stderr is None else last_lines(stderr),
+        )
+
+    def _description(self, ending: Ending) -> JobDescription | None:
+        spec = reading.spec_of(self.connection, ending.job.seq)
+        return None if spec is None else _decode_description(spec)
+
+    def _name(self, ending: Ending, description: JobDescription | None) -> str:
+        if ending.run is None or ending.run.position < 0 or description is None or description.iteration is None:
+            return ending.job.name
+        return f"{ending.job.name}:{description.iteration.indices()[ending.run.position]}"
+
+    def _stderr(self, description: JobDescription, record: RunRecord) -> str | None:
+        """Where this run wrote its errors to, variables in place as at its launch."""
+        run = Run(Job(record.seq, "", b"", 0.0), record.position, record.attempt, record.grant or Grant(()), 0.0)
+        execution = resolve(description, run, self.site)
+        if execution.stderr is None:
+            return None
+        return os.path.join(working_directory(execution, self.site), execution.stderr)
+
+
+def _by_name(counts: Counter[State]) -> dict[str, int]:
+    return {state.name: counts[state] for state in State if counts[state]}

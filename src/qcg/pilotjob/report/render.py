@@ -1,0 +1,122 @@
+"""A run's report as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.report.formats import duration, timestamp
+from qcg.pilotjob.report.run_report import Failure, RunReport, Statistics
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+STYLES = {"SUCCEED": "green", "FAILED": "red", "CANCELED": "yellow", "OMITTED": "yellow"}
+
+
+def render_json(report: RunReport) -> str:
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+
+
+def render_text(report: RunReport, width: int = 100) -> str:
+    from rich.console import Console
+
+    text = io.StringIO()
+    print_report(report, Console(file=text, width=width, color_system=None, legacy_windows=False))
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+
+
+def print_report(report: RunReport, console: Console) -> None:
+    """On a terminal in colours; names and messages of jobs are shown as they are, whatever they hold."""
+    from rich.text import Text
+
+    def say(line: str, style: str = "") -> None:
+        console.print(Text(line, style=style), soft_wrap=True)
+
+    say(f"Run {report.directory}", "bold")
+    if report.started is None or report.ended is None:
+        say("There are no jobs.")
+        return
+    elapsed = duration(report.ended - report.started)
+    say(f"From {timestamp(report.started)} to {timestamp(report.ended)}, {elapsed}")
+    if not report.finished:
+        say("Not every job is final: the manager is still at work, or was ended before them.", "yellow")
+    say("")
+    console.print(_states(report))
+    say("")
+    if report.queue_times is not None or report.run_times is not None:
+        console.print(_times(report))
+        say("")
+    say(_utilisation(report))
+    if report.slowest:
+        say("")
+        console.print(_slowest(report))
+    for failure in report.failures:
+        say("")
+        say(_headline(failure), "red")
+        for line in failure.last_lines:
+            say(f"    {line}")
+    if report.failed > len(report.failures):
+        say(f"\n… and {report.failed - len(report.failures)} more failed.")
+
+
+def _states(report: RunReport) -> Table:
+    table = _table("state", "jobs", *(["iterations"] if report.iterations else []))
+    for state in State:
+        counts = [report.jobs.get(state.name, 0)]
+        if report.iterations:
+            counts.append(report.iterations.get(state.name, 0))
+        if any(counts):
+            table.add_row(state.name, *map(str, counts), style=STYLES.get(state.name))
+    return table
+
+
+def _times(report: RunReport) -> Table:
+    table = _table("time", "least", "median", "mean", "95 %", "most")
+    for name, statistics in (("in the queue", report.queue_times), ("running", report.run_times)):
+        if statistics is not None:
+            table.add_row(name, *_durations(statistics))
+    return table
+
+
+def _durations(statistics: Statistics) -> list[str]:
+    values = (statistics.least, statistics.median, statistics.mean, statistics.percentile95, statistics.most)
+    return [duration(value)[:-3] for value in values]
+
+
+def _utilisation(report: RunReport) -> str:
+    busy = f"{report.busy_core_seconds / 3600:.3f} core-hours used"
+    if report.utilisation is None:
+        return busy
+    nodes = "node" if report.nodes == 1 else "nodes"
+    cores = "core" if report.cores == 1 else "cores"
+    return f"{busy}, {report.utilisation:.1%} of {report.cores} {cores} on {report.nodes} {nodes}"
+
+
+def _slowest(report: RunReport) -> Table:
+    from rich.text import Text
+
+    table = _table("slowest", "time", "state", "cores")
+    for slow in report.slowest:
+        table.add_row(Text(slow.name), duration(slow.seconds)[:-3], slow.state, Text(slow.allocation))
+    return table
+
+
+def _headline(failure: Failure) -> str:
+    reason = failure.message or (f"exit code {failure.exit_code}" if failure.exit_code is not None else "")
+    source = f"; the end of {failure.stderr}:" if failure.last_lines else ""
+    return f"{failure.name} FAILED: {reason}{source}"
+
+
+def _table(first: str, *others: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table

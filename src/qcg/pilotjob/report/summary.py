@@ -1,0 +1,142 @@
+"""Adds up the rows of a registry. Pure: rows in, numbers out, whatever the rows are."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.journal.records import JobRecord, RunRecord
+from qcg.pilotjob.report.run_report import Statistics
+
+
+class Ending(NamedTuple):
+    """A job that ended (without a run, or with its one run), or one of its iterations."""
+
+    job: JobRecord
+    run: RunRecord | None
+
+
+class Summary:
+    """What remains of the rows: counts, durations, and a few that stand out."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        """How many of the slowest and of the failed ones are kept."""
+        self.jobs: Counter[State] = Counter()
+        self.iterations: Counter[State] = Counter()
+        self.first = math.inf
+        self.last = -math.inf
+        self.queue_times = array("d")
+        self.run_times = array("d")
+        self.busy_core_seconds = 0.0
+        self.failed = 0
+        self.failures: list[Ending] = []
+        self._under_way: list[tuple[int, float]] = []
+        self._slowest: list[tuple[float, int, Ending]] = []
+
+    @property
+    def finished(self) -> bool:
+        return not any(self.jobs[state] for state in State if not state.is_final)
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first submission to the last thing that happened."""
+        return max(self.last - self.first, 0.0) if self.jobs.total() else 0.0
+
+    def slowest(self) -> list[tuple[float, Ending]]:
+        """The longest first."""
+        return [(seconds, ending) for seconds, _, ending in sorted(self._slowest, reverse=True)]
+
+    def add(self, job: JobRecord, runs: Iterator[RunRecord]) -> None:
+        self._see(job.submitted, job.ended, job.rest_at)
+        own = Counter[State]()
+        last: RunRecord | None = None
+        for run in runs:
+            last = run
+            own[run.state] += 1
+            self._add_run(job, run)
+        if job.iterations:
+            rest = job.rest or (job.state if job.state.is_final else State.QUEUED)
+            own[rest] += max(job.iterations - own.total(), 0)
+            self.iterations += own
+            self.jobs[job.state] += 1
+        else:
+            self.jobs[job.state if last is None or job.state.is_final else last.state] += 1
+        if job.state is State.FAILED and not own[State.FAILED]:
+            self._add_failure(Ending(job, None))
+
+    def _add_run(self, job: JobRecord, run: RunRecord) -> None:
+        self._see(run.scheduled, run.started, run.ended)
+        if run.state is State.FAILED:
+            self._add_failure(Ending(job, run))
+        if run.started is None:
+            return
+        self.queue_times.append(max(run.started - job.submitted, 0.0))
+        cores = 0 if run.grant is None else run.grant.ncores
+        if run.ended is None:
+            self._under_way.append((cores, run.started))
+            return
+        seconds = max(run.ended - run.started, 0.0)
+        self.run_times.append(seconds)
+        self.busy_core_seconds += cores * seconds
+        # Among equal durations the count decides, for the earlier run.
+        slow = (seconds, -len(self.run_times), Ending(job, run))
+        if len(self._slowest) < self.most:
+            heapq.heappush(self._slowest, slow)
+        elif self._slowest and slow > self._slowest[0]:
+            heapq.heapreplace(self._slowest, slow)
+
+    def _add_failure(self, ending: Ending) -> None:
+        self.failed += 1
+        if len(self.failures) < self.most:
+            self.failures.append(ending)
+
+    def _see(self, *times: float | None) -> None:
+        for at in times:
+            if at is not None:
+                self.first = min(self.first, at)
+                self.last = max(self.last, at)
+
+    def close(self) -> None:
+        """What is under way has been busy until the last thing that happened."""
+        for cores, started in self._under_way:
+            self.busy_core_seconds += cores * (self.last - started)
+        self._under_way = []
+
+
+def summarise(jobs: Iterable[JobRecord], runs: Iterable[RunRecord], most: int) -> Summary:
+    """Both in the order of their sequence numbers."""
+    summary = Summary(most)
+    groups = groupby(runs, key=lambda run: run.seq)
+    seq, group = next(groups, (None, iter(())))
+    for job in jobs:
+        if seq == job.seq:
+            summary.add(job, group)
+            seq, group = next(groups, (None, iter(())))
+        else:
+            summary.add(job, iter(()))
+    summary.close()
+    return summary
+
+
+def statistics_of(durations: Iterable[float]) -> Statistics | None:
+    """None when there are none."""
+    ordered = sorted(durations)
+    if not ordered:
+        return None
+    count = len(ordered)
+    middle = count // 2
+    return Statistics(
+        count=count,
+        least=ordered[0],
+        median=ordered[middle] if count % 2 else (ordered[middle - 1] + ordered[middle]) / 2,
+        mean=math.fsum(ordered) / count,
+        percentile95=ordered[math.ceil(0.95 * count) - 1],
+        most=ordered[-1],
+    )

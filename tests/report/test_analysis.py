@@ -1,0 +1,214 @@
+"""What is told about a whole run is right for every kind of job, and never fails."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from qcg.pilotjob.core.effects import Added, Effect, RestSettled, Transition
+from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
+from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.report.analysis import analyse
+from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.report.render import render_json, render_text
+from qcg.pilotjob.report.run_report import RunReport, Statistics
+from qcg.pilotjob.report.summary import statistics_of
+from qcg.pilotjob.report.tail import last_lines
+
+NODES = [{"name": "n1", "cores": 4}, {"name": "n2", "cores": 4}]
+ONE_CORE = Grant((NodePart("n1", (0,)),))
+TWO_CORES = Grant((NodePart("n1", (0, 1)),))
+
+
+def job(seq: int, name: str, iteration: Iteration | None = None, **execution: str) -> Job:
+    description = JobDescription(name, Execution(exec="x", **execution), iteration=iteration)  # type: ignore[arg-type]
+    made = Job(seq, name, msgspec.msgpack.encode(description), 100.0)
+    if iteration is not None:
+        made.iterations = Iterations(iteration.indices())
+    return made
+
+
+def ran(
+    of: Job,
+    start: float,
+    end: float | None,
+    state: State = State.SUCCEED,
+    position: int = -1,
+    grant: Grant = ONE_CORE,
+    message: str = "",
+) -> Transition:
+    run = Run(of, position, 1, grant, start - 1)
+    run.started, run.pid = start, 4711
+    if end is None:
+        return Transition(of, position, State.EXECUTING, start, run)
+    return Transition(of, position, state, end, run, 0 if state is State.SUCCEED else 3, message)
+
+
+def told(directory: Path, *effects: Effect, resources: bool = True) -> RunReport:
+    journal = Journal.create(directory / "registry.sqlite")
+    for effect in effects:
+        journal.record(effect)
+    if resources:
+        journal.set_meta("resources", json.dumps(NODES))
+    journal.close()
+    report = analyse(directory)
+    assert msgspec.json.decode(render_json(report), type=RunReport) == report
+    assert render_text(report).startswith(f"Run {directory}\n")
+    return report
+
+
+def test_a_run_without_jobs_is_told(tmp_path: Path):
+    report = told(tmp_path, resources=False)
+    assert report.finished
+    assert (report.jobs, report.started, report.utilisation, report.run_times) == ({}, None, None, None)
+    assert "There are no jobs." in render_text(report)
+
+
+def test_every_state_is_counted_for_jobs_and_for_iterations(tmp_path: Path):
+    names = ["good", "bad", "gone", "late", "waits", "runs"]
+    jobs = [job(seq, name) for seq, name in enumerate(names, 1)]
+    good, bad, gone, late, _, runs = jobs
+    cut = job(7, "cut", Iteration(0, 10))
+    wide = job(8, "wide", Iteration(0, 5))
+    report = told(
+        tmp_path,
+        Added([*jobs, cut, wide]),
+        ran(good, 102, 103),
+        ran(bad, 102, 103, State.FAILED),
+        Transition(gone, -1, State.CANCELED, 104.0),
+        Transition(late, -1, State.OMITTED, 104.0),
+        ran(runs, 102, None),
+        ran(cut, 102, 103, position=0),
+        ran(cut, 102, 103, State.FAILED, position=1),
+        Transition(cut, 2, State.CANCELED, 103.0),
+        RestSettled(cut, State.OMITTED, 104.0),
+        Transition(cut, -1, State.FAILED, 104.0),
+        ran(wide, 102, 103, position=0),
+        ran(wide, 102, None, position=1),
+        Transition(wide, -1, State.EXECUTING, 102.0),
+    )
+    assert not report.finished
+    assert report.jobs == {"QUEUED": 1, "EXECUTING": 2, "SUCCEED": 1, "FAILED": 2, "CANCELED": 1, "OMITTED": 1}
+    assert report.iterations == {"QUEUED": 3, "EXECUTING": 1, "SUCCEED": 2, "FAILED": 1, "CANCELED": 1, "OMITTED": 7}
+    assert [failure.name for failure in report.failures] == ["bad", "cut:1"]
+    text = render_text(report)
+    assert "Not every job is final" in text
+    assert ["OMITTED", "1", "7"] in [line.split() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("state", [State.OMITTED, State.CANCELED, State.FAILED, State.SUCCEED])
+def test_one_job_of_any_kind_is_told(tmp_path: Path, state: State):
+    one = job(1, "one")
+    report = told(tmp_path, Added([one]), Transition(one, -1, state, 100.0, message="why"))
+    assert report.jobs == {state.name: 1}
+    assert (report.queue_times, report.run_times, report.utilisation) == (None, None, None)
+    assert [failure.message for failure in report.failures] == (["why"] if state is State.FAILED else [])
+
+
+def test_times_and_utilisation_come_from_the_runs(tmp_path: Path):
+    jobs = [job(1, "one"), job(2, "two"), job(3, "three")]
+    one, two, three = jobs
+    report = told(
+        tmp_path,
+        Added(jobs),
+        ran(one, 101, 105),
+        ran(two, 103, 109, grant=TWO_CORES),
+        ran(three, 105, None),
+        Transition(three, -1, State.EXECUTING, 110.0),
+    )
+    assert report.queue_times == Statistics(3, 1.0, 3.0, 3.0, 5.0, 5.0)
+    assert report.run_times == Statistics(2, 4.0, 5.0, 5.0, 6.0, 6.0)
+    assert (report.started, report.ended) == (100.0, 109.0)
+    assert (report.nodes, report.cores) == (2, 8)
+    assert report.busy_core_seconds == 4 + 2 * 6 + (109 - 105)
+    assert report.utilisation == pytest.approx(20 / (8 * 9))
+    assert [(slow.name, slow.seconds, slow.allocation) for slow in report.slowest] == [
+        ("two", 6.0, "n1[0:1]"),
+        ("one", 4.0, "n1[0]"),
+    ]
+    assert "27.8% of 8 cores on 2 nodes" in render_text(report)
+
+
+def test_only_so_many_are_listed_and_the_rest_is_counted(tmp_path: Path):
+    one = job(1, "it", Iteration(10, 210, 2))
+    runs = [ran(one, 101, 101 + (7 * n) % 100, State.FAILED, position=n) for n in range(100)]
+    report = told(tmp_path, Added([one]), *runs, Transition(one, -1, State.FAILED, 300.0))
+    assert report.failed == 100
+    assert [failure.name for failure in report.failures] == [f"it:{index}" for index in range(10, 30, 2)]
+    assert [slow.seconds for slow in report.slowest] == [99, 98, 97, 96, 95, 94, 93, 92, 91, 90]
+    assert "… and 90 more failed." in render_text(report)
+
+
+def test_a_failure_is_told_with_the_end_of_its_stderr(tmp_path: Path):
+    directory = tmp_path / ".qcgpjm-service-1"
+    directory.mkdir()
+    (tmp_path / "wd5").mkdir()
+    (tmp_path / "wd5" / "err.1").write_text("".join(f"line {n}\n" for n in range(20)) + "the [red]end\x1b[31m")
+    one = job(1, "a[b]", Iteration(5, 6), wd="wd${it}", stderr="err.${ncores}")
+    report = told(directory, Added([one]), ran(one, 101, 102, State.FAILED, 0, message="exit code 3"))
+    (failure,) = report.failures
+    assert (failure.name, failure.message, failure.exit_code) == ("a[b]:5", "exit code 3", 3)
+    assert failure.stderr == str(tmp_path / "wd5" / "err.1")
+    assert failure.last_lines == [*(f"line {n}" for n in range(11, 20)), "the [red]end�[31m"]
+    assert f"a[b]:5 FAILED: exit code 3; the end of {failure.stderr}:\n    line 11\n" in render_text(report)
+
+
+def test_a_failure_without_stderr_is_told_too(tmp_path: Path):
+    one = job(1, "one", stderr="gone.err")
+    (failure,) = told(tmp_path, Added([one]), ran(one, 101, 102, State.FAILED)).failures
+    assert failure.last_lines == []
+
+
+def test_the_newest_run_of_a_working_directory_is_taken(tmp_path: Path):
+    for name, age in (("old", 100), ("new", 0), ("middle", 50)):
+        directory = tmp_path / f".qcgpjm-service-{name}"
+        directory.mkdir()
+        Journal.create(directory / "registry.sqlite").close()
+        os.utime(directory / "registry.sqlite", (1e9 - age, 1e9 - age))
+    (tmp_path / ".qcgpjm-service-empty").mkdir()
+    assert analyse(tmp_path).directory == str(tmp_path / ".qcgpjm-service-new")
+
+
+def test_a_place_without_a_run_is_told(tmp_path: Path):
+    with pytest.raises(ReportError, match="There is no run in"):
+        analyse(tmp_path)
+    with pytest.raises(ReportError, match="There is no directory"):
+        analyse(tmp_path / "missing")
+    (tmp_path / "registry.sqlite").write_bytes(b"x" * 9000)
+    with pytest.raises(ReportError, match="not a database"):
+        analyse(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("durations", "expected"),
+    [
+        ([], None),
+        ([2.0], Statistics(1, 2.0, 2.0, 2.0, 2.0, 2.0)),
+        ([3.0, 1.0], Statistics(2, 1.0, 2.0, 2.0, 3.0, 3.0)),
+        ([float(n) for n in range(100, 0, -1)], Statistics(100, 1.0, 50.5, 50.5, 95.0, 100.0)),
+    ],
+)
+def test_statistics_of_any_number_of_durations(durations: list[float], expected: Statistics | None):
+    assert statistics_of(durations) == expected
+
+
+def test_the_last_lines_of_a_long_file_are_whole_ones(tmp_path: Path):
+    path = tmp_path / "err"
+    path.write_bytes(b"\xff" * 10000 + b"\n" + b"\xe9nd\n")
+    assert last_lines(str(path)) == ["�nd"]
+    path.write_bytes(b"x" * 10000)
+    assert last_lines(str(path)) == ["x" * 8192]
+
+
+def test_only_files_have_last_lines(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    assert last_lines(str(tmp_path / "pipe")) == []
+    assert last_lines(str(tmp_path)) == []
+    assert last_lines(str(tmp_path / "missing")) == []

@@ -1,0 +1,226 @@
+"""The report has every end exactly once, in the documented forms, whatever happens to disk and manager."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.core.records import Grant, NodePart
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import Amount, Execution, JobDescription, Request
+from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.report.formats import iso_timestamp, timestamp
+from qcg.pilotjob.report.record import IterationCounts, JobEnd
+from qcg.pilotjob.report.writer import Format, ReportWriter
+
+AT = 1515682947.740711
+HISTORY = [(State.QUEUED, AT), (State.SCHEDULED, AT + 1), (State.EXECUTING, AT + 2), (State.SUCCEED, AT + 8)]
+GRANT = Grant((NodePart("n1", (0, 1)), NodePart("n2", (0,))))
+DESCRIPTION = JobDescription(
+    "msleep2",
+    Execution(exec="sleep", args=("5",)),
+    Request(cores=Amount(2, 2)),
+    after=("other",),
+    attributes={"mine": [1, None]},
+)
+DONE = JobEnd("msleep2", State.SUCCEED, HISTORY, GRANT, "/path", 6.082136, 0, 4711, "sleep", "", DESCRIPTION)
+OMITTED = JobEnd("late", State.OMITTED, [(State.QUEUED, AT), (State.OMITTED, AT + 1)], message="it waits\nin vain")
+ITERATION = JobEnd("it:3", State.FAILED, HISTORY, GRANT, "/path", None, -1, 0, "x", "no such file")
+PARENT = JobEnd("it", State.FAILED, HISTORY, description=DESCRIPTION, iterations=IterationCounts(9, 4, 3, 2, 0))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "jobs.report"
+
+
+def written(path: Path, format: Format, *ends: JobEnd) -> str:
+    writer = ReportWriter(path, format)
+    for end in ends:
+        writer.ended(end)
+    writer.close()
+    return path.read_text()
+
+
+def test_a_block_of_text_tells_everything_known(path: Path):
+    assert written(path, "text", DONE) == (
+        "msleep2 (SUCCEED)\n"
+        f"    {timestamp(AT)}: QUEUED\n"
+        f"    {timestamp(AT + 1)}: SCHEDULED\n"
+        f"    {timestamp(AT + 2)}: EXECUTING\n"
+        f"    {timestamp(AT + 8)}: SUCCEED\n"
+        "    allocation: n1[0:1],n2[0]\n"
+        "    wd: /path\n"
+        "    rtime: 0:00:06.082136\n"
+        "    exit_code: 0\n"
+        "    pid: 4711\n"
+        "    pname: sleep\n"
+    )
+
+
+def test_a_job_that_never_ran_has_no_lines_about_a_run(path: Path):
+    assert written(path, "text", OMITTED) == (
+        "late (OMITTED)\n"
+        f"    {timestamp(AT)}: QUEUED\n"
+        f"    {timestamp(AT + 1)}: OMITTED\n"
+        "    messages: it waits\n"
+        "        in vain\n"
+    )
+
+
+def test_an_iterated_job_is_told_with_its_counts(path: Path):
+    last = written(path, "text", PARENT).splitlines()[-1]
+    assert last == "    iterations: total 9, succeed 4, failed 3, canceled 2, omitted 0"
+
+
+def test_json_has_one_object_a_line(path: Path):
+    lines = written(path, "json", DONE, OMITTED, ITERATION, PARENT).splitlines()
+    done, omitted, iteration, parent = map(json.loads, lines)
+    assert done == {
+        "name": "msleep2",
+        "state": "SUCCEED",
+        "history": [{"state": state.name, "date": iso_timestamp(at)} for state, at in HISTORY],
+        "runtime": {
+            "allocation": "n1[0:1],n2[0]",
+            "wd": "/path",
+            "rtime": "0:00:06.082136",
+            "exit_code": "0",
+            "pid": "4711",
+            "pname": "sleep",
+        },
+        "execution": {"exec": "sleep", "args": ["5"]},
+        "resources": {"numCores": {"exact": 2}},
+        "dependencies": {"after": ["other"]},
+        "attributes": {"mine": [1, None]},
+    }
+    assert (omitted["runtime"], omitted["messages"]) == ({}, "it waits\nin vain")
+    assert (iteration["name"], iteration["runtime"]["exit_code"]) == ("it:3", "-1")
+    assert not {"execution", "resources", "dependencies", "iterations"} & set(iteration)
+    assert parent["iterations"] == {"total": 9, "succeed": 4, "failed": 3, "canceled": 2, "omitted": 0}
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_a_file_name_of_another_encoding_does_no_harm(path: Path, format: Format):
+    wd = os.fsdecode(b"/caf\xe9")
+    writer = ReportWriter(path, format)
+    writer.ended(JobEnd("j", State.SUCCEED, HISTORY, wd=wd, description=DESCRIPTION))
+    writer.close()
+    content = path.read_bytes()
+    if format == "text":
+        assert b"    wd: /caf\xe9\n" in content
+    else:
+        assert json.loads(content)["runtime"]["wd"] == wd
+
+
+def test_no_report_is_no_file(path: Path):
+    writer = ReportWriter(path, "none")
+    writer.ended(DONE)
+    assert writer.flush() == 0
+    writer.close()
+    assert not path.exists()
+
+
+def test_the_report_belongs_to_its_owner_alone(path: Path):
+    written(path, "text")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_new_report_takes_the_place_of_an_old_one(path: Path):
+    path.write_text("old and long " * 1000)
+    assert written(path, "text", OMITTED).startswith("late (OMITTED)\n")
+
+
+def test_the_report_can_go_nowhere():
+    writer = ReportWriter(Path("/dev/null"), "text")
+    writer.ended(DONE)
+    writer.close()
+
+
+def test_entries_are_there_after_a_flush_that_tells_the_length(path: Path):
+    writer = ReportWriter(path, "text")
+    assert writer.flush() == 0
+    writer.ended(DONE)
+    assert path.read_text() == ""
+    size = writer.flush()
+    assert size == path.stat().st_size > 0
+    assert writer.flush() == size
+    writer.ended(OMITTED)
+    assert writer.flush() == path.stat().st_size > size
+    writer.close()
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_after_a_crash_what_was_not_stored_is_cut_off(path: Path, format: Format):
+    expected = written(path, format, DONE, OMITTED)
+    writer = ReportWriter(path, format)
+    writer.ended(DONE)
+    stored = writer.flush()
+    writer.ended(ITERATION)
+    writer.close()
+    again = ReportWriter.resume(path, format, stored)
+    again.ended(OMITTED)
+    again.close()
+    assert path.read_text() == expected
+
+
+def test_a_report_that_was_taken_away_begins_anew(path: Path):
+    writer = ReportWriter.resume(path, "text", 1000)
+    writer.ended(OMITTED)
+    assert writer.flush() == path.stat().st_size
+    writer.close()
+    assert path.read_text().startswith("late (OMITTED)\n")
+
+
+def test_a_full_disk_costs_no_entry_and_doubles_none(path: Path, monkeypatch: pytest.MonkeyPatch):
+    expected = written(path, "text", DONE, OMITTED, ITERATION)
+    room = 100
+    real = os.pwrite
+
+    def pwrite(file: int, data: bytes, offset: int) -> int:
+        if offset >= room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(file, data[: room - offset], offset)
+
+    writer = ReportWriter(path, "text")
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    writer.ended(DONE)
+    for _ in range(2):
+        with pytest.raises(ReportError, match=r"could not be written: No space left on device; make room"):
+            writer.flush()
+    writer.ended(OMITTED)
+    room = 300
+    with pytest.raises(ReportError):
+        writer.flush()
+    monkeypatch.undo()
+    writer.ended(ITERATION)
+    writer.close()
+    assert path.read_text() == expected
+
+
+def test_a_disk_that_stays_full_keeps_whole_entries_only(path: Path, monkeypatch: pytest.MonkeyPatch):
+    expected = written(path, "text", DONE)
+    writer = ReportWriter(path, "text")
+    writer.ended(DONE)
+    size = writer.flush()
+    real = os.pwrite
+
+    def pwrite(file: int, data: bytes, offset: int) -> int:
+        if offset > size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(file, data[:10], offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    writer.ended(OMITTED)
+    with pytest.raises(ReportError):
+        writer.close()
+    assert path.read_text() == expected
+
+
+@pytest.mark.parametrize("place", ["missing/jobs.report", "."])
+def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, place: str):
+    with pytest.raises(ReportError, match=r"could not be opened: (No such file|Is a directory)"):
+        ReportWriter(tmp_path / place, "text")
