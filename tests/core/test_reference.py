@@ -1,0 +1,136 @@
+"""The scheduler decides what a slow and obvious one decides."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qcg.pilotjob.core.effects import Launch
+from qcg.pilotjob.core.errors import Refused
+from qcg.pilotjob.core.events import Schedule, Submit
+from qcg.pilotjob.core.records import Grant, Run
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.description.sharing import MaximumIters
+from tests.core.desk import Desk, machine, request
+from tests.core.reference import Reference, Unit, choose, maximum_iters
+from tests.core.strategies import Draft, describe, drafts, node_lists
+
+Step = tuple[str, object]
+
+STEPS = st.one_of(
+    st.tuples(st.just("submit"), st.lists(drafts(), min_size=1, max_size=4)),
+    st.tuples(st.just("end"), st.tuples(st.integers(0, 50), st.sampled_from([0, 0, 0, 1]))),
+    st.tuples(st.just("end"), st.tuples(st.integers(0, 50), st.sampled_from([0, 0, 0, 1]))),
+    st.tuples(st.just("cancel"), st.integers(0, 50)),
+    st.tuples(st.just("schedule"), st.none()),
+)
+
+
+class Both:
+    """The core and the reference, told the same."""
+
+    def __init__(self, nodes: list[NodeSpec]) -> None:
+        self.desk = Desk(nodes)
+        self.reference = Reference(nodes)
+        self.indices: dict[str, range | None] = {}
+        self.decisions = 0
+
+    def submit(self, wanted: list[Draft]) -> None:
+        known = dict(self.indices)
+        descriptions = []
+        for draft in wanted:
+            name = f"j{len(known)}"
+            descriptions.append(describe(name, draft, known))
+            known[name] = draft.indices
+        if len(wanted) % 2:  # those who wait come before those they wait for
+            descriptions.reverse()
+        try:
+            self.desk.tell(Submit(descriptions))
+        except Refused:  # a share that what exists cannot give
+            return
+        self.indices = known
+        self.reference.submit(descriptions)
+
+    def schedule(self) -> None:
+        self.desk.tell(Schedule())
+        launched = [unit_of(effect.run) for effect in self.desk.effects if isinstance(effect, Launch)]
+        assert launched == self.reference.schedule()
+        self.decisions += len(launched)
+
+    def end(self, which: int, exit_code: int) -> None:
+        runs = list(self.desk.core.state.runs.values())
+        if runs:
+            name, unit, _ = unit_of(runs[which % len(runs)])
+            self.desk.end(name if unit is None else f"{name}:{unit}", exit_code=exit_code)
+            self.reference.end(name, unit, "FAILED" if exit_code else "SUCCEED")
+
+    def cancel(self, which: int) -> None:
+        """What waits of a job goes; what runs of it ends when its host says so."""
+        if self.indices:
+            name = list(self.indices)[which % len(self.indices)]
+            job = self.desk.core.state.jobs[name]
+            runs = [unit_of(run) for run in self.desk.core.state.runs.values() if run.job is job]
+            self.desk.cancel(name)
+            if not job.state.is_final or not runs:
+                self.reference.cancel(name)
+            for _, unit, _ in runs:
+                self.desk.end(name if unit is None else f"{name}:{unit}", exit_code=-15, reason="cancel")
+                self.reference.end(name, unit, "CANCELED")
+
+    def agree(self) -> None:
+        ours = {}
+        for job in self.desk.core.state.jobs.values():
+            names = self.desk.iteration_states(job.name) if job.iterations is not None else [job.state.name]
+            ours[job.name] = (job.state.name if job.state.is_final else "unfinished", names)
+        assert ours == self.reference.states()
+
+
+def unit_of(run: Run) -> tuple[str, Unit, Grant]:
+    iterations = run.job.iterations
+    return run.job.name, None if iterations is None else iterations.indices[run.position], run.grant
+
+
+@settings(max_examples=150)
+@given(node_lists(), st.lists(STEPS, min_size=3, max_size=25))
+def test_random_workloads_get_the_same_decisions(nodes: list[NodeSpec], steps: list[Step]) -> None:
+    both = Both(nodes)
+    for action, argument in steps:
+        match action, argument:
+            case "submit", list(wanted):
+                both.submit(wanted)
+            case "end", (int(which), int(exit_code)):
+                both.end(which, exit_code)
+            case "cancel", int(which):
+                both.cancel(which)
+            case _:
+                both.schedule()
+        both.agree()
+    for _ in range(1000):
+        both.schedule()
+        both.agree()
+        if not both.desk.core.state.runs:
+            break
+        both.end(both.decisions, 0)
+    assert not both.desk.core.state.unfinished
+
+
+@given(st.integers(1, 40), st.integers(1, 30), st.integers(1, 30))
+def test_iterations_share_as_the_contract_says(count: int, total: int, least: int) -> None:
+    if least <= total:
+        plan = MaximumIters(count, total, least)
+        assert [plan.size(position) for position in range(count)] == maximum_iters(count, total, least)
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "least", "sizes"),
+    [(3, 10, 1, [3, 3, 4]), (3, 11, 5, [5, 6, 11]), (4, 11, 6, [11, 11, 11, 11]), (5, 4, 2, [2, 2, 2, 2, 4])],
+)
+def test_the_reference_shares_as_the_contract_says(count: int, total: int, least: int, sizes: list[int]) -> None:
+    assert maximum_iters(count, total, least) == sizes
+
+
+def test_the_reference_gives_what_the_documents_show() -> None:
+    chosen = choose(Reference(machine(2, 2)).nodes, request(3))
+    assert chosen is not None
+    assert [(node.spec.name, count) for node, count in chosen] == [("n1", 2), ("n2", 1)]
