@@ -1,0 +1,112 @@
+"""Request files as users write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SLEEP: list[Any] = [
+    {
+        "request": "submit",
+        "jobs": [
+            {
+                "name": "msleep2",
+                "execution": {
+                    "exec": "/bin/sleep",
+                    "args": ["5s"],
+                    "env": {},
+                    "wd": "sleep.sandbox",
+                    "stdout": "sleep2.${ncores}.${nnodes}.stdout",
+                    "stderr": "sleep2.${ncores}.${nnodes}.stderr",
+                },
+                "resources": {"numCores": {"exact": 2}},
+            }
+        ],
+    },
+    {"request": "listJobs"},
+    {"request": "jobStatus", "jobNames": ["msleep2", "echo"]},
+    {"request": "jobInfo", "jobNames": ["msleep2", "echo"], "params": {"withChilds": True}},
+    {"request": "cancelJob", "jobName": "msleep2"},
+    {"request": "removeJob", "jobNames": "msleep2"},
+    {"request": "resourcesInfo"},
+    {"request": "status", "options": {"allJobsFinished": True}},
+    {"request": "finish"},
+]
+
+
+def _stage(name: str, script: str, resources: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": f"{name}_bac16_${{it}}",
+        "iterate": [1, 17],
+        "execution": {
+            "exec": "bash",
+            "args": [f"${{root_wd}}/{script}", "${it}"],
+            "stdout": "logs/${jname}.stdout",
+            "stderr": "logs/${jname}.stderr",
+        },
+        "resources": resources,
+    }
+
+
+BAC16: list[Any] = [
+    {
+        "request": "submit",
+        "jobs": [
+            _stage("namd", "bac-namd.sh", {"numNodes": {"min": 1, "max": 2}}),
+            {
+                **_stage("amber", "bac-amber.sh", {"numCores": {"exact": 4}}),
+                "dependencies": {"after": ["namd_bac16_${it}"]},
+            },
+        ],
+    },
+    {"request": "control", "command": "finishAfterAllTasksDone"},
+]
+
+EVERYTHING: list[Any] = [
+    {
+        "request": "submit",
+        "jobs": [
+            {
+                "name": "all_${rcnt}",
+                "iteration": {"start": 0, "stop": 10, "step": 2},
+                "execution": {
+                    "exec": "app",
+                    "args": ["-n", 4, 0.5, "${it}", "$${it}"],
+                    "env": {"A": "b", "N": 1},
+                    "wd": "w/${it}",
+                    "stdin": "in",
+                    "stdout": "out",
+                    "stderr": "out",
+                    "modules": ["gcc", "openmpi"],
+                    "venv": "",
+                    "model": "OpenMPI",
+                    "model_opts": {"mpirun": "mpirun", "mpirun_args": ["-v"], "srun_args": []},
+                },
+                "resources": {
+                    "numCores": {"min": 2, "scheduler": {"name": "maximum-iters", "params": {}}},
+                    "nodeCrs": {"GPU": 1, "mem": 1024},
+                    "wt": "1h30m",
+                },
+                "dependencies": {"after": ["first", "first:3", "first:${it}"]},
+                "attributes": {"note": ["${jname}", None, {"x": 1.5}]},
+            },
+            {
+                "name": "flat",
+                "script": "echo ${x} ${itval}\n",
+                "iteration": {"values": ["a", 1, None, [2]]},
+                "numCores": {"split-into": 2, "min": 1},
+                "numNodes": 1,
+                "modules": "gcc openmpi",
+                "after": "first",
+                "wt": 90,
+            },
+            {"name": "one_${it}", "exec": "true", "args": "x", "iterate": [0, 6, 2], "numNodes": {"max": 3}},
+            {
+                "name": "threads",
+                "exec": "true",
+                "model": "threads",
+                "numCores": {"min": 1, "max": 4},
+                "iteration": None,
+            },
+        ],
+    },
+]

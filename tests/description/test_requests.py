@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from qcg.pilotjob.description import requests as r
+from qcg.pilotjob.description.errors import DescriptionError, RequestError
+from qcg.pilotjob.description.parse import parse_jobs
+from tests.description.helpers import ARRIVAL
+from tests.description.samples import BAC16, EVERYTHING, SLEEP
+
+
+def refusal_of(request: Any) -> str:
+    with pytest.raises(RequestError) as refusal:
+        r.decode_request(request)
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind"),
+    [
+        ({"request": "listJobs"}, r.ListJobs),
+        ({"request": "resourcesInfo"}, r.ResourcesInfo),
+        ({"request": "finish"}, r.Finish),
+        ({"request": "status"}, r.Status),
+        ({"request": "control", "command": "finishAfterAllTasksDone"}, r.Control),
+        ({"request": "submit", "jobs": [{}]}, r.Submit),
+        ({"request": "jobStatus", "jobNames": []}, r.JobStatus),
+    ],
+)
+def test_every_request_is_read_from_bytes_and_from_a_dictionary(request_: dict[str, Any], kind: type) -> None:
+    assert type(r.decode_request(request_)) is kind
+    assert type(r.decode_request(json.dumps(request_).encode())) is kind
+
+
+@pytest.mark.parametrize("name", ["jobStatus", "jobInfo", "cancelJob", "removeJob"])
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        ({"jobNames": ["a", "b:1", "a"]}, ["a", "b:1"]),
+        ({"jobNames": "a"}, ["a"]),
+        ({"jobName": "a"}, ["a"]),
+        ({"jobNames": ["a"], "jobName": "b"}, ["a", "b"]),
+        ({"jobNames": []}, []),
+    ],
+)
+def test_jobs_are_named_in_every_documented_way(name: str, keys: dict[str, Any], names: list[str]) -> None:
+    request = r.decode_request({"request": name, **keys})
+    assert isinstance(request, (r.JobStatus, r.JobInfo, r.CancelJob, r.RemoveJob))
+    assert request.names == names
+
+
+def test_options_are_off_unless_switched_on() -> None:
+    for params, childs in [(None, False), ({}, False), ({"withChilds": True}, True)]:
+        info = r.decode_request({"request": "jobInfo", "jobNames": [], "params": params})
+        assert isinstance(info, r.JobInfo)
+        assert info.with_childs is childs
+    for options, only in [(None, False), ({}, False), ({"allJobsFinished": True}, True)]:
+        status = r.decode_request({"request": "status", "options": options})
+        assert isinstance(status, r.Status)
+        assert status.all_jobs_finished is only
+
+
+@pytest.mark.parametrize(
+    ("request_", "sentence"),
+    [
+        ({"request": "sumbit"}, 'unknown request "sumbit"; did you mean "submit"?'),
+        ({"request": "list_jobs"}, 'unknown request "list_jobs"; did you mean "listJobs"?'),
+        ({"request": "zzz"}, 'unknown request "zzz"; known here: submit, control, listJobs'),
+        ({}, 'the key "request" must hold the name of a request, one of: submit, control'),
+        ({"request": 1}, 'the key "request" must hold the name of a request'),
+        ([], 'a request must be an object with the key "request"'),
+        (b"7", 'a request must be an object with the key "request"'),
+        (b"", "the request is not valid JSON"),
+        (b"{'request': 'finish'}", "the request is not valid JSON"),
+        (b"\xff\xfe", "the request is not valid JSON"),
+        (b'{"request": "\xff"}', "the request is not valid UTF-8 text"),
+        (b'{"request": "submit", "jobs": [' + b"[" * 100_000, "the request nests too many levels deep"),
+        ({"request": "submit"}, 'the key "jobs" is missing'),
+        ({"request": "submit", "jobs": []}, "jobs: must not be empty"),
+        ({"request": "submit", "jobs": {}}, "jobs: must be an array, not an object"),
+        ({"request": "submit", "job": [{}], "jobs": [{}]}, 'job: unknown key; did you mean "jobs"?'),
+        ({"request": "control"}, 'the key "command" is missing'),
+        (
+            {"request": "control", "command": "finishAfterAllTaskDone"},
+            'command: "finishAfterAllTaskDone" is not known; did you mean "finishAfterAllTasksDone"?',
+        ),
+        ({"request": "control", "command": 1}, "command: must be a string, not a number"),
+        ({"request": "cancelJob"}, 'the key "jobNames" is missing'),
+        ({"request": "jobInfo", "jobNames": None}, 'the key "jobNames" is missing'),
+        ({"request": "jobStatus", "jobNames": 5}, "jobNames: must be a string or an array, not a number"),
+        ({"request": "jobStatus", "jobNames": ["a", 5]}, "jobNames[1]: must be a string, not a number"),
+        ({"request": "jobInfo", "jobNames": "a", "params": {"withChild": True}}, "params.withChild: unknown key"),
+        ({"request": "status", "options": {"allJobsFinished": 1}}, "options.allJobsFinished: must be true or false"),
+        ({"request": "finish", "now": True}, "now: unknown key"),
+    ],
+)
+def test_a_wrong_request_is_refused_with_a_sentence(request_: Any, sentence: str) -> None:
+    assert refusal_of(request_).startswith(sentence)
+
+
+def test_a_refused_request_tells_its_place_in_a_file() -> None:
+    with pytest.raises(DescriptionError) as refusal:
+        r.decode_request({"request": "finish", "now": True}, "[3]")
+    assert str(refusal.value) == "[3].now: unknown key"
+
+
+@pytest.mark.parametrize(("file", "jobs"), [(SLEEP, 1), (BAC16, 32), (EVERYTHING, 6)])
+def test_a_request_file_is_read_to_the_last_job(file: list[Any], jobs: int) -> None:
+    requests = [r.decode_request(raw) for raw in r.decode_request_file(json.dumps(file).encode())]
+    submit = requests[0]
+    assert isinstance(submit, r.Submit)
+    assert len(parse_jobs(submit.jobs, ARRIVAL)) == jobs
+    assert len(requests) == len(file)
+
+
+def test_each_index_of_the_second_stage_waits_for_the_same_index_of_the_first() -> None:
+    jobs = parse_jobs(BAC16[0]["jobs"], ARRIVAL)
+    assert [job.after for job in jobs[16:]] == [(job.name,) for job in jobs[:16]]
+    assert jobs[31].name == "amber_bac16_16"
+    assert jobs[31].execution.args == ("${root_wd}/bac-amber.sh", "16")
+    assert jobs[31].execution.stdout == "logs/amber_bac16_16.stdout"
+
+
+def test_a_byte_order_mark_before_the_file_does_not_matter() -> None:
+    assert r.decode_request_file(b"\xef\xbb\xbf[]") == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        (b"{}", "a request file must hold an array of requests"),
+        (b"", "the request file is not valid JSON"),
+        (b"[{", "the request file is not valid JSON: Input data was truncated"),
+        (b'[{"request": "finish"}] x', "the request file is not valid JSON"),
+        (b"hello", "the request file is not valid JSON"),
+        (b"\x00\x01", "the request file is not valid JSON"),
+        (b"[" * 100_000, "the request file nests too many levels deep"),
+    ],
+)
+def test_a_file_that_is_no_list_of_requests_is_refused(raw: bytes, sentence: str) -> None:
+    with pytest.raises(RequestError) as refusal:
+        r.decode_request_file(raw)
+    assert str(refusal.value).startswith(sentence)
