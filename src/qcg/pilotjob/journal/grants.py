@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from qcg.pilotjob.core.records import Grant, NodePart
@@ -14,5 +16,7 @@ def encode_grant(grant: Grant) -> bytes:
     return _encode(grant.parts)
 
 
+# The same cores are given again and again.
+@lru_cache(maxsize=4096)
 def decode_grant(data: bytes) -> Grant:
     return Grant(_decode(data))

@@ -54,25 +54,38 @@ class Summary:
         return [(seconds, ending) for seconds, _, ending in sorted(self._slowest, reverse=True)]
 
     def add(self, job: JobRecord, runs: Iterator[RunRecord]) -> None:
-        self._see(job.submitted, job.ended, job.rest_at)
-        own = Counter[State]()
-        last: RunRecord | None = None
-        for run in runs:
-            last = run
-            own[run.state] += 1
-            self._add_run(job, run)
+        self.first = min(self.first, job.submitted)
+        self.last = max(self.last, job.submitted, job.ended or 0.0, job.rest_at or 0.0)
         if job.iterations:
-            rest = job.rest or (job.state if job.state.is_final else State.QUEUED)
-            own[rest] += max(job.iterations - own.total(), 0)
-            self.iterations += own
-            self.jobs[job.state] += 1
+            failed = self._add_iterations(job, runs)
         else:
-            self.jobs[job.state if last is None or job.state.is_final else last.state] += 1
-        if job.state is State.FAILED and not own[State.FAILED]:
+            failed = self._add_plain(job, next(runs, None))
+        if job.state is State.FAILED and not failed:
             self._add_failure(Ending(job, None))
 
+    def _add_plain(self, job: JobRecord, run: RunRecord | None) -> bool:
+        """Whether its run has failed."""
+        if run is None:
+            self.jobs[job.state] += 1
+            return False
+        self.jobs[run.state] += 1
+        self._add_run(job, run)
+        return run.state is State.FAILED
+
+    def _add_iterations(self, job: JobRecord, runs: Iterator[RunRecord]) -> bool:
+        """Whether one of them has failed."""
+        self.jobs[job.state] += 1
+        states: Counter[State] = Counter()
+        for run in runs:
+            states[run.state] += 1
+            self._add_run(job, run)
+        rest = job.rest or (job.state if job.state.is_final else State.QUEUED)
+        states[rest] += max(job.iterations - states.total(), 0)
+        self.iterations += states
+        return states[State.FAILED] > 0
+
     def _add_run(self, job: JobRecord, run: RunRecord) -> None:
-        self._see(run.scheduled, run.started, run.ended)
+        self.last = max(self.last, run.ended or run.started or run.scheduled or 0.0)
         if run.state is State.FAILED:
             self._add_failure(Ending(job, run))
         if run.started is None:
@@ -85,23 +98,19 @@ class Summary:
         seconds = max(run.ended - run.started, 0.0)
         self.run_times.append(seconds)
         self.busy_core_seconds += cores * seconds
-        # Among equal durations the count decides, for the earlier run.
-        slow = (seconds, -len(self.run_times), Ending(job, run))
         if len(self._slowest) < self.most:
-            heapq.heappush(self._slowest, slow)
-        elif self._slowest and slow > self._slowest[0]:
-            heapq.heapreplace(self._slowest, slow)
+            heapq.heappush(self._slowest, self._slow(seconds, job, run))
+        elif self._slowest and seconds > self._slowest[0][0]:
+            heapq.heapreplace(self._slowest, self._slow(seconds, job, run))
+
+    def _slow(self, seconds: float, job: JobRecord, run: RunRecord) -> tuple[float, int, Ending]:
+        # Among equal durations the count decides, for the earlier run.
+        return seconds, -len(self.run_times), Ending(job, run)
 
     def _add_failure(self, ending: Ending) -> None:
         self.failed += 1
         if len(self.failures) < self.most:
             self.failures.append(ending)
-
-    def _see(self, *times: float | None) -> None:
-        for at in times:
-            if at is not None:
-                self.first = min(self.first, at)
-                self.last = max(self.last, at)
 
     def close(self) -> None:
         """What is under way has been busy until the last thing that happened."""
