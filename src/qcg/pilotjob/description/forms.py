@@ -32,7 +32,7 @@ Word = Union[str, int, float]
 """What becomes one string of a command line or of an environment."""
 
 
-class SchedulerParamsForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class SchedulerParamsForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Settings of an iteration scheduler."""
 
     parts: Annotated[
@@ -41,7 +41,7 @@ class SchedulerParamsForm(Struct, forbid_unknown_fields=True, omit_defaults=True
     ] = None
 
 
-class SchedulerForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class SchedulerForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Derives the size of a job from what exists instead of from a fixed number."""
 
     name: Annotated[str, Meta(description="Which scheduler.", extra_json_schema=_ignoring_case(SCHEDULERS))]
@@ -51,7 +51,7 @@ class SchedulerForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
 SchedulerName = Annotated[str, Meta(extra_json_schema=_ignoring_case(SCHEDULERS))]
 
 
-class AmountForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class AmountForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A number of cores or nodes: either exact, or from min to max, or left to a scheduler."""
 
     exact: Annotated[Count | None, Meta(description="Exactly this many; not together with the other keys.")] = None
@@ -66,7 +66,7 @@ class AmountForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ] = field(default=None, name="split-into")
 
 
-class IterationForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class IterationForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """The iterations of a job: the indices from start up to, not including, stop; or one iteration for each value."""
 
     start: Annotated[Index | None, Meta(description="The first index, 0 by default.")] = None
@@ -78,7 +78,7 @@ class IterationForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ] = None
 
 
-class ModelOptionsForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class ModelOptionsForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Settings of the execution model."""
 
     mpirun: Annotated[str | None, Meta(description="The mpirun command of openmpi and intelmpi.")] = None
@@ -162,7 +162,7 @@ Name = Annotated[
 ]
 
 
-class ExecutionForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class ExecutionForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What to start, and in which surroundings."""
 
     exec: Exec = None
@@ -181,7 +181,7 @@ class ExecutionForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
     model_opts: ModelOpts = None
 
 
-class ResourcesForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class ResourcesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What a job, or each of its iterations, needs to run; one core by default."""
 
     num_cores: NumCores = field(default=None, name="numCores")
@@ -190,13 +190,13 @@ class ResourcesForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
     wt: WallTime = None
 
 
-class DependenciesForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class DependenciesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What a job waits for."""
 
     after: After = None
 
 
-class StandardForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class StandardForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A job in the standard form."""
 
     name: Name
@@ -210,7 +210,7 @@ class StandardForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
     )
 
 
-class SimpleForm(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class SimpleForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A job in the simple form: all keys side by side."""
 
     name: Name

@@ -10,14 +10,14 @@ ModelName = Literal["default", "threads", "openmpi", "intelmpi", "srunmpi"]
 SharingName = Literal["maximum-iters", "split-into"]
 
 
-class Amount(Struct, frozen=True):
+class Amount(Struct, frozen=True, gc=False):
     """A number of cores or nodes: at least `least`, at most `most`; `None` reaches to everything there is."""
 
     least: int = 1
     most: int | None = 1
 
 
-class Request(Struct, frozen=True):
+class Request(Struct, frozen=True, gc=False):
     """What a job wants to run on. Equal requests are equal values: the queue keeps one line for each."""
 
     cores: Amount | None = Amount()
@@ -31,7 +31,7 @@ class Request(Struct, frozen=True):
     """All cores on the same node: the `threads` model, and GPUs or memory asked for without `numNodes`."""
 
 
-class Sharing(Struct, frozen=True):
+class Sharing(Struct, frozen=True, gc=False):
     """How `numCores` or `numNodes` is derived from what exists: `maximum-iters` or `split-into`."""
 
     name: SharingName
@@ -40,7 +40,7 @@ class Sharing(Struct, frozen=True):
     """`split-into` only; `None` means one part for each iteration."""
 
 
-class Iteration(Struct, frozen=True):
+class Iteration(Struct, frozen=True, gc=False):
     """The indices of an iterated job, never expanded."""
 
     start: int
@@ -60,13 +60,13 @@ class Iteration(Struct, frozen=True):
         return str(index if self.values is None else self.values[index])
 
 
-class ModelOptions(Struct, frozen=True):
+class ModelOptions(Struct, frozen=True, gc=False):
     mpirun: str | None = None
     mpirun_args: tuple[str, ...] = ()
     srun_args: tuple[str, ...] = ()
 
 
-class Execution(Struct, frozen=True, omit_defaults=True):
+class Execution(Struct, frozen=True, omit_defaults=True, gc=False):
     """What to start. Strings may still hold variables that are known only at launch."""
 
     exec: str | None = None
@@ -83,7 +83,7 @@ class Execution(Struct, frozen=True, omit_defaults=True):
     model_opts: ModelOptions = ModelOptions()
 
 
-class JobDescription(Struct, frozen=True, omit_defaults=True):
+class JobDescription(Struct, frozen=True, omit_defaults=True, gc=False):
     """A job as it was accepted: every form normalised, variables of the submission substituted."""
 
     name: str
