@@ -8,8 +8,8 @@ file and an agent needs no open port. The walk of a connection:
     agent   -> Report(records, live)    all records after `ack`, and all jobs under way: the manager reconciles
     then    manager -> Start, Kill, Ack, Beat, Exit         agent -> News, Beat, Bye
 
-Records are numbered 1, 2, 3 … over the agent's whole life and kept in its ledger, so a restarted agent goes on counting.
-They are kept until acknowledged; the manager acknowledges once its journal has them.
+Records are numbered 1, 2, 3 … over the agent's whole life and kept in its ledger, so a restarted agent goes on
+counting. They are kept until acknowledged; the manager acknowledges once its journal has them.
 """
 
 from __future__ import annotations

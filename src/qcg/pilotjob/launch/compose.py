@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import posixpath
+from posixpath import basename, join, normpath
 
-from qcg.pilotjob.core.records import Run
+from msgspec.structs import replace
+
+from qcg.pilotjob.core.records import Grant, Run
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.variables import iteration_variables, launch_variables, resolve_execution
 from qcg.pilotjob.host.records import Launch
@@ -41,11 +43,24 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
 
 def resolve(description: JobDescription, run: Run, site: Site) -> Execution:
     """The execution with every variable in place."""
-    variables = launch_variables(site.root_wd, run.grant.ncores, [part.node for part in run.grant.parts])
-    if run.position >= 0 and description.iteration is not None:
-        index = description.iteration.indices()[run.position]
+    return resolve_execution(description.execution, variables_of(description, run.position, run.grant, site))
+
+
+def variables_of(description: JobDescription, position: int, grant: Grant, site: Site) -> dict[str, str]:
+    """All that is known at launch."""
+    variables = launch_variables(site.root_wd, grant.ncores, [part.node for part in grant.parts])
+    if position >= 0 and description.iteration is not None:
+        index = description.iteration.indices()[position]
         variables.update(iteration_variables(description, index))
-    return resolve_execution(description.execution, variables)
+    return variables
+
+
+def stream_paths(description: JobDescription, position: int, grant: Grant, site: Site) -> Execution:
+    """Where a run had its working directory and streams: an execution with just these, `wd` absolute."""
+    given = description.execution
+    paths = Execution(wd=given.wd, stdin=given.stdin, stdout=given.stdout, stderr=given.stderr)
+    resolved = resolve_execution(paths, variables_of(description, position, grant, site))
+    return replace(resolved, wd=working_directory(resolved, site))
 
 
 def program(execution: Execution) -> list[str]:
@@ -56,9 +71,9 @@ def program(execution: Execution) -> list[str]:
 
 
 def working_directory(execution: Execution, site: Site) -> str:
-    return posixpath.normpath(posixpath.join(site.root_wd, execution.wd or ""))
+    return normpath(join(site.root_wd, execution.wd or ""))
 
 
 def program_name(execution: Execution) -> str:
     """What people call the program."""
-    return "bash" if execution.exec is None else posixpath.basename(execution.exec)
+    return "bash" if execution.exec is None else basename(execution.exec)

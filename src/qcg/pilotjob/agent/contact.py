@@ -1,0 +1,62 @@
+"""The contact file of a run: where its manager is, and the keys that let its owner in. Only the owner can read it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+
+FILE_NAME = "contact.json"
+
+
+class ContactError(Exception):
+    """The contact file cannot be used; the message says why."""
+
+
+class AgentsContact(msgspec.Struct, frozen=True):
+    """What agents need to connect."""
+
+    address: str
+    server_key: str
+    """The manager's public key; all keys in Z85."""
+    client_public: str
+    client_secret: str
+
+
+class Contact(msgspec.Struct, frozen=True):
+    agents: AgentsContact
+    pid: int
+    """Of the manager, with the moment it started: a pid alone may be given to another process."""
+    started: int
+    host: str
+
+
+def read(run_dir: Path) -> Contact | None:
+    """The contact of the run's manager; None when there is none."""
+    path = run_dir / FILE_NAME
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise ContactError(f"{path} can be read by others, so its keys are worth nothing; chmod 600 it")
+            return msgspec.json.decode(file.read(), type=Contact)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ContactError(f"{path} cannot be read: {error}") from None
+
+
+def write(run_dir: Path, contact: Contact) -> None:
+    """Whole or not at all."""
+    temporary = run_dir / f".{FILE_NAME}.{os.getpid()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(contact))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(run_dir / FILE_NAME)
+
+
+def remove(run_dir: Path) -> None:
+    (run_dir / FILE_NAME).unlink(missing_ok=True)

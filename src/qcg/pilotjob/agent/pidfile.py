@@ -1,0 +1,48 @@
+"""Which process is the agent of a name, on which host: for a manager that comes later."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import msgspec
+
+from qcg.pilotjob.host.tree import look_at
+
+
+class AgentPid(msgspec.Struct, frozen=True):
+    pid: int
+    started: int
+    """When the process started, in clock ticks after boot: a pid alone may be given to another process."""
+    host: str
+
+
+def write_agent_pid(run_dir: Path, name: str) -> None:
+    process = look_at(os.getpid())
+    assert process is not None
+    info = AgentPid(process.pid, process.began, socket.gethostname())
+    temporary = run_dir / f".agent-{name}.json.{os.getpid()}"
+    temporary.write_bytes(msgspec.json.encode(info))
+    temporary.replace(_path(run_dir, name))
+
+
+def read_agent_pid(run_dir: Path, name: str) -> AgentPid | None:
+    try:
+        return msgspec.json.decode(_path(run_dir, name).read_bytes(), type=AgentPid)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def remove_agent_pid(run_dir: Path, name: str) -> None:
+    _path(run_dir, name).unlink(missing_ok=True)
+
+
+def is_alive(info: AgentPid) -> bool:
+    """On this host, and still the same process."""
+    process = look_at(info.pid)
+    return info.host == socket.gethostname() and process is not None and not process.dead and process.began == info.started
+
+
+def _path(run_dir: Path, name: str) -> Path:
+    return run_dir / f"agent-{name}.json"

@@ -1,0 +1,43 @@
+"""`qcg-pm`: one file a command, imported when it is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from qcg.pilotjob import __version__
+
+COMMANDS = {
+    "run": "Run a request file and wait for all its jobs.",
+    "validate": "Check a request file without running anything.",
+    "schema": "Print the JSON Schema of request files.",
+    "report": "Show what happened in a run: counts, times, utilisation, failures.",
+}
+
+
+class Commands(click.Group):
+    """Knows the commands by name; `qcg-pm FILE` is short for `qcg-pm run FILE`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"qcg.pilotjob.cli.{cmd_name}").command
+        command.short_help = COMMANDS[cmd_name]
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and ("." in args[0] or "/" in args[0]):
+            args = ["run", *args]
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="qcg-pm")
+def main() -> None:
+    """Run many jobs inside one allocation, or on this machine."""

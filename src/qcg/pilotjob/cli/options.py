@@ -1,0 +1,118 @@
+"""Options that `qcg-pm run` and `qcg-pm-service` share, and how they become the options of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qcg.pilotjob import rundir
+from qcg.pilotjob.logs import LEVELS
+from qcg.pilotjob.options import Options, Resumption, UsageError
+
+Command = Callable[..., Any]
+
+_SHARED = [
+    click.option("--wd", default=".", show_default=True, help="Working directory of the jobs and of the run's files."),
+    click.option("--nodes", help="Pretended nodes instead of this machine: 4, n1:2, 4,2,2 or n1:4,n2:4."),
+    click.option(
+        "--resources",
+        type=click.Choice(["auto", "local", "slurm"]),
+        default="auto",
+        show_default=True,
+        help="Where nodes come from.",
+    ),
+    click.option(
+        "--envschema",
+        default="auto",
+        show_default=True,
+        help="Environment of jobs: auto, common or slurm (also the variables that Slurm sets).",
+    ),
+    click.option(
+        "--report-format",
+        type=click.Choice(["text", "json", "none"]),
+        default="text",
+        show_default=True,
+        help="Form of the report.",
+    ),
+    click.option(
+        "--report-file", default="jobs.report", show_default=True, help="Its name, relative to the run directory."
+    ),
+    click.option(
+        "--log",
+        type=click.Choice(LEVELS, case_sensitive=False),
+        default="info",
+        show_default=True,
+        help="How much service.log tells.",
+    ),
+    click.option("--id", "run_id", help="Name of the run; otherwise one is made up."),
+    click.option("--system-core", is_flag=True, help="Keep the first core of the first node for the manager."),
+    click.option(
+        "--on-lost",
+        type=click.Choice(["fail", "rerun"]),
+        default="fail",
+        show_default=True,
+        help="What becomes of jobs whose host died under them.",
+    ),
+    click.option(
+        "--agent-linger",
+        "linger",
+        type=click.FloatRange(min=0),
+        default=600.0,
+        show_default=True,
+        help="Seconds that an agent without a manager waits after its last job.",
+    ),
+    click.option("--resume", metavar="PATH", help="Continue this run: its run directory, or the working directory."),
+]
+
+
+def shared(command: Command) -> Command:
+    for option in reversed(_SHARED):
+        command = option(command)
+    return command
+
+
+def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[Options, Resumption | None]:
+    """The options of a new run, or what to resume with which options changed: those that are given again."""
+    values = {**given, **fixed}
+    resume = values.pop("resume")
+    if values.pop("resources") == "slurm":
+        raise UsageError("--resources slurm: there is no support for Slurm in this version; leave the option out")
+    _check_schema(values["envschema"])
+    if "file_path" in values:
+        values["file_path"] = os.path.abspath(values["file_path"])
+    values["rerun_lost"] = values.pop("on_lost") == "rerun"
+    values["id"] = values.pop("run_id")
+    if resume is None:
+        return Options(**values), None
+    again = {_FIELDS.get(name, name) for name in given if _was_given(context, name)} | fixed.keys()
+    changes = {name: value for name, value in values.items() if name in again and name not in ("wd", "id")}
+    return Options(), Resumption(rundir.find(Path(resume)).resolve(), changes)
+
+
+_FIELDS = {"on_lost": "rerun_lost", "run_id": "id"}
+"""Parameters that are called otherwise in `Options`."""
+
+
+def _was_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def _check_schema(schema: str) -> None:
+    for name in schema.split(","):
+        if name.strip() not in ("auto", "common", "slurm"):
+            raise UsageError(f"--envschema {name.strip()!r} is not known; use auto, common or slurm")
+
+
+def join_node_list(arguments: list[str]) -> list[str]:
+    """`--nodes n1:4, n2:4` without quotes: what follows a comma belongs to the list."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1].endswith(",") and len(joined) > 1 and joined[-2] == "--nodes":
+            joined[-1] += argument
+        else:
+            joined.append(argument)
+    return joined

@@ -1,0 +1,37 @@
+"""`qcg-pm report DIR`: what happened in a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from qcg.pilotjob.cli.running import Refusal
+from qcg.pilotjob.report.analysis import analyse
+from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.report.render import print_report, render_json
+
+
+@click.command("report")
+@click.argument("directory", type=click.Path(path_type=Path), default=".")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def command(directory: Path, as_json: bool) -> None:
+    """Show what happened in a run: states, times, core utilisation, the slowest and the failed jobs.
+
+    DIRECTORY is a run directory, or a working directory, whose newest run is taken. The run may be over, crashed or
+    still going on.
+    """
+    try:
+        show_report(directory, as_json=as_json)
+    except ReportError as error:
+        raise Refusal(str(error)) from None
+
+
+def show_report(directory: Path, *, as_json: bool) -> None:
+    report = analyse(directory)
+    if as_json:
+        click.echo(render_json(report), nl=False)
+        return
+    from rich.console import Console
+
+    print_report(report, Console())

@@ -1,0 +1,37 @@
+"""`qcg-pm run FILE`: run a request file and wait for all its jobs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from qcg.pilotjob.cli.options import shared
+from qcg.pilotjob.cli.progress import Progress
+from qcg.pilotjob.cli.report import show_report
+from qcg.pilotjob.cli.running import run_service
+
+
+@click.command("run")
+@click.argument("file", required=False)
+@shared
+@click.pass_context
+def command(context: click.Context, /, file: str | None, **given: Any) -> None:
+    """Run the requests of FILE and wait for all jobs. Shows progress and a closing table.
+
+    Exit code 0: all jobs succeeded. 1: a job did not, or a request was refused. 2: it could not begin.
+    """
+    if file is None and not given["resume"]:
+        raise click.UsageError("give a request FILE, or a run to continue with --resume PATH")
+    fixed: dict[str, Any] = {"wait": True}
+    if file is not None:
+        fixed["file_path"] = file
+    progress = Progress()
+    ending = run_service(context, given, fixed, progress.start, progress.stop)
+    show_report(ending.run_dir, as_json=False)
+    if ending.request_errors:
+        click.echo(f"{ending.request_errors} requests were refused; service.log says why.", err=True)
+    if ending.trouble:
+        click.echo(f"The run could not go on: {ending.trouble}", err=True)
+    sys.exit(ending.exit_code)

@@ -1,0 +1,51 @@
+"""Run a service inside a command: bad input ends in a sentence and exit code 2."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from qcg.pilotjob.cli.options import build
+from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.interfaces.file import FileError
+from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.options import Options, Resumption, UsageError
+from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.service import Ending, Service
+
+
+class Refusal(click.ClickException):
+    exit_code = 2
+
+
+def run_service(
+    context: click.Context,
+    given: dict[str, Any],
+    fixed: dict[str, Any],
+    on_ready: Callable[[Pilot], None],
+    on_end: Callable[[], None] = lambda: None,
+) -> Ending:
+    try:
+        options, resumption = build(context, given, **fixed)
+        return asyncio.run(_run(options, resumption, on_ready, on_end))
+    except (UsageError, ClusterError, FileError, JournalError, ReportError) as error:
+        raise Refusal(str(error)) from None
+
+
+async def _run(
+    options: Options, resumption: Resumption | None, on_ready: Callable[[Pilot], None], on_end: Callable[[], None]
+) -> Ending:
+    service = Service(options, resumption)
+    service.on_ready = on_ready
+    # What was imported lives for ever: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+    try:
+        return await service.run()
+    finally:
+        on_end()

@@ -1,0 +1,69 @@
+"""`qcg-pm validate FILE`: check a request file without running anything."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from qcg.pilotjob.cli.running import Refusal
+from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.local import local_nodes
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.errors import Refused
+from qcg.pilotjob.core.events import Submit
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description import requests
+from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.parse import parse_jobs
+from qcg.pilotjob.description.variables import Arrival
+from qcg.pilotjob.interfaces.file import FileError, read_requests
+
+
+@click.command("validate")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--nodes", help="Check against these nodes instead of this machine: 4, n1:2, 4,2,2 or n1:4,n2:4.")
+def command(file: Path, nodes: str | None) -> None:
+    """Check FILE: its form, its jobs, their names and dependencies, and whether they fit into the nodes.
+
+    All problems are shown, each with its place. Exit code 0: none. 1: some. 2: the file cannot be read.
+    """
+    try:
+        found = read_requests(file)
+        core = Core(local_nodes(nodes, {}).specs)
+    except (FileError, ClusterError) as error:
+        raise Refusal(str(error)) from None
+    problems = [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw)]
+    for problem in problems:
+        click.echo(problem, err=True)
+    jobs = len(core.state.jobs)
+    click.echo(f"{file}: {_many(len(found), 'request')}, {_many(jobs, 'job')}, {_many(len(problems), 'problem')}")
+    sys.exit(1 if problems else 0)
+
+
+def _problems(core: Core, number: int, raw: msgspec.Raw) -> list[str]:
+    """Run one request against a core that starts nothing."""
+    where = f"request {number}"
+    try:
+        request = requests.decode_request(raw, where)
+        if not isinstance(request, requests.Submit):
+            return []
+        jobs = parse_jobs(request.jobs, Arrival(number, datetime.now(), "local", f"check-{number}"), f"{where}: jobs")
+        happened = core.handle(Submit(jobs), 0.0)
+    except DescriptionError as error:
+        return [str(problem) for problem in error.problems]
+    except Refused as refused:
+        return [f"{where}: {sentence}" for sentence in refused.sentences]
+    return [
+        f"{where}: job {effect.job.name!r} can never run: {effect.message}"
+        for effect in happened
+        if isinstance(effect, Transition) and effect.state is State.FAILED and effect.position < 0
+    ]
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,7 @@
+"""What can be wrong with nodes."""
+
+from __future__ import annotations
+
+
+class ClusterError(Exception):
+    """Nodes could not be found, or were not described well; the message says what to do."""

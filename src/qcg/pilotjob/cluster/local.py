@@ -1,0 +1,44 @@
+"""This machine as a cluster: its real cores, or as many pretended nodes as one likes."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from qcg.pilotjob.cluster.parse_nodes import parse_nodes
+from qcg.pilotjob.core.resources import NodeSpec
+
+
+class Nodes(Struct, frozen=True):
+    specs: list[NodeSpec]
+    real: bool
+    """Core ids are those of real cores, so that jobs can be bound to them."""
+
+
+def local_nodes(wanted: str | None, environ: Mapping[str, str]) -> Nodes:
+    """This host with all its usable cores, or the pretended nodes of `--nodes`."""
+    memory = _memory()
+    if wanted is None:
+        cores = tuple(sorted(os.sched_getaffinity(0)))
+        return Nodes([NodeSpec(socket.gethostname(), cores, _gpus(environ), memory)], real=True)
+    described = parse_nodes(wanted)
+    share = memory // len(described)
+    return Nodes([NodeSpec(name, tuple(range(cores)), (), share) for name, cores in described], real=False)
+
+
+def _gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
+    given = environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return tuple(gpu.strip() for gpu in given.split(",") if gpu.strip())
+    devices = (re.fullmatch(r"nvidia(\d+)", path.name) for path in Path("/dev").glob("nvidia*"))
+    return tuple(str(number) for number in sorted(int(match[1]) for match in devices if match))
+
+
+def _memory() -> int:
+    """MiB."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20

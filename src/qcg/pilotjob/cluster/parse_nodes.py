@@ -1,0 +1,29 @@
+"""`--nodes`: `4`, `n1:2`, `4,2,2`, `n1:4, n2:4`."""
+
+from __future__ import annotations
+
+import re
+
+from qcg.pilotjob.cluster.errors import ClusterError
+
+_ENTRY = re.compile(r"(?:(?P<name>[^\s:,\[\]{}()'\"]+)\s*:\s*|:\s*)?(?P<cores>\d+)")
+_FORMS = "write 4, n1:2, 4,2,2 or n1:4,n2:4"
+
+MOST_CORES = 1_000_000
+
+
+def parse_nodes(text: str) -> list[tuple[str, int]]:
+    """Names and numbers of cores; nodes without a name are called n0, n1 … by their place."""
+    nodes: list[tuple[str, int]] = []
+    for place, entry in enumerate(text.split(",")):
+        match = _ENTRY.fullmatch(entry.strip())
+        if match is None:
+            raise ClusterError(f"--nodes: {entry.strip()!r} is not a node; {_FORMS}")
+        name = match["name"] or f"n{place}"
+        cores = int(match["cores"])
+        if not 1 <= cores <= MOST_CORES:
+            raise ClusterError(f"--nodes: node {name!r} cannot have {cores} cores; give it 1 to {MOST_CORES}")
+        if any(name == other for other, _ in nodes):
+            raise ClusterError(f"--nodes: two nodes are called {name!r}; give each its own name")
+        nodes.append((name, cores))
+    return nodes

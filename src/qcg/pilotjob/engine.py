@@ -1,0 +1,226 @@
+"""Carries effects from the core to the rooms that do something about them.
+
+Every turn of the event loop in which something happened ends with one scheduling pass and one batch of messages to the
+agents. The journal lags behind by at most `COMMIT_DELAY`: until it has a record, the agent that told it keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from qcg.pilotjob.agent.protocol import EndedRecord, Record
+from qcg.pilotjob.core import effects
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.effects import Effect, Transition
+from qcg.pilotjob.core.events import (
+    AgentReported,
+    AgentSilent,
+    Event,
+    RunEnded,
+    RunStarted,
+    Schedule,
+    Submit,
+    Withdraw,
+)
+from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.descriptions import Descriptions
+from qcg.pilotjob.executors.agents import AgentExecutor, Listener
+from qcg.pilotjob.host.records import Running
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.launch.compose import compose
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.report.writer import ReportWriter
+from qcg.pilotjob.stories import Stories
+
+log = logging.getLogger(__name__)
+
+COMMIT_DELAY = 0.05
+SYNC_DELAY = 0.5
+RETRY_DELAY = 1.0
+
+
+class Engine(Listener):
+    def __init__(self, core: Core, journal: Journal, report: ReportWriter, site: Site) -> None:
+        self.core = core
+        self.journal = journal
+        self.report = report
+        self.site = site
+        self.executor: AgentExecutor
+        """Set by whoever wires the rooms: executor and engine know each other."""
+        self.watchers: list[Callable[[Transition], None]] = []
+        """Told of every change of a job or iteration."""
+        self.all_done = asyncio.Event()
+        self.all_done.set()
+        self.stalled = False
+        """Nothing can be written at the moment, so nothing new is started."""
+        self.descriptions = Descriptions(journal)
+        self.stories = Stories(journal, self.descriptions, site)
+        self._loop = asyncio.get_running_loop()
+        self._seen: dict[str, int] = {}
+        self._turn_due = False
+        self._commit_timer: asyncio.TimerHandle | None = None
+        self._sync_timer: asyncio.TimerHandle | None = None
+        self._syncing: set[asyncio.Future[None]] = set()
+
+    @property
+    def state(self) -> CoreState:
+        return self.core.state
+
+    def dispatch(self, event: Event) -> dict[str, Any]:
+        """Let something happen; the reply, where the event is a request."""
+        return self._apply(self.core.handle(event, time.time()))
+
+    def take_over(self, happened: list[Effect]) -> None:
+        """Begin with books that were restored, and with what followed from that."""
+        if self.state.unfinished:
+            self.all_done.clear()
+        self._apply(happened)
+
+    async def submit(self, jobs: list[JobDescription]) -> dict[str, Any]:
+        """Take in jobs. When this returns, they are on disk; when it raises, they were never there."""
+        reply = self.dispatch(Submit(jobs))
+        try:
+            self.commit()
+        except (JournalError, ReportError):
+            self._apply(self.core.handle(Withdraw(reply["jobs"]), time.time()))
+            raise
+        await self.sync()
+        return reply
+
+    # -- what agents tell -------------------------------------------------------------------------------------------
+
+    def agent_told(self, agent: str, records: Sequence[Record]) -> None:
+        handle = self.core.handle
+        told: list[Effect] = []
+        for record in records:
+            body = record.body
+            if type(record) is EndedRecord:
+                told += handle(RunEnded(body), body.at)  # type: ignore[arg-type]
+            else:
+                told += handle(RunStarted(body), body.at)  # type: ignore[arg-type]
+        self._seen[agent] = records[-1].number
+        self.journal.set_acked(agent, records[-1].number)
+        self._apply(told)
+
+    def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
+        self.dispatch(AgentReported(nodes, live))
+
+    def agent_away(self, agent: str, nodes: list[str]) -> None:
+        log.warning("agent %s is away", agent)
+        self.dispatch(AgentSilent(nodes))
+
+    # -- effects ----------------------------------------------------------------------------------------------------
+
+    def _apply(self, happened: list[Effect]) -> dict[str, Any]:
+        reply: dict[str, Any] = {}
+        record = self.journal.record
+        for effect in happened:
+            kind = type(effect)
+            if kind is Transition:
+                record(effect)
+                self._transition(effect)  # type: ignore[arg-type]
+            elif isinstance(effect, effects.Launch):
+                self._launch(effect.run)
+            elif isinstance(effect, effects.Kill):
+                record(effect)
+                self.executor.kill(effect.run.grant.parts[0].node, effect.run.id)
+            elif isinstance(effect, effects.KillStray):
+                log.warning("agent of %s runs %s, which no job wants; it is ended", effect.node, effect.run_id)
+                self.executor.kill(effect.node, effect.run_id)
+            elif isinstance(effect, effects.Reply):
+                reply = effect.data
+            elif isinstance(effect, effects.AllDone):
+                self.all_done.set()
+            else:
+                record(effect)
+                if isinstance(effect, effects.Added):
+                    self.all_done.clear()
+        self._turn_soon()
+        return reply
+
+    def _launch(self, run: Run) -> None:
+        launch = compose(self.descriptions.keep(run.job), run, self.site)
+        self.executor.launch(run.grant.parts[0].node, launch)
+
+    def _transition(self, transition: Transition) -> None:
+        for watcher in self.watchers:
+            watcher(transition)
+        if transition.state.is_final:
+            self.report.ended(self.stories.end_of(transition))
+            if transition.position < 0:
+                self.descriptions.drop(transition.job)
+
+    # -- turns, commits ---------------------------------------------------------------------------------------------
+
+    def _turn_soon(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+        if self._commit_timer is None:
+            self._commit_timer = self._loop.call_later(COMMIT_DELAY, self._commit_later)
+
+    def _turn(self) -> None:
+        if not self.stalled:
+            self._apply(self.core.handle(Schedule(), time.time()))
+        self._turn_due = False
+        self.executor.flush()
+
+    def _commit_later(self) -> None:
+        self._commit_timer = None
+        try:
+            self.commit()
+        except (JournalError, ReportError) as error:
+            if not self.stalled:
+                log.error("%s Until then, no new job is started.", error)
+            self.stalled = True
+            self._commit_timer = self._loop.call_later(RETRY_DELAY, self._commit_later)
+
+    def commit(self) -> None:
+        """Hand everything to the operating system: it outlives this process from now on."""
+        self.journal.set_meta("report_size", self.report.flush())
+        self.journal.commit()
+        self.executor.acknowledge(self._seen)
+        self._seen = {}
+        if self.stalled:
+            log.info("writing works again; jobs are started again")
+            self.stalled = False
+            self._turn_soon()
+        if self._sync_timer is None:
+            self._sync_timer = self._loop.call_later(SYNC_DELAY, self._sync_later)
+
+    async def sync(self) -> None:
+        """Wait until all that was committed is on the disk: it outlives the machine from now on."""
+        await self._loop.run_in_executor(None, self.journal.sync)
+
+    def _sync_later(self) -> None:
+        self._sync_timer = None
+        syncing = asyncio.ensure_future(self.sync())
+        self._syncing.add(syncing)
+        syncing.add_done_callback(self._synced)
+
+    def _synced(self, syncing: asyncio.Future[None]) -> None:
+        self._syncing.discard(syncing)
+        error = None if syncing.cancelled() else syncing.exception()
+        if error is not None:
+            log.error("%s", error)
+
+    async def close(self) -> None:
+        """Everything on disk, nothing left pending."""
+        for timer in (self._commit_timer, self._sync_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._syncing:
+            await asyncio.wait(self._syncing)
+        self.commit()
+        if self._sync_timer is not None:
+            self._sync_timer.cancel()
+        self.report.close()
+        self.journal.close()

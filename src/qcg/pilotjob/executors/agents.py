@@ -1,0 +1,159 @@
+"""Carries launches and kills to agents, and what they tell back to the engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.executors.channel import Channel, Keys
+from qcg.pilotjob.host.records import Launch, Running
+
+log = logging.getLogger(__name__)
+
+
+class Listener:
+    """What an executor tells. The engine is one."""
+
+    def agent_told(self, agent: str, records: Sequence[protocol.Record]) -> None:
+        """Runs have begun or ended; each record once, in order."""
+        raise NotImplementedError
+
+    def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
+        """An agent has connected, and this is all it has under way."""
+        raise NotImplementedError
+
+    def agent_away(self, agent: str, nodes: list[str]) -> None:
+        """An agent has gone, perhaps for good."""
+        raise NotImplementedError
+
+
+class Agent:
+    """One agent as the manager sees it."""
+
+    def __init__(self, name: str, nodes: list[str], acked: int) -> None:
+        self.name = name
+        self.nodes = nodes
+        self.acked = acked
+        """Its last record that the journal has."""
+        self.seen = acked
+        """Its last record that was handled."""
+        self.peer: bytes | None = None
+        """Its connection, once it has said Hello."""
+        self.ready = False
+        """It has reported, so that whatever it is sent from now on is not missing from its report."""
+        self.launches: list[Launch] = []
+        self.kills: list[str] = []
+
+
+class AgentExecutor:
+    def __init__(self, listener: Listener, agents: dict[str, list[str]], acked: dict[str, int]) -> None:
+        """`agents`: the nodes that each agent looks after. `acked`: what the journal has of them."""
+        self._listener = listener
+        self.agents = {name: Agent(name, nodes, acked.get(name, 0)) for name, nodes in agents.items()}
+        self._by_node = {node: self.agents[name] for name, nodes in agents.items() for node in nodes}
+        self._by_peer: dict[bytes, Agent] = {}
+        self._channel: Channel | None = None
+        self.on_bye: Callable[[str], None] = lambda name: None
+
+    def open(self, keys: Keys, address: str) -> str:
+        """Listen; the address that agents connect to."""
+        self._channel = Channel(keys, address, self._messages)
+        return self._channel.address
+
+    def launch(self, node: str, launch: Launch) -> None:
+        self._by_node[node].launches.append(launch)
+
+    def kill(self, node: str, run_id: str) -> None:
+        self._by_node[node].kills.append(run_id)
+
+    def flush(self) -> None:
+        """Send what has gathered; what is for an agent that is away is dropped, and its report puts the books right."""
+        for agent in self.agents.values():
+            if agent.launches:
+                if agent.ready:
+                    self._send(agent, protocol.Start(agent.launches))
+                agent.launches = []
+            if agent.kills:
+                if agent.ready:
+                    self._send(agent, protocol.Kill(agent.kills))
+                agent.kills = []
+
+    def acknowledge(self, seen: dict[str, int]) -> None:
+        """The journal has everything up to these records."""
+        for name, number in seen.items():
+            agent = self.agents[name]
+            if number > agent.acked:
+                agent.acked = number
+                self._send(agent, protocol.Ack(number))
+
+    def beat(self) -> None:
+        for agent in self.agents.values():
+            self._send(agent, protocol.Beat())
+
+    def tell_to_exit(self, grace: float) -> None:
+        for agent in self.agents.values():
+            self._send(agent, protocol.Exit(grace))
+
+    def gone(self, name: str) -> None:
+        """An agent, or its connection, has ended."""
+        agent = self.agents[name]
+        if agent.peer is not None:
+            self._by_peer.pop(agent.peer, None)
+        agent.peer = None
+        if agent.ready:
+            agent.ready = False
+            self._listener.agent_away(name, agent.nodes)
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _send(self, agent: Agent, message: protocol.FromManager) -> None:
+        if agent.peer is not None and self._channel is not None:
+            self._channel.send(agent.peer, protocol.encode(message))
+
+    def _messages(self, messages: list[tuple[bytes, bytes]]) -> None:
+        for peer, body in messages:
+            try:
+                message = protocol.decode_from_agent(body)
+            except msgspec.DecodeError as error:
+                log.error("a message from an agent could not be read and was dropped: %s", error)
+                continue
+            self._message(peer, message)
+
+    def _message(self, peer: bytes, message: protocol.FromAgent) -> None:
+        agent = self._by_peer.get(peer)
+        if isinstance(message, protocol.Hello):
+            self._hello(peer, message)
+        elif agent is None:
+            assert self._channel is not None
+            self._channel.send(peer, protocol.encode(protocol.Identify()))
+        elif isinstance(message, protocol.News):
+            self._records(agent, message.records)
+        elif isinstance(message, protocol.Report):
+            self._records(agent, message.records)
+            agent.ready = True
+            self._listener.agent_ready(agent.name, agent.nodes, message.live)
+        elif isinstance(message, protocol.Bye):
+            self.on_bye(agent.name)
+
+    def _hello(self, peer: bytes, hello: protocol.Hello) -> None:
+        agent = self.agents.get(hello.agent)
+        if agent is None:
+            log.error("an agent that nobody asked for says hello: %s on %s; it is left alone", hello.agent, hello.host)
+            return
+        self.gone(agent.name)  # its earlier connection; until it has reported, it gets nothing
+        agent.peer = peer
+        self._by_peer[peer] = agent
+        log.info("agent %s connected from %s (pid %d)", hello.agent, hello.host, hello.pid)
+        self._send(agent, protocol.Welcome(agent.acked))
+
+    def _records(self, agent: Agent, records: list[protocol.Record]) -> None:
+        fresh = [record for record in records if record.number > agent.seen]
+        if fresh:
+            agent.seen = fresh[-1].number
+            self._listener.agent_told(agent.name, fresh)

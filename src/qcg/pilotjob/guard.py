@@ -1,0 +1,53 @@
+"""One manager for a run: the contact file says who it is."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+
+from qcg.pilotjob.agent import contact
+from qcg.pilotjob.agent.contact import AgentsContact, Contact, ContactError
+from qcg.pilotjob.executors.channel import Keys
+from qcg.pilotjob.host.tree import look_at
+from qcg.pilotjob.options import UsageError
+
+FRESH = 30.0
+"""A manager touches its contact file every few seconds: on another host, one younger than this is alive."""
+
+
+def check_free(run_dir: Path) -> None:
+    """Refuse a run whose manager is alive."""
+    try:
+        found = contact.read(run_dir)
+    except ContactError as error:
+        raise UsageError(str(error)) from None
+    if found is None:
+        return
+    if found.host == socket.gethostname():
+        process = look_at(found.pid)
+        alive = process is not None and not process.dead and process.began == found.started
+    else:
+        alive = time.time() - (run_dir / contact.FILE_NAME).stat().st_mtime < FRESH
+    if alive:
+        raise UsageError(
+            f"a manager (pid {found.pid} on {found.host}) is at work in {run_dir}; wait for it, or end it first"
+        )
+
+
+def announce(run_dir: Path, keys: Keys, address: str) -> None:
+    """From now on agents find this manager."""
+    agents = AgentsContact(address, keys.server_public, keys.client_public, keys.client_secret)
+    process = look_at(os.getpid())
+    assert process is not None
+    contact.write(run_dir, Contact(agents, process.pid, process.began, socket.gethostname()))
+
+
+def refresh(run_dir: Path) -> None:
+    """Say that this manager is alive, for those who cannot see its process."""
+    os.utime(run_dir / contact.FILE_NAME)
+
+
+def withdraw(run_dir: Path) -> None:
+    contact.remove(run_dir)

@@ -1,0 +1,48 @@
+"""From the text of a request to its answer: whatever the text is, the answer is a sentence and the service lives on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from qcg.pilotjob.core.errors import CoreError
+from qcg.pilotjob.description import requests
+from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.requests import Request, decode_request
+from qcg.pilotjob.interfaces.answers import Answer, error
+from qcg.pilotjob.interfaces.handlers.cancel_job import cancel_job
+from qcg.pilotjob.interfaces.handlers.control import control
+from qcg.pilotjob.interfaces.handlers.finish import finish
+from qcg.pilotjob.interfaces.handlers.job_info import job_info
+from qcg.pilotjob.interfaces.handlers.job_status import job_status
+from qcg.pilotjob.interfaces.handlers.list_jobs import list_jobs
+from qcg.pilotjob.interfaces.handlers.remove_job import remove_job
+from qcg.pilotjob.interfaces.handlers.resources_info import resources_info
+from qcg.pilotjob.interfaces.handlers.status import status
+from qcg.pilotjob.interfaces.handlers.submit import submit
+from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.report.errors import ReportError
+
+_HANDLERS: dict[type[Request], Callable[[Pilot, Any], Awaitable[Answer]]] = {
+    requests.Submit: submit,
+    requests.Control: control,
+    requests.ListJobs: list_jobs,
+    requests.JobStatus: job_status,
+    requests.JobInfo: job_info,
+    requests.CancelJob: cancel_job,
+    requests.RemoveJob: remove_job,
+    requests.ResourcesInfo: resources_info,
+    requests.Finish: finish,
+    requests.Status: status,
+}
+
+
+async def answer(pilot: Pilot, raw: bytes | msgspec.Raw, path: str = "") -> Answer:
+    try:
+        request = decode_request(raw, path)
+        return await _HANDLERS[type(request)](pilot, request)
+    except (DescriptionError, CoreError, JournalError, ReportError) as problem:
+        return error(str(problem))

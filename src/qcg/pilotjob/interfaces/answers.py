@@ -1,0 +1,29 @@
+"""What goes back to whoever asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Answer(msgspec.Struct, frozen=True):
+    code: int = 0
+    message: str | None = None
+    data: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        reply: dict[str, Any] = {"code": self.code}
+        if self.message is not None:
+            reply["message"] = self.message
+        if self.data is not None:
+            reply["data"] = self.data
+        return reply
+
+
+def ok(data: dict[str, Any] | None = None, message: str | None = None) -> Answer:
+    return Answer(0, message, data)
+
+
+def error(message: str) -> Answer:
+    return Answer(1, message)

@@ -1,0 +1,54 @@
+"""The file interface: a JSON array of requests, run in order; the replies go to the log."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+
+from qcg.pilotjob.description.errors import RequestError
+from qcg.pilotjob.description.requests import decode_request_file
+from qcg.pilotjob.interfaces.answering import answer
+from qcg.pilotjob.interfaces.pilot import Pilot
+
+log = logging.getLogger(__name__)
+
+DONE = "file_requests"
+"""How many requests of the file have been run, kept in the journal with what they did."""
+
+
+class FileError(Exception):
+    """The request file as a whole is of no use; the message says why."""
+
+
+def read_requests(path: Path) -> list[msgspec.Raw]:
+    try:
+        return decode_request_file(path.read_bytes())
+    except OSError as error:
+        raise FileError(f"the request file {path} cannot be read: {os.strerror(error.errno or 0)}") from None
+    except RequestError as error:
+        raise FileError(f"{path}: {error}") from None
+    except MemoryError:
+        raise FileError(f"the request file {path} does not fit into memory; split it into several submits") from None
+
+
+async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> int:
+    """Run those that have not been run before; how many were answered with an error."""
+    journal = pilot.engine.journal
+    done = int(journal.get_meta(DONE) or 0)
+    errors = 0
+    for number, request in enumerate(requests[done:], done):
+        # Part of the same commit as what the request does: after a crash it is run again, or it has been run.
+        journal.set_meta(DONE, number + 1)
+        reply = await answer(pilot, request, f"request {number + 1}")
+        pilot.engine.commit()
+        text = msgspec.json.encode(reply.to_dict()).decode()
+        if reply.code:
+            errors += 1
+            log.error("request %d was refused:\n%s", number + 1, reply.message)
+        log.info("request %d answered: %s", number + 1, text if len(text) <= 2000 else text[:2000] + " …")
+        if pilot.ending.is_set():
+            break
+    return errors

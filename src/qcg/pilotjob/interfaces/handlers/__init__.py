@@ -1,0 +1,1 @@
+"""One file a request: what it does and what it answers."""

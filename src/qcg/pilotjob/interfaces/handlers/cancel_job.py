@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from qcg.pilotjob.core.events import Cancel
+from qcg.pilotjob.description.requests import CancelJob
+from qcg.pilotjob.interfaces.answers import Answer, ok
+from qcg.pilotjob.interfaces.pilot import Pilot
+
+
+async def cancel_job(pilot: Pilot, request: CancelJob) -> Answer:
+    """End jobs and iterations. The answer means that it will not be forgotten, even by a manager that dies now."""
+    data = pilot.engine.dispatch(Cancel(request.names))
+    pilot.engine.commit()
+    return ok(data)

@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+from qcg.pilotjob.description.requests import Control
+from qcg.pilotjob.interfaces.answers import Answer, ok
+from qcg.pilotjob.interfaces.pilot import Pilot
+
+
+async def control(pilot: Pilot, request: Control) -> Answer:
+    """End the service when every job is final. Asked twice, it means the same."""
+    pilot.end_when_done = True
+    pilot.engine.journal.set_meta("end_when_done", 1)
+    return ok(message=f"{request.command} command accepted")

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+from qcg.pilotjob.core.ending import find
+from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.requests import JobInfo
+from qcg.pilotjob.interfaces.answers import Answer, ok
+from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.report.entries import runtime_strings
+from qcg.pilotjob.report.formats import history_text
+
+
+async def job_info(pilot: Pilot, request: JobInfo) -> Answer:
+    """Everything about jobs and iterations."""
+    jobs: dict[str, Any] = {}
+    for name in request.names:
+        found = find(pilot.engine.state, name)
+        if isinstance(found, str):
+            jobs[name] = {"status": 1, "message": found}
+        else:
+            jobs[name] = {"status": 0, "data": _info(pilot, name, *found, childs=request.with_childs)}
+    return ok({"jobs": jobs})
+
+
+def _info(pilot: Pilot, name: str, job: Job, position: int, *, childs: bool) -> dict[str, Any]:
+    story = pilot.stories.story_of(job, position)
+    info: dict[str, Any] = {"jobName": name, "status": story.state.name}
+    if story.message:
+        info["messages"] = story.message
+    if story.grant is not None:
+        info["runtime"] = runtime_strings(story)
+    if position < 0 and job.iterations is not None:
+        info["iterations"] = _iterations(job)
+        if childs:
+            info["childs"] = [
+                {
+                    "iteration": job.iterations.indices[child],
+                    "state": child_story.state.name,
+                    "runtime": runtime_strings(child_story),
+                    **({"messages": child_story.message} if child_story.message else {}),
+                }
+                for child, child_story in pilot.stories.iterations_of(job)
+            ]
+    info["history"] = history_text(story.history)
+    return info
+
+
+def _iterations(job: Job) -> dict[str, int]:
+    assert job.iterations is not None
+    counts = job.iterations.counts
+    indices = job.iterations.indices
+    return {
+        "start": indices.start,
+        "stop": indices.stop,
+        "total": len(indices),
+        "finished": sum(counts[State.SUCCEED :]),
+        "failed": counts[State.FAILED] + counts[State.OMITTED],
+    }

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import getpass
+import platform
+import socket
+import sys
+from datetime import datetime
+from typing import Any
+
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.requests import Status
+from qcg.pilotjob.interfaces.answers import Answer, ok
+from qcg.pilotjob.interfaces.handlers.resources_info import resources
+from qcg.pilotjob.interfaces.pilot import Pilot
+
+
+async def status(pilot: Pilot, request: Status) -> Answer:
+    """An overview of the whole system, from counters alone."""
+    state = pilot.engine.state
+    if request.all_jobs_finished:
+        return ok({"AllJobsFinished": not state.unfinished})
+    have = resources(pilot)
+    return ok(
+        {
+            "System": _system(pilot),
+            "Resources": {
+                "TotalNodes": have["total_nodes"],
+                "TotalCores": have["total_cores"],
+                "UsedCores": have["used_cores"],
+                "FreeCores": have["free_cores"],
+            },
+            "JobStats": _counts(state.job_counts, "Jobs"),
+            "IterationStats": _counts(state.iteration_counts, "Iterations"),
+        }
+    )
+
+
+def _system(pilot: Pilot) -> dict[str, Any]:
+    now = datetime.now()
+    return {
+        "InstanceId": pilot.run_id,
+        "Started": str(pilot.started),
+        "Generated": str(now),
+        "Uptime": str(now - pilot.started),
+        "Zmqaddress": pilot.engine.site.zmq_address,
+        "Ifaces": ";".join(pilot.interfaces),
+        "Host": socket.gethostname(),
+        "Account": getpass.getuser(),
+        "Wd": pilot.engine.site.root_wd,
+        "PythonVersion": platform.python_version(),
+        "Python": sys.executable,
+        "Platform": sys.platform,
+    }
+
+
+def _counts(counts: list[int], what: str) -> dict[str, int]:
+    return {
+        f"Total{what}": sum(counts),
+        f"InSchedule{what}": counts[State.QUEUED] + counts[State.SCHEDULED],
+        f"Failed{what}": counts[State.FAILED] + counts[State.OMITTED],
+        f"Finished{what}": counts[State.SUCCEED] + counts[State.CANCELED],
+        f"Executing{what}": counts[State.EXECUTING],
+    }

@@ -1,0 +1,31 @@
+"""The running pilot as requests see it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from datetime import datetime
+
+from qcg.pilotjob.description.variables import Arrival
+from qcg.pilotjob.engine import Engine
+
+
+class Pilot:
+    def __init__(self, engine: Engine, run_id: str, *, system_cores: int = 0) -> None:
+        self.engine = engine
+        self.stories = engine.stories
+        self.run_id = run_id
+        self.started = datetime.now()
+        self.system_cores = system_cores
+        """Cores kept for the manager itself: they exist, and are always in use."""
+        self.interfaces: list[str] = []
+        self.ending = asyncio.Event()
+        """Somebody has asked for the end, now."""
+        self.end_when_done = False
+        """Somebody has asked for the end after all jobs are final."""
+        self._requests = 0
+
+    def arrival(self) -> Arrival:
+        """What a submission that arrives now tells its variables."""
+        self._requests += 1
+        return Arrival(self._requests, datetime.now(), "local", uuid.uuid4().hex)

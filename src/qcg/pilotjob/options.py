@@ -1,0 +1,41 @@
+"""How a manager was asked to run: what the commands fill in, and what a resumed run takes up again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+ReportFormat = Literal["text", "json", "none"]
+
+
+class Options(Struct, frozen=True, omit_defaults=True):
+    wd: str = "."
+    id: str | None = None
+    file_path: str | None = None
+    """Requests to run."""
+    wait: bool = False
+    """Wait for all jobs even when the request file does not ask for it."""
+    nodes: str | None = None
+    envschema: str = "auto"
+    report_format: ReportFormat = "text"
+    report_file: str = "jobs.report"
+    log: str = "info"
+    system_core: bool = False
+    show_progress: bool = False
+    rerun_lost: bool = False
+    linger: float = 600.0
+    """Seconds that an agent waits for a manager after its last job."""
+
+
+class Resumption(Struct, frozen=True):
+    """A run to take up again."""
+
+    run_dir: Path
+    changes: dict[str, Any]
+    """Options that are other than they were."""
+
+
+class UsageError(Exception):
+    """The service cannot be started like this; the message says what to change."""

@@ -1,0 +1,66 @@
+"""Take up a run where its last manager left it."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from qcg.pilotjob.core.effects import Effect
+from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.core.restore import Restoration, known_iterations
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.records import FinalJob
+from qcg.pilotjob.options import Options, Resumption, UsageError
+
+
+def restore(core: CoreState, journal: Journal) -> list[Effect]:
+    """Fill empty books from the journal; what follows from that."""
+    loaded = journal.load()
+    restoration = Restoration(core, time.time(), loaded.max_seq)
+    iterated: list[FinalJob] = []
+    for final in loaded.final:
+        if final.iterations:
+            iterated.append(final)
+        else:
+            restoration.final_job(final.seq, final.name, final.state, final.submitted, None)
+    for job in loaded.unfinished:
+        restoration.unfinished_job(job.seq, job.name, job.submitted, job.spec, started=bool(job.started))
+        if job.rest is not None:
+            restoration.rest(job.seq, job.rest)
+    for seq, position, state in loaded.settled:
+        restoration.settled_iteration(seq, position, state)
+    for forgotten in loaded.forgotten:
+        restoration.lost_attempt(forgotten.seq, forgotten.position, forgotten.attempt)
+    for run in loaded.under_way:
+        grant = run.grant or Grant(())
+        place = (run.seq, run.position, run.attempt, grant, run.scheduled or 0.0)
+        restoration.run_under_way(place, killed=run.killed)
+    for final in iterated:
+        restoration.final_job(final.seq, final.name, final.state, final.submitted, _iterations(final, journal))
+    return restoration.finish()
+
+
+def _iterations(final: FinalJob, journal: Journal) -> Iterations:
+    spec = journal.spec_of(final.seq)
+    assert spec is not None
+    iteration = msgspec.msgpack.decode(spec, type=JobDescription).iteration
+    assert iteration is not None
+    if final.state is State.SUCCEED:
+        return known_iterations(iteration.indices(), State.SUCCEED, ())
+    record = journal.job_record(final.seq)
+    rest = (record.rest if record else None) or final.state
+    ends = ((run.position, run.state) for run in journal.runs_of(final.seq) if run.position >= 0)
+    return known_iterations(iteration.indices(), rest, ends)
+
+
+def stored_options(journal: Journal, resumption: Resumption) -> Options:
+    """The options of the run as it was begun, with those changed that were given anew."""
+    text = journal.get_meta("options")
+    if text is None:
+        raise UsageError(f"{resumption.run_dir} cannot be resumed: its manager died before it had begun; start anew")
+    return msgspec.structs.replace(msgspec.json.decode(str(text), type=Options), **resumption.changes)

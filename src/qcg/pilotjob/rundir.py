@@ -1,0 +1,58 @@
+"""The run directory: where everything of one run is, for its owner's eyes only."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from pathlib import Path
+
+from qcg.pilotjob.options import UsageError
+
+PREFIX = ".qcgpjm-service-"
+
+
+def create(wd: Path, given_id: str | None) -> Path:
+    """A new run directory. An id that was chosen must be new; one that is made up is made up until it is."""
+    try:
+        wd.mkdir(parents=True, exist_ok=True)
+        while True:
+            run_id = given_id or f"{socket.gethostname()}.{secrets.randbelow(10**8):08d}"
+            if "/" in run_id or run_id in (".", ".."):
+                raise UsageError(f"--id {run_id!r} cannot be part of a directory's name; leave out the '/'")
+            path = wd / (PREFIX + run_id)
+            try:
+                path.mkdir(mode=0o700)
+            except FileExistsError:
+                if given_id:
+                    raise UsageError(
+                        f"there is already a run with the id {given_id!r} in {wd}: continue it with"
+                        f" --resume {path}, or give another --id"
+                    ) from None
+                continue
+            return path
+    except OSError as error:
+        raise UsageError(
+            f"the run directory cannot be made in {wd}: {os.strerror(error.errno or 0)}; choose another --wd"
+        ) from None
+
+
+def find(path: Path) -> Path:
+    """The run directory that `--resume` means: itself, or the newest one in a working directory."""
+    if path.name.startswith(PREFIX) and path.is_dir():
+        return path
+    found = [candidate for candidate in path.glob(PREFIX + "*") if candidate.is_dir()]
+    if not found:
+        raise UsageError(f"there is no run to resume in {path}: no directory {PREFIX}* is there")
+    return max(found, key=lambda candidate: candidate.stat().st_mtime_ns)
+
+
+def link(wd: Path, target: Path, name: str) -> None:
+    """`name` in the working directory leads to the newest run's file. A file of the user's own is left alone."""
+    place = wd / name
+    if place.exists() and not place.is_symlink():
+        return
+    temporary = wd / f".{name}.{os.getpid()}"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(os.path.relpath(target, wd))
+    temporary.replace(place)

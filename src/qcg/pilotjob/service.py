@@ -1,0 +1,236 @@
+"""Wires the rooms together: a run from the first line of its log to the last."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from qcg.pilotjob.guard import announce, check_free, refresh, withdraw
+
+from qcg.pilotjob import resume, rundir
+from qcg.pilotjob.cluster.local import local_nodes
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.events import CancelAll
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.engine import Engine
+from qcg.pilotjob.executors.agents import AgentExecutor
+from qcg.pilotjob.executors.channel import Keys
+from qcg.pilotjob.executors.local import NAME, LocalAgent
+from qcg.pilotjob.interfaces.file import read_requests, run_requests
+from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.logs import log_to, stop_logging
+from qcg.pilotjob.options import Options, Resumption
+from qcg.pilotjob.report.writer import ReportWriter
+
+log = logging.getLogger(__name__)
+
+BEAT = 2.0
+KILL_GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL when the service ends."""
+
+
+class Ending(msgspec.Struct):
+    """How a run ended, for the exit code and the closing table."""
+
+    run_dir: Path
+    counts: list[int]
+    """Of jobs, by state."""
+    request_errors: int
+    cut_off: int
+    """Jobs that were not final when the service ended."""
+    trouble: str
+    """Why the service could not go on, when it could not."""
+    signal: int
+
+    @property
+    def exit_code(self) -> int:
+        if self.signal:
+            return 128 + self.signal
+        if self.trouble:
+            return 3
+        return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.request_errors else 1
+
+
+class Service:
+    """One manager process. `run` returns when everything is over, and nothing is left behind."""
+
+    def __init__(self, options: Options, resumption: Resumption | None = None) -> None:
+        self.options = options
+        self.resumption = resumption
+        self.wd = resumption.run_dir.parent if resumption else Path(options.wd).resolve()
+        self.on_ready: Callable[[Pilot], None] = lambda pilot: None
+        """For displays: called once, before the first request."""
+        self._signal = 0
+        self._hurry = asyncio.Event()
+        self._trouble = ""
+
+    async def run(self) -> Ending:
+        if self.resumption:
+            run_dir = self.resumption.run_dir
+            check_free(run_dir)
+            journal = Journal.open(run_dir / FILE_NAME)
+            self.options = resume.stored_options(journal, self.resumption)
+            requests = self._requests()
+        else:
+            requests = self._requests()
+            local_nodes(self.options.nodes, os.environ)  # what is wrong with them is told before anything is made
+            run_dir = rundir.create(self.wd, self.options.id)
+            journal = Journal.create(run_dir / FILE_NAME)
+        handler = log_to(run_dir / "service.log", self.options.log)
+        try:
+            rundir.link(self.wd, run_dir / "service.log", "service.log")
+            log.info("%s %s in %s", "resuming" if self.resumption else "starting", run_dir.name, self.wd)
+            return await self._run(run_dir, journal, requests)
+        finally:
+            stop_logging(handler)
+
+    def _requests(self) -> list[msgspec.Raw]:
+        return read_requests(Path(self.options.file_path)) if self.options.file_path else []
+
+    async def _run(self, run_dir: Path, journal: Journal, requests: list[msgspec.Raw]) -> Ending:
+        pilot = self._wire(run_dir, journal)
+        engine = pilot.engine
+        agent = LocalAgent(engine.executor, run_dir, self.wd, self.options.linger)
+        agent.on_hopeless = self._give_up(pilot)
+        self._watch_signals(pilot)
+        keys = Keys()
+        announce(run_dir, keys, engine.executor.open(keys, "tcp://127.0.0.1:*"))
+        agent.start()
+        beating = asyncio.ensure_future(self._beat(engine, run_dir))
+        errors = cut_off = 0
+        try:
+            self.on_ready(pilot)
+            errors = await run_requests(pilot, requests)
+            await self._until_the_end(pilot)
+            cut_off = engine.state.unfinished
+            await self._cancel_all(engine)
+            await agent.end(0.0 if self._hurry.is_set() else KILL_GRACE)
+        finally:
+            beating.cancel()
+            agent.abandon()
+            await engine.close()
+            engine.executor.close()
+            self._leave_signals()
+        withdraw(run_dir)
+        counts = engine.state.job_counts
+        summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])
+        log.info("the end: %s", summary or "no jobs")
+        return Ending(run_dir, counts, errors, cut_off, self._trouble, self._signal)
+
+    # -- the beginning ----------------------------------------------------------------------------------------------
+
+    def _wire(self, run_dir: Path, journal: Journal) -> Pilot:
+        options = self.options
+        nodes = local_nodes(options.nodes, os.environ)
+        specs = _without_system_core(nodes.specs) if options.system_core else nodes.specs
+        site = Site(
+            root_wd=str(self.wd),
+            instance=str(journal.get_meta("instance") or uuid.uuid4().hex),
+            slurm_environment="slurm" in options.envschema,
+            bound_nodes=frozenset(spec.name for spec in specs) if nodes.real else frozenset(),
+            threads_chosen="OMP_NUM_THREADS" in os.environ,
+        )
+        report_path = run_dir / options.report_file
+        report = ReportWriter(report_path, options.report_format, keep=int(journal.get_meta("report_size") or 0))
+        if options.report_format != "none":
+            rundir.link(self.wd, report_path, "jobs.report")
+        self._remember(journal, site, specs)
+        engine = Engine(Core(specs, rerun_lost=options.rerun_lost), journal, report, site)
+        engine.executor = AgentExecutor(engine, {NAME: [spec.name for spec in specs]}, journal.acked())
+        pilot = Pilot(engine, run_dir.name.removeprefix(rundir.PREFIX), system_cores=int(options.system_core))
+        if self.resumption:
+            pilot.end_when_done = bool(journal.get_meta("end_when_done"))
+            engine.take_over(resume.restore(engine.state, journal))
+        cores = sum(len(spec.cores) for spec in specs)
+        log.info("%d nodes with %d cores: %s", len(specs), cores, ", ".join(spec.name for spec in specs[:20]))
+        return pilot
+
+    def _remember(self, journal: Journal, site: Site, specs: list[NodeSpec]) -> None:
+        """What a resumed manager and the report want to know."""
+        resources = [{"name": spec.name, "cores": len(spec.cores)} for spec in specs]
+        journal.set_meta("instance", site.instance)
+        journal.set_meta("options", msgspec.json.encode(self.options).decode())
+        journal.set_meta("resources", msgspec.json.encode(resources).decode())
+        journal.commit()
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    async def _until_the_end(self, pilot: Pilot) -> None:
+        """A request to finish; or all jobs final, where that was asked for; or nothing more to wait for."""
+        if pilot.ending.is_set() or not (pilot.end_when_done or self.options.wait):
+            return
+        done = asyncio.ensure_future(pilot.engine.all_done.wait())
+        told = asyncio.ensure_future(pilot.ending.wait())
+        await asyncio.wait({done, told}, return_when=asyncio.FIRST_COMPLETED)
+        done.cancel()
+        told.cancel()
+
+    async def _cancel_all(self, engine: Engine) -> None:
+        left = engine.state.unfinished
+        if not left:
+            return
+        log.warning("the service ends before %d jobs have ended; they are cancelled", left)
+        engine.dispatch(CancelAll(self._trouble or "the service ended before the job did"))
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        done = asyncio.ensure_future(engine.all_done.wait())
+        await asyncio.wait({done, hurried}, timeout=2 * KILL_GRACE, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        done.cancel()
+
+    def _give_up(self, pilot: Pilot) -> Callable[[str], None]:
+        def give_up(reason: str) -> None:
+            log.critical("%s", reason)
+            self._trouble = reason
+            self._hurry.set()
+            pilot.ending.set()
+
+        return give_up
+
+    async def _beat(self, engine: Engine, run_dir: Path) -> None:
+        while True:
+            await asyncio.sleep(BEAT)
+            engine.executor.beat()
+            refresh(run_dir)
+
+    def _watch_signals(self, pilot: Pilot) -> None:
+        def told(number: int) -> None:
+            if self._signal:
+                self._hurry.set()
+            log.warning("%s: the service ends%s", signal.Signals(number).name, " at once" if self._signal else "")
+            self._signal = number
+            pilot.ending.set()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, told, number)
+
+    def _leave_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def main() -> None:
+    """`qcg-pm-service`."""
+    from qcg.pilotjob.cli.service import main as command
+
+    command()
+
+
+def _without_system_core(specs: list[NodeSpec]) -> list[NodeSpec]:
+    """The first core of the first node is the manager's own."""
+    first = specs[0]
+    return [msgspec.structs.replace(first, cores=first.cores[1:]), *specs[1:]]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""What is known of a job or an iteration: from the books while it lives, from the journal afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.records import Grant, Job, Run
+from qcg.pilotjob.core.state import name_of
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.descriptions import Descriptions
+from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.records import RunRecord
+from qcg.pilotjob.launch.compose import program_name, stream_paths
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.report.record import IterationCounts, JobEnd
+
+History = list[tuple[State, float]]
+
+
+class Stories:
+    def __init__(self, journal: Journal, descriptions: Descriptions, site: Site) -> None:
+        self._journal = journal
+        self._descriptions = descriptions
+        self._site = site
+
+    def end_of(self, transition: Transition) -> JobEnd:
+        """How it ended, right when it did."""
+        job, position, run = transition.job, transition.position, transition.run
+        description = self._descriptions.of(job)
+        history = _history(job, run)
+        history.append((transition.state, transition.at))
+        return self._story(
+            job,
+            position,
+            description,
+            state=transition.state,
+            history=history,
+            grant=run.grant if run else None,
+            times=(run.started, transition.at) if run else (0.0, 0.0),
+            exit_code=transition.exit_code,
+            pid=run.pid if run else 0,
+            message=transition.message,
+        )
+
+    def story_of(self, job: Job, position: int) -> JobEnd:
+        """All that is known now."""
+        iterations = job.iterations
+        state = job.state if position < 0 or iterations is None else iterations.state(position)
+        run = job.run if position < 0 or iterations is None else iterations.runs.get(position)
+        if run is not None:
+            return self._living(job, position, state, run)
+        record = next(self._journal.runs_of(job.seq, [position]), None)
+        if record is not None and state.is_final:
+            return self._recorded(job, position, record)
+        return self._without_run(job, position, state)
+
+    def iterations_of(self, job: Job) -> Iterator[tuple[int, JobEnd]]:
+        """The stories of all iterations that have begun or ended, in order."""
+        assert job.iterations is not None
+        for record in list(self._journal.runs_of(job.seq)):
+            if record.position < 0:
+                continue
+            run = job.iterations.runs.get(record.position)
+            if run is None:
+                yield record.position, self._recorded(job, record.position, record)
+            else:
+                state = job.iterations.state(record.position)
+                yield record.position, self._living(job, record.position, state, run)
+
+    def _living(self, job: Job, position: int, state: State, run: Run) -> JobEnd:
+        return self._story(
+            job,
+            position,
+            self._descriptions.of(job),
+            state=state,
+            history=_history(job, run),
+            grant=run.grant,
+            times=(0.0, 0.0),
+            exit_code=None,
+            pid=run.pid,
+            message="",
+        )
+
+    def _recorded(self, job: Job, position: int, record: RunRecord) -> JobEnd:
+        history: History = [(State.QUEUED, job.submitted)]
+        for state, at in ((State.SCHEDULED, record.scheduled), (State.EXECUTING, record.started)):
+            if at:
+                history.append((state, at))
+        history.append((record.state, record.ended or 0.0))
+        return self._story(
+            job,
+            position,
+            self._descriptions.of(job),
+            state=record.state,
+            history=history,
+            grant=record.grant,
+            times=(record.started or 0.0, record.ended or 0.0),
+            exit_code=record.exit_code,
+            pid=record.pid,
+            message=record.message,
+        )
+
+    def _without_run(self, job: Job, position: int, state: State) -> JobEnd:
+        """It waits, or it ended without a run, or it is an iterated job, which has none of its own."""
+        record = self._journal.job_record(job.seq)
+        assert record is not None
+        history: History = [(State.QUEUED, job.submitted)]
+        message = job.message or record.message
+        if position < 0:
+            if record.started:
+                history.append((State.EXECUTING, record.started))
+            if record.ended:
+                history.append((record.state, record.ended))
+        elif state.is_final:
+            history.append((state, record.rest_at or record.ended or 0.0))
+        else:
+            message = ""
+        return self._story(
+            job,
+            position,
+            self._descriptions.of(job),
+            state=state,
+            history=history,
+            grant=None,
+            times=(0.0, 0.0),
+            exit_code=None,
+            pid=0,
+            message=message,
+        )
+
+    def _story(
+        self,
+        job: Job,
+        position: int,
+        description: JobDescription,
+        *,
+        state: State,
+        history: History,
+        grant: Grant | None,
+        times: tuple[float, float],
+        exit_code: int | None,
+        pid: int,
+        message: str,
+    ) -> JobEnd:
+        started, ended = times
+        wd = stream_paths(description, position, grant, self._site).wd if grant else None
+        return JobEnd(
+            name=name_of(job, position),
+            state=state,
+            history=history,
+            grant=grant,
+            wd=wd,
+            rtime=ended - started if started else None,
+            exit_code=exit_code,
+            pid=pid,
+            pname=program_name(description.execution) if grant else None,
+            message=message,
+            description=description if position < 0 else None,
+            iterations=_counts(job.iterations) if position < 0 and job.iterations is not None else None,
+        )
+
+
+def _counts(iterations: Iterations) -> IterationCounts:
+    return IterationCounts(len(iterations), *iterations.counts[State.SUCCEED :])
+
+
+def _history(job: Job, run: Run | None) -> History:
+    history: History = [(State.QUEUED, job.submitted)]
+    if run is not None:
+        history.append((State.SCHEDULED, run.scheduled))
+        if run.started:
+            history.append((State.EXECUTING, run.started))
+    return history
