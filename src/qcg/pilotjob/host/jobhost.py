@@ -1,0 +1,279 @@
+"""Starts, watches and ends jobs, without a loop and without waiting: its driver calls `advance`, `reap` and `due`."""
+
+import contextlib
+import ctypes
+import heapq
+import os
+import signal
+import time
+from collections import deque
+from typing import Callable, Deque, Dict, List, Optional, Tuple
+
+from qcg.pilotjob.host import tree
+from qcg.pilotjob.host.ending import Ending, EndingOfAll, Endings, is_first_process
+from qcg.pilotjob.host.ledger import Ledger, Opened, Record
+from qcg.pilotjob.host.records import Ended, Launch, Running
+from qcg.pilotjob.host.spawn import Spawner
+from qcg.pilotjob.host.unstartable import Unstartable
+
+DEFAULT_GRACE = 10.0
+"""Seconds between SIGTERM and SIGKILL."""
+
+_MESSAGE_LENGTH = 1000
+_PR_SET_CHILD_SUBREAPER = 36
+_EVERYTHING = ""
+"""Key of the ending that takes whatever the jobs have left behind; no job has an empty id."""
+
+
+class _Job:
+    __slots__ = ("exit_code", "id", "message", "reason", "report", "start")
+
+    def __init__(self, id: str, start: Opened, report: int) -> None:
+        self.id = id
+        self.start = start
+        self.report = report
+        self.reason = "exit"
+        self.message = ""
+        self.exit_code: Optional[int] = None
+        """Set once its first process is reaped; the job is over when its tree is, too."""
+
+
+class JobHost:
+    def __init__(
+        self,
+        ledger: Ledger,
+        instance: str,
+        grace: float = DEFAULT_GRACE,
+        log: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._ledger = ledger
+        self._instance = instance
+        self._grace = grace
+        self._log = log
+        self._spawner = Spawner(log)
+        self._queue: Deque[Launch] = deque()
+        self._queued: Dict[str, Launch] = {}
+        self._jobs: Dict[str, _Job] = {}
+        self._by_pid: Dict[int, _Job] = {}
+        self._wall_times: List[Tuple[float, str, float]] = []
+        self._endings = Endings()
+        self._records: List[Tuple[int, Record]] = []
+        self._finish: Optional[Tuple[str, str]] = None
+        self._adopt_orphans()
+        self._end_lost_jobs()
+
+    # Orders
+
+    def start(self, launches: List[Launch]) -> List[str]:
+        """Take these on; `advance` starts them. The ids that are refused, because they were taken on before."""
+        refused = []
+        for launch in launches:
+            id = launch.id
+            if id in self._jobs or id in self._queued or self._ledger.knows(id):
+                refused.append(id)
+            elif self._finish is not None:
+                self._never_started(id, *self._finish)
+            else:
+                self._queued[id] = launch
+                self._queue.append(launch)
+        return refused
+
+    def kill(self, ids: List[str]) -> None:
+        """End these and all their processes. Ids that are not under way are passed over."""
+        self.reap()
+        for id in ids:
+            if self._queued.pop(id, None) is not None:
+                self._never_started(id, "cancel", "")
+            elif id in self._jobs:
+                self._end(self._jobs[id], "cancel", "", self._grace)
+
+    def finish(self, grace: float, reason: str = "cancel", message: str = "") -> None:
+        """End everything; nothing is started any more. Again with a shorter `grace`: sooner."""
+        self.reap()
+        self._finish = (reason, message)
+        while self._queued:
+            self._never_started(self._queued.popitem()[0], reason, message)
+        self._queue.clear()
+        for job in self._jobs.values():
+            self._end(job, reason, message, grace)
+        kill_at = time.monotonic() + grace
+        self._endings.begin(_EVERYTHING, EndingOfAll(kill_at))
+        self._endings.kill_by(kill_at)
+
+    # The driver's turns
+
+    def advance(self, limit: int = 16) -> bool:
+        """Start up to `limit` of the jobs taken on. Whether more could be started at once."""
+        queue, queued = self._queue, self._queued
+        while queue and limit > 0:
+            launch = queue[0]
+            if launch.id in queued:
+                if not self._ledger.starting(launch.id, launch.env.get(tree.MARKER, "")):
+                    return False
+                del queued[launch.id]
+                self._start(launch)
+                limit -= 1
+            queue.popleft()
+        return bool(queue)
+
+    def reap(self) -> None:
+        """Take in every child that has ended. To be called on SIGCHLD."""
+        while True:
+            try:
+                child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if child is None:
+                return
+            pid = child.si_pid
+            job = self._by_pid.pop(pid, None)
+            if job is not None and job.reason == "exit":
+                # While the dead leader is not reaped, its process group can be no other.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            if job is not None:
+                job.exit_code = child.si_status if child.si_code == os.CLD_EXITED else -child.si_status
+                if job.id in self._endings:
+                    self._endings.hurry()
+                else:
+                    self._over(job)
+
+    def due(self, now: float) -> None:
+        """Do what time asks for: wall times, and the next step of every ending. `now` is monotonic."""
+        if self._wall_times and self._wall_times[0][0] <= now:
+            self.reap()
+            self._end_overdue(now)
+        next_look = self._endings.next_look()
+        if next_look is not None and next_look <= now:
+            self.reap()
+            for key, left in self._endings.look(now):
+                self._tree_over(key, left)
+
+    def next_deadline(self) -> Optional[float]:
+        """When `due` has to be called next, in monotonic seconds."""
+        while self._wall_times and self._wall_times[0][1] not in self._jobs:
+            heapq.heappop(self._wall_times)
+        times = [self._wall_times[0][0]] if self._wall_times else []
+        next_look = self._endings.next_look()
+        if next_look is not None:
+            times.append(next_look)
+        return min(times) if times else None
+
+    # Answers
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is under way, also the ending of what jobs left behind."""
+        return bool(self._jobs or self._queued or _EVERYTHING in self._endings)
+
+    @property
+    def trouble(self) -> str:
+        """Why no job is started at present, as a sentence; empty when all is well."""
+        return self._ledger.trouble
+
+    def running(self) -> List[Running]:
+        """All jobs under way; those not started yet have pid 0."""
+        live = [Running(job.id, job.start.pid, job.start.at, job.start.grant) for job in self._jobs.values()]
+        return live + [Running(launch.id, 0, 0.0, launch.grant) for launch in self._queued.values()]
+
+    def take_records(self) -> List[Tuple[int, Record]]:
+        """Numbered records since the last call, all of them in the ledger."""
+        records = self._records
+        if records:
+            self._records = []
+            self._ledger.flush()
+        return records
+
+    def close(self) -> None:
+        """Give back descriptors; for a driver that goes on living without its host."""
+        for job in self._jobs.values():
+            if job.report >= 0:
+                os.close(job.report)
+        self._spawner.close()
+
+    # Start and end of one job
+
+    def _start(self, launch: Launch) -> None:
+        since = tree.ticks_now()
+        try:
+            pid, report = self._spawner.start(launch)
+        except Unstartable as error:
+            self._never_started(launch.id, "unstartable", str(error))
+            return
+        opened = Opened(launch.env.get(tree.MARKER, ""), pid, time.time(), launch.grant, since, tree.ticks_now())
+        job = _Job(launch.id, opened, report)
+        self._jobs[job.id] = self._by_pid[pid] = job
+        self._records.append(self._ledger.started(job.id, opened))
+        if launch.wall_time is not None:
+            heapq.heappush(self._wall_times, (time.monotonic() + launch.wall_time, job.id, launch.wall_time))
+
+    def _never_started(self, id: str, reason: str, message: str) -> None:
+        self._records.append(self._ledger.ended(Ended(id, time.time(), -1, reason, message, 0, 0.0)))
+
+    def _over(self, job: _Job) -> None:
+        del self._jobs[job.id]
+        exit_code = -1 if job.exit_code is None else job.exit_code
+        message = job.message or _read_report(job.report)
+        if job.report >= 0:
+            os.close(job.report)
+        ended = Ended(job.id, time.time(), exit_code, job.reason, message, job.start.pid, job.start.at)
+        self._records.append(self._ledger.ended(ended))
+
+    def _end(self, job: _Job, reason: str, message: str, grace: float) -> None:
+        if job.id in self._endings:
+            return
+        job.reason, job.message = reason, message
+        self._endings.begin(job.id, Ending(job.start, time.monotonic() + grace))
+
+    def _end_overdue(self, now: float) -> None:
+        while self._wall_times and self._wall_times[0][0] <= now:
+            _, id, wall_time = heapq.heappop(self._wall_times)
+            job = self._jobs.get(id)
+            if job is not None:
+                self._end(job, "timeout", "The wall time of %g s is over." % wall_time, self._grace)
+
+    def _tree_over(self, key: str, left: List[int]) -> None:
+        job = self._jobs.get(key)
+        if job is not None and self._by_pid.get(job.start.pid) is job and not left:
+            # Its first process is dead but not reaped yet: the next SIGCHLD brings the exit code.
+            return
+        self._endings.drop(key)
+        if left:
+            staying = "Processes %s do not end, even after SIGKILL." % ", ".join(map(str, left))
+            self._log(staying)
+        if job is not None:
+            if left:
+                job.message = (job.message + " " + staying).strip()
+                self._by_pid.pop(job.start.pid, None)
+            self._over(job)
+
+    # What another life of this host left
+
+    def _adopt_orphans(self) -> None:
+        """Children whose parents die become mine: they can be reaped, and found at the end."""
+        if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            self._log("This kernel gives orphans to init: %s." % os.strerror(ctypes.get_errno()))
+
+    def _end_lost_jobs(self) -> None:
+        why = "The agent %s that ran this job was killed; what was left of the job has been ended." % self._instance
+        why_unsure = "The agent %s was killed while it started this job; it may or may not have run." % self._instance
+        for id, opened in self._ledger.open.items():
+            job = self._jobs[id] = _Job(id, opened, -1)
+            job.reason, job.message = "lost", why if opened.pid else why_unsure
+            first = tree.look_at(opened.pid) if opened.pid else None
+            if first is None or not is_first_process(first, opened):
+                # Its pid, and so the session of that number, may be anybody's by now.
+                opened = opened._replace(pid=-1)
+            self._endings.begin(id, Ending(opened, time.monotonic() + self._grace))
+
+
+def _read_report(report: int) -> str:
+    if report < 0:
+        return ""
+    try:
+        text = os.read(report, 4 * _MESSAGE_LENGTH)
+    except BlockingIOError:
+        # Nothing written, but some process of the job still holds the other end.
+        return ""
+    return text.decode("utf-8", "replace").strip()[:_MESSAGE_LENGTH]

@@ -1,0 +1,307 @@
+"""Starts one process from a `Launch`: own session, own streams, own cores, nothing inherited by accident.
+
+Everything is tried first and explained afterwards, so that a good launch pays for no check.
+"""
+
+import errno
+import fcntl
+import os
+import signal
+import stat
+import subprocess
+from typing import Callable, Dict, FrozenSet, List, Optional, Tuple
+
+from qcg.pilotjob.host import unstartable
+from qcg.pilotjob.host.records import Launch
+from qcg.pilotjob.host.unstartable import Unstartable
+
+REPORT_DESCRIPTOR = 3
+"""Where a setup wrapper writes what went wrong."""
+
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_DEFAULT_PATH = os.defpath.encode("ascii")
+_PROGRAMS_REMEMBERED = 1000
+
+
+class Spawner:
+    """Knows what all jobs of this process share: base environment, own cores, where programs are."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._environment = dict(os.environb)
+        self._cores: FrozenSet[int] = frozenset(os.sched_getaffinity(0))
+        self._binding_works = True
+        self._programs: Dict[Tuple[bytes, bytes], bytes] = {}
+        self._null = _open_null_above_the_standard_streams()
+        _keep_descriptors_from_jobs()
+        self._spawn = _posix_spawn() or _Popen()
+
+    def close(self) -> None:
+        os.close(self._null)
+
+    def start(self, launch: Launch) -> Tuple[int, int]:
+        """The pid, and the descriptor to read a setup wrapper's report from (-1 without one). Or `Unstartable`."""
+        try:
+            return self._start(launch)
+        except ValueError as error:
+            # A zero byte, half a surrogate pair or a "=" in a name: no program can be given that.
+            raise Unstartable(unstartable.not_passable(launch, error)) from None
+
+    def _start(self, launch: Launch) -> Tuple[int, int]:
+        argv = [_bytes(argument) for argument in launch.argv]
+        environment = self._environment_of(launch)
+        _enter(launch.wd)
+        ours: List[int] = []
+        report = -1
+        try:
+            stdin, stdout, stderr = self._open_streams(launch, ours)
+            descriptors = [stdin, stdout, stderr]
+            if launch.setup:
+                report, writer = _pipe()
+                ours.append(writer)
+                descriptors.append(writer)
+            pid = self._run(launch, argv, environment, descriptors)
+        except BaseException:
+            if report >= 0:
+                os.close(report)
+            raise
+        finally:
+            for descriptor in ours:
+                os.close(descriptor)
+        return pid, report
+
+    def _environment_of(self, launch: Launch) -> Dict[bytes, bytes]:
+        environment = self._environment.copy()
+        for name in launch.unset:
+            environment.pop(_bytes(name), None)
+        if b"PWD" in environment:
+            environment[b"PWD"] = _bytes(launch.wd)
+        for name, value in launch.env.items():
+            environment[name.encode("utf-8", "surrogateescape")] = value.encode("utf-8", "surrogateescape")
+        return environment
+
+    def _open_streams(self, launch: Launch, ours: List[int]) -> Tuple[int, int, int]:
+        """The working directory has been entered: their paths are relative to it."""
+        stdin = stdout = stderr = self._null
+        if launch.stdin is not None:
+            stdin = _open_for_reading(launch.stdin)
+            ours.append(stdin)
+        if launch.stdout is not None:
+            stdout = _open_for_writing(launch.stdout, "stdout")
+            ours.append(stdout)
+        if launch.stderr is not None:
+            if launch.stderr == launch.stdout:
+                stderr = stdout
+            else:
+                stderr = _open_for_writing(launch.stderr, "stderr")
+                ours.append(stderr)
+        return stdin, stdout, stderr
+
+    def _run(self, launch: Launch, argv: List[bytes], environment: Dict[bytes, bytes], descriptors: List[int]) -> int:
+        if not argv or not argv[0]:
+            raise Unstartable("The job names no program to start.")
+        bound = launch.cores is not None and self._bind(launch.cores)
+        try:
+            program = argv[0] if b"/" in argv[0] else self._find(argv[0], environment)
+            try:
+                return self._spawn(program, argv, environment, descriptors)
+            except (FileNotFoundError, PermissionError):
+                # A remembered program may have moved.
+                self._programs.clear()
+                again = argv[0] if b"/" in argv[0] else self._find(argv[0], environment)
+                if again == program:
+                    raise
+                return self._spawn(again, argv, environment, descriptors)
+        except OSError as error:
+            raise Unstartable(unstartable.not_executable(error, program, argv, environment, launch.wd)) from None
+        finally:
+            if bound:
+                os.sched_setaffinity(0, self._cores)
+
+    def _find(self, name: bytes, environment: Dict[bytes, bytes]) -> bytes:
+        path = environment.get(b"PATH", _DEFAULT_PATH)
+        program = self._programs.get((path, name))
+        if program is None:
+            program = _look_up(name, path)
+            # What a relative entry of PATH finds depends on the working directory.
+            if program.startswith(b"/"):
+                if len(self._programs) >= _PROGRAMS_REMEMBERED:
+                    self._programs.clear()
+                self._programs[path, name] = program
+        return program
+
+    def _bind(self, cores: Tuple[int, ...]) -> bool:
+        """Take the job's cores myself: the child has them from its first instruction."""
+        if not self._binding_works or self._cores == frozenset(cores):
+            return False
+        try:
+            os.sched_setaffinity(0, cores)
+        except OSError as error:
+            self._binding_works = False
+            self._log(
+                "Cannot bind to cores %s (%s); jobs are started without binding from here on."
+                % (",".join(map(str, cores)), error.strerror)
+            )
+            return False
+        return True
+
+
+def _bytes(text: str) -> bytes:
+    """As the manager wrote it, whatever locale this host has."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _enter(wd: str) -> None:
+    # Always, even if it seems to be the current one: the last job may have moved that away and made a new one.
+    path = _bytes(wd)
+    try:
+        os.chdir(path)
+    except FileNotFoundError:
+        try:
+            os.makedirs(path, exist_ok=True)
+            os.chdir(path)
+        except OSError as error:
+            raise Unstartable("The working directory %s cannot be made: %s." % (wd, error.strerror)) from None
+    except OSError as error:
+        raise Unstartable("The working directory %s cannot be entered: %s." % (wd, error.strerror)) from None
+
+
+def _open_for_reading(path: str) -> int:
+    try:
+        descriptor = os.open(_bytes(path), os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise Unstartable(unstartable.no_stdin(path, error)) from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISDIR(mode) or stat.S_ISFIFO(mode):
+        os.close(descriptor)
+        kind = "a directory" if stat.S_ISDIR(mode) else "a named pipe, which only the job itself can wait for"
+        raise Unstartable("The stdin file %s is %s." % (path, kind))
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _open_for_writing(path: str, stream: str) -> int:
+    # Not blocking: a named pipe without a reader would hold up all jobs of this host.
+    name = _bytes(path)
+    try:
+        try:
+            descriptor = os.open(name, _WRITE | os.O_NONBLOCK, 0o666)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(name) or b".", exist_ok=True)
+            descriptor = os.open(name, _WRITE | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        raise Unstartable(unstartable.no_output(stream, path, error)) from None
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _pipe() -> Tuple[int, int]:
+    try:
+        reader, writer = os.pipe()
+    except OSError as error:
+        raise Unstartable("The pipe for the report of the job's setup cannot be made: %s." % error.strerror) from None
+    os.set_blocking(reader, False)
+    # Above descriptor 3, which it becomes in the job.
+    above = fcntl.fcntl(writer, fcntl.F_DUPFD_CLOEXEC, REPORT_DESCRIPTOR + 1)
+    os.close(writer)
+    return reader, above
+
+
+def _look_up(name: bytes, path: bytes) -> bytes:
+    not_executable = b""
+    for folder in path.split(b":"):
+        candidate = os.path.join(folder or b".", name)
+        if os.path.isfile(candidate):
+            if os.access(candidate, os.X_OK):
+                return candidate
+            not_executable = not_executable or candidate
+    raise Unstartable(unstartable.not_found(name, path, not_executable))
+
+
+def _open_null_above_the_standard_streams() -> int:
+    """Also fills 0, 1 and 2 where this process was started without them."""
+    while True:
+        descriptor = os.open(os.devnull, os.O_RDWR)
+        if descriptor > 2:
+            return descriptor
+
+
+def _keep_descriptors_from_jobs() -> None:
+    """What this process itself was given by its parent is not for its jobs."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            try:
+                os.set_inheritable(int(name), False)
+            except OSError as error:
+                # The one that read the directory is closed by now.
+                if error.errno != errno.EBADF:
+                    raise
+
+
+_Spawn = Callable[[bytes, List[bytes], Dict[bytes, bytes], List[int]], int]
+
+
+def _posix_spawn() -> Optional[_Spawn]:
+    """The fast way, where Python (3.8) and C library (glibc 2.26) have it."""
+    if not hasattr(os, "posix_spawn"):
+        return None
+    try:
+        os.posix_spawn(b"/", [b"/"], {}, setsid=True)
+    except NotImplementedError:
+        return None
+    except OSError:
+        pass
+    spawn, dup2 = os.posix_spawn, os.POSIX_SPAWN_DUP2
+    ignored = [number for number in _signals() if signal.getsignal(number) == signal.SIG_IGN]
+
+    def start(program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], descriptors: List[int]) -> int:
+        actions = [(dup2, descriptor, target) for target, descriptor in enumerate(descriptors)]
+        return spawn(program, argv, environment, file_actions=actions, setsid=True, setsigmask=(), setsigdef=ignored)
+
+    return start
+
+
+class _Popen:
+    """The way for old Pythons and C libraries: a fork, some ten times slower."""
+
+    def __call__(
+        self, program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], descriptors: List[int]
+    ) -> int:
+        def prepare() -> None:
+            for number in _signals():
+                if signal.getsignal(number) == signal.SIG_IGN:
+                    signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            if len(descriptors) > REPORT_DESCRIPTOR:
+                os.dup2(descriptors[REPORT_DESCRIPTOR], REPORT_DESCRIPTOR)
+
+        _occupy(REPORT_DESCRIPTOR)
+        process = subprocess.Popen(
+            argv,
+            executable=program,
+            env=environment,
+            stdin=descriptors[0],
+            stdout=descriptors[1],
+            stderr=descriptors[2],
+            start_new_session=True,
+            close_fds=False,
+            preexec_fn=prepare,
+        )
+        # It is reaped by the host, not by the subprocess module.
+        process.returncode = 0
+        return process.pid
+
+
+def _occupy(descriptor: int) -> None:
+    """Keep it from becoming a pipe of the subprocess module, which the job's report would overwrite."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != descriptor:
+            os.dup2(null, descriptor, inheritable=False)
+            os.close(null)
+
+
+def _signals() -> List[int]:
+    return [number for number in range(1, signal.NSIG) if number not in (signal.SIGKILL, signal.SIGSTOP, 32, 33)]

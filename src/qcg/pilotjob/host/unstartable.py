@@ -1,0 +1,110 @@
+"""Why a process could not be started, in sentences. Only asked after an attempt has failed."""
+
+import errno
+import os
+from typing import Dict, List
+
+from qcg.pilotjob.host.records import Launch
+
+_LONGEST_ARGUMENT = 128 * 1024
+
+
+class Unstartable(Exception):
+    """The launch cannot be carried out; the text says what was missing."""
+
+
+def not_passable(launch: Launch, error: ValueError) -> str:
+    """A value that no program can be given."""
+    for what, texts in (
+        ("argument", launch.argv),
+        ("variable name", list(launch.env)),
+        ("variable value", list(launch.env.values())),
+        ("path", [path for path in (launch.wd, launch.stdin, launch.stdout, launch.stderr) if path]),
+    ):
+        for text in texts:
+            if "\0" in text:
+                return "The %s %r holds a zero character, which no program can be given." % (what, text)
+    for name in launch.env:
+        if not name or "=" in name:
+            return "%r is not a name for an environment variable." % name
+    return "Something in the job cannot be passed to a program: %s." % error
+
+
+def no_stdin(path: str, error: OSError) -> str:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return "The stdin file %s is not there (%s)." % (path, _absolute(path))
+    return "The stdin file %s cannot be opened: %s." % (path, error.strerror)
+
+
+def no_output(stream: str, path: str, error: OSError) -> str:
+    if error.errno == errno.ENXIO:
+        return "The %s file %s is a named pipe that nobody reads." % (stream, path)
+    if error.errno == errno.EISDIR:
+        return "The %s file %s is a directory." % (stream, path)
+    return "The %s file %s cannot be opened: %s." % (stream, path, error.strerror)
+
+
+def not_found(name: bytes, path: bytes, not_executable: bytes) -> str:
+    if not_executable:
+        return "%s is not executable (chmod +x would make it so), and no other %s is on PATH." % (
+            os.fsdecode(not_executable),
+            os.fsdecode(name),
+        )
+    return "The program %s is not found on PATH (%s)." % (os.fsdecode(name), os.fsdecode(path))
+
+
+def not_executable(error: OSError, program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], wd: str) -> str:
+    """Why `program` was not executed in the current directory, which is `wd`."""
+    name = os.fsdecode(program)
+    if not program.startswith(b"/"):
+        name = "%s (in %s)" % (name, wd)
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        if not os.path.lexists(program):
+            return "The program %s is not there." % name
+        return "The program %s is there, but %s is not." % (name, _interpreter(program))
+    if error.errno in (errno.EACCES, errno.EPERM):
+        if os.path.isdir(program):
+            return "%s is a directory, not a program." % name
+        if not os.access(program, os.X_OK):
+            return "%s is not executable (chmod +x would make it so)." % name
+        return "%s must not be executed: %s (by the file system, or for %s)." % (
+            name,
+            error.strerror,
+            _interpreter(program),
+        )
+    if error.errno == errno.ENOEXEC:
+        return "%s is neither a program for this machine nor a script with a #! line." % name
+    if error.errno == errno.E2BIG:
+        return _too_long(argv, environment)
+    if error.errno in (errno.EAGAIN, errno.ENOMEM):
+        return "This host has no room for another process: %s (see ulimit -u and its memory)." % error.strerror
+    return "%s cannot be started: %s." % (name, error.strerror)
+
+
+def _too_long(argv: List[bytes], environment: Dict[bytes, bytes]) -> str:
+    longest = max(argv, key=len)
+    if len(longest) >= _LONGEST_ARGUMENT:
+        return "An argument of %d bytes is longer than the %d that a program can be given; write it to a file." % (
+            len(longest),
+            _LONGEST_ARGUMENT - 1,
+        )
+    size = sum(map(len, argv)) + sum(len(name) + len(value) + 1 for name, value in environment.items())
+    return (
+        "Arguments and environment together have %d bytes, more than a program can be given (at most %d in all, "
+        "and %d for each); write long values to a file." % (size, os.sysconf("SC_ARG_MAX"), _LONGEST_ARGUMENT - 1)
+    )
+
+
+def _interpreter(program: bytes) -> str:
+    try:
+        with open(program, "rb") as file:
+            line = file.readline(300)
+    except OSError:
+        line = b""
+    if line.startswith(b"#!") and line[2:].split():
+        return "the interpreter %s that its first line names" % os.fsdecode(line[2:].split()[0])
+    return "the loader that it needs"
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path)

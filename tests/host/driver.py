@@ -1,0 +1,142 @@
+"""Drives a JobHost as an agent does, for tests. Python 3.6 reads this file, and unittest alone runs what uses it."""
+
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+import unittest
+
+from qcg.pilotjob.host.jobhost import JobHost
+from qcg.pilotjob.host.ledger import Ledger
+from qcg.pilotjob.host.records import Ended, Launch
+from qcg.pilotjob.host.tree import look_at
+
+TIMEOUT = 30.0
+SHELL = "/bin/sh"
+
+
+def wait_for(predicate, what):
+    """The first true value of `predicate`: for what another process does and nobody tells."""
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"Waited in vain for {what}.")
+        select.select([], [], [], 0.005)
+
+
+def alive(pid):
+    process = look_at(pid)
+    return process is not None and not process.dead
+
+
+class HostTest(unittest.TestCase):
+    grace = 10.0
+
+    def setUp(self):
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = os.path.realpath(folder.name)
+        self.ledger_path = self.path("ledger")
+        self.log = []
+        self.records = []
+        self._wake, wakeup = os.pipe()
+        self.addCleanup(os.close, self._wake)
+        self.addCleanup(os.close, wakeup)
+        os.set_blocking(self._wake, False)
+        os.set_blocking(wakeup, False)
+        handler = signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        self.addCleanup(signal.signal, signal.SIGCHLD, handler)
+        previous = signal.set_wakeup_fd(wakeup)
+        self.addCleanup(signal.set_wakeup_fd, previous)
+        self.open_host()
+        self.addCleanup(self.close_host)
+
+    def open_host(self):
+        self.ledger = Ledger(self.ledger_path)
+        self.host = JobHost(self.ledger, "n1", self.grace, self.log.append)
+
+    def close_host(self):
+        self.host.finish(0.0)
+        self.until(lambda: not self.host.busy, "the end of all jobs")
+        self.host.close()
+        self.ledger.close()
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def text(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return file.read()
+
+    def launch(self, id, *argv, **other):
+        env = {"QCG_PM_STEP_ID": f"test{os.getpid()}.{id}"}
+        env.update(other.pop("env", {}))
+        fields: dict = {
+            "unset": [],
+            "wd": self.folder,
+            "stdin": None,
+            "stdout": None,
+            "stderr": None,
+            "cores": None,
+            "wall_time": None,
+            "setup": False,
+            "grant": [("n1", (0,), ())],
+        }
+        fields.update(other)
+        return Launch(id=id, argv=list(argv), env=env, **fields)
+
+    def turn(self, timeout):
+        more = self.host.advance()
+        self.host.due(time.monotonic())
+        self.ledger.sync()
+        self.records.extend(self.host.take_records())
+        now = time.monotonic()
+        times = [at - now for at in (self.host.next_deadline(), self.ledger.sync_due()) if at is not None]
+        pause = 0.0 if more else max(0.0, min([timeout, *times]))
+        if select.select([self._wake], [], [], pause)[0]:
+            os.read(self._wake, 4096)
+            self.host.reap()
+
+    def until(self, predicate, what):
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            value = predicate()
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                raise AssertionError(f"Waited in vain for {what}; records: {self.records}")
+            self.turn(0.01)
+
+    def find_ended(self, id):
+        return next((body for _, body in self.records if isinstance(body, Ended) and body.id == id), None)
+
+    def ended(self, id):
+        return self.until(lambda: self.find_ended(id), f"the end of {id}")
+
+    def run_job(self, *argv, **other):
+        """Start a job, and how it ended."""
+        id = other.pop("id", "job")
+        self.host.start([self.launch(id, *argv, **other)])
+        return self.ended(id)
+
+    def start_shell(self, id, script, **other):
+        """Start a script that writes pids to the file `pids`, a line each, and then makes `ready`; the pids."""
+        self.host.start([self.launch(id, SHELL, "-c", script, **other)])
+        self.until(lambda: os.path.exists(self.path("ready")), f"{id} being ready")
+        return [int(line) for line in self.text("pids").split()]
+
+    def assert_gone(self, pids):
+        for pid in pids:
+            wait_for(lambda pid=pid: not alive(pid), f"the end of process {pid}")
+
+
+def python(code):
+    """Arguments that run this code with the Python of the tests."""
+    return [sys.executable, "-S", "-c", code]

@@ -1,0 +1,342 @@
+"""Starting, watching and ending whole process trees. Python 3.6 reads this file."""
+
+import os
+import resource
+import signal
+import time
+import unittest
+
+from qcg.pilotjob.host.jobhost import JobHost
+from qcg.pilotjob.host.ledger import Ledger
+from qcg.pilotjob.host.records import Started
+from tests.host.driver import SHELL, HostTest, alive, python, wait_for
+
+# A shell, its child, and a grandchild that left the session with its parent dead: one job's tree.
+TREE = """
+echo $$ >> pids
+sleep 1000 & echo $! >> pids
+sh -c 'sleep 1000 & echo $! >> pids; wait' &
+(setsid sh -c 'echo $$ >> pids; exec sleep 1000' &)
+until test "$(wc -l < pids)" = 4; do :; done
+touch ready
+wait
+"""
+
+# 64 processes, each in a session of its own, most with dead parents, none listening to SIGTERM.
+FORKING = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("ready", "w").close()
+for _ in range(6):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+    else:
+        os.wait()
+    time.sleep(0.01)
+time.sleep(1000)
+"""
+
+
+class Ends(HostTest):
+    def test_a_start_and_an_end_are_told_with_times_and_numbers(self):
+        before = time.time()
+        ended = self.run_job("true")
+        (first, started), (second, last) = self.records
+        assert (first, second) == (1, 2)
+        assert started == Started("job", ended.pid, ended.started, [("n1", (0,), ())])
+        assert last == ended
+        assert before <= ended.started <= ended.at <= time.time()
+
+    def test_exit_codes_are_the_programs_own(self):
+        for code in (0, 1, 127, 255):
+            ended = self.run_job(SHELL, "-c", f"exit {code}", id=str(code))
+            assert (ended.exit_code, ended.reason, ended.message) == (code, "exit", "")
+
+    def test_a_signal_is_a_negative_exit_code(self):
+        assert self.run_job(SHELL, "-c", "kill -SEGV $$").exit_code == -signal.SIGSEGV
+
+    def test_its_end_ends_what_is_left_of_its_process_group(self):
+        self.run_job(SHELL, "-c", "sleep 1000 & echo $! > pids")
+        self.assert_gone([int(self.text("pids"))])
+
+    def test_a_daemon_outlives_its_job_until_the_host_finishes(self):
+        self.run_job(SHELL, "-c", "(setsid sh -c 'echo $$ > pids; exec sleep 1000' &); until test -s pids; do :; done")
+        daemon = int(self.text("pids"))
+        assert alive(daemon)
+        self.host.finish(10.0)
+        self.until(lambda: not self.host.busy, "the end of the daemon")
+        assert not alive(daemon)
+
+    def test_many_jobs_are_started_a_few_at_a_time(self):
+        self.host.start([self.launch(str(number), "true") for number in range(40)])
+        assert self.host.advance(16)
+        assert len(self.host.take_records()) == 16
+        assert len(self.host.running()) == 40
+        assert self.host.advance(16)
+        assert not self.host.advance(16)
+        self.until(lambda: not self.host.busy, "all jobs")
+
+
+class Identity(HostTest):
+    def test_an_id_is_refused_while_queued_while_live_and_until_its_end_is_acknowledged(self):
+        job = self.launch("a", "true")
+        assert self.host.start([job, job]) == ["a"]
+        self.host.advance()
+        assert self.host.start([job]) == ["a"]
+        self.ended("a")
+        assert self.host.start([job]) == ["a"]
+        self.ledger.acknowledge(self.ledger.last)
+        assert self.host.start([job]) == []
+
+    def test_live_jobs_are_told_with_their_grants_and_queued_ones_with_pid_0(self):
+        self.host.start([self.launch("a", "sleep", "1000"), self.launch("b", "true", grant=[("n2", (3,), ())])])
+        self.host.advance(1)
+        first, second = self.host.running()
+        assert (first.id, first.grant, alive(first.pid)) == ("a", [("n1", (0,), ())], True)
+        assert (second.id, second.pid, second.started, second.grant) == ("b", 0, 0.0, [("n2", (3,), ())])
+
+    def test_nothing_is_started_while_the_ledger_cannot_be_written_and_everything_after(self):
+        self.host.start([self.launch("a", "touch", "ran"), self.launch("b", "true")])
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(self.ledger_path), hard))
+        try:
+            assert not self.host.advance()
+            assert "No job is started until it can" in self.host.trouble
+            self.host.kill(["b"])
+            self.records.extend(self.host.take_records())
+            assert self.find_ended("b").reason == "cancel"
+            assert not self.host.advance()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        assert not os.path.exists(self.path("ran"))
+        assert self.ended("a").exit_code == 0
+        assert self.host.trouble == ""
+
+
+class Kills(HostTest):
+    def test_a_cancelled_tree_goes_with_grandchildren_and_children_that_left_the_session(self):
+        pids = self.start_shell("a", TREE)
+        assert len(pids) == 4
+        self.host.kill(["a"])
+        ended = self.ended("a")
+        assert (ended.reason, ended.exit_code) == ("cancel", -signal.SIGTERM)
+        self.assert_gone(pids)
+
+    def test_a_daemon_whose_ancestors_are_gone_is_found_by_its_environment(self):
+        script = "(setsid sh -c '(setsid sh -c \"echo \\$\\$ > pids; touch ready; exec sleep 1000\" &)' &); sleep 1000"
+        pids = self.start_shell("a", script)
+        self.host.kill(["a"])
+        self.ended("a")
+        self.assert_gone(pids)
+
+    def test_other_jobs_are_left_alone(self):
+        pids = self.start_shell("a", "echo $$ > pids; touch ready; exec sleep 1000")
+        self.host.start([self.launch("b", "sleep", "1000")])
+        self.host.advance()
+        self.host.kill(["b"])
+        self.ended("b")
+        assert alive(pids[0])
+        assert [job.id for job in self.host.running()] == ["a"]
+
+    def test_a_stopped_job_can_be_cancelled(self):
+        pids = self.start_shell("a", "echo $$ > pids; touch ready; kill -STOP $$")
+        self.host.kill(["a"])
+        assert self.ended("a").exit_code == -signal.SIGTERM
+        self.assert_gone(pids)
+
+    def test_a_job_may_use_its_grace_and_all_processes_get_it(self):
+        # The first process goes at once; its child takes its time, and is not cut short by that.
+        script = (
+            "sh -c 'trap \"touch saved; exit\" TERM; touch ready; while :; do sleep 0.01; done' & echo $$ > pids; wait"
+        )
+        self.start_shell("a", script)
+        self.host.kill(["a"])
+        self.ended("a")
+        assert os.path.exists(self.path("saved"))
+
+    def test_cancelling_twice_signals_once(self):
+        script = "trap 'echo x >> terms' TERM; echo $$ > pids; touch ready; while ! test -e go; do sleep 0.01; done"
+        self.start_shell("a", script)
+        self.host.kill(["a"])
+        self.until(lambda: os.path.exists(self.path("terms")), "the first signal")
+        self.host.kill(["a"])
+        self.host.finish(10.0)
+        self.turn(0.0)
+        with open(self.path("go"), "w"):
+            pass
+        self.ended("a")
+        assert self.text("terms") == "x\n"
+
+    def test_a_job_that_had_ended_by_itself_stays_so(self):
+        self.host.start([self.launch("a", "true")])
+        self.host.advance()
+        pid = self.host.running()[0].pid
+        wait_for(lambda: not alive(pid), "the end of the job")
+        self.host.kill(["a"])
+        assert self.ended("a").reason == "exit"
+
+    def test_a_job_that_was_not_started_yet_never_is(self):
+        self.host.start([self.launch("a", "touch", "ran")])
+        self.host.kill(["a"])
+        ended = self.ended("a")
+        assert (ended.reason, ended.exit_code, ended.pid, ended.started) == ("cancel", -1, 0, 0.0)
+        assert not self.host.advance()
+        assert not os.path.exists(self.path("ran"))
+
+    def test_an_unknown_id_is_passed_over(self):
+        self.host.kill(["nobody"])
+        assert self.host.take_records() == []
+
+    def test_killing_never_blocks(self):
+        self.start_shell("a", "trap '' TERM; echo $$ > pids; touch ready; while :; do sleep 0.01; done")
+        before = time.monotonic()
+        self.host.kill(["a"])
+        self.host.due(time.monotonic())
+        assert time.monotonic() - before < 2.0
+        assert [job.id for job in self.host.running()] == ["a"]
+        assert 0.0 < (self.host.next_deadline() or 0.0) < time.monotonic() + 0.5
+
+
+class ShortGrace(HostTest):
+    grace = 0.2
+
+    def test_processes_that_ignore_sigterm_are_killed_after_the_grace(self):
+        script = "trap '' TERM; echo $$ > pids; setsid sh -c 'echo $$ >> pids; touch ready; sleep 1000' & wait; wait"
+        pids = self.start_shell("a", script)
+        before = time.monotonic()
+        self.host.kill(["a"])
+        ended = self.ended("a")
+        assert (ended.reason, ended.exit_code) == ("cancel", -signal.SIGKILL)
+        assert time.monotonic() - before >= 0.2
+        self.assert_gone(pids)
+
+    def test_a_tree_that_forks_all_the_time_goes_too(self):
+        self.host.start([self.launch("a", *python(FORKING))])
+        self.until(lambda: os.path.exists(self.path("ready")), "the first process")
+        self.host.kill(["a"])
+        self.ended("a")
+        marker = f"QCG_PM_STEP_ID=test{os.getpid()}.a".encode()
+        assert [pid for pid in os.listdir("/proc") if pid.isdigit() and marker in environment(pid)] == []
+
+    def test_a_wall_time_ends_the_tree_and_says_so(self):
+        before = time.monotonic()
+        self.host.start([self.launch("a", SHELL, "-c", "sleep 1000 & echo $! > pids; wait", wall_time=0.3)])
+        ended = self.ended("a")
+        assert (ended.reason, ended.message) == ("timeout", "The wall time of 0.3 s is over.")
+        assert time.monotonic() - before >= 0.3
+        self.assert_gone([int(self.text("pids"))])
+
+    def test_a_job_within_its_wall_time_is_left_alone_and_its_deadline_forgotten(self):
+        ended = self.run_job("true", wall_time=1000.0)
+        assert (ended.reason, ended.exit_code) == ("exit", 0)
+        assert self.host.next_deadline() is None
+
+    def test_a_timeout_stays_one_when_a_cancel_follows(self):
+        script = "trap '' TERM; echo $$ > pids; touch ready; sleep 1000; sleep 1000"
+        self.start_shell("a", script, wall_time=0.05)
+        self.until(lambda: self.host.next_deadline() is not None, "the wall time")
+        self.host.due(time.monotonic() + 1.0)
+        self.host.kill(["a"])
+        assert self.ended("a").reason == "timeout"
+
+
+class Finish(HostTest):
+    def test_everything_goes_and_each_job_has_an_end(self):
+        pids = self.start_shell("a", TREE)
+        self.host.start([self.launch("queued", "true")])
+        self.host.finish(10.0, "lost", "The agent was told to end.")
+        self.until(lambda: not self.host.busy, "the end of everything")
+        self.records.extend(self.host.take_records())
+        self.assert_gone(pids)
+        assert {self.find_ended(id).reason for id in ("a", "queued")} == {"lost"}
+        assert self.find_ended("a").message == "The agent was told to end."
+        assert self.find_ended("queued").pid == 0
+
+    def test_nothing_is_started_any_more(self):
+        self.host.finish(1.0)
+        assert self.run_job("touch", "ran").reason == "cancel"
+        assert not os.path.exists(self.path("ran"))
+
+    def test_a_second_finish_can_be_faster(self):
+        pids = self.start_shell("a", "trap '' TERM; echo $$ > pids; touch ready; while :; do sleep 0.01; done")
+        self.host.finish(1000.0)
+        self.turn(0.0)
+        assert alive(pids[0])
+        self.host.finish(0.0)
+        assert self.ended("a").exit_code == -signal.SIGKILL
+
+
+class AfterACrash(HostTest):
+    def crash(self, *launches):
+        """Start these from a process that is killed then, with all that they need being ready."""
+        child = os.fork()
+        if child == 0:
+            try:
+                host = JobHost(Ledger(self.path("crashed")), "n1")
+                host.start(list(launches))
+                host.advance()
+                host.take_records()
+            finally:
+                os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+
+    def reopen(self):
+        self.close_host()
+        self.ledger_path = self.path("crashed")
+        self.open_host()
+
+    def test_what_ran_is_ended_and_lost(self):
+        self.crash(self.launch("a", SHELL, "-c", TREE))
+        wait_for(lambda: os.path.exists(self.path("ready")), "the tree")
+        pids = [int(line) for line in self.text("pids").split()]
+        self.reopen()
+        assert [(job.id, job.grant) for job in self.host.running()] == [("a", [("n1", (0,), ())])]
+        ended = self.ended("a")
+        assert (ended.reason, ended.pid in pids) == ("lost", True)
+        assert "The agent n1 that ran this job was killed" in ended.message
+        self.assert_gone(pids)
+
+    def test_a_lost_id_is_not_started_again(self):
+        self.crash(self.launch("a", "true"))
+        self.reopen()
+        assert self.host.start([self.launch("a", "true")]) == ["a"]
+        self.ended("a")
+        assert self.host.start([self.launch("a", "true")]) == ["a"]
+
+    def test_a_start_without_a_pid_is_lost_too_and_its_processes_are_found(self):
+        job = self.launch("a", "sleep", "1000")
+        self.crash()
+        ledger = Ledger(self.path("crashed"))
+        ledger.starting("a", job.env["QCG_PM_STEP_ID"])
+        ledger.close()
+        running = os.spawnvpe(os.P_NOWAIT, "sleep", job.argv, job.env)
+        self.reopen()
+        ended = self.ended("a")
+        assert (ended.reason, ended.pid) == ("lost", 0)
+        assert "may or may not have run" in ended.message
+        self.assert_gone([running])
+
+    def test_a_later_process_with_the_same_pid_is_left_alone(self):
+        self.close_host()
+        bystander = os.spawnvp(os.P_NOWAIT, "sleep", ["sleep", "1000"])
+        ledger = Ledger(self.ledger_path)
+        ledger.starting("a", "marker of nobody")
+        ledger.started("a", ledger.open["a"]._replace(pid=bystander, since=5, until=6))
+        ledger.close()
+        self.open_host()
+        assert self.ended("a").reason == "lost"
+        assert alive(bystander)
+
+
+def environment(pid):
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+if __name__ == "__main__":
+    unittest.main()

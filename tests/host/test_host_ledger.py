@@ -1,0 +1,170 @@
+"""The host's memory on disk. Python 3.6 reads this file."""
+
+import os
+import resource
+import stat
+import tempfile
+import unittest
+from unittest import mock
+
+from qcg.pilotjob.host import ledger as ledger_module
+from qcg.pilotjob.host.ledger import Ledger, LedgerError, Opened
+from qcg.pilotjob.host.records import Ended, Started
+
+GRANT: list = [("n1", (0, 1), ("gpu0",))]
+
+
+def opened(pid, marker="m"):
+    return Opened(marker, pid, 1234.5678901, GRANT, 100, 101)
+
+
+def ended(id, message=""):
+    return Ended(id, 2345.25, 0, "exit", message, 7, 1234.5)
+
+
+class LedgerTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "ledger")
+        self.ledger = Ledger(self.path)
+        self.addCleanup(lambda: self.ledger.close())
+
+    def start(self, id, pid=7):
+        assert self.ledger.starting(id, "m")
+        return self.ledger.started(id, opened(pid))
+
+    def reopen(self):
+        self.ledger.flush()
+        os.close(self.ledger._fd)
+        self.ledger = Ledger(self.path)
+        return self.ledger
+
+    def test_it_is_for_its_owner_only(self):
+        assert stat.S_IMODE(os.stat(self.path).st_mode) == 384
+
+    def test_records_are_numbered_from_one_and_on_after_a_restart(self):
+        assert self.start("a")[0] == 1
+        assert self.ledger.ended(ended("a"))[0] == 2
+        self.reopen()
+        assert self.start("b")[0] == 3
+
+    def test_a_restart_finds_unacknowledged_records_as_they_were(self):
+        self.start("a")
+        self.ledger.ended(ended("a", 'quotes " and\nlines and żółw'))
+        before = self.ledger.unacknowledged()
+        assert before[0] == (1, Started("a", 7, 1234.5678901, GRANT))
+        assert self.reopen().unacknowledged() == before
+
+    def test_a_restart_finds_starts_without_end(self):
+        self.start("a", 11)
+        self.start("b", 12)
+        self.ledger.ended(ended("b"))
+        self.ledger.starting("c", "marker of c")
+        found = self.reopen().open
+        assert set(found) == {"a", "c"}
+        assert found["a"] == opened(11)
+        assert (found["c"].pid, found["c"].marker) == (0, "marker of c")
+
+    def test_the_line_of_a_start_is_written_before_the_start(self):
+        self.ledger.starting("a", "m")
+        with open(self.path) as file:
+            assert '["b","a","m"]\n' in file.read()
+
+    def test_acknowledged_records_are_forgotten_also_after_a_restart(self):
+        self.start("a")
+        self.ledger.ended(ended("a"))
+        self.start("b")
+        assert self.ledger.knows("a")
+        self.ledger.acknowledge(2)
+        assert not self.ledger.knows("a")
+        self.ledger.sync()
+        assert [number for number, _ in self.reopen().unacknowledged()] == [3]
+        assert not self.ledger.knows("a")
+        assert self.ledger.knows("b")
+
+    def test_a_torn_last_line_is_passed_over_and_harms_no_later_line(self):
+        self.start("a")
+        self.ledger.flush()
+        with open(self.path, "a") as file:
+            file.write('["e",2,"a",23')
+        self.reopen()
+        assert self.ledger.unreadable_lines == 1
+        assert set(self.ledger.open) == {"a"}
+        self.ledger.ended(ended("a"))
+        assert self.reopen().open == {}
+        assert self.ledger.last == 2
+
+    def test_blocks_of_zeros_after_a_power_cut_are_passed_over(self):
+        self.start("a")
+        self.ledger.flush()
+        with open(self.path, "ab") as file:
+            file.write(b"\0" * 512)
+        assert set(self.reopen().open) == {"a"}
+
+    def test_pids_from_before_a_boot_are_void(self):
+        self.start("a", 11)
+        self.ledger.flush()
+        with mock.patch.object(ledger_module, "boot_id", return_value="another boot"):
+            found = self.reopen().open["a"]
+        assert (found.pid, found.since, found.until) == (11, 0, 0)
+
+    def test_a_start_is_refused_while_the_disk_is_full_and_nothing_is_lost(self):
+        self.start("a")
+        self.ledger.flush()
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        # Room for some bytes: the line is torn in the middle.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(self.path) + 5, hard))
+        try:
+            self.ledger.ended(ended("a"))
+            assert not self.ledger.starting("b", "m")
+            assert "cannot be written" in self.ledger.trouble
+            assert self.path in self.ledger.trouble
+            assert not self.ledger.starting("c", "m")
+            assert self.ledger.last == 2
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        self.ledger._next_sync = 0.0
+        self.ledger.sync()
+        assert self.ledger.trouble == ""
+        assert self.ledger.starting("c", "m")
+        self.reopen()
+        assert self.ledger.unreadable_lines == 0
+        assert [body for _, body in self.ledger.unacknowledged()][1] == ended("a")
+
+    def test_a_long_ledger_shrinks_to_what_is_needed(self):
+        self.start("old", 5)
+        for number in range(200):
+            self.start(f"job{number}")
+            last, _ = self.ledger.ended(ended(f"job{number}"))
+        self.start("new", 6)
+        self.ledger.starting("unsure", "m")
+        self.ledger.acknowledge(last)
+        self.ledger._compact_above = 10000
+        self.ledger._next_sync = 0.0
+        self.ledger.sync()
+        assert os.path.getsize(self.path) < 1000
+        assert stat.S_IMODE(os.stat(self.path).st_mode) == 384
+        self.ledger.ended(ended("new"))
+        self.reopen()
+        assert set(self.ledger.open) == {"old", "unsure"}
+        assert self.ledger.open["old"] == opened(5)
+        assert [number for number, _ in self.ledger.unacknowledged()] == [last + 1, last + 2]
+
+    def test_a_manager_that_remembers_more_than_the_ledger_gets_higher_numbers(self):
+        self.start("a")
+        self.ledger.flush()
+        self.reopen()
+        self.ledger.ended(ended("a"))
+        self.ledger.acknowledge(500)
+        assert self.ledger.unacknowledged() == [(501, ended("a"))]
+        assert self.reopen().unacknowledged() == [(501, ended("a"))]
+        assert self.start("b")[0] == 502
+
+    def test_a_ledger_that_cannot_be_opened_is_told_in_a_sentence(self):
+        told = ""
+        try:
+            Ledger("/no/such/ledger")
+        except LedgerError as error:
+            told = str(error)
+        assert told == "The ledger /no/such/ledger cannot be opened: No such file or directory."

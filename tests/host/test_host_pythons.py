@@ -1,0 +1,60 @@
+"""host/ runs on hosts with old Pythons: its tests run there too, wherever this machine has one."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "src/qcg/pilotjob/host").glob("*.py"))
+MODULES = [f"tests.host.{path.stem}" for path in Path(__file__).parent.glob("test_host_*.py") if path != Path(__file__)]
+OLD = ("3.6", "3.7", "3.8", "3.9")
+
+
+def interpreters() -> list[str]:
+    """One of each old version, where there is one."""
+    found = {}
+    for version in OLD:
+        for path in [
+            shutil.which(f"python{version}"),
+            *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python")),
+        ]:
+            if path and _runs_as(path, version):
+                found[version] = path
+    return list(found.values())
+
+
+def _runs_as(path: str, version: str) -> bool:
+    # A shim of pyenv is there even when its version is not chosen.
+    told = subprocess.run([path, "--version"], capture_output=True, text=True)
+    return told.returncode == 0 and told.stdout.startswith(f"Python {version}.")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_file_is_python_3_6(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
+    # Annotations as strings came with 3.7, and the parser alone does not mind them.
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    assert not imports
+
+
+def test_behaviour_is_the_same_with_every_old_python_of_this_machine() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    runs = [
+        subprocess.Popen(
+            [path, "-W", "error", "-m", "unittest", *MODULES],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for path in interpreters()
+    ]
+    outputs = [(run.communicate()[0], run.returncode) for run in runs]
+    assert [output for output, code in outputs if code != 0] == []
