@@ -16,7 +16,7 @@ from qcg.pilotjob.guard import announce, check_free, refresh, withdraw
 from qcg.pilotjob import resume, rundir
 from qcg.pilotjob.cluster.local import local_nodes
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.events import CancelAll
+from qcg.pilotjob.core.events import CancelAll, NodesLost
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.engine import Engine
@@ -112,8 +112,7 @@ class Service:
             errors = await run_requests(pilot, requests)
             await self._until_the_end(pilot)
             cut_off = engine.state.unfinished
-            await self._cancel_all(engine)
-            await agent.end(0.0 if self._hurry.is_set() else KILL_GRACE)
+            await self._end(engine, agent)
         finally:
             beating.cancel()
             agent.abandon()
@@ -174,17 +173,22 @@ class Service:
         done.cancel()
         told.cancel()
 
-    async def _cancel_all(self, engine: Engine) -> None:
+    async def _end(self, engine: Engine, agent: LocalAgent) -> None:
+        """Nothing is left: no job that is not final, no process."""
         left = engine.state.unfinished
-        if not left:
-            return
-        log.warning("the service ends before %d jobs have ended; they are cancelled", left)
-        engine.dispatch(CancelAll(self._trouble or "the service ended before the job did"))
+        if left:
+            log.warning("the service ends before %d jobs have ended; they are cancelled", left)
+            engine.dispatch(CancelAll(self._trouble or "the service ended before the job did"))
         hurried = asyncio.ensure_future(self._hurry.wait())
-        done = asyncio.ensure_future(engine.all_done.wait())
-        await asyncio.wait({done, hurried}, timeout=2 * KILL_GRACE, return_when=asyncio.FIRST_COMPLETED)
+        ending = asyncio.ensure_future(agent.end(KILL_GRACE))
+        await asyncio.wait({ending, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        if not ending.done():
+            engine.executor.tell_to_exit(0.0)
         hurried.cancel()
-        done.cancel()
+        await ending
+        if engine.state.unfinished:
+            nodes = [spec.name for spec in engine.state.nodes]
+            engine.dispatch(NodesLost(nodes, "the agent ended without telling what became of the job"))
 
     def _give_up(self, pilot: Pilot) -> Callable[[str], None]:
         def give_up(reason: str) -> None:

@@ -41,7 +41,9 @@ def remove_agent_pid(run_dir: Path, name: str) -> None:
 def is_alive(info: AgentPid) -> bool:
     """On this host, and still the same process."""
     process = look_at(info.pid)
-    return info.host == socket.gethostname() and process is not None and not process.dead and process.began == info.started
+    return (
+        info.host == socket.gethostname() and process is not None and not process.dead and process.began == info.started
+    )
 
 
 def _path(run_dir: Path, name: str) -> Path:

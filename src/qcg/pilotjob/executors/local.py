@@ -68,13 +68,18 @@ class LocalAgent:
         self._ending = True
         if self._process is None or self._process.exited.is_set():
             return
+        said_bye = asyncio.Event()
+        self._executor.on_bye = lambda name: said_bye.set()
         self._executor.tell_to_exit(grace)
         try:
             await asyncio.wait_for(self._process.exited.wait(), grace + 10)
+            # Its last words may still be on their way.
+            await asyncio.wait_for(said_bye.wait(), 1)
         except asyncio.TimeoutError:
-            log.error("the agent (pid %d) does not end; it is killed", self._process.pid)
-            self._process.kill()
-            await self._process.exited.wait()
+            if not self._process.exited.is_set():
+                log.error("the agent (pid %d) does not end; it is killed", self._process.pid)
+                self._process.kill()
+                await self._process.exited.wait()
 
     def abandon(self) -> None:
         """Leave the agent alone: it keeps its jobs, and waits for another manager."""

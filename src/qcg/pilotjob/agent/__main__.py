@@ -1,0 +1,38 @@
+"""`python -m qcg.pilotjob.agent`: the process that runs jobs on one node."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from qcg.pilotjob.agent.loop import Agent, say
+from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid, remove_agent_pid, write_agent_pid
+from qcg.pilotjob.host.ledger import LedgerError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="qcg.pilotjob.agent", description="Runs the jobs of a manager on this node.")
+    parser.add_argument("--run-dir", type=Path, required=True, help="run directory of the manager")
+    parser.add_argument("--name", required=True, help="name of this agent in the run")
+    parser.add_argument("--linger", type=float, default=600.0, help="seconds to wait for a manager without jobs")
+    options = parser.parse_args()
+    run_dir = options.run_dir.resolve()
+    other = read_agent_pid(run_dir, options.name)
+    if other is not None and other.pid != os.getpid() and is_alive(other):
+        say(f"the agent {options.name} of {run_dir} runs already (pid {other.pid})")
+        return 2
+    try:
+        agent = Agent(run_dir, options.name, options.linger)
+    except LedgerError as error:
+        say(str(error))
+        return 2
+    write_agent_pid(run_dir, options.name)
+    agent.run()
+    remove_agent_pid(run_dir, options.name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
