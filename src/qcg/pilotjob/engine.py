@@ -27,7 +27,8 @@ from qcg.pilotjob.core.events import (
     Withdraw,
 )
 from qcg.pilotjob.core.records import Run
-from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.state import CoreState, name_of
+from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.executors.agents import AgentExecutor, Listener
@@ -153,6 +154,10 @@ class Engine(Listener):
     def _transition(self, transition: Transition) -> None:
         for watcher in self.watchers:
             watcher(transition)
+        if transition.state is State.FAILED:
+            log.warning("%s FAILED: %s", name_of(transition.job, transition.position), transition.message)
+        elif log.isEnabledFor(logging.DEBUG):
+            log.debug("%s %s", name_of(transition.job, transition.position), transition.state.name)
         if transition.state.is_final:
             self.report.ended(self.stories.end_of(transition))
             if transition.position < 0:

@@ -29,7 +29,7 @@ def restore(core: CoreState, journal: Journal) -> list[Effect]:
         else:
             restoration.final_job(final.seq, final.name, final.state, final.submitted, None)
     for job in loaded.unfinished:
-        restoration.unfinished_job(job.seq, job.name, job.submitted, job.spec, started=bool(job.started))
+        restoration.unfinished_job(job.seq, job.name, job.submitted, job.spec, job.started or 0.0)
         if job.rest is not None:
             restoration.rest(job.seq, job.rest)
     for seq, position, state in loaded.settled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import signal
@@ -11,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from qcg.pilotjob.guard import announce, check_free, refresh, withdraw
 
 from qcg.pilotjob import resume, rundir
 from qcg.pilotjob.cluster.local import local_nodes
@@ -23,17 +23,21 @@ from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.channel import Keys
 from qcg.pilotjob.executors.local import NAME, LocalAgent
+from qcg.pilotjob.guard import announce, check_free, refresh, withdraw
 from qcg.pilotjob.interfaces.file import read_requests, run_requests
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.logs import log_to, stop_logging
 from qcg.pilotjob.options import Options, Resumption
+from qcg.pilotjob.report.progress import progress_line
 from qcg.pilotjob.report.writer import ReportWriter
 
 log = logging.getLogger(__name__)
 
 BEAT = 2.0
+BEATS_A_LINE = 5
+"""So often the log tells how far the run is, when that has changed."""
 KILL_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL when the service ends."""
 
@@ -200,10 +204,14 @@ class Service:
         return give_up
 
     async def _beat(self, engine: Engine, run_dir: Path) -> None:
-        while True:
+        told = ""
+        for beat in itertools.count(1):
             await asyncio.sleep(BEAT)
             engine.executor.beat()
             refresh(run_dir)
+            if beat % BEATS_A_LINE == 0 and told != (line := progress_line(engine.state)):
+                log.info("%s", line)
+                told = line
 
     def _watch_signals(self, pilot: Pilot) -> None:
         def told(number: int) -> None:

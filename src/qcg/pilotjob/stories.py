@@ -30,7 +30,7 @@ class Stories:
         """How it ended, right when it did."""
         job, position, run = transition.job, transition.position, transition.run
         description = self._descriptions.of(job)
-        history = _history(job, run)
+        history = _history(job, position, run)
         history.append((transition.state, transition.at))
         return self._story(
             job,
@@ -76,7 +76,7 @@ class Stories:
             position,
             self._descriptions.of(job),
             state=state,
-            history=_history(job, run),
+            history=_history(job, position, run),
             grant=run.grant,
             times=(0.0, 0.0),
             exit_code=None,
@@ -167,10 +167,12 @@ def _counts(iterations: Iterations) -> IterationCounts:
     return IterationCounts(len(iterations), *iterations.counts[State.SUCCEED :])
 
 
-def _history(job: Job, run: Run | None) -> History:
+def _history(job: Job, position: int, run: Run | None) -> History:
     history: History = [(State.QUEUED, job.submitted)]
     if run is not None:
         history.append((State.SCHEDULED, run.scheduled))
         if run.started:
             history.append((State.EXECUTING, run.started))
+    elif position < 0 and job.iterations is not None and job.iterations.began:
+        history.append((State.EXECUTING, job.iterations.began))
     return history

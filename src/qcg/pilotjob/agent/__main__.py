@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -20,15 +19,17 @@ def main() -> int:
     options = parser.parse_args()
     run_dir = options.run_dir.resolve()
     other = read_agent_pid(run_dir, options.name)
-    if other is not None and other.pid != os.getpid() and is_alive(other):
+    if other is not None and is_alive(other):
         say(f"the agent {options.name} of {run_dir} runs already (pid {other.pid})")
         return 2
     try:
+        # Before the ledger is opened: whoever opens it ends what the one before has left.
+        write_agent_pid(run_dir, options.name)
         agent = Agent(run_dir, options.name, options.linger)
-    except LedgerError as error:
-        say(str(error))
+    except (OSError, LedgerError) as error:
+        say(f"the agent {options.name} cannot work in {run_dir}: {error}")
+        remove_agent_pid(run_dir, options.name)
         return 2
-    write_agent_pid(run_dir, options.name)
     agent.run()
     remove_agent_pid(run_dir, options.name)
     return 0

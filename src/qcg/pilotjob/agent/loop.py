@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import signal
 import socket
@@ -20,18 +22,21 @@ from qcg.pilotjob.host.records import Ended, Started
 
 TOLD_TO_END = "The agent was told to end, and ended this job."
 END_GRACE = 5.0
-RETRY = 1.0
 STARTS_A_TURN = 16
+"""Between two looks at messages and ended jobs, so that a long batch delays neither."""
 
 
 class Agent:
     def __init__(self, run_dir: Path, name: str, linger: float) -> None:
-        self._name = name
         self._linger = linger
         self._ledger = Ledger(str(run_dir / f"agent-{name}.ledger"))
+        if self._ledger.unreadable_lines:
+            say(f"{self._ledger.unreadable_lines} lines of {self._ledger.path} cannot be read and are passed over")
         self._host = JobHost(self._ledger, name, log=say)
-        self._connection = Connection(run_dir, say)
+        cores = sorted(os.sched_getaffinity(0))
+        hello = protocol.Hello(name, socket.gethostname(), os.getpid(), cores, __version__)
         self._poller = zmq.Poller()
+        self._connection = Connection(run_dir, hello, self._poller, say)
         self._wakeup, self._signalled = socket.socketpair()
         self._signals = 0
         self._exiting = False
@@ -41,46 +46,47 @@ class Agent:
     def run(self) -> None:
         self._watch_signals()
         more = False
-        while not (self._exiting and not self._host.busy):
-            self._wait(0.0 if more else self._patience())
-            for message in self._connection.receive():
+        while not self._exiting or self._host.busy:
+            # At least a millisecond: a deadline within less than that is met a little late, not in a storm of turns.
+            ready = dict(self._poller.poll(0 if more else math.ceil(self._patience() * 1000)))
+            if self._wakeup.fileno() in ready:
+                self._take_signals()
+            for message in self._connection.receive(ready):
                 self._handle(message)
-            more = self._host.advance(STARTS_A_TURN) and not self._ledger.trouble
+            more = self._host.advance(STARTS_A_TURN)
             now = time.monotonic()
             self._host.due(now)
             self._tell()
             self._ledger.sync()
-            self._connection.keep(now, self._hello())
-            if self._forsaken(now):
+            self._connection.keep(now)
+            if not self._exiting and self._forsaken(now):
                 say(f"no manager for {self._linger:g} s, and no jobs: the agent ends")
-                break
+                self._exit(END_GRACE, "cancel", "")
         self._tell()
-        self._ledger.close()
         if self._connection.up:
             self._connection.send(protocol.Bye())
         self._connection.close()
         self._host.close()
+        self._ledger.close()
+        self._ignore_signals()
 
     def _patience(self) -> float:
         """Seconds until something is to be done without anything having happened."""
-        now = time.monotonic()
-        deadlines = [self._connection.next_deadline(), self._host.next_deadline(), self._ledger.sync_due()]
-        if self._ledger.trouble:
-            deadlines.append(now + RETRY)
-        return max(min(deadline for deadline in deadlines if deadline is not None) - now, 0.0)
+        deadlines = (self._connection.next_deadline(), self._host.next_deadline(), self._ledger.sync_due())
+        return max(min(at for at in deadlines if at is not None) - time.monotonic(), 0.0)
 
-    def _wait(self, seconds: float) -> None:
-        """Until a message, a signal, or so long."""
-        descriptors: list[zmq.Socket[bytes] | int] = [self._wakeup.fileno()]
-        if self._connection.socket is not None:
-            descriptors.append(self._connection.socket)
-        ready, _, _ = zmq.select(descriptors, [], [], seconds)
-        if self._wakeup.fileno() in ready:
-            numbers = self._wakeup.recv(4096)
-            if signal.SIGCHLD in numbers:
-                self._host.reap()
-            for _ in range(numbers.count(signal.SIGTERM) + numbers.count(signal.SIGINT)):
-                self._end_by_signal()
+    def _take_signals(self) -> None:
+        numbers = self._wakeup.recv(4096)
+        if signal.SIGCHLD in numbers:
+            self._host.reap()
+        for _ in range(numbers.count(signal.SIGTERM) + numbers.count(signal.SIGINT)):
+            self._signals += 1
+            say("told to end" if self._signals == 1 else "told to end at once")
+            self._exit(END_GRACE if self._signals == 1 else 0.0, "lost", TOLD_TO_END)
+
+    def _exit(self, grace: float, reason: str, message: str) -> None:
+        self._exiting = True
+        self._host.finish(grace, reason, message)
 
     def _handle(self, message: protocol.FromManager) -> None:
         if isinstance(message, protocol.Start):
@@ -93,19 +99,18 @@ class Agent:
         elif isinstance(message, protocol.Welcome):
             self._report(message.ack)
         elif isinstance(message, protocol.Identify):
-            self._connection.up = False
-            self._connection.send(self._hello())
+            self._connection.say_hello()
         elif isinstance(message, protocol.Exit):
-            self._exiting = True
-            self._host.finish(message.grace)
+            say("the manager says: end")
+            self._exit(message.grace, "cancel", "")
 
     def _report(self, ack: int) -> None:
         """Tell a manager everything that it does not know for sure."""
-        self._ledger.acknowledge(ack)
         self._host.take_records()
+        self._ledger.acknowledge(ack)
         records = [_record(number, body) for number, body in self._ledger.unacknowledged()]
         self._connection.send(protocol.Report(records, self._host.running()))
-        self._connection.up = True
+        self._connection.welcomed()
 
     def _tell(self) -> None:
         """What has happened in this turn; without a manager, the ledger keeps it for the next one."""
@@ -121,24 +126,21 @@ class Agent:
             self._alone_since = now
         return now - self._alone_since >= self._linger
 
-    def _end_by_signal(self) -> None:
-        self._signals += 1
-        say("told to end" if self._signals == 1 else "told to end at once")
-        self._exiting = True
-        self._host.finish(END_GRACE if self._signals == 1 else 0.0, "lost", TOLD_TO_END)
-
-    def _hello(self) -> protocol.Hello:
-        cores = sorted(os.sched_getaffinity(0))
-        return protocol.Hello(self._name, socket.gethostname(), os.getpid(), cores, __version__)
-
     def _watch_signals(self) -> None:
         """Signals become bytes on a socket, so that the loop can wait for them and for messages at once."""
         self._wakeup.setblocking(False)
         self._signalled.setblocking(False)
         signal.set_wakeup_fd(self._signalled.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+        self._poller.register(self._wakeup.fileno(), zmq.POLLIN)
+        # SIGHUP is caught and not ignored: jobs would inherit that it is ignored.
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, frame: None)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _ignore_signals(self) -> None:
+        """All is done; a late SIGTERM does not turn that into a failure."""
+        signal.set_wakeup_fd(-1)
+        self._wakeup.close()
+        self._signalled.close()
 
 
 def _record(number: int, body: Started | Ended) -> protocol.Record:
@@ -148,4 +150,6 @@ def _record(number: int, body: Started | Ended) -> protocol.Record:
 
 
 def say(line: str) -> None:
-    print(time.strftime("%Y-%m-%d %H:%M:%S"), line, file=sys.stderr, flush=True)
+    """To the log. When even that cannot be written, jobs matter more."""
+    with contextlib.suppress(OSError):
+        print(time.strftime("%Y-%m-%d %H:%M:%S"), line, file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.report.progress import progress_line
 
 PLAIN_INTERVAL = 2.0
 LIVE_INTERVAL = 0.2
@@ -54,24 +55,13 @@ class Progress:
             if self._told <= MOST_FAILURES:
                 print(f"FAILED {name_of(transition.job, transition.position)}: {transition.message}", flush=True)
 
-    def line(self) -> str:
-        state = self._state
-        parts = [_done(state.job_counts, "jobs")]
-        if sum(state.iteration_counts):
-            parts.append(_done(state.iteration_counts, "iterations"))
-        parts.append(f"{len(state.runs)} running")
-        parts += [f"{state.job_counts[end]} {word}" for end, word in _WORDS if state.job_counts[end]]
-        busy = sum(run.grant.ncores for run in state.runs.values())
-        parts.append(f"{busy} of {state.pool.total_cores} cores busy")
-        return ", ".join(parts)
-
     async def _plain(self) -> None:
         while True:
             await asyncio.sleep(PLAIN_INTERVAL)
             self._print()
 
     def _print(self) -> None:
-        line = self.line()
+        line = progress_line(self._state)
         if line != self._last:
             print(line, flush=True)
             self._last = line
@@ -81,14 +71,7 @@ class Progress:
         from rich.live import Live
         from rich.text import Text
 
-        with Live(Text(self.line()), console=Console(), refresh_per_second=5, transient=True) as live:
+        with Live(Text(progress_line(self._state)), console=Console(), refresh_per_second=5, transient=True) as live:
             while True:
                 await asyncio.sleep(LIVE_INTERVAL)
-                live.update(Text(self.line()))
-
-
-_WORDS = ((State.FAILED, "failed"), (State.CANCELED, "cancelled"), (State.OMITTED, "omitted"))
-
-
-def _done(counts: list[int], what: str) -> str:
-    return f"{sum(counts[State.SUCCEED :])} of {sum(counts)} {what} done"
+                live.update(Text(progress_line(self._state)))

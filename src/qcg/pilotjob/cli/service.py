@@ -20,7 +20,9 @@ DEFAULT_FILE = "qcg_pm_reqs.json"
 @click.option("--show-progress", is_flag=True, help="Print when jobs start and end.")
 @shared
 @click.pass_context
-def command(context: click.Context, /, use_file: bool, file_path: str | None, show_progress: bool, **given: Any) -> None:
+def command(
+    context: click.Context, /, use_file: bool, file_path: str | None, show_progress: bool, **given: Any
+) -> None:
     """Run the requests of a file. Without a request finishAfterAllTasksDone in it, the service ends once all are read,
     and jobs that have not ended then are cut off."""
     path = file_path or (DEFAULT_FILE if use_file else None)

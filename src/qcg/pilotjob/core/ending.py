@@ -55,12 +55,13 @@ def remove(core: CoreState, event: Remove) -> None:
 
 def withdraw(core: CoreState, event: Withdraw) -> None:
     """Final, so that neither a line of the queue nor a job they wait for minds them any more; and forgotten."""
+    before = core.unfinished
     for name in event.names:
         job = core.jobs[name]
         core.unregister(job)
         job.state = State.CANCELED
         core.effects.append(Removed(job))
-    if not core.unfinished:
+    if before and not core.unfinished:
         core.effects.append(AllDone())
 
 

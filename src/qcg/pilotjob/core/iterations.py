@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Iterations:
     """States by position (0, 1, 2 … in the order of the indices), counts by state, runs only of those under way."""
 
-    __slots__ = ("attempts", "counts", "indices", "plan", "runs", "states")
+    __slots__ = ("attempts", "began", "counts", "indices", "plan", "runs", "states")
 
     def __init__(self, indices: range, plan: MaximumIters | None = None) -> None:
         self.indices = indices
@@ -23,6 +23,8 @@ class Iterations:
         self.states = bytearray(len(indices))
         self.counts = [0] * len(State)
         self.counts[State.QUEUED] = len(indices)
+        self.began = 0.0
+        """When the first of them started."""
         self.runs: dict[int, Run] = {}
         self.attempts: dict[int, int] = {}
         """How many runs an iteration has lost, where that is not none."""

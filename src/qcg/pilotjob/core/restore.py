@@ -39,7 +39,7 @@ class Restoration:
         job.iterations = iterations
         self._core.register(job)
 
-    def unfinished_job(self, seq: int, name: str, submitted: float, spec: bytes, *, started: bool) -> None:
+    def unfinished_job(self, seq: int, name: str, submitted: float, spec: bytes, began: float) -> None:
         description = _decode(spec)
         job = Job(seq, name, spec, submitted)
         try:
@@ -48,8 +48,9 @@ class Restoration:
             plain = msgspec.structs.replace(description, sharing=None)
             self._newcomers[seq] = welcome(self._core, job, plain)
             self._refused.append((job, str(error)))
-        if started and job.iterations is not None:
+        if began and job.iterations is not None:
             job.state = State.EXECUTING
+            job.iterations.began = began
 
     def settled_iteration(self, seq: int, position: int, state: State) -> None:
         iterations = self._newcomers[seq].job.iterations

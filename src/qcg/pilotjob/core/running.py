@@ -96,6 +96,8 @@ def _executing(core: CoreState, run: Run, pid: int, at: float) -> None:
     run.started = at
     core.enter(run.job, run.position, State.EXECUTING, run)
     if run.position >= 0 and run.job.state is State.QUEUED:
+        assert run.job.iterations is not None
+        run.job.iterations.began = at
         core.enter(run.job, -1, State.EXECUTING)
 
 

@@ -57,6 +57,7 @@ class AgentExecutor:
         self._by_peer: dict[bytes, Agent] = {}
         self._channel: Channel | None = None
         self.on_bye: Callable[[str], None] = lambda name: None
+        self._ending = False
 
     def open(self, keys: Keys, address: str) -> str:
         """Listen; the address that agents connect to."""
@@ -94,6 +95,7 @@ class AgentExecutor:
             self._send(agent, protocol.Beat())
 
     def tell_to_exit(self, grace: float) -> None:
+        self._ending = True
         for agent in self.agents.values():
             self._send(agent, protocol.Exit(grace))
 
@@ -103,7 +105,7 @@ class AgentExecutor:
         if agent.peer is not None:
             self._by_peer.pop(agent.peer, None)
         agent.peer = None
-        if agent.ready:
+        if agent.ready and not self._ending:
             agent.ready = False
             self._listener.agent_away(name, agent.nodes)
 

@@ -1,0 +1,24 @@
+"""How far a run is, in one line."""
+
+from __future__ import annotations
+
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.states import State
+
+_WORDS = ((State.FAILED, "failed"), (State.CANCELED, "cancelled"), (State.OMITTED, "omitted"))
+
+
+def progress_line(state: CoreState) -> str:
+    """From the core's counters alone, so that it costs the same however many jobs there are."""
+    parts = [_done(state.job_counts, "jobs")]
+    if sum(state.iteration_counts):
+        parts.append(_done(state.iteration_counts, "iterations"))
+    parts.append(f"{len(state.runs)} running")
+    parts += [f"{state.job_counts[end]} {word}" for end, word in _WORDS if state.job_counts[end]]
+    busy = sum(run.grant.ncores for run in state.runs.values())
+    parts.append(f"{busy} of {state.pool.total_cores} cores busy")
+    return ", ".join(parts)
+
+
+def _done(counts: list[int], what: str) -> str:
+    return f"{sum(counts[State.SUCCEED :])} of {sum(counts)} {what} done"
