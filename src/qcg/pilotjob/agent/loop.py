@@ -53,11 +53,11 @@ class Agent:
                 self._take_signals()
             for message in self._connection.receive(ready):
                 self._handle(message)
+            self._ledger.sync()
             more = self._host.advance(STARTS_A_TURN)
             now = time.monotonic()
             self._host.due(now)
             self._tell()
-            self._ledger.sync()
             self._connection.keep(now)
             if not self._exiting and self._forsaken(now):
                 say(f"no manager for {self._linger:g} s, and no jobs: the agent ends")
@@ -68,7 +68,7 @@ class Agent:
         self._connection.close()
         self._host.close()
         self._ledger.close()
-        self._ignore_signals()
+        self._stop_watching_signals()
 
     def _patience(self) -> float:
         """Seconds until something is to be done without anything having happened."""
@@ -136,8 +136,8 @@ class Agent:
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, frame: None)
 
-    def _ignore_signals(self) -> None:
-        """All is done; a late SIGTERM does not turn that into a failure."""
+    def _stop_watching_signals(self) -> None:
+        """All is done; a late SIGTERM meets a handler that does nothing."""
         signal.set_wakeup_fd(-1)
         self._wakeup.close()
         self._signalled.close()
