@@ -60,8 +60,8 @@ class Connection:
             self._look(now)
 
     def welcomed(self) -> None:
-        self.up = True
-        self._log("the manager has welcomed this agent")
+        # The line may have broken right after the welcome.
+        self.up = self._socket is not None
 
     def say_hello(self) -> None:
         self.up = False
@@ -75,14 +75,14 @@ class Connection:
     def receive(self, ready: dict[object, int]) -> list[protocol.FromManager]:
         """All that has arrived. `ready` is what the poller saw."""
         messages: list[protocol.FromManager] = []
-        if self._socket in ready:
+        if self._socket is not None and self._socket in ready:
             self._heard = time.monotonic()
             for body in _drain(self._socket):
                 try:
                     messages.append(protocol.decode_from_manager(body))
                 except msgspec.DecodeError as error:
                     self._log(f"a message from the manager could not be read: {error}")
-        if self._monitor in ready:
+        if self._monitor is not None and self._monitor in ready:
             # It tells one thing only: the other end has closed the line, or died.
             recv_monitor_message(self._monitor)
             self._break(time.monotonic())

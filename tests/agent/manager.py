@@ -1,0 +1,153 @@
+"""A manager that does nothing but talk to one agent, for tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import zmq
+
+from qcg.pilotjob.agent import contact, protocol
+from qcg.pilotjob.agent.contact import AgentsContact, Contact
+from qcg.pilotjob.host.records import Ended, Launch, Started
+
+T = TypeVar("T", bound="protocol.FromAgent")
+
+NAME = "n1"
+TIMEOUT = 30.0
+
+
+class Manager:
+    """Bound to a new port with new keys, as each manager is."""
+
+    def __init__(self, run_dir: Path, ack: int = 0) -> None:
+        self.run_dir = run_dir
+        self.ack = ack
+        self.records: dict[int, Started | Ended] = {}
+        self._peer = b""
+        self._kept: list[protocol.FromAgent] = []
+        self._context = zmq.Context()
+        server_public, server_secret = zmq.curve_keypair()
+        client_public, client_secret = zmq.curve_keypair()
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.curve_server = True
+        self._socket.curve_secretkey = server_secret
+        self._socket.bind("tcp://127.0.0.1:0")
+        address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        keys = [key.decode() for key in (server_public, client_public, client_secret)]
+        contact.write(run_dir, Contact(AgentsContact(address, *keys), os.getpid(), 0, "host"))
+
+    def close(self) -> None:
+        self._socket.close(linger=0)
+        self._context.term()
+
+    def send(self, message: protocol.FromManager) -> None:
+        self._socket.send_multipart([self._peer, protocol.encode(message)])
+
+    def start(self, *launches: Launch) -> None:
+        self.send(protocol.Start(list(launches)))
+
+    def next(self, kind: type[T], timeout: float = TIMEOUT) -> T:
+        """The next message of this kind; others wait for their turn."""
+        found = self._find(lambda message: isinstance(message, kind), timeout)
+        assert isinstance(found, kind)
+        return found
+
+    def meet(self) -> protocol.Report:
+        """Hello, Welcome, Report."""
+        self.next(protocol.Hello)
+        self.send(protocol.Welcome(self.ack))
+        report = self.next(protocol.Report)
+        self._take(report.records)
+        return report
+
+    def ended(self, id: str) -> Ended:
+        return self._record(lambda body: isinstance(body, Ended) and body.id == id, f"the end of {id}")  # type: ignore[return-value]
+
+    def started(self, id: str) -> Started:
+        return self._record(lambda body: isinstance(body, Started) and body.id == id, f"the start of {id}")  # type: ignore[return-value]
+
+    def _record(self, wanted: Callable[[Started | Ended], bool], what: str) -> Started | Ended:
+        while True:
+            for body in self.records.values():
+                if wanted(body):
+                    return body
+            self._take(self.next(protocol.News).records)
+
+    def _take(self, records: list[protocol.Record]) -> None:
+        for record in records:
+            self.records.setdefault(record.number, record.body)
+
+    def _find(self, wanted: Callable[[protocol.FromAgent], bool], timeout: float) -> protocol.FromAgent:
+        deadline = time.monotonic() + timeout
+        while True:
+            for position, message in enumerate(self._kept):
+                if wanted(message):
+                    return self._kept.pop(position)
+            left = max(0, int((deadline - time.monotonic()) * 1000))
+            assert self._socket.poll(left), f"Waited in vain; these have come: {self._kept}"
+            self._peer, body = self._socket.recv_multipart()
+            self._kept.append(protocol.decode_from_agent(body))
+
+
+@contextmanager
+def manager(run_dir: Path, ack: int = 0) -> Iterator[Manager]:
+    made = Manager(run_dir, ack)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+class AgentProcess:
+    def __init__(self, run_dir: Path, linger: float = 600.0) -> None:
+        self._log = run_dir / "log"
+        command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(run_dir), "--name", NAME]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen([*command, "--linger", str(linger)], stderr=log, start_new_session=True)
+        self.pid = self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        return self._process.wait(TIMEOUT)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def close(self) -> None:
+        """End it with all its jobs, if the test has not."""
+        if self._process.poll() is None:
+            self.signal(signal.SIGTERM)
+            self.signal(signal.SIGINT)
+            self.wait()
+
+
+def launch(id: str, *argv: str, wd: Path, wall_time: float | None = None) -> Launch:
+    return Launch(
+        id=id,
+        argv=list(argv),
+        env={"QCG_PM_STEP_ID": f"{wd}.{id}"},
+        unset=[],
+        wd=str(wd),
+        stdin=None,
+        stdout=f"{id}.out",
+        stderr=None,
+        cores=None,
+        wall_time=wall_time,
+        setup=False,
+        grant=[(NAME, (0,), ())],
+    )

@@ -1,0 +1,342 @@
+"""The agent as its managers see it: real processes, real ZeroMQ."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
+from qcg.pilotjob.host.records import Ended, Started
+from tests.agent.manager import NAME, AgentProcess, Manager, launch, manager
+from tests.support.processes import is_alive as process_is_alive
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def first(run_dir: Path) -> Iterator[Manager]:
+    with manager(run_dir) as made:
+        yield made
+
+
+@pytest.fixture
+def agent(run_dir: Path, first: Manager) -> Iterator[AgentProcess]:
+    process = AgentProcess(run_dir)
+    yield process
+    process.close()
+
+
+def test_it_says_who_it_is_and_reports_that_it_has_nothing(first: Manager, agent: AgentProcess) -> None:
+    hello = first.next(protocol.Hello)
+    assert (hello.agent, hello.pid) == (NAME, agent.pid)
+    assert hello.cores == sorted(os.sched_getaffinity(0))
+    first.send(protocol.Welcome(0))
+    assert first.next(protocol.Report) == protocol.Report([], [])
+
+
+def test_it_says_hello_again_when_it_is_not_known(first: Manager, agent: AgentProcess) -> None:
+    first.meet()
+    first.send(protocol.Identify())
+    assert first.meet().live == []
+
+
+def test_jobs_run_and_their_starts_and_ends_are_told(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    first.meet()
+    first.start(launch("a", "echo", "hi", wd=run_dir), launch("b", "sh", "-c", "exit 3", wd=run_dir))
+    assert (first.ended("a").exit_code, first.ended("b").exit_code) == (0, 3)
+    assert first.started("a").pid == first.ended("a").pid
+    assert (run_dir / "a.out").read_text() == "hi\n"
+    assert sorted(first.records) == [1, 2, 3, 4]
+
+
+def test_ends_are_told_while_a_long_batch_is_still_being_started(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    first.meet()
+    first.start(*(launch(str(number), "true", wd=run_dir) for number in range(300)))
+    told = [first.next(protocol.News).records for _ in range(2)]
+    assert all(len(records) < 100 for records in told)
+    for records in told:
+        first._take(records)
+    for number in range(300):
+        assert first.ended(str(number)).exit_code == 0
+    assert sorted(first.records) == list(range(1, 601))
+
+
+def test_a_cancelled_job_ends_and_one_past_its_wall_time_too(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    first.meet()
+    first.start(launch("a", "sleep", "1000", wd=run_dir), launch("b", "sleep", "1000", wd=run_dir, wall_time=0.2))
+    first.started("a")
+    first.send(protocol.Kill(["a", "nobody"]))
+    assert (first.ended("a").reason, first.ended("a").exit_code) == ("cancel", -signal.SIGTERM)
+    assert first.ended("b").reason == "timeout"
+
+
+def test_a_job_without_its_executable_is_told_and_harms_nobody(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    first.meet()
+    first.start(launch("a", "no-such-program", wd=run_dir), launch("b", "true", wd=run_dir))
+    assert first.ended("a").reason == "unstartable"
+    assert first.ended("b").exit_code == 0
+
+
+def test_an_id_runs_once_however_often_it_is_sent(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    first.meet()
+    job = launch("a", "sh", "-c", "echo x >> runs", wd=run_dir)
+    first.start(job, job)
+    first.start(job)
+    first.ended("a")
+    first.start(job, launch("b", "true", wd=run_dir))
+    first.ended("b")
+    assert (run_dir / "runs").read_text() == "x\n"
+
+
+def test_jobs_get_no_descriptor_of_the_agent_and_no_signal_setting(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    first.meet()
+    first.start(launch("fds", "ls", "/proc/self/fd", wd=run_dir), launch("st", "cat", "/proc/self/status", wd=run_dir))
+    first.ended("fds")
+    first.ended("st")
+    assert (run_dir / "fds.out").read_text().split() == ["0", "1", "2", "3"]  # 3 is what ls reads
+    status = dict(line.split(":", 1) for line in (run_dir / "st.out").read_text().splitlines())
+    assert int(status["SigIgn"], 16) & ~(3 << 31) == 0  # the C library keeps 32 and 33 for itself
+    assert int(status["SigBlk"], 16) == 0
+
+
+def test_garbage_from_the_manager_is_passed_over(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    first.meet()
+    first._socket.send_multipart([first._peer, b"\xc1 garbage"])
+    first.start(launch("a", "true", wd=run_dir))
+    assert first.ended("a").exit_code == 0
+    assert "could not be read" in agent.log
+
+
+def test_records_come_again_until_they_are_acknowledged(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    first.meet()
+    for id in ("a", "b"):
+        first.start(launch(id, "true", wd=run_dir))
+        first.ended(id)
+    assert [record.number for record in _again(first, 0).records] == [1, 2, 3, 4]
+    first.send(protocol.Ack(3))
+    assert [record.number for record in _again(first, 3).records] == [4]
+    assert _again(first, 4).records == []
+
+
+def _again(known: Manager, ack: int) -> protocol.Report:
+    known.ack = ack
+    known.send(protocol.Identify())
+    return known.meet()
+
+
+def test_a_new_manager_is_found_at_once_and_told_everything(run_dir: Path) -> None:
+    with manager(run_dir) as old:
+        agent = AgentProcess(run_dir)
+        old.meet()
+        old.start(
+            launch("long", "sh", "-c", "until test -e go; do sleep 0.01; done; exit 5", wd=run_dir),
+            launch("short", "true", wd=run_dir),
+            launch("away", "sh", "-c", "touch away; until test -e gone; do sleep 0.01; done", wd=run_dir),
+        )
+        old.ended("short")
+        wait_for((run_dir / "away").exists)
+    (run_dir / "gone").touch()
+    before = time.monotonic()
+    with manager(run_dir) as new:
+        report = new.meet()
+        assert time.monotonic() - before < 5.0
+        assert [running.id for running in report.live if running.id != "away"] == ["long"]
+        assert report.live[0].grant == [(NAME, (0,), ())]
+        assert new.ended("short").exit_code == 0
+        assert new.ended("away").exit_code == 0
+        (run_dir / "go").touch()
+        assert new.ended("long").exit_code == 5
+        new.send(protocol.Exit(5.0))
+        new.next(protocol.Bye)
+    assert agent.wait() == 0
+
+
+def test_jobs_that_were_received_are_started_without_the_manager(run_dir: Path) -> None:
+    with manager(run_dir) as old:
+        agent = AgentProcess(run_dir)
+        old.meet()
+        old.start(*(launch(str(number), "true", wd=run_dir) for number in range(200)))
+        old.next(protocol.News)
+    with manager(run_dir) as new:
+        new.meet()
+        for number in range(200):
+            assert new.ended(str(number)).exit_code == 0
+        new.send(protocol.Exit(5.0))
+        new.next(protocol.Bye)
+    assert agent.wait() == 0
+
+
+def test_a_job_waiting_for_its_start_is_reported_as_under_way(run_dir: Path) -> None:
+    with manager(run_dir) as old:
+        agent = AgentProcess(run_dir)
+        old.meet()
+        # In one burst, so that the report is made before all are started.
+        ids = {str(number) for number in range(200)}
+        old.send(protocol.Identify())
+        old.start(*(launch(id, "sleep", "1000", wd=run_dir) for id in ids))
+        report = old.meet()
+        told = {record.body.id for record in report.records} | {job.id for job in report.live}
+        assert told == ids
+        assert len(report.live) == 200
+        old.send(protocol.Exit(5.0))
+        old.next(protocol.Bye)
+    assert agent.wait() == 0
+
+
+def test_a_killed_agents_jobs_are_lost_and_ended_by_the_next_one(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    first.meet()
+    first.start(launch("done", "true", wd=run_dir), launch("a", "sh", "-c", "sleep 1000 & wait", wd=run_dir))
+    first.ended("done")
+    pid = first.started("a").pid
+    agent.kill()
+    assert process_is_alive(pid)
+    successor = AgentProcess(run_dir)
+    first.records.clear()
+    first.meet()
+    lost = first.ended("a")
+    assert (lost.reason, lost.pid) == ("lost", pid)
+    assert "was killed" in lost.message
+    assert not process_is_alive(pid)
+    assert first.ended("done").exit_code == 0
+    assert sorted(first.records) == [1, 2, 3, 4]
+    first.start(launch("next", "true", wd=run_dir))
+    assert first.ended("next").exit_code == 0
+    successor.close()
+
+
+def test_it_ends_all_jobs_and_itself_when_the_manager_says_so(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    first.meet()
+    daemon = "(setsid sh -c 'echo $$ > daemon; exec sleep 1000' &); until test -s daemon; do :; done"
+    first.start(launch("daemon", "sh", "-c", daemon, wd=run_dir), launch("a", "sleep", "1000", wd=run_dir))
+    first.ended("daemon")
+    first.started("a")
+    first.send(protocol.Exit(5.0))
+    assert first.ended("a").reason == "cancel"
+    first.next(protocol.Bye)
+    assert agent.wait() == 0
+    assert not process_is_alive(int((run_dir / "daemon").read_text()))
+    assert read_agent_pid(run_dir, NAME) is None
+
+
+def test_sigterm_ends_all_jobs_and_the_records_say_why(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    first.meet()
+    first.start(launch("a", "sleep", "1000", wd=run_dir))
+    first.started("a")
+    agent.signal(signal.SIGTERM)
+    ended = first.ended("a")
+    assert (ended.reason, ended.exit_code) == ("lost", -signal.SIGTERM)
+    assert "told to end" in ended.message
+    first.next(protocol.Bye)
+    assert agent.wait() == 0
+
+
+def test_a_second_signal_ends_it_at_once(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    first.meet()
+    first.start(launch("a", "sh", "-c", "trap '' TERM; touch ready; while :; do sleep 0.01; done", wd=run_dir))
+    wait_for((run_dir / "ready").exists)
+    before = time.monotonic()
+    agent.signal(signal.SIGTERM)
+    wait_for(lambda: "told to end" in agent.log)
+    agent.signal(signal.SIGINT)
+    assert first.ended("a").exit_code == -signal.SIGKILL
+    assert agent.wait() == 0
+    assert time.monotonic() - before < 5.0
+
+
+def test_without_a_manager_it_lets_its_jobs_end_keeps_their_records_and_goes(run_dir: Path) -> None:
+    with manager(run_dir) as old:
+        agent = AgentProcess(run_dir, linger=0.5)
+        old.meet()
+        daemon = "(setsid sh -c 'echo $$ > daemon; exec sleep 1000' &); until test -s daemon; do :; done"
+        old.start(
+            launch("daemon", "sh", "-c", daemon, wd=run_dir),
+            launch("a", "sh", "-c", "touch ready; until test -e go; do sleep 0.01; done; exit 7", wd=run_dir),
+        )
+        wait_for((run_dir / "ready").exists)
+        old.ended("daemon")
+    wait_for(lambda: "no manager" not in agent.log and is_alive_agent(run_dir))
+    (run_dir / "go").touch()
+    assert agent.wait() == 0
+    assert "no manager for 0.5 s" in agent.log
+    assert not process_is_alive(int((run_dir / "daemon").read_text()))
+    assert read_agent_pid(run_dir, NAME) is None
+    with manager(run_dir) as new:
+        successor = AgentProcess(run_dir)
+        new.meet()
+        assert new.ended("a").exit_code == 7
+        successor.close()
+
+
+def is_alive_agent(run_dir: Path) -> bool:
+    info = read_agent_pid(run_dir, NAME)
+    return info is not None and is_alive(info)
+
+
+def test_a_second_agent_of_the_same_name_is_refused(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    first.meet()
+    info = read_agent_pid(run_dir, NAME)
+    assert info is not None
+    assert (info.pid, is_alive(info)) == (agent.pid, True)
+    second = AgentProcess(run_dir)
+    assert second.wait() == 2
+    assert f"the agent {NAME} of {run_dir} runs already (pid {agent.pid})" in agent.log
+    assert is_alive_agent(run_dir)
+
+
+def test_a_run_directory_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(tmp_path / "no"), "--name", NAME]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert run.returncode == 2
+    assert "cannot work in" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_contact_file_that_others_can_read_is_not_used(run_dir: Path) -> None:
+    with manager(run_dir) as first:
+        (run_dir / "contact.json").chmod(0o644)
+        agent = AgentProcess(run_dir)
+        wait_for(lambda: "can be read by others" in agent.log)
+        (run_dir / "contact.json").chmod(0o600)
+        first.meet()
+        agent.close()
+
+
+def test_an_idle_agent_beats_and_uses_no_measurable_time(first: Manager, agent: AgentProcess) -> None:
+    first.meet()
+    first.next(protocol.Beat)
+    before = _cpu_ticks(agent.pid)
+    first.next(protocol.Beat)
+    assert _cpu_ticks(agent.pid) - before <= 1  # in hundredths of a second, over two seconds
+
+
+def _cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_records_are_what_the_host_made(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    first.meet()
+    first.start(launch("a", "true", wd=run_dir))
+    ended = first.ended("a")
+    started = first.started("a")
+    assert started == Started("a", ended.pid, ended.started, [(NAME, (0,), ())])
+    assert ended == Ended("a", ended.at, 0, "exit", "", started.pid, started.at)
