@@ -37,8 +37,8 @@ $(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp
 	@touch $@
 
 run: $(VENV)/run.stamp
-	@mkdir -p build/run
-	@cd build/run && ../../$(BIN)/qcg-pm run ../../examples/quickstart.json
+	@$(BIN)/qcg-pm run examples/quickstart.json --wd build/run --nodes 4,4
+	@echo && cat build/run/pi.txt
 
 test: lint
 	@tests/system-packages
