@@ -57,7 +57,7 @@ class Reference:
 
     def submit(self, descriptions: list[JobDescription]) -> None:
         for description in descriptions:
-            job = ReferenceJob(description, self._requests(description))
+            job = ReferenceJob(description, requests_of(description, self.specs))
             self.jobs.append(job)
             idle = [FreeNode(spec) for spec in self.specs]
             if any(choose(idle, request) is None for request in job.requests.values()):
@@ -139,30 +139,25 @@ class Reference:
         node.memory -= request.memory
         return part
 
-    def _requests(self, description: JobDescription) -> list[Request]:
-        """One for each iteration."""
-        sharing, request = description.sharing, description.request
-        count = 1 if description.iteration is None else len(description.iteration)
-        if sharing is None:
-            return [request] * count
-        of_cores = sharing.of == "cores"
-        total = sum(len(spec.cores) for spec in self.specs) if of_cores else len(self.specs)
-        shared = request.cores if of_cores else request.nodes
-        assert shared is not None
-        if sharing.name == "split-into":
-            amounts = [Amount(shared.least, total // (sharing.parts or count))] * count
-        else:
-            amounts = [Amount(size, size) for size in maximum_iters(count, total, shared.least)]
-        return [
-            Request(
-                amount if of_cores else request.cores,
-                request.nodes if of_cores else amount,
-                request.gpus,
-                request.memory,
-                request.one_node,
-            )
-            for amount in amounts
-        ]
+
+def requests_of(description: JobDescription, specs: list[NodeSpec]) -> list[Request]:
+    """What each iteration asks for."""
+    sharing, request = description.sharing, description.request
+    count = 1 if description.iteration is None else len(description.iteration)
+    if sharing is None:
+        return [request] * count
+    of_cores = sharing.of == "cores"
+    total = sum(len(spec.cores) for spec in specs) if of_cores else len(specs)
+    shared = request.cores if of_cores else request.nodes
+    assert shared is not None
+    if sharing.name == "split-into":
+        amounts = [Amount(shared.least, total // (sharing.parts or count))] * count
+    else:
+        amounts = [Amount(size, size) for size in maximum_iters(count, total, shared.least)]
+    extras = request.gpus, request.memory, request.one_node
+    if of_cores:
+        return [Request(amount, request.nodes, *extras) for amount in amounts]
+    return [Request(request.cores, amount, *extras) for amount in amounts]
 
 
 def maximum_iters(count: int, total: int, least: int) -> list[int]:

@@ -45,8 +45,9 @@ def plain_requests() -> st.SearchStrategy[Request]:
     return st.one_of(
         st.builds(request, cores=ranges(5)),
         st.builds(request, cores=ranges(4), gpus=gpus, memory=memory, one=st.just(True)),
-        st.builds(request, nodes=ranges(3), gpus=gpus, memory=memory),
-        st.builds(request, cores=ranges(4), nodes=ranges(3), gpus=gpus, memory=memory),
+        st.builds(request, nodes=ranges(2), gpus=gpus, memory=memory),
+        st.builds(request, cores=ranges(3), nodes=ranges(2), gpus=gpus, memory=memory),
+        st.just(request(1)),
         st.just(request(1)),
     )
 

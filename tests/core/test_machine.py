@@ -1,0 +1,291 @@
+"""Random lives of a core: whatever happens in whatever order, its promises hold."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from qcg.pilotjob.core import sanity
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Requeued
+from qcg.pilotjob.core.errors import Refused
+from qcg.pilotjob.core.events import (
+    AgentSilent,
+    Cancel,
+    CancelAll,
+    Event,
+    NodesLost,
+    Remove,
+    RunEnded,
+    RunStarted,
+    Schedule,
+    Submit,
+    Withdraw,
+)
+from qcg.pilotjob.core.records import parse_run_id
+from qcg.pilotjob.core.resources import NodeSpec
+from tests.core.hosts import Host
+from tests.core.strategies import Draft, describe, drafts, node_lists
+from tests.core.watcher import Unit, Watcher
+
+WHICH = st.integers(0, 100)
+RARELY = st.integers(1, 10).map(lambda number: number == 7)
+ENDS = st.sampled_from(
+    [(0, "exit"), (0, "exit"), (0, "exit"), (1, "exit"), (-15, "timeout"), (-1, "unstartable"), (-1, "lost")]
+)
+
+
+class Machine(RuleBasedStateMachine):
+    @initialize(nodes=node_lists(), rerun_lost=st.booleans(), wanted=st.lists(drafts(), min_size=4, max_size=8))
+    def begin(self, nodes: list[NodeSpec], rerun_lost: bool, wanted: list[Draft]) -> None:
+        self.nodes = nodes
+        self.rerun_lost = rerun_lost
+        self.core = Core(nodes, rerun_lost=rerun_lost)
+        self.watcher = Watcher(nodes)
+        self.hosts = {spec.name: Host(spec.name) for spec in nodes}
+        self.history: list[Event] = []
+        self.names = 0
+        self.started: dict[Unit, str] = {}
+        """The run that each iteration really had, and that was not lost."""
+        self.used_ids: set[str] = set()
+        for host in self.hosts.values():
+            self.tell_all(host.come_back(everything=False))
+        self.submit_some(wanted)
+
+    # -- what happens -----------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        return float(len(self.history) + 1)
+
+    def tell(self, event: Event) -> None:
+        effects = self.core.handle(event, self.now)
+        self.history.append(event)
+        sanity.check(self.core.state)
+        self.watcher.watch(effects, scheduling=isinstance(event, Schedule))
+        for effect in effects:
+            match effect:
+                case Launch(run):
+                    self.hosts[run.grant.parts[0].node].launch(run)
+                case Kill(run):
+                    self.hosts[run.grant.parts[0].node].kill(run.id)
+                case KillStray(run_id, node):
+                    self.hosts[node].kill(run_id)
+                case Requeued(run):
+                    really = self.started.get((run.job.seq, run.position))
+                    assert really != run.id, f"{run.id} waits again, and it was started and is not lost"
+
+    def tell_all(self, events: list[Event]) -> None:
+        for event in events:
+            self.tell(event)
+
+    def forget(self, run_id: str) -> None:
+        """This run is lost: its job may be started again."""
+        seq, position, _ = parse_run_id(run_id)
+        if self.started.get((seq, position)) == run_id:
+            del self.started[seq, position]
+
+    def some_job(self, which: int) -> str:
+        names = list(self.watcher.jobs)
+        return names[which % len(names)] if names else "nobody"
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    @rule(wanted=st.lists(drafts(), min_size=1, max_size=6), reverse=st.booleans(), withdraw=RARELY)
+    def submit(self, wanted: list[Draft], reverse: bool, withdraw: bool) -> None:
+        if reverse:
+            wanted = wanted[::-1]
+        names = self.submit_some(wanted, reverse=reverse)
+        if withdraw and names:
+            self.tell(Withdraw(names))
+
+    def submit_some(self, wanted: list[Draft], *, reverse: bool = False) -> list[str]:
+        known = {
+            name: None if job.description.iteration is None else job.description.iteration.indices()
+            for name, job in self.watcher.jobs.items()
+        }
+        descriptions = []
+        for draft in wanted:
+            self.names += 1
+            name = f"j{self.names}"
+            descriptions.append(describe(name, draft, known))
+            known[name] = draft.indices
+        if reverse:
+            descriptions.reverse()
+        self.watcher.submitting = {description.name: description for description in descriptions}
+        try:
+            self.tell(Submit(descriptions))
+        except Refused:  # a share that what exists cannot give
+            sanity.check(self.core.state)
+            return []
+        return [description.name for description in descriptions]
+
+    @rule(picks=st.lists(st.tuples(WHICH, st.none() | st.integers(0, 5)), min_size=1, max_size=3))
+    def cancel(self, picks: list[tuple[int, int | None]]) -> None:
+        names = [self.some_job(which) for which, _ in picks]
+        self.tell(
+            Cancel(
+                [name if index is None else f"{name}:{index}" for name, (_, index) in zip(names, picks, strict=True)]
+            )
+        )
+
+    @rule(which=WHICH)
+    def remove(self, which: int) -> None:
+        self.tell(Remove([self.some_job(which)]))
+
+    @rule(really=RARELY)
+    def cancel_all(self, really: bool) -> None:
+        if really:
+            self.tell(CancelAll("the service ends"))
+
+    @rule()
+    def schedule(self) -> None:
+        self.tell(Schedule())
+
+    # -- runs -------------------------------------------------------------------------------------------------------
+
+    @rule(picks=st.lists(WHICH, min_size=2, max_size=6))
+    def start_runs(self, picks: list[int]) -> None:
+        for which in picks:
+            self.start_some_run(which)
+
+    def start_some_run(self, which: int) -> None:
+        waiting = [(host, run_id) for host in self.hosts.values() for run_id in host.arrived]
+        if waiting:
+            self.start(*waiting[which % len(waiting)])
+
+    def start(self, host: Host, run_id: str) -> None:
+        assert run_id not in self.used_ids, f"{run_id} starts for the second time"
+        self.used_ids.add(run_id)
+        seq, position, _ = parse_run_id(run_id)
+        if run_id not in host.killed:
+            before = self.started.setdefault((seq, position), run_id)
+            assert before == run_id, f"{run_id} starts, and {before} was started before"
+        host.start(run_id, self.now)
+        self.tell_all(host.news())
+
+    @rule(picks=st.lists(st.tuples(WHICH, ENDS), min_size=1, max_size=2))
+    def end_runs(self, picks: list[tuple[int, tuple[int, str]]]) -> None:
+        for which, how in picks:
+            self.end_some_run(which, how)
+
+    def end_some_run(self, which: int, how: tuple[int, str]) -> None:
+        exit_code, reason = how
+        runs = [
+            (host, run_id)
+            for host in self.hosts.values()
+            for run_id in (host.arrived if reason == "unstartable" else host.live)
+        ]
+        if runs:
+            host, run_id = runs[which % len(runs)]
+            self.end(host, run_id, exit_code, reason)
+
+    def end(self, host: Host, run_id: str, exit_code: int, reason: str) -> None:
+        if reason == "lost":
+            self.forget(run_id)
+        host.end(run_id, self.now, exit_code, reason)
+        self.tell_all(host.news())
+
+    # -- agents -----------------------------------------------------------------------------------------------------
+
+    @rule(which=WHICH, in_flight=st.booleans(), for_long=st.booleans())
+    def agent_goes_silent(self, which: int, in_flight: bool, for_long: bool) -> None:
+        host = list(self.hosts.values())[which % len(self.hosts)]
+        host.go_silent(in_flight=in_flight)
+        self.tell(AgentSilent([host.node]))
+        if not for_long:
+            self.tell_all(host.come_back(everything=False))
+
+    @rule(everything=st.booleans())
+    def agents_come_back(self, everything: bool) -> None:
+        for host in self.hosts.values():
+            if not host.connected:
+                self.tell_all(host.come_back(everything=everything))
+
+    @rule(which=WHICH, tell=st.booleans(), really_dead=st.booleans(), for_long=st.booleans())
+    def agent_is_lost(self, which: int, tell: bool, really_dead: bool, for_long: bool) -> None:
+        """For good; or it was thought to be, and its runs are found when it comes back."""
+        host = list(self.hosts.values())[which % len(self.hosts)]
+        for run_id, grant in self.watcher.held.items():
+            if any(part.node == host.node for part in grant.parts):
+                self.forget(run_id)
+        if really_dead:
+            for run_id in host.die(self.now, tell=tell):
+                self.forget(run_id)
+        else:
+            host.go_silent(in_flight=False)
+            for run_id in [*host.live, *host.arrived]:
+                self.forget(run_id)
+        self.tell(NodesLost([host.node], f"{host.node} is gone"))
+        if not for_long:
+            self.tell_all(host.come_back(everything=False))
+
+    @rule(
+        starts=st.lists(WHICH, min_size=2, max_size=6),
+        ends=st.lists(st.tuples(WHICH, ENDS), max_size=3),
+        lost=st.integers(3, 12),
+        first=WHICH,
+        in_flight=st.booleans(),
+    )
+    def manager_crashes(
+        self, starts: list[int], ends: list[tuple[int, tuple[int, str]]], lost: int, first: int, in_flight: bool
+    ) -> None:
+        """Its last moments are not in the journal; all agents come back and tell everything."""
+        self.tell(Schedule())
+        for which in starts:
+            self.start_some_run(which)
+        for which, how in ends:
+            self.end_some_run(which, how)
+        self.tell(Schedule())
+        kept = len(self.history)
+        while lost and kept and isinstance(self.history[kept - 1], Schedule | RunStarted | RunEnded):
+            kept -= 1
+            lost -= 1
+        self.replay(self.history[:kept])
+        hosts = list(self.hosts.values())
+        hosts = hosts[first % len(hosts) :] + hosts[: first % len(hosts)]
+        for host in hosts:
+            host.go_silent(in_flight=in_flight)
+        self.tell(AgentSilent(list(self.hosts)))
+        for host in hosts:
+            self.tell_all(host.come_back(everything=True))
+
+    def replay(self, events: list[Event]) -> None:
+        self.core = Core(self.nodes, rerun_lost=self.rerun_lost)
+        self.watcher = Watcher(self.nodes)
+        for number, event in enumerate(events):
+            if isinstance(event, Submit):
+                self.watcher.submitting = {description.name: description for description in event.jobs}
+            self.watcher.watch(self.core.handle(event, float(number + 1)))
+        self.history = events
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        """Everybody comes back, and everything ends well: nothing is left."""
+        if not hasattr(self, "core"):
+            return
+        for host in self.hosts.values():
+            self.tell_all(host.come_back(everything=False))
+        busy = True
+        while busy:
+            self.tell(Schedule())
+            busy = False
+            for host in self.hosts.values():
+                for run_id in list(host.arrived):
+                    self.start(host, run_id)
+                for run_id in list(host.live):
+                    self.end(host, run_id, 0, "exit")
+                    busy = True
+        assert not list(self.watcher.unfinished())
+        assert not self.watcher.held
+        state = self.core.state
+        assert state.unfinished == 0
+        assert not state.runs
+        assert state.pool.free_cores == state.pool.total_cores
+        assert all(list(node.spec.gpus) == node.gpus for node in state.pool.nodes)
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=70, stateful_step_count=40)

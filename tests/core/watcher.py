@@ -1,0 +1,202 @@
+"""Watches effects, and nothing else, and fails when one of them breaks a promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qcg.pilotjob.core.effects import (
+    Added,
+    AllDone,
+    Effect,
+    Launch,
+    Removed,
+    Requeued,
+    RestSettled,
+    Transition,
+)
+from qcg.pilotjob.core.records import Grant, Run
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import Amount, JobDescription, Request
+from tests.core.reference import requests_of
+
+Unit = tuple[int, int]
+"""(number of the job, position); position -1 for a job without iterations."""
+
+
+class Watched:
+    """A job, as far as effects tell of it."""
+
+    def __init__(self, seq: int, description: JobDescription, specs: list[NodeSpec]) -> None:
+        self.seq = seq
+        self.description = description
+        self.iterated = description.iteration is not None
+        self.indices: list[int] = list(description.iteration.indices()) if description.iteration is not None else [-1]
+        first = 0 if self.iterated else -1
+        self.requests = dict(enumerate(requests_of(description, specs), first))
+        self.states = dict.fromkeys(self.requests, State.QUEUED)
+        self.state = State.QUEUED
+        self.after: list[tuple[Watched, str]] = []
+        """Whom it waits for: all of it, one index, or the same index."""
+
+    def is_ready(self, position: int) -> bool:
+        """All that this iteration waits for has succeeded."""
+        for other, index in self.after:
+            if index == "${it}":
+                state = other.states[other.indices.index(self.indices[position])]
+            else:
+                state = other.states[other.indices.index(int(index))] if index else other.state
+            if state is not State.SUCCEED:
+                return False
+        return True
+
+
+class Watcher:
+    def __init__(self, specs: list[NodeSpec]) -> None:
+        self.specs = {spec.name: spec for spec in specs}
+        self.jobs: dict[str, Watched] = {}
+        self.held: dict[str, Grant] = {}
+        self.ids: set[str] = set()
+        """Of all runs there ever were."""
+        self.submitting: dict[str, JobDescription] = {}
+        """What the next submission holds."""
+
+    def watch(self, effects: list[Effect], *, scheduling: bool = False) -> None:
+        """Take note of what one event led to."""
+        ready = self._ready() if scheduling else []
+        launched: set[Unit] = set()
+        ended = 0
+        for effect in effects:
+            match effect:
+                case Added(jobs):
+                    self._added([(job.name, job.seq) for job in jobs])
+                case Transition():
+                    ended += self._transition(effect)
+                case RestSettled(job, state):
+                    states = self.jobs[job.name].states
+                    assert State.QUEUED in states.values()
+                    states.update({key: state for key, value in states.items() if value is State.QUEUED})
+                case Launch(run):
+                    self._launch(run)
+                    launched.add((run.job.seq, run.position))
+                case Requeued(run):
+                    del self.held[run.id]
+                case Removed(job):
+                    ended += not self.jobs.pop(job.name).state.is_final
+                case AllDone():
+                    assert not any(self.unfinished())
+        done = sum(isinstance(effect, AllDone) for effect in effects)
+        assert done == (ended > 0 and not any(self.unfinished()))
+        self._first_come_first_served(ready, launched)
+
+    def unfinished(self) -> Iterator[str]:
+        return (name for name, job in self.jobs.items() if not job.state.is_final)
+
+    def _added(self, names: list[tuple[str, int]]) -> None:
+        for name, seq in names:
+            assert name not in self.jobs
+            self.jobs[name] = Watched(seq, self.submitting[name], list(self.specs.values()))
+        for name, _ in names:
+            job = self.jobs[name]
+            for entry in job.description.after:
+                other, _, index = entry.partition(":")
+                job.after.append((self.jobs[other], index))
+
+    def _ready(self) -> list[tuple[Unit, Request]]:
+        return [
+            ((job.seq, position), job.requests[position])
+            for job in self.jobs.values()
+            for position, state in job.states.items()
+            if state is State.QUEUED and job.is_ready(position)
+        ]
+
+    def _first_come_first_served(self, ready: list[tuple[Unit, Request]], launched: set[Unit]) -> None:
+        for unit, request in ready:
+            if unit not in launched:
+                overtaken = [
+                    other for other, wanted in ready if other in launched and other > unit and wanted == request
+                ]
+                assert not overtaken, f"{overtaken} came after {unit}, asked for the same and were started before"
+
+    def _transition(self, change: Transition) -> int:
+        """1 when a job is final now."""
+        job = self.jobs[change.job.name]
+        position, state, run = change.position, change.state, change.run
+        whole = position < 0
+        before = job.state if whole else job.states[position]
+        assert not before.is_final, f"{change.job.name} ({position}) was {before.name} and is {state.name}"
+        if state is State.EXECUTING and not (whole and job.iterated):
+            assert before is State.SCHEDULED
+        if whole:
+            job.state = state
+        if not (whole and job.iterated):
+            job.states[position] = state
+        if run is not None:
+            if state is State.SCHEDULED:
+                assert run.id not in self.ids, f"{run.id} was there before"
+                self.ids.add(run.id)
+            elif state.is_final:
+                del self.held[run.id]
+        if state is State.SCHEDULED:
+            assert run is not None
+            self.held[run.id] = run.grant
+        if whole and job.iterated and state.is_final:
+            self._check_outcome(job)
+        return whole and state.is_final
+
+    def _check_outcome(self, job: Watched) -> None:
+        states = set(job.states.values())
+        assert all(state.is_final for state in states)
+        worst = [state for state in (State.FAILED, State.CANCELED, State.OMITTED, State.SUCCEED) if state in states]
+        assert job.state is worst[0]
+
+    def _launch(self, run: Run) -> None:
+        job = self.jobs[run.job.name]
+        assert job.states[run.position] is State.SCHEDULED
+        self._check_exclusive(run)
+        check_within(run.grant, job.requests[run.position], self.specs)
+
+    def _check_exclusive(self, run: Run) -> None:
+        for part in run.grant.parts:
+            others = [
+                other
+                for run_id, grant in self.held.items()
+                if run_id != run.id
+                for other in grant.parts
+                if other.node == part.node
+            ]
+            for other in others:
+                assert not set(part.cores) & set(other.cores), f"{run.id} got cores that are given already"
+                assert not set(part.gpus) & set(other.gpus), f"{run.id} got GPUs that are given already"
+            if part.memory:
+                assert part.memory + sum(other.memory for other in others) <= self.specs[part.node].memory
+
+
+def check_within(grant: Grant, request: Request, specs: dict[str, NodeSpec]) -> None:
+    """Fails when a grant is not what was asked for."""
+    parts = grant.parts
+    assert parts
+    assert len({part.node for part in parts}) == len(parts)
+    for part in parts:
+        spec = specs[part.node]
+        assert part.cores
+        assert len(set(part.cores)) == len(part.cores)
+        assert set(part.cores) <= set(spec.cores)
+        assert len(set(part.gpus)) == len(part.gpus) == request.gpus
+        assert set(part.gpus) <= set(spec.gpus)
+        assert part.memory == request.memory
+        if request.cores is None:
+            assert part.cores == spec.cores
+    if request.nodes is not None:
+        assert _is_within(len(parts), request.nodes)
+        if request.cores is not None:
+            assert len({len(part.cores) for part in parts}) == 1
+            assert _is_within(len(parts[0].cores), request.cores)
+    else:
+        assert request.cores is not None
+        assert _is_within(grant.ncores, request.cores)
+        assert len(parts) == 1 or not request.one_node
+
+
+def _is_within(number: int, amount: Amount) -> bool:
+    return amount.least <= number and (amount.most is None or number <= amount.most)
