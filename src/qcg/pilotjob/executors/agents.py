@@ -57,7 +57,8 @@ class AgentExecutor:
         self._by_peer: dict[bytes, Agent] = {}
         self._channel: Channel | None = None
         self.on_bye: Callable[[str], None] = lambda name: None
-        self._ending = False
+        self._exit: protocol.Exit | None = None
+        """Set once agents are to end."""
 
     def open(self, keys: Keys, address: str) -> str:
         """Listen; the address that agents connect to."""
@@ -95,9 +96,10 @@ class AgentExecutor:
             self._send(agent, protocol.Beat())
 
     def tell_to_exit(self, grace: float) -> None:
-        self._ending = True
+        """Those that have not connected yet are told when they do."""
+        self._exit = protocol.Exit(grace)
         for agent in self.agents.values():
-            self._send(agent, protocol.Exit(grace))
+            self._send(agent, self._exit)
 
     def gone(self, name: str) -> None:
         """An agent, or its connection, has ended."""
@@ -105,7 +107,7 @@ class AgentExecutor:
         if agent.peer is not None:
             self._by_peer.pop(agent.peer, None)
         agent.peer = None
-        if agent.ready and not self._ending:
+        if agent.ready and self._exit is None:
             agent.ready = False
             self._listener.agent_away(name, agent.nodes)
 
@@ -153,6 +155,8 @@ class AgentExecutor:
         self._by_peer[peer] = agent
         log.info("agent %s connected from %s (pid %d)", hello.agent, hello.host, hello.pid)
         self._send(agent, protocol.Welcome(agent.acked))
+        if self._exit is not None:
+            self._send(agent, self._exit)
 
     def _records(self, agent: Agent, records: list[protocol.Record]) -> None:
         fresh = [record for record in records if record.number > agent.seen]
