@@ -147,6 +147,9 @@ class Stories:
     ) -> JobEnd:
         started, ended = times
         wd = stream_paths(description, position, grant, self._site).wd if grant else None
+        counts = _counts(job.iterations) if position < 0 and job.iterations is not None else None
+        if counts is not None and state is State.FAILED and not message:
+            message = f"{counts.failed} of {counts.total} iterations failed"
         return JobEnd(
             name=name_of(job, position),
             state=state,
@@ -159,7 +162,7 @@ class Stories:
             pname=program_name(description.execution) if grant else None,
             message=message,
             description=description if position < 0 else None,
-            iterations=_counts(job.iterations) if position < 0 and job.iterations is not None else None,
+            iterations=counts,
         )
 
 
