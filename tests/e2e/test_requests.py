@@ -1,0 +1,253 @@
+"""Each request answers in the documented shape."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.support.conversation import Conversation, talk
+from tests.support.pilot import Run, job, run, run_requests, write_requests
+
+DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}"
+WAITS = ["bash", "-c", "until [ -e go ]; do sleep 0.02; done"]
+
+
+def names(*jobs: str) -> dict[str, Any]:
+    return {"jobNames": list(jobs)}
+
+
+def test_the_walk_of_msleep2_through_all_requests(tmp_path: Path):
+    msleep2 = {
+        "name": "msleep2",
+        "execution": {
+            "exec": "/bin/bash",
+            "args": WAITS[1:],
+            "env": {},
+            "wd": "sleep.sandbox",
+            "stdout": "sleep2.${ncores}.${nnodes}.stdout",
+            "stderr": "sleep2.${ncores}.${nnodes}.stderr",
+        },
+        "resources": {"numCores": {"exact": 2}},
+    }
+    sandbox = tmp_path / "sleep.sandbox"
+
+    async def walk(service: Conversation) -> None:
+        submitted = {"code": 0, "message": "1 jobs submitted", "data": {"submitted": 1, "jobs": ["msleep2"]}}
+        assert await service.ask("submit", jobs=[msleep2]) == submitted
+        listed = await service.ask("listJobs")
+        assert listed == {"code": 0, "data": {"length": 1, "jobs": {"msleep2": {"status": "QUEUED", "inQueue": 0}}}}
+        refused = await service.ask("submit", jobs=[msleep2])
+        assert refused["code"] == 1
+        assert "'msleep2' already exists" in refused["message"]
+
+        await service.until("msleep2", "EXECUTING")
+        assert (await service.data("listJobs"))["jobs"] == {"msleep2": {"status": "EXECUTING"}}
+        resources = {"total_nodes": 1, "total_cores": 4, "used_cores": 2, "free_cores": 2}
+        assert await service.ask("resourcesInfo") == {"code": 0, "data": resources}
+        running = await service.info("msleep2")
+        assert running["status"] == "EXECUTING"
+        assert running["runtime"]["allocation"] == "n0[0:1]"
+        assert re.fullmatch(rf"\n{DATE}: QUEUED\n{DATE}: SCHEDULED\n{DATE}: EXECUTING", running["history"])
+        removed = await service.data("removeJob", **names("msleep2"))
+        assert removed["removed"] == 0
+        assert "EXECUTING" in removed["errors"]["msleep2"]
+
+        (sandbox / "go").touch()
+        await service.until("msleep2", "SUCCEED")
+        state = {"jobName": "msleep2", "status": "SUCCEED"}
+        status = await service.ask("jobStatus", **names("msleep2"))
+        assert status == {"code": 0, "data": {"jobs": {"msleep2": {"status": 0, "data": state}}}}
+        info = await service.info("msleep2")
+        assert info.items() >= state.items()
+        assert info["runtime"].items() >= {"wd": str(sandbox), "exit_code": "0", "pname": "bash"}.items()
+        assert re.fullmatch(r"0:00:\d\d\.\d{6}", info["runtime"]["rtime"])
+        assert info["runtime"]["pid"].isdigit()
+        states = ("QUEUED", "SCHEDULED", "EXECUTING", "SUCCEED")
+        assert re.fullmatch("".join(rf"\n{DATE}: {state}" for state in states), info["history"])
+        assert sorted(path.name for path in sandbox.glob("sleep2*")) == ["sleep2.2.1.stderr", "sleep2.2.1.stdout"]
+
+        assert await service.ask("removeJob", **names("msleep2")) == {"code": 0, "data": {"removed": 1}}
+        assert await service.data("listJobs") == {"length": 0, "jobs": {}}
+        service.forget("msleep2")
+        assert await service.ask("submit", jobs=[msleep2]) == submitted
+        await service.until("msleep2", "SUCCEED")
+
+        assert (await service.ask("control", command="finishAfterAllTasksDone"))["code"] == 0
+        assert (await service.ask("finish"))["code"] == 0
+
+    ending = talk(tmp_path, walk)
+    assert ending.exit_code == 0
+
+
+def test_iterations_have_states_messages_and_children(tmp_path: Path):
+    script = "case ${it} in 2) exit 3;; 3) until [ -e go ]; do sleep 0.02; done;; esac"
+    iterated = {"name": "it", "execution": {"script": script}, "iteration": {"start": 1, "stop": 5}}
+
+    async def walk(service: Conversation) -> None:
+        await service.data("submit", jobs=[iterated])
+        await service.until("it:2", "FAILED")
+        await service.until("it:4", "SUCCEED")
+        info = await service.info("it", params={"withChilds": True})
+        assert info["status"] == "EXECUTING"
+        assert info["iterations"] == {"start": 1, "stop": 5, "total": 4, "finished": 3, "failed": 1}
+        children = {child["iteration"]: child for child in info["childs"]}
+        assert {index: child["state"] for index, child in children.items()} == {
+            1: "SUCCEED",
+            2: "FAILED",
+            3: "EXECUTING",
+            4: "SUCCEED",
+        }
+        assert children[2]["runtime"]["exit_code"] == "3"
+        one = await service.info("it:2")
+        assert (one["jobName"], one["status"]) == ("it:2", "FAILED")
+        assert "3" in one["messages"]
+        assert one["history"].endswith("FAILED")
+        assert "childs" not in await service.info("it")
+
+        (tmp_path / "go").touch()
+        await service.until("it", "FAILED")
+        whole = await service.info("it")
+        assert whole["iterations"]["finished"] == 4
+        assert [line.split(": ")[1] for line in whole["history"].split("\n")[1:]] == ["QUEUED", "EXECUTING", "FAILED"]
+        assert whole["messages"] == "1 of 4 iterations failed"
+        states = await service.data("jobStatus", **names("it", "it:1", "it:2", "it:5", "it:x", "no"))
+        found = {name: entry.get("data", {}).get("status") for name, entry in states["jobs"].items()}
+        assert found == {"it": "FAILED", "it:1": "SUCCEED", "it:2": "FAILED", "it:5": None, "it:x": None, "no": None}
+        assert states["jobs"]["it:5"] == {"status": 1, "message": "job 'it' has no iteration '5'"}
+        assert states["jobs"]["no"] == {"status": 1, "message": "there is no job 'no'"}
+
+    assert talk(tmp_path, walk).exit_code == 1
+
+
+def test_cancel_ends_queued_and_running_jobs_and_single_iterations(tmp_path: Path):
+    jobs = [
+        job("runs", *WAITS, numCores=2),
+        job("old", *WAITS, numCores=2),
+        job("waits", "true", numCores=4),
+        job("after", "true", after=["waits"]),
+        job("it", "true", iteration=3, numCores=4),
+        job("after-it", "true", after=["it:1"]),
+        job("after-other", "true", after=["it:0"]),
+    ]
+
+    async def walk(service: Conversation) -> None:
+        await service.data("submit", jobs=jobs)
+        await service.until("old", "EXECUTING")
+        canceled = await service.data("cancelJob", jobNames=["waits", "it:1", "no", "it:7"])
+        errors = {"no": "there is no job 'no'", "it:7": "job 'it' has no iteration '7'"}
+        assert canceled == {"canceled": 2, "errors": errors}
+        states = {name: entry["status"] for name, entry in (await service.data("listJobs"))["jobs"].items()}
+        assert states["waits"] == "CANCELED"
+        assert states["after"] == states["after-it"] == "OMITTED", "at once, while all cores are taken"
+        assert states["it"] == states["after-other"] == "QUEUED"
+        assert "waits" in (await service.info("after"))["messages"]
+        again = await service.data("cancelJob", **names("waits"))
+        assert again == {"canceled": 0, "errors": {"waits": "job 'waits' is already CANCELED"}}
+
+        assert await service.data("cancelJob", jobName="old") == {"canceled": 1}
+        assert await service.data("cancelJob", jobNames="runs") == {"canceled": 1}
+        await service.until("old", "CANCELED")
+        await service.until("after-other", "SUCCEED")
+        await service.until("it", "CANCELED")
+        assert (await service.info("old"))["runtime"]["exit_code"] == "-15"
+        assert (await service.data("removeJob", jobName="old")) == {"removed": 1}
+
+    assert talk(tmp_path, walk).exit_code == 1
+
+
+def test_status_is_an_overview_of_the_whole_system(tmp_path: Path):
+    jobs = [job("fails", "false"), job("waits", *WAITS, iteration=2), job("late", "true", after=["waits"])]
+
+    async def walk(service: Conversation) -> None:
+        assert await service.data("status", options={"allJobsFinished": True}) == {"AllJobsFinished": True}
+        await service.data("submit", jobs=jobs)
+        await service.until("fails", "FAILED")
+        await service.until("waits:1", "EXECUTING")
+        status = await service.data("status")
+        assert set(status) == {"System", "Resources", "JobStats", "IterationStats"}
+        assert status["System"]["Wd"] == str(tmp_path)
+        assert status["System"]["Account"] == getpass.getuser()
+        assert status["Resources"] == {"TotalNodes": 1, "TotalCores": 4, "UsedCores": 2, "FreeCores": 2}
+        assert status["JobStats"] == {
+            "TotalJobs": 3,
+            "InScheduleJobs": 1,
+            "FailedJobs": 1,
+            "FinishedJobs": 0,
+            "ExecutingJobs": 1,
+        }
+        assert status["IterationStats"]["ExecutingIterations"] == 2
+        assert await service.data("status", options={"allJobsFinished": True}) == {"AllJobsFinished": False}
+        (tmp_path / "go").touch()
+        await service.until("late", "SUCCEED")
+        assert await service.data("status", options={"allJobsFinished": True}) == {"AllJobsFinished": True}
+
+    talk(tmp_path, walk)
+
+
+def test_a_bad_request_is_answered_with_a_sentence_and_the_service_goes_on(tmp_path: Path):
+    async def walk(service: Conversation) -> None:
+        for raw, said in [
+            (b"", "not"),
+            (b"{", "not"),
+            (b"\xff\xfe", "not"),
+            (b'"submit"', "object"),
+            (b"[]", "object"),
+            (b"{}", '"request"'),
+            (b'{"request": 1}', '"request"'),
+            (b'{"request": "submitt"}', 'did you mean "submit"'),
+            (b'{"request": "submit"}', "jobs"),
+            (b'{"request": "submit", "jobs": []}', "jobs"),
+            (b'{"request": "submit", "jobs": {}}', "jobs"),
+            (b'{"request": "submit", "jobs": [1]}', "jobs[0]"),
+            (b'{"request": "submit", "jobs": [{"name": "a", "execution": {"exec": "a", "arg": []}}]}', '"args"'),
+            (b'{"request": "control", "command": "stop"}', "finishAfterAllTasksDone"),
+            (b'{"request": "jobStatus"}', "jobNames"),
+            (b'{"request": "jobInfo", "jobNames": [1]}', "jobNames"),
+            (b'{"request": "cancelJob", "jobNames": {}}', "jobNames"),
+            (b'{"request": "listJobs", "more": 1}', "more"),
+            (b'{"request": "status", "options": {"x": 1}}', "x"),
+        ]:
+            reply = await service.text(raw)
+            assert reply["code"] == 1, raw
+            assert said in reply["message"], raw
+            assert "data" not in reply
+        await service.data("submit", jobs=[job("good", "true")])
+        await service.until("good", "SUCCEED")
+
+    assert talk(tmp_path, walk).exit_code == 0
+
+
+def test_a_file_of_requests_is_answered_in_the_log(tmp_path: Path):
+    requests = [
+        [job("a", "true")],
+        {"request": "listJobs"},
+        {"request": "nonsense"},
+        {"request": "jobStatus", "jobNames": ["a", "b"]},
+        [job("a", "true")],
+        {"request": "control", "command": "finishAfterAllTasksDone"},
+        [job("b", "true", after=["a"])],
+    ]
+    done = run_requests(tmp_path, *requests)
+    replies = done.replies
+    assert [reply["code"] for reply in replies] == [0, 0, 1, 0, 1, 0, 0]
+    assert replies[1]["data"] == {"length": 1, "jobs": {"a": {"status": "QUEUED", "inQueue": 0}}}
+    assert "request 3" in replies[2]["message"]
+    assert "nonsense" in replies[2]["message"]
+    assert replies[3]["data"]["jobs"]["b"]["status"] == 1
+    assert done.states == {"a": "SUCCEED", "b": "SUCCEED"}
+    assert done.done.returncode == 1
+    assert "2 requests were refused" in done.done.stderr
+
+
+def test_finish_in_a_file_ends_the_service_at_once_and_the_rest_is_not_read(tmp_path: Path):
+    requests = write_requests(
+        tmp_path / "r.json",
+        [job("sleeps", "sleep", "1000"), job("next", "true", after=["sleeps"])],
+        {"request": "finish"},
+        [job("never", "true")],
+    )
+    done = run("qcg-pm-service", "--file-path", requests, "--wd", tmp_path, "--nodes", "4", "--report-format", "json")
+    assert done.returncode == 1
+    assert Run(tmp_path, done).states == {"sleeps": "CANCELED", "next": "OMITTED"}

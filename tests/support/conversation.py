@@ -1,0 +1,88 @@
+"""Talks to a running service: requests go in as JSON text, each answer comes back, states can be awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.state import name_of
+from qcg.pilotjob.interfaces.answering import answer
+from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.options import Options
+from qcg.pilotjob.service import Ending, Service
+
+PATIENCE = 30.0
+
+
+class Conversation:
+    def __init__(self, pilot: Pilot) -> None:
+        self.pilot = pilot
+        self._reached: dict[tuple[str, str], asyncio.Event] = {}
+        pilot.engine.watchers.append(self._watch)
+
+    def _watch(self, transition: Transition) -> None:
+        name = name_of(transition.job, transition.position)
+        self._event(name, transition.state.name).set()
+
+    def _event(self, name: str, state: str) -> asyncio.Event:
+        return self._reached.setdefault((name, state), asyncio.Event())
+
+    async def until(self, name: str, state: str) -> None:
+        """A job or an iteration is, or has been, in this state."""
+        await asyncio.wait_for(self._event(name, state).wait(), PATIENCE)
+
+    def forget(self, name: str) -> None:
+        """Another job will have this name."""
+        self._reached = {key: event for key, event in self._reached.items() if key[0] != name}
+
+    async def text(self, raw: bytes) -> dict[str, Any]:
+        reply: dict[str, Any] = json.loads(json.dumps((await answer(self.pilot, raw)).to_dict()))
+        return reply
+
+    async def ask(self, request: str, **more: Any) -> Any:
+        """The whole reply, as it would travel."""
+        return await self.text(json.dumps({"request": request, **more}).encode())
+
+    async def data(self, request: str, **more: Any) -> Any:
+        """The `data` of a request that succeeds."""
+        reply = await self.ask(request, **more)
+        assert reply["code"] == 0, reply
+        return reply["data"]
+
+    async def info(self, name: str, **more: Any) -> Any:
+        """What jobInfo knows of one job."""
+        entry = (await self.data("jobInfo", jobNames=[name], **more))["jobs"][name]
+        assert entry["status"] == 0, entry
+        return entry["data"]
+
+
+class _Open(Service):
+    """Stays until it is told to end, as it would for a client."""
+
+    async def _until_the_end(self, pilot: Pilot) -> None:
+        await pilot.ending.wait()
+
+
+def talk(wd: Path, scenario: Callable[[Conversation], Awaitable[None]], nodes: str | None = "4", **more: Any) -> Ending:
+    """Run a service in this process and a scenario against it; how the service ended."""
+    return asyncio.run(_talk(Options(wd=str(wd), nodes=nodes, **more), scenario))
+
+
+async def _talk(options: Options, scenario: Callable[[Conversation], Awaitable[None]]) -> Ending:
+    service = _Open(options)
+    talking: list[asyncio.Future[None]] = []
+
+    async def converse(pilot: Pilot) -> None:
+        try:
+            await scenario(Conversation(pilot))
+        finally:
+            pilot.ending.set()
+
+    service.on_ready = lambda pilot: talking.append(asyncio.ensure_future(converse(pilot)))
+    ending = await service.run()
+    await asyncio.gather(*talking)
+    return ending
