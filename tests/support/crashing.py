@@ -1,0 +1,199 @@
+"""Runs that are killed and resumed. What they did is told by marks that jobs leave, by the report and the registry."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter, defaultdict
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.snapshot import snapshot
+from tests.support.pilot import job, run, start
+from tests.support.processes import is_alive
+from tests.support.waiting import wait_for
+
+HISTORY = ["QUEUED", "SCHEDULED", "EXECUTING"]
+PATIENCE = 60.0
+
+
+def marking(name: str, then: str = "", **more: Any) -> dict[str, Any]:
+    """A job that leaves a mark with its name (and index) when it starts, and then does something."""
+    mark = f"{name}:${{it}}" if "iteration" in more else name
+    return job(name, "/bin/sh", "-c", f"echo {mark} >> marks; {then or 'exit 0'}", **more)
+
+
+def waiting(name: str, **more: Any) -> dict[str, Any]:
+    """A job that says its pid, and ends once the file `release` is there."""
+    return marking(name, f"echo $$ >> {name}.pid; until [ -e release ]; do sleep 0.05; done", **more)
+
+
+class Crashing:
+    """One run in a directory of its own; its manager is started, killed and started again."""
+
+    def __init__(self, wd: Path, requests: Path, *options: str) -> None:
+        self.wd = wd
+        self.run_dir = wd / ".qcgpjm-service-x"
+        self.manager: subprocess.Popen[str] | None = None
+        self._begin = (str(requests), "--wd", str(wd), "--id", "x", "--report-format", "json", *options)
+
+    # -- life and death ---------------------------------------------------------------------------------------------
+
+    def start(self) -> subprocess.Popen[str]:
+        """A manager for the run: the first one, or one that resumes what the one before has left."""
+        self.manager = start("qcg-pm", "run", *self._arguments(), cwd=self.wd)
+        return self.manager
+
+    def finish(self, *options: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
+        """Let a manager bring the run to its end."""
+        return run("qcg-pm", "run", *self._arguments(), *options, timeout=timeout, cwd=self.wd)
+
+    def _arguments(self) -> tuple[str, ...]:
+        if (self.run_dir / "registry.sqlite").exists() and self._has_begun():
+            return "--resume", str(self.run_dir)
+        if self.run_dir.exists():  # nothing was promised to anybody yet
+            for path in self.run_dir.iterdir():
+                path.unlink()
+            self.run_dir.rmdir()
+        return self._begin
+
+    def _has_begun(self) -> bool:
+        with snapshot(self.run_dir / "registry.sqlite") as connection:
+            return reading.meta_value(connection, "options") is not None
+
+    def kill_manager(self) -> None:
+        """Like a power failure for this one process."""
+        assert self.manager is not None
+        self.manager.kill()
+        self.manager.communicate()
+
+    def kill_agent(self) -> int:
+        """Its pid."""
+        pid = self.agent_pid()
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not is_alive(pid), what=f"the end of agent {pid}")
+        return pid
+
+    def agent_pid(self) -> int:
+        return wait_for(self._agent_pid, what="an agent")
+
+    def _agent_pid(self) -> int:
+        try:
+            pid: int = json.loads((self.run_dir / "agent-local.json").read_bytes())["pid"]
+        except FileNotFoundError:
+            return 0
+        return pid if is_alive(pid) else 0
+
+    def release(self) -> None:
+        """Let the waiting jobs end."""
+        (self.wd / "release").touch()
+
+    # -- what it did ------------------------------------------------------------------------------------------------
+
+    def marks(self) -> list[str]:
+        try:
+            return (self.wd / "marks").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def wait_for_marks(self, number: int, timeout: float = PATIENCE) -> None:
+        wait_for(lambda: len(self.marks()) >= number, timeout, f"{number} marks")
+
+    def pid_of(self, name: str) -> int:
+        """Of a waiting job, which must have started once."""
+        return int(wait_for(lambda: _text(self.wd / f"{name}.pid"), what=f"the start of {name}"))
+
+    def entries(self) -> dict[str, dict[str, Any]]:
+        """The report by name; each name must be there once."""
+        entries = [json.loads(line) for line in (self.run_dir / "jobs.report").read_text().splitlines()]
+        twice = [name for name, count in Counter(entry["name"] for entry in entries).items() if count > 1]
+        assert not twice, f"reported more than once: {twice}"
+        return {entry["name"]: entry for entry in entries}
+
+    def log(self) -> str:
+        return (self.run_dir / "service.log").read_text()
+
+    # -- what must be true of it in the end -------------------------------------------------------------------------
+
+    def check_starts(self, expected: set[str], *, again: frozenset[str] | set[str] = frozenset()) -> None:
+        """Each of these has started exactly once; those of `again` once or more."""
+        starts = Counter(self.marks())
+        assert set(starts) == expected
+        assert {name: count for name, count in starts.items() if count > 1 and name not in again} == {}
+
+    def check_success(self, runs: set[str], iterated: set[str]) -> None:
+        """Report and registry know of each run how it went, and of each iterated job that it succeeded."""
+        entries = self.entries()
+        assert set(entries) == runs | iterated
+        assert {name: entry["state"] for name, entry in entries.items() if entry["state"] != "SUCCEED"} == {}
+        for name in runs:
+            entry = entries[name]
+            assert [step["state"] for step in entry["history"]] == [*HISTORY, "SUCCEED"], entry
+            assert _times(entry) == sorted(_times(entry)), entry
+            runtime = entry["runtime"]
+            assert runtime["exit_code"] == "0", entry
+            assert int(runtime["pid"]) > 1, entry
+            assert runtime["allocation"], entry
+            assert runtime["rtime"].startswith("0:0"), entry
+        self.check_registry(dict.fromkeys(runs | iterated, "SUCCEED"))
+        self.check_cores(entries[name] for name in runs)
+
+    def check_registry(self, expected: dict[str, str]) -> None:
+        """The registry says the same."""
+        with snapshot(self.run_dir / "registry.sqlite") as connection:
+            records = {record.seq: record for record in reading.job_records(connection)}
+            states = {record.name: record.state.name for record in records.values()}
+            for run in reading.run_records(connection):
+                record = records[run.seq]
+                if run.position >= 0:
+                    states[f"{record.name}:{run.position}"] = run.state.name
+                assert run.state >= State.SUCCEED, run
+                assert run.ended, run
+        assert states == expected
+
+    def check_cores(self, entries: Any) -> None:
+        """No core ever had two jobs at once."""
+        use: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+        for entry in entries:
+            times = _times(entry)
+            for part in entry["runtime"]["allocation"].rstrip("]").split("],"):
+                node, _, cores = part.partition("[")
+                for core in cores.split(":"):
+                    use[f"{node}[{core}]"].append((times[-2], times[-1], entry["name"]))
+        for core, spans in use.items():
+            spans.sort()
+            for (_, end, earlier), (begin, _, later) in pairwise(spans):
+                assert end <= begin, f"{earlier} and {later} had {core} at once"
+
+    def check_nothing_left(self) -> None:
+        """A clean end leaves neither a contact nor an agent, nor anything half written."""
+        left = {path.name for path in self.run_dir.iterdir()}
+        kept = {
+            "agent-local.ledger",
+            "agent-local.lock",
+            "agent-local.log",
+            "jobs.report",
+            "registry.sqlite",
+            "service.log",
+        }
+        assert left - kept - {name for name in left if name.startswith(".")} == set()
+        with snapshot(self.run_dir / "registry.sqlite") as connection:
+            size = reading.meta_value(connection, "report_size")
+        assert (self.run_dir / "jobs.report").stat().st_size == size
+
+
+def _times(entry: dict[str, Any]) -> list[float]:
+    return [datetime.fromisoformat(step["date"]).timestamp() for step in entry["history"]]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
