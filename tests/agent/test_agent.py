@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -300,6 +301,15 @@ def test_a_second_agent_of_the_same_name_is_refused(first: Manager, agent: Agent
     assert second.wait() == 2
     assert f"the agent {NAME} of {run_dir} runs already (pid {agent.pid})" in agent.log
     assert is_alive_agent(run_dir)
+
+
+def test_an_agent_is_refused_while_another_is_only_about_to_say_who_it_is(run_dir: Path) -> None:
+    with (run_dir / f"agent-{NAME}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second = AgentProcess(run_dir)
+        assert second.wait() == 2
+    assert f"the agent {NAME} of {run_dir} runs already\n" in second.log
+    assert not (run_dir / f"agent-{NAME}.ledger").exists()
 
 
 def test_a_run_directory_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from qcg.pilotjob.agent.loop import Agent, say
-from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid, remove_agent_pid, write_agent_pid
+from qcg.pilotjob.agent.pidfile import claim, read_agent_pid, remove_agent_pid, write_agent_pid
 from qcg.pilotjob.host.ledger import LedgerError
 
 
@@ -18,11 +18,10 @@ def main() -> int:
     parser.add_argument("--linger", type=float, default=600.0, help="seconds to wait for a manager without jobs")
     options = parser.parse_args()
     run_dir = options.run_dir.resolve()
-    other = read_agent_pid(run_dir, options.name)
-    if other is not None and is_alive(other):
-        say(f"the agent {options.name} of {run_dir} runs already (pid {other.pid})")
-        return 2
     try:
+        if not claim(run_dir, options.name):
+            say(f"the agent {options.name} of {run_dir} runs already{_pid_of_other(run_dir, options.name)}")
+            return 2
         # Before the ledger is opened: whoever opens it ends what the one before has left.
         write_agent_pid(run_dir, options.name)
         agent = Agent(run_dir, options.name, options.linger)
@@ -33,6 +32,11 @@ def main() -> int:
     agent.run()
     remove_agent_pid(run_dir, options.name)
     return 0
+
+
+def _pid_of_other(run_dir: Path, name: str) -> str:
+    other = read_agent_pid(run_dir, name)
+    return f" (pid {other.pid})" if other is not None else ""
 
 
 if __name__ == "__main__":

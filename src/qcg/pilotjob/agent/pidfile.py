@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 from pathlib import Path
@@ -25,6 +26,24 @@ def write_agent_pid(run_dir: Path, name: str) -> None:
     temporary = run_dir / f".agent-{name}.json.{os.getpid()}"
     temporary.write_bytes(msgspec.json.encode(info))
     temporary.replace(_path(run_dir, name))
+
+
+def claim(run_dir: Path, name: str) -> bool:
+    """Be the only agent of this name, for as long as this process lives. False when there is another.
+
+    The pid file alone cannot tell: two agents that start together would both find none. Where the file system has no
+    locks, it has to do.
+    """
+    descriptor = os.open(run_dir / f"agent-{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return False
+    except OSError:
+        os.close(descriptor)
+    other = read_agent_pid(run_dir, name)
+    return other is None or not is_alive(other)
 
 
 def read_agent_pid(run_dir: Path, name: str) -> AgentPid | None:
