@@ -82,9 +82,10 @@ class Job:
 class Run:
     """One start of a job or of one of its iterations."""
 
-    __slots__ = ("attempt", "grant", "job", "killed", "pid", "position", "scheduled", "started")
+    __slots__ = ("attempt", "grant", "id", "job", "killed", "pid", "position", "scheduled", "started")
 
     def __init__(self, job: Job, position: int, attempt: int, grant: Grant, scheduled: float) -> None:
+        self.id = run_id(job.seq, position, attempt)
         self.job = job
         self.position = position
         """Of the iteration, counted from 0; -1 for a job without iterations."""
@@ -95,10 +96,6 @@ class Run:
         self.pid = 0
         self.killed = False
         """A kill has been asked for."""
-
-    @property
-    def id(self) -> str:
-        return run_id(self.job.seq, self.position, self.attempt)
 
 
 def run_id(seq: int, position: int, attempt: int) -> str:

@@ -64,8 +64,11 @@ class Node:
     def take_back(self, part: NodePart) -> None:
         if self.contested:
             part = self._uncontested(part)
-        for core in part.cores:
-            self.free |= self.bits[core]
+        if len(part.cores) == len(self.bits):
+            self.free = (1 << len(self.bits)) - 1
+        else:
+            for core in part.cores:
+                self.free |= self.bits[core]
         self.nfree += len(part.cores)
         self.memory += part.memory
         if part.gpus:

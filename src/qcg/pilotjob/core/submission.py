@@ -52,11 +52,13 @@ def submit(core: CoreState, event: Submit) -> None:
 def take_place(core: CoreState, newcomer: Newcomer) -> None:
     """Queue the job, let it wait, or end it where it stands because it can never run."""
     job = newcomer.job
+    line = core.queue.line
     plan = job.iterations.plan if job.iterations is not None else None
-    sizes = plan.sizes() if plan is not None else (None,)
-    job.entries = tuple(
-        [Entry(job, core.queue.line(request), size) for request, size in zip(newcomer.requests, sizes, strict=True)]
-    )
+    if plan is None:
+        job.entries = (Entry(job, line(newcomer.requests[0])),)
+    else:
+        sizes = zip(newcomer.requests, plan.sizes(), strict=True)
+        job.entries = tuple([Entry(job, line(request), size) for request, size in sizes])
     for entry in job.entries:
         if entry.line.never is not None:
             end_all(core, job, State.FAILED, entry.line.never)
