@@ -139,7 +139,7 @@ def test_cycles_and_unknown_dependencies_are_refused_by_name(tmp_path: Path):
 
 def test_a_refused_submission_leaves_no_job_behind(tmp_path: Path):
     async def walk(service: Conversation) -> None:
-        for resources, iteration in [
+        wrong: list[tuple[dict[str, Any], Any]] = [
             ({"numCores": {"split-into": 8}}, None),
             ({"numCores": {"scheduler": {"name": "split-into", "params": {"parts": 5}}}}, 5),
             ({"numCores": {"min": 3, "scheduler": {"name": "split-into", "params": {"parts": 2}}}}, 2),
@@ -149,7 +149,8 @@ def test_a_refused_submission_leaves_no_job_behind(tmp_path: Path):
             ({"numCores": 1}, {"start": 3, "stop": 3}),
             ({"numCores": 1}, 0),
             ({"numCores": 1}, []),
-        ]:
+        ]
+        for resources, iteration in wrong:
             bad = job("phantom", "true", resources=resources, **({} if iteration is None else {"iteration": iteration}))
             reply = await service.ask("submit", jobs=[job("other", "true"), bad])
             assert reply["code"] == 1, (resources, iteration)
@@ -172,7 +173,7 @@ def test_an_empty_iteration_is_an_error(tmp_path: Path):
 
 def test_resources_local_and_a_report_of_no_format_work(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [job("a", "true")], WAIT)
-    options = ["--wd", tmp_path, "--resources", "local", "--report-format", "none"]
+    options = ["--wd", str(tmp_path), "--resources", "local", "--report-format", "none"]
     allocation = environment(SLURM_NODELIST="far[1-2]", SLURM_JOB_CPUS_PER_NODE="8(x2)", SLURM_JOB_ID="1")
     done = run("qcg-pm-service", "--file-path", requests, *options, env=allocation)
     assert (done.returncode, done.stderr) == (0, "")
