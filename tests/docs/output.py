@@ -1,0 +1,40 @@
+"""Compares what a command printed with what a page shows: times, pids and names of runs are different each time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+DIRECTORY = "/home/me/demo"
+"""What pages show as the directory that their commands run in."""
+
+_CHANGING = [
+    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d([.,]\d+)?"), "TIME"),
+    (re.compile(r"\b\d+:\d\d:\d\d(\.\d+)?"), "DURATION"),
+    (re.compile(r"\.qcgpjm-service-[\w.-]+"), "RUN"),
+    (re.compile(r"""(\bpid["']?:? ?"?)\d+"""), r"\1PID"),
+    (re.compile(r"\d+\.\d%"), "PERCENT"),
+    (re.compile(r"\d+\.\d+ core-hours"), "N core-hours"),
+    (re.compile(r"connected from \S+"), "connected from HOST"),
+]
+_PROGRESS = re.compile(r"\d+ of \d+ jobs done, .* cores? busy")
+"""How often this is printed depends on the machine."""
+
+
+def lines_of(text: str, directory: Path) -> list[str]:
+    """What remains comparable: no changing parts, no blank lines, one space where tables have several."""
+    text = text.replace(str(directory), DIRECTORY)
+    for pattern, name in _CHANGING:
+        text = pattern.sub(name, text)
+    lines = [re.sub(r"\s+", " ", line).strip() for line in text.splitlines()]
+    return [line for line in lines if line and not _PROGRESS.fullmatch(line)]
+
+
+def same(shown: str, printed: str, directory: Path) -> bool:
+    """In what is shown, `...` stands for anything: inside a line, or for any number of lines when it is one."""
+    pattern = "".join(_line_pattern(line) for line in lines_of(shown, directory))
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in lines_of(printed, directory))) is not None
+
+
+def _line_pattern(line: str) -> str:
+    return r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(re.escape("..."), ".*") + r"\n"

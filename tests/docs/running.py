@@ -1,0 +1,119 @@
+"""Does with each example what its kind asks for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from qcg.pilotjob.description.schema import request_file_schema
+from tests.docs.output import lines_of, same
+from tests.docs.pages import Block, commands_of
+
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+TIMEOUT = 60
+ON_EIGHT_CORES = "--nodes 4,4"
+
+_validator = jsonschema.Draft202012Validator(request_file_schema())
+
+
+class PageDirectory:
+    """The directory that all examples of a page share, in their order."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.unused: dict[str, Block] = {}
+        """Files that no command has used yet."""
+
+    def try_out(self, block: Block) -> None:
+        if block.marker == "not run":
+            assert block.value, f"{block.place}: say why it is not run"
+        elif block.marker == "file":
+            self._save(block)
+        elif block.marker == "reply":
+            self._compare_reply(block)
+        elif block.language == "console":
+            self._run(block)
+        elif block.language == "json":
+            self._check(block)
+        else:
+            raise AssertionError(f"{block.place}: nothing checks this block; give it a marker")
+
+    def _save(self, block: Block) -> None:
+        (self.directory / block.value).write_text(block.text)
+        self.unused[block.value] = block
+
+    def _run(self, block: Block) -> None:
+        for command in commands_of(block):
+            printed = self._printed(command.line, block.place)
+            assert same(command.expected, printed, self.directory), (
+                f"{block.place}: {command.line}--- shown\n{_comparable(command.expected, self.directory)}"
+                f"\n--- printed\n{_comparable(printed, self.directory)}"
+            )
+            self.unused = {name: file for name, file in self.unused.items() if name not in command.line}
+
+    def _printed(self, command: str, place: str) -> str:
+        try:
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=self.directory,
+                env=ENVIRONMENT,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"{place}: {command}hung; so far it printed {error.stdout!r}") from None
+        # A terminal says this of a command that was killed.
+        return done.stdout + ("Killed\n" if done.returncode in (-9, 137) else "")
+
+    def _check(self, block: Block) -> None:
+        value = json.loads(block.text)
+        if block.marker == "part of a job":
+            value = {"name": "example", "execution": {"exec": "true"}, **value}
+        if isinstance(value, dict):
+            requests = [value if "request" in value else {"request": "submit", "jobs": [value]}]
+        else:
+            requests = value
+        problem = jsonschema.exceptions.best_match(_validator.iter_errors(requests))
+        assert problem is None, f"{block.place}: the schema refuses it: {problem}"
+        path = self.directory / f"line-{block.line}.json"
+        path.write_text(json.dumps(_closed(requests)))
+        verb = "run" if isinstance(value, list) else "validate"
+        printed = self._printed(f"qcg-pm {verb} {path.name} {ON_EIGHT_CORES} || echo refused", block.place)
+        assert "refused" not in printed, f"{block.place}: {printed}"
+
+    def _compare_reply(self, block: Block) -> None:
+        number, file = re.fullmatch(r"(\d+), (\S+)", block.value).groups()  # type: ignore[union-attr]
+        log = (self.directory / file).read_text()
+        reply = re.search(rf"request {number} answered: (\{{.*\}})$", log, re.MULTILINE)
+        assert reply, f"{block.place}: {file} has no whole answer to request {number}"
+        shown, given = (json.dumps(json.loads(text), indent=1) for text in (block.text, reply[1]))
+        assert same(shown, given, self.directory), f"{block.place}: the answer is\n{_comparable(given, self.directory)}"
+
+
+def _closed(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Jobs that an example waits for and does not show are added, so that it can be checked alone."""
+    jobs = [job for request in requests for job in request.get("jobs", [])]
+    names = {job["name"] for job in jobs}
+    missing: dict[str, dict[str, Any]] = {}
+    for job in jobs:
+        after = job.get("after") or job.get("dependencies", {}).get("after") or []
+        for entry in [after] if isinstance(after, str) else after:
+            name, colon, _ = entry.partition(":")
+            if name not in names and "$" not in name:
+                missing[name] = {"name": name, "exec": "true", **({"iteration": 1000} if colon else {})}
+    return [{"request": "submit", "jobs": list(missing.values())}, *requests] if missing else requests
+
+
+def _comparable(text: str, directory: Path) -> str:
+    return "\n".join(lines_of(text, directory))

@@ -1,0 +1,92 @@
+"""The documents speak of everything there is: options, keys, variables, states, rooms."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+
+from qcg.pilotjob.cli.main import COMMANDS, main
+from qcg.pilotjob.cli.service import command as service
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description import forms
+from qcg.pilotjob.description.requests import REQUESTS, InfoParams, StatusOptions
+from qcg.pilotjob.description.variables import AT_LAUNCH, AT_SUBMISSION, OF_ITERATION
+from tests.docs.pages import PAGES, ROOT
+
+SOURCE = ROOT / "src/qcg/pilotjob"
+
+FORMS = [
+    form
+    for form in vars(forms).values()
+    if isinstance(form, type) and issubclass(form, msgspec.Struct) and form.__module__ == forms.__name__
+]
+
+
+def words_in(page: str) -> set[str]:
+    """Everything that the page shows as code."""
+    return set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text()))))
+
+
+def options_of(command: click.Command) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "qcg-pm-service"])
+def test_every_option_is_described(name: str):
+    command = service if name == "qcg-pm-service" else main.get_command(click.Context(main), name)
+    assert command is not None
+    assert name in words_in("docs/running.md")
+    assert options_of(command) <= words_in("docs/running.md")
+
+
+@pytest.mark.parametrize(
+    "form", [*FORMS, *REQUESTS.values(), InfoParams, StatusOptions], ids=lambda form: form.__name__
+)
+def test_every_key_is_described(form: type[msgspec.Struct]):
+    assert set(form.__struct_encode_fields__) <= words_in("docs/file-interface.md")
+
+
+def test_every_request_is_described():
+    assert set(REQUESTS) <= words_in("docs/file-interface.md")
+
+
+def test_every_variable_is_described():
+    assert words_in("docs/file-interface.md") >= AT_LAUNCH | AT_SUBMISSION | OF_ITERATION
+
+
+def test_every_model_and_scheduler_is_described():
+    assert {*forms.MODELS, *forms.SCHEDULERS, *forms.NODE_RESOURCES} <= words_in("docs/file-interface.md")
+
+
+def test_every_state_is_described():
+    assert {state.name for state in State} <= words_in("docs/scheduling.md")
+
+
+def test_the_picture_of_the_house_has_every_room_and_no_other():
+    text = (ROOT / "docs/architecture.md").read_text()
+    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and list(path.glob("*.py"))}
+    assert rooms == set(re.findall(r"^    (\w+)/ ", text, re.MULTILINE))
+    files = {path.name for path in SOURCE.glob("*.py")} - {"__init__.py"}
+    assert files == set(re.findall(r"^    (\w+\.py) ", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page: Path):
+    for name in re.findall(r"`((?:\w+/)*\w+\.py)`", page.read_text()):
+        assert any((base / name).is_file() for base in (ROOT, SOURCE)), f"{page.name} names {name}"
+
+
+def test_functions_that_are_named_exist():
+    """In the form `file.py:name`, so that the walk of a request can be followed."""
+    named = re.findall(r"`((?:\w+/)*\w+\.py):(\w+)(?:\.(\w+))?`", (ROOT / "docs/architecture.md").read_text())
+    assert named
+    for file, *names in named:
+        text = (SOURCE / file).read_text()
+        for name in filter(None, names):
+            assert re.search(rf"^\s*(async def|def|class) {name}\b|^{name}\b.* = ", text, re.MULTILINE), (
+                f"{file} has no {name}"
+            )

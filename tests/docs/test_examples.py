@@ -1,0 +1,82 @@
+"""Every example in the documents does what the documents say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.output import DIRECTORY, same
+from tests.docs.pages import PAGES, ROOT, Block, blocks_of, commands_of
+from tests.docs.running import PageDirectory
+from tests.support.pilot import Run, run
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_example_of_a_page_does_what_the_page_says(page: Path, tmp_path: Path):
+    directory = PageDirectory(tmp_path)
+    for block in blocks_of(page):
+        directory.try_out(block)
+    assert not directory.unused, f"no command uses {', '.join(directory.unused)} of {page.name}"
+
+
+def test_the_example_of_make_run_succeeds_and_comes_close_to_pi(tmp_path: Path):
+    arguments = ["run", "examples/quickstart.json", "--wd", "build/run", "--nodes", "4,4"]
+    assert f"qcg-pm {' '.join(arguments)}\n" in (ROOT / "Makefile").read_text()
+    arguments[3] = str(tmp_path)
+    done = run("qcg-pm", *arguments, "--report-format", "json", cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = Run(tmp_path, done).report
+    assert {entry["state"] for entry in report.values()} == {"SUCCEED"}
+    sizes = {name: report[name]["runtime"]["allocation"].count(":") + 1 for name in ("integral", "series", "throw:0")}
+    assert sizes == {"integral": 4, "series": 4, "throw:0": 1}
+    results = [float(line.split()[0]) for line in (tmp_path / "pi.txt").read_text().splitlines()]
+    assert results == pytest.approx([3.14159] * 3, abs=0.003)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_that_are_there(page: Path):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        assert "://" in target or (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+# What the comparison itself can tell apart.
+
+
+def test_a_page_is_not_held_to_times_pids_and_names_of_runs():
+    shown = f"Run {DIRECTORY}/.qcgpjm-service-laptop.1\nFrom 2026-01-02 03:04:05.678901, 0:00:01.234567\n\npid: 12"
+    printed = "Run /tmp/x/.qcgpjm-service-vm.77\nFrom 2027-11-12 13:14:15.678901,  0:00:59.000000\npid: 4711\n"
+    assert same(shown, printed, Path("/tmp/x"))
+
+
+@pytest.mark.parametrize("printed", ["a SUCCEED\n", "a FAILED\nb FAILED\n", "", "a FAILED: why\n"])
+def test_a_page_is_held_to_everything_else(printed: str):
+    assert not same("a FAILED\n", printed, Path("/tmp/x"))
+
+
+def test_three_dots_stand_for_anything():
+    assert same("first\n...\nlast ... word\n", "first\nsecond\nthird\nlast but one word\n", Path("/tmp/x"))
+    assert not same("first\n...\nlast\n", "second\nlast\n", Path("/tmp/x"))
+
+
+def test_commands_go_on_after_a_backslash():
+    block = Block(ROOT, 1, "console", "$ one \\\n    two\nout\nput\n$ three\n", "", "")
+    assert [(command.line, command.expected) for command in commands_of(block)] == [
+        ("one \\\n    two\n", "out\nput\n"),
+        ("three\n", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "complaint"),
+    [
+        ("text", "a picture\n", "nothing checks this block"),
+        ("console", "$ echo printed\nshown\n", "printed"),
+        ("json", '{"name": "a", "exec": "true", "numCore": 1}\n', "schema refuses"),
+        ("json", '[{"request": "submit", "jobs": [{"name": "a", "exec": "false"}]}]\n', "a FAILED: exit code 1"),
+    ],
+)
+def test_an_example_that_is_wrong_is_noticed(language: str, text: str, complaint: str, tmp_path: Path):
+    with pytest.raises(AssertionError, match=complaint):
+        PageDirectory(tmp_path).try_out(Block(ROOT / "README.md", 1, language, text, "", ""))
