@@ -106,13 +106,13 @@ class Line:
 class Queue:
     def __init__(self, nodes: Sequence[NodeSpec]) -> None:
         self._nodes = nodes
-        self._lines: dict[Request, Line] = {}
+        self.lines: dict[Request, Line] = {}
 
     def line(self, request: Request) -> Line:
-        line = self._lines.get(request)
+        line = self.lines.get(request)
         if line is None:
-            line = Line(request, len(self._lines), why_never(request, self._nodes))
-            self._lines[request] = line
+            line = Line(request, len(self.lines), why_never(request, self._nodes))
+            self.lines[request] = line
         return line
 
     def enter(self, entry: Entry) -> None:
@@ -123,7 +123,7 @@ class Queue:
     def heads(self, free_cores: int) -> list[tuple[int, int, int, Line]]:
         """The heads of all lines that could fit into so many cores, as a heap in order of arrival."""
         heads = []
-        for line in self._lines.values():
+        for line in self.lines.values():
             if line.entries and line.least_cores <= free_cores:
                 head = line.head()
                 if head is not None:

@@ -18,8 +18,9 @@ def check(core: CoreState) -> None:
     _check_resources(core)
     for run in core.runs.values():
         _check_run(core, run)
+    standing = {id(entry) for line in core.queue.lines.values() for _, entry in line.entries}
     for job in core.jobs.values():
-        _check_job(core, job)
+        _check_job(core, job, standing)
     _check_counts(core)
 
 
@@ -77,7 +78,7 @@ def _check_run(core: CoreState, run: Run) -> None:
     _expect(known is run, f"run {run.id} is under way, and {name} knows another one")
 
 
-def _check_job(core: CoreState, job: Job) -> None:
+def _check_job(core: CoreState, job: Job, standing: set[int]) -> None:
     iterations = job.iterations
     if iterations is None:
         under_way = job.state in (State.SCHEDULED, State.EXECUTING)
@@ -101,15 +102,14 @@ def _check_job(core: CoreState, job: Job) -> None:
         )
         _expect(not job.entries and job.waiting is None and job.dependents is None, f"{job.name} has ended, and waits")
     else:
-        _check_places(core, job)
+        _check_places(core, job, standing)
 
 
-def _check_places(core: CoreState, job: Job) -> None:
-    """Whatever can start is found by the scheduler."""
+def _check_places(core: CoreState, job: Job, standing: set[int]) -> None:
+    """Whatever can start is found by the scheduler. `standing`: the entries that are in a line."""
     waiting = job.waiting or Waiting()
     for entry in job.entries:
-        stands = any(other is entry for _, other in entry.line.entries)
-        _expect(entry.in_line == stands, f"{job.name} stands in a line and does not")
+        _expect(entry.in_line == (id(entry) in standing), f"{job.name} stands in a line and does not")
     if waiting.whole:
         return
     for position in range(len(job.iterations)) if job.iterations is not None else [-1]:

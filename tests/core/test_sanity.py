@@ -1,0 +1,139 @@
+"""The check of the core's books finds what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from qcg.pilotjob.core import sanity
+from qcg.pilotjob.core.errors import InsaneError
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.states import State
+from tests.core.desk import Desk, job, node
+
+
+def busy() -> Desk:
+    """`a` runs with a GPU and memory, `it:0` runs, the rest is queued; `done` has ended, `late` waits."""
+    desk = Desk([node("n1", 3, gpus=2, memory=100), node("n2", 4)])
+    desk.submit(job("done"))
+    desk.schedule()
+    desk.end("done")
+    desk.submit(job("a", 2, gpus=1, memory=50), job("it", 4, its=3), job("late", after="a"), job("c", 4))
+    desk.schedule()
+    return desk
+
+
+def release(core: CoreState) -> None:
+    core.pool.release(next(iter(core.runs.values())).grant)
+
+
+def claim(core: CoreState) -> None:
+    core.pool.claim(next(iter(core.runs.values())).grant)
+
+
+def lend_memory(core: CoreState) -> None:
+    core.pool.nodes[0].memory += 1
+
+
+def free_a_core(core: CoreState) -> None:
+    core.pool.nodes[0].free |= 1
+
+
+def count_a_core(core: CoreState) -> None:
+    core.pool.nodes[0].nfree += 1
+
+
+def free_cores(core: CoreState) -> None:
+    core.pool.free_cores += 1
+
+
+def idle(core: CoreState) -> None:
+    core.pool.idle ^= 1
+
+
+def mask(core: CoreState) -> None:
+    core.pool.with_free[1] ^= 2
+
+
+def gpu(core: CoreState) -> None:
+    core.pool.nodes[0].gpus.append("0")
+
+
+def leave_the_line(core: CoreState) -> None:
+    core.jobs["c"].entries[0].line.entries.clear()
+
+
+def forget_an_iteration(core: CoreState) -> None:
+    core.jobs["it"].entries[0].fresh = 2
+
+
+def forget_a_job(core: CoreState) -> None:
+    core.jobs["c"].entries[0].ready.clear()
+
+
+def state_of_a_run(core: CoreState) -> None:
+    core.jobs["a"].state = State.QUEUED
+
+
+def drop_a_run(core: CoreState) -> None:
+    core.jobs["a"].run = None
+
+
+def count_iterations(core: CoreState) -> None:
+    iterations = core.jobs["it"].iterations
+    assert iterations is not None
+    iterations.counts[State.QUEUED] += 1
+
+
+def end_too_early(core: CoreState) -> None:
+    core.jobs["it"].state = State.SUCCEED
+
+
+def keep_an_end_waiting(core: CoreState) -> None:
+    core.jobs["done"].entries = core.jobs["c"].entries
+
+
+def lose_a_job(core: CoreState) -> None:
+    del core.jobs["a"]
+
+
+def count_jobs(core: CoreState) -> None:
+    core.job_counts[State.QUEUED] += 1
+
+
+def count_all_iterations(core: CoreState) -> None:
+    core.iteration_counts[State.QUEUED] += 1
+
+
+DEFECTS: list[tuple[Callable[[CoreState], None], str]] = [
+    (release, "0 of n1 is free and held, or neither"),
+    (claim, "0 of n1 is held by 1 runs, and 1 contest it"),
+    (lend_memory, "n1 counts 51 MiB of free memory"),
+    (free_a_core, "0 of n1 is free and held, or neither"),
+    (count_a_core, "n1 counts 2 free cores"),
+    (free_cores, "the pool counts 2 free cores, and 1 are"),
+    (idle, "the pool has 1 as idle nodes, and 0 are"),
+    (mask, "the pool has 11 as nodes with 1 free cores, and 1 are"),
+    (gpu, "'0' of n1 is free and held, or neither"),
+    (leave_the_line, "it stands in a line and does not"),
+    (forget_an_iteration, "it:1 is ready, and the scheduler would not find it"),
+    (forget_a_job, "c is ready, and the scheduler would not find it"),
+    (state_of_a_run, "run 2.1 is under way, and a is QUEUED"),
+    (drop_a_run, "run 2.1 is under way, and a knows another one"),
+    (count_iterations, "it counts [3, 1, 0, 0, 0, 0, 0], and [2, 1, 0, 0, 0, 0, 0] are"),
+    (end_too_early, "it is SUCCEED, its iterations are [2, 1, 0, 0, 0, 0, 0]"),
+    (keep_an_end_waiting, "done has ended, and waits"),
+    (lose_a_job, "run 2.1 is of a job that is not registered"),
+    (count_jobs, "the registry counts [4, 1, 0, 1, 0, 0, 0], and [3, 1, 0, 1, 0, 0, 0] are"),
+    (count_all_iterations, "the registry counts iterations [3, 1, 0, 0, 0, 0, 0], and [2, 1, 0, 0, 0, 0, 0] are"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "sentence"), DEFECTS, ids=[spoil.__name__ for spoil, _ in DEFECTS])
+def test_a_defect_is_found(spoil: Callable[[CoreState], None], sentence: str) -> None:
+    state = busy().core.state
+    spoil(state)
+    with pytest.raises(InsaneError) as caught:
+        sanity.check(state)
+    assert str(caught.value) == sentence
