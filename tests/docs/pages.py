@@ -4,7 +4,7 @@ A marker is a comment that readers do not see:
 
     <!-- file: NAME -->             the block is saved as NAME; a later console block of the page has to use it
     <!-- part of a job -->          a JSON object with some keys of a job in the standard form
-    <!-- reply: N, FILE -->         what the log FILE has as the answer to request N
+    <!-- reply: N, FILE -->         the last answer to request N in the log FILE
     <!-- not run: REASON -->        nothing is done with it, and this is why
 
 A block without a marker is a `console` block, which is run, or a `json` block: a request file (which is run), a request

@@ -95,9 +95,9 @@ class PageDirectory:
     def _compare_reply(self, block: Block) -> None:
         number, file = re.fullmatch(r"(\d+), (\S+)", block.value).groups()  # type: ignore[union-attr]
         log = (self.directory / file).read_text()
-        reply = re.search(rf"request {number} answered: (\{{.*\}})$", log, re.MULTILINE)
-        assert reply, f"{block.place}: {file} has no whole answer to request {number}"
-        shown, given = (json.dumps(json.loads(text), indent=1) for text in (block.text, reply[1]))
+        replies = re.findall(rf"request {number} answered: (\{{.*\}})$", log, re.MULTILINE)
+        assert replies, f"{block.place}: {file} has no whole answer to request {number}"
+        shown, given = (json.dumps(json.loads(text), indent=1) for text in (block.text, replies[-1]))
         assert same(shown, given, self.directory), f"{block.place}: the answer is\n{_comparable(given, self.directory)}"
 
 
