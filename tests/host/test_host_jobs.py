@@ -5,7 +5,9 @@ import resource
 import signal
 import time
 import unittest
+from unittest import mock
 
+from qcg.pilotjob.host import tree
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import Started
@@ -197,6 +199,28 @@ class Kills(HostTest):
         assert time.monotonic() - before < 2.0
         assert [job.id for job in self.host.running()] == ["a"]
         assert 0.0 < (self.host.next_deadline() or 0.0) < time.monotonic() + 0.5
+
+
+class Stubborn(HostTest):
+    grace = 0.0
+
+    def test_a_process_that_does_not_even_die_of_sigkill_is_given_up_and_told(self):
+        pids = self.start_shell("a", "echo $$ > pids; touch ready; exec sleep 1000")
+        with mock.patch.object(tree, "send"):
+            self.host.kill(["a"])
+            self.host.due(time.monotonic() + 29.0)
+            assert self.host.take_records() == []
+            self.host.due(time.monotonic() + 60.0)
+        ended = self.ended("a")
+        assert (ended.reason, ended.exit_code) == ("cancel", -1)
+        assert ended.message == f"Processes {pids[0]} do not end, even after SIGKILL."
+        assert self.log == [ended.message]
+
+    def test_wall_times_of_ended_jobs_are_forgotten(self):
+        for number in range(1200):
+            self.host._wall_times.append((time.monotonic() + 1000.0, f"old{number}", 1000.0))
+        self.run_job("true", wall_time=2000.0)
+        assert len(self.host._wall_times) <= 1
 
 
 class ShortGrace(HostTest):

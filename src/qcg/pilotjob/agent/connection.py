@@ -136,12 +136,13 @@ class Connection:
 
     def _close(self, linger: int) -> None:
         self.up = False
-        for socket in (self._socket, self._monitor):
-            if socket is not None and socket in self._poller:
-                self._poller.unregister(socket)
         if self._socket is not None:
             self._socket.disable_monitor()
-            self._socket.close(linger)
+        for socket in (self._socket, self._monitor):
+            if socket is not None:
+                if socket in self._poller:
+                    self._poller.unregister(socket)
+                socket.close(linger)
         self._socket = self._monitor = None
 
 

@@ -90,6 +90,10 @@ class Agent:
 
     def _handle(self, message: protocol.FromManager) -> None:
         if isinstance(message, protocol.Start):
+            if self._exiting:
+                # Left to the next agent: its report lacks them, so they are sent again.
+                say(f"{len(message.launches)} jobs came too late for this agent")
+                return
             for refused in self._host.start(message.launches):
                 say(f"{refused} was started before; it is not started again")
         elif isinstance(message, protocol.Kill):

@@ -207,6 +207,10 @@ class JobHost:
         self._records.append(self._ledger.started(job.id, opened))
         if launch.wall_time is not None:
             heapq.heappush(self._wall_times, (time.monotonic() + launch.wall_time, job.id, launch.wall_time))
+            if len(self._wall_times) > 2 * len(self._jobs) + 1000:
+                # Mostly of jobs that ended in time, and that would be remembered for hours.
+                self._wall_times = [entry for entry in self._wall_times if entry[1] in self._jobs]
+                heapq.heapify(self._wall_times)
 
     def _never_started(self, id: str, reason: str, message: str) -> None:
         self._records.append(self._ledger.ended(Ended(id, time.time(), -1, reason, message, 0, 0.0)))

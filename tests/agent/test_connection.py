@@ -1,0 +1,133 @@
+"""The agent's line to its manager, with a clock of the test's own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import zmq
+
+from qcg.pilotjob.agent import contact, protocol
+from qcg.pilotjob.agent.connection import BEAT, LOOK, SILENCE, Connection
+from tests.agent.manager import TIMEOUT, manager
+
+HELLO = protocol.Hello("n1", "host", 1, [0], "1.0")
+
+
+class Line:
+    """A connection, and whatever it needs around it."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.log: list[str] = []
+        self._poller = zmq.Poller()
+        self.connection = Connection(run_dir, HELLO, self._poller, self.log.append)
+
+    def receive(self) -> list[protocol.FromManager]:
+        """The next messages, or nothing when the line has broken."""
+        ready = dict(self._poller.poll(int(TIMEOUT * 1000)))
+        assert ready, "Waited in vain for the manager."
+        return self.connection.receive(ready)
+
+    def is_up(self) -> bool:
+        return self.connection.up
+
+
+@pytest.fixture
+def line(run_dir: Path) -> Iterator[Line]:
+    made = Line(run_dir)
+    yield made
+    made.connection.close()
+
+
+def test_a_silent_manager_is_greeted_again_over_a_fresh_line(line: Line, run_dir: Path) -> None:
+    with manager(run_dir) as silent:
+        line.connection.keep(time.monotonic())
+        silent.next(protocol.Hello)
+        silent.send(protocol.Welcome(0))
+        assert line.receive() == [protocol.Welcome(0)]
+        line.connection.welcomed()
+        line.connection.keep(time.monotonic() + BEAT)
+        silent.next(protocol.Beat)
+        assert line.is_up()
+        line.connection.keep(time.monotonic() + SILENCE + 0.1)
+        assert not line.is_up()
+        line.connection.keep(time.monotonic() + SILENCE + 0.2)
+        assert silent.next(protocol.Hello) == HELLO
+        assert line.log == ["the manager is silent; looking for it"]
+
+
+def test_a_broken_line_is_noticed_without_waiting_for_silence(line: Line, run_dir: Path) -> None:
+    with manager(run_dir) as old:
+        line.connection.keep(time.monotonic())
+        old.next(protocol.Hello)
+        line.connection.welcomed()
+    assert line.receive() == []
+    assert not line.is_up()
+    assert line.connection.next_deadline() <= time.monotonic() + LOOK
+    with manager(run_dir) as new:
+        line.connection.keep(time.monotonic() + LOOK)
+        assert new.next(protocol.Hello) == HELLO
+
+
+def test_a_welcome_over_a_line_that_broke_with_it_counts_for_nothing(line: Line, run_dir: Path) -> None:
+    with manager(run_dir) as old:
+        line.connection.keep(time.monotonic())
+        old.next(protocol.Hello)
+    line.receive()
+    line.connection.welcomed()
+    assert not line.is_up()
+
+
+def test_a_manager_that_moved_while_the_agent_knocked_is_found(line: Line, run_dir: Path) -> None:
+    with manager(run_dir):
+        gone = contact.read(run_dir)
+    assert gone is not None
+    now = time.monotonic()
+    line.connection.keep(now)
+    with manager(run_dir) as new:
+        line.connection.keep(now + LOOK)
+        assert new.next(protocol.Hello) == HELLO
+
+
+def test_looks_become_rare_when_nobody_comes(line: Line) -> None:
+    now = time.monotonic()
+    line.connection.keep(now)
+    assert line.connection.next_deadline() == now + LOOK
+    line.connection.keep(now + 100)
+    assert line.connection.next_deadline() > now + 100 + LOOK
+
+
+def test_a_contact_file_that_is_not_one_is_told_once(line: Line, run_dir: Path) -> None:
+    path = run_dir / contact.FILE_NAME
+    path.write_text("{}")
+    path.chmod(0o600)
+    now = time.monotonic()
+    for turn in range(3):
+        line.connection.keep(now + turn)
+    assert len(line.log) == 1
+    assert "cannot be read" in line.log[0]
+
+
+def test_keys_that_are_none_are_told_and_not_fatal(line: Line, run_dir: Path) -> None:
+    with manager(run_dir):
+        good = contact.read(run_dir)
+    assert good is not None
+    bad = msgspec.structs.replace(good, agents=msgspec.structs.replace(good.agents, server_key="short"))
+    contact.write(run_dir, bad)
+    line.connection.keep(time.monotonic())
+    assert len(line.log) == 1
+    assert "leads nowhere" in line.log[0]
+
+
+def test_a_contact_is_for_its_owner_only_and_comes_back_as_it_was_written(run_dir: Path) -> None:
+    with manager(run_dir):
+        written = contact.read(run_dir)
+    assert written is not None
+    assert written.pid == os.getpid()
+    assert (run_dir / contact.FILE_NAME).stat().st_mode & 0o777 == 0o600
+    contact.remove(run_dir)
+    assert contact.read(run_dir) is None
