@@ -14,6 +14,7 @@ from qcg.pilotjob.cli.service import command as service
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description import forms
 from qcg.pilotjob.description.requests import REQUESTS, InfoParams, StatusOptions
+from qcg.pilotjob.description.sharing import MaximumIters
 from qcg.pilotjob.description.variables import AT_LAUNCH, AT_SUBMISSION, OF_ITERATION
 from tests.docs.pages import PAGES, ROOT
 
@@ -26,9 +27,13 @@ FORMS = [
 ]
 
 
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
 def words_in(page: str) -> set[str]:
     """Everything that the page shows as code."""
-    return set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text()))))
+    return set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", text_of(page)))))
 
 
 def options_of(command: click.Command) -> set[str]:
@@ -66,8 +71,16 @@ def test_every_state_is_described():
     assert {state.name for state in State} <= words_in("docs/scheduling.md")
 
 
+def test_the_numbers_of_maximum_iters_are_those_of_the_program():
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| ([\d, then]+) \|$", text_of("docs/scheduling.md"), re.MULTILINE)
+    assert rows
+    for iterations, cores, least, sizes in rows:
+        plan = MaximumIters(int(iterations), int(cores), int(least))
+        assert [plan.size(position) for position in range(plan.count)] == list(map(int, re.findall(r"\d+", sizes)))
+
+
 def test_the_picture_of_the_house_has_every_room_and_no_other():
-    text = (ROOT / "docs/architecture.md").read_text()
+    text = text_of("docs/architecture.md")
     rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and list(path.glob("*.py"))}
     assert rooms == set(re.findall(r"^    (\w+)/ ", text, re.MULTILINE))
     files = {path.name for path in SOURCE.glob("*.py")} - {"__init__.py"}
@@ -82,7 +95,7 @@ def test_files_that_are_named_exist(page: Path):
 
 def test_functions_that_are_named_exist():
     """In the form `file.py:name`, so that the walk of a request can be followed."""
-    named = re.findall(r"`((?:\w+/)*\w+\.py):(\w+)(?:\.(\w+))?`", (ROOT / "docs/architecture.md").read_text())
+    named = re.findall(r"`((?:\w+/)*\w+\.py):(\w+)(?:\.(\w+))?`", text_of("docs/architecture.md"))
     assert named
     for file, *names in named:
         text = (SOURCE / file).read_text()
