@@ -23,16 +23,16 @@ def ready(queue: Queue, job: Job, cores: int = 1, size: int | None = None) -> En
         entry.ready = [-1]
     else:
         entry.fresh = 0
-    queue.enter(entry)
+    queue.enter(entry, 0.0)
     return entry
 
 
 def drain(queue: Queue) -> list[tuple[int, int]]:
     """(job, iteration) as they come from the heads when everything fits."""
     taken = []
-    while heads := queue.heads(1000):
+    while heads := queue.heads(1000, -1.0):
         seq, position, _, line = heads[0]
-        job = line.take(position)
+        job = line.take(position, 0.0)
         assert job.seq == seq
         if job.iterations is None:
             job.state = State.SCHEDULED
@@ -63,7 +63,7 @@ def test_heads_leave_out_what_needs_more_cores_than_are_free() -> None:
     queue = Queue(machine(4))
     ready(queue, make_job(1), 3)
     ready(queue, make_job(2), 1)
-    assert [head[0] for head in queue.heads(2)] == [2]
+    assert [head[0] for head in queue.heads(2, -1.0)] == [2]
 
 
 def test_iterations_of_several_sizes_come_in_their_order() -> None:
@@ -94,8 +94,8 @@ def test_an_entry_that_has_nothing_to_give_leaves_its_line_and_can_come_back() -
     assert job.iterations is not None
     job.iterations.set_state(0, State.QUEUED)
     entry.ready = [0]
-    queue.enter(entry)
-    queue.enter(entry)
+    queue.enter(entry, 0.0)
+    queue.enter(entry, 0.0)
     assert drain(queue) == [(1, 0)]
 
 

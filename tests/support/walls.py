@@ -76,7 +76,7 @@ def is_pure(module: str) -> bool:
     """Whether this module lives in a pure room, or is a pure one of another room."""
     if module in MIXED_PACKAGES or module == f"{PACKAGE}.host.records":
         return True
-    return _room(module) in PURE_ROOMS or module.startswith(f"{PACKAGE}.cluster.parse")
+    return _room(module) in PURE_ROOMS or module.startswith((f"{PACKAGE}.cluster.parse", f"{PACKAGE}.cluster.errors"))
 
 
 def breaches(module: str, source: str, is_package: bool = False) -> list[str]:

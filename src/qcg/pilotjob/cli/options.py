@@ -58,6 +58,13 @@ _SHARED = [
         help="What becomes of jobs whose host died under them.",
     ),
     click.option(
+        "--patience",
+        type=click.FloatRange(min=0),
+        default=600.0,
+        show_default=True,
+        help="Seconds that a job may be overtaken by later ones that fit; 0: strictly in order.",
+    ),
+    click.option(
         "--agent-linger",
         "linger",
         type=click.FloatRange(min=0),

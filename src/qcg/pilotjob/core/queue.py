@@ -73,7 +73,7 @@ class Entry:
 class Line:
     """All entries that ask for the same."""
 
-    __slots__ = ("entries", "least_cores", "never", "number", "request")
+    __slots__ = ("entries", "least_cores", "never", "number", "request", "served")
 
     def __init__(self, request: Request, number: int, never: str | None) -> None:
         self.request = request
@@ -83,6 +83,8 @@ class Line:
         self.least_cores = least_cores(request)
         self.entries: list[tuple[int, Entry]] = []
         """A heap by arrival: a job that waited for others takes the place it came with."""
+        self.served = 0.0
+        """When somebody of this line was started last, or came to an empty line."""
 
     def head(self) -> tuple[int, int, int, Line] | None:
         """Where this line stands in the order of arrival: (job, iteration, line number, line)."""
@@ -96,10 +98,11 @@ class Line:
             entry.in_line = False
         return None
 
-    def take(self, position: int) -> Job:
+    def take(self, position: int, now: float) -> Job:
         """The job at the head, whose iteration `position` is started."""
         entry = self.entries[0][1]
         entry.take(position)
+        self.served = now
         return entry.job
 
 
@@ -115,16 +118,19 @@ class Queue:
             self.lines[request] = line
         return line
 
-    def enter(self, entry: Entry) -> None:
+    def enter(self, entry: Entry, now: float) -> None:
         if not entry.in_line:
             entry.in_line = True
+            if not entry.line.entries:
+                entry.line.served = now
             heapq.heappush(entry.line.entries, (entry.job.seq, entry))
 
-    def heads(self, free_cores: int) -> list[tuple[int, int, int, Line]]:
-        """The heads of all lines that could fit into so many cores, as a heap in order of arrival."""
+    def heads(self, free_cores: int, overdue: float) -> list[tuple[int, int, int, Line]]:
+        """The heads of all lines that could fit into so many cores, or were not served since `overdue`, as a heap in
+        order of arrival."""
         heads = []
         for line in self.lines.values():
-            if line.entries and line.least_cores <= free_cores:
+            if line.entries and (line.least_cores <= free_cores or line.served <= overdue):
                 head = line.head()
                 if head is not None:
                     heads.append(head)

@@ -1,5 +1,8 @@
 """Who gets what: first come, first served, and what does not fit lets the next one try.
 
+But not for ever: a line that was not served for as long as `patience` lets nobody overtake it any more, so that a wide
+job gets its turn however many small ones come after it.
+
 One pass costs as much as it starts jobs, plus the number of distinct requests: free resources only shrink during a
 pass, so when the head of a line does not fit, nobody in that line does.
 """
@@ -9,28 +12,38 @@ from __future__ import annotations
 import heapq
 
 from qcg.pilotjob.core.effects import Launch
+from qcg.pilotjob.core.feasibility import why_never
 from qcg.pilotjob.core.records import Grant, Job, Run
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import Request
 
 
 def schedule(core: CoreState) -> None:
     pool = core.pool
     if not pool.free_cores:
         return
-    heads = core.queue.heads(pool.free_cores)
+    overdue = core.now - core.patience
+    heads = core.queue.heads(pool.free_cores, overdue)
     while heads and pool.free_cores:
         _, position, _, line = heads[0]
         grant = pool.allocate(line.request) if line.least_cores <= pool.free_cores else None
         if grant is None:
+            if line.served <= overdue and _could_be_given(core, line.request):
+                return
             heapq.heappop(heads)
             continue
-        _start(core, line.take(position), position, grant)
+        _start(core, line.take(position, core.now), position, grant)
         head = line.head()
         if head is None:
             heapq.heappop(heads)
         else:
             heapq.heapreplace(heads, head)
+
+
+def _could_be_given(core: CoreState, request: Request) -> bool:
+    """By the nodes that are there now: it makes no sense to keep cores free for what needs a node that is gone."""
+    return why_never(request, [node.spec for node in core.pool.nodes if node.available]) is None
 
 
 def _start(core: CoreState, job: Job, position: int, grant: Grant) -> None:

@@ -62,13 +62,13 @@ def make_ready(core: CoreState, job: Job) -> None:
     else:
         for entry in job.entries:
             entry.fresh = 0
-            core.queue.enter(entry)
+            core.queue.enter(entry, core.now)
 
 
 def make_position_ready(core: CoreState, job: Job, position: int) -> None:
     entry = entry_of(job, position)
     heapq.heappush(entry.ready, position)
-    core.queue.enter(entry)
+    core.queue.enter(entry, core.now)
 
 
 def entry_of(job: Job, position: int) -> Entry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from qcg.pilotjob.core.effects import Effect, Transition
@@ -12,7 +13,7 @@ from qcg.pilotjob.core.states import State
 
 
 class CoreState:
-    def __init__(self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False) -> None:
+    def __init__(self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, patience: float = math.inf) -> None:
         self.nodes = tuple(nodes)
         self.pool = Pool(nodes)
         self.queue = Queue(self.nodes)
@@ -20,6 +21,8 @@ class CoreState:
         self.runs: dict[str, Run] = {}
         """All runs that hold resources, by id."""
         self.rerun_lost = rerun_lost
+        self.patience = patience
+        """Seconds after which a request that is never served is not overtaken any more."""
         self.next_seq = 1
         self.job_counts = [0] * len(State)
         self.iteration_counts = [0] * len(State)
