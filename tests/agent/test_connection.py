@@ -11,7 +11,8 @@ import msgspec
 import pytest
 import zmq
 
-from qcg.pilotjob.agent import contact, protocol
+from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.wire import contact
 from qcg.pilotjob.agent.connection import BEAT, LOOK, SILENCE, Connection
 from tests.agent.manager import TIMEOUT, manager
 

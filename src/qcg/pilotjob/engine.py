@@ -58,6 +58,8 @@ class Engine(Listener):
         """Set by whoever wires the rooms: executor and engine know each other."""
         self.watchers: list[Callable[[Transition], None]] = []
         """Told of every change of a job or iteration."""
+        self.on_all_done: list[Callable[[], None]] = []
+        """Called whenever no job is left that is not final."""
         self.all_done = asyncio.Event()
         self.all_done.set()
         self.stalled = False
@@ -140,6 +142,8 @@ class Engine(Listener):
                 reply = effect.data
             elif isinstance(effect, effects.AllDone):
                 self.all_done.set()
+                for told in self.on_all_done:
+                    told()
             else:
                 record(effect)
                 if isinstance(effect, effects.Added):

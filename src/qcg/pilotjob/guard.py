@@ -7,11 +7,10 @@ import socket
 import time
 from pathlib import Path
 
-from qcg.pilotjob.agent import contact
-from qcg.pilotjob.agent.contact import AgentsContact, Contact, ContactError
-from qcg.pilotjob.executors.channel import Keys
 from qcg.pilotjob.host.tree import look_at
 from qcg.pilotjob.options import UsageError
+from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact, Contact, ContactError
 
 FRESH = 30.0
 """A manager touches its contact file every few seconds: on another host, one younger than this is alive."""
@@ -36,12 +35,11 @@ def check_free(run_dir: Path) -> None:
         )
 
 
-def announce(run_dir: Path, keys: Keys, address: str) -> None:
-    """From now on agents find this manager."""
-    agents = AgentsContact(address, keys.server_public, keys.client_public, keys.client_secret)
+def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | None) -> None:
+    """From now on agents and clients find this manager."""
     process = look_at(os.getpid())
     assert process is not None
-    contact.write(run_dir, Contact(agents, process.pid, process.began, socket.gethostname()))
+    contact.write(run_dir, Contact(agents, process.pid, process.began, socket.gethostname(), clients))
 
 
 def refresh(run_dir: Path) -> None:

@@ -15,6 +15,14 @@ class Options(Struct, frozen=True, omit_defaults=True):
     id: str | None = None
     file_path: str | None = None
     """Requests to run."""
+    net: bool = False
+    """Open the network interface."""
+    net_port: str = "*"
+    """For requests: a port, a range `2222-9999`, or any."""
+    net_pub_port: str = "*"
+    """For events."""
+    insecure_net: bool = False
+    """Without keys: for clients that know none, open to everybody on this host."""
     wait: bool = False
     """Wait for all jobs even when the request file does not ask for it."""
     nodes: str | None = None

@@ -10,8 +10,9 @@ import msgspec
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from qcg.pilotjob.agent import contact, protocol
-from qcg.pilotjob.agent.contact import Contact, ContactError
+from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import Contact, ContactError
 
 BEAT = 2.0
 SILENCE = 5 * BEAT

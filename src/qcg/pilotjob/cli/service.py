@@ -17,7 +17,16 @@ DEFAULT_FILE = "qcg_pm_reqs.json"
 @click.command("qcg-pm-service", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--file", "use_file", is_flag=True, help=f"Run the requests of {DEFAULT_FILE}.")
 @click.option("--file-path", help="Run the requests of this file.")
+@click.option("--net", is_flag=True, help="Open the network interface, and serve it until told to finish.")
+@click.option("--net-port", type=PORT, help="Its port for requests; otherwise any free one.")
+@click.option("--net-port-min", type=PORT, help="With --net-port-max: any free port from here on.")
+@click.option("--net-port-max", type=PORT, help="The last port to try.")
+@click.option("--net-pub-port", type=PORT, help="Its port for events; otherwise any free one.")
+@click.option("--insecure-net", is_flag=True, help="No keys: everybody on this host gets in. For clients without keys.")
 @click.option("--show-progress", is_flag=True, help="Print when jobs start and end.")
+@click.option("--ready-fd", type=int, hidden=True)
+@click.option("--lifeline-fd", type=int, hidden=True)
+@unused
 @shared
 @click.pass_context
 def command(

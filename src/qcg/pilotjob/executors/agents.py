@@ -8,10 +8,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.executors.channel import Channel, Keys
 from qcg.pilotjob.host.records import Launch, Running
+from qcg.pilotjob.wire.contact import AgentsContact
+from qcg.pilotjob.wire.hub import Frames, Hub, Port
+from qcg.pilotjob.wire.keys import Keys
 
 log = logging.getLogger(__name__)
+
+DOMAIN = "agents"
 
 
 class Listener:
@@ -55,15 +59,15 @@ class AgentExecutor:
         self.agents = {name: Agent(name, nodes, acked.get(name, 0)) for name, nodes in agents.items()}
         self._by_node = {node: self.agents[name] for name, nodes in agents.items() for node in nodes}
         self._by_peer: dict[bytes, Agent] = {}
-        self._channel: Channel | None = None
+        self._port: Port | None = None
         self.on_bye: Callable[[str], None] = lambda name: None
         self._exit: protocol.Exit | None = None
         """Set once agents are to end."""
 
-    def open(self, keys: Keys, address: str) -> str:
-        """Listen; the address that agents connect to."""
-        self._channel = Channel(keys, address, self._messages)
-        return self._channel.address
+    def open(self, hub: Hub, keys: Keys, address: str) -> AgentsContact:
+        """Listen; what agents need to connect."""
+        self._port = hub.router(DOMAIN, keys, address, self._messages)
+        return AgentsContact(self._port.address, keys.server_public, keys.client_public, keys.client_secret)
 
     def launch(self, node: str, launch: Launch) -> None:
         self._by_node[node].launches.append(launch)
@@ -111,19 +115,14 @@ class AgentExecutor:
             agent.ready = False
             self._listener.agent_away(name, agent.nodes)
 
-    def close(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
-
     def _send(self, agent: Agent, message: protocol.FromManager) -> None:
-        if agent.peer is not None and self._channel is not None:
-            self._channel.send(agent.peer, protocol.encode(message))
+        if agent.peer is not None and self._port is not None:
+            self._port.send([agent.peer, protocol.encode(message)])
 
-    def _messages(self, messages: list[tuple[bytes, bytes]]) -> None:
-        for peer, body in messages:
+    def _messages(self, messages: list[Frames]) -> None:
+        for peer, *bodies in messages:
             try:
-                message = protocol.decode_from_agent(body)
+                message = protocol.decode_from_agent(b"".join(bodies))
             except msgspec.DecodeError as error:
                 log.error("a message from an agent could not be read and was dropped: %s", error)
                 continue
@@ -134,8 +133,8 @@ class AgentExecutor:
         if isinstance(message, protocol.Hello):
             self._hello(peer, message)
         elif agent is None:
-            assert self._channel is not None
-            self._channel.send(peer, protocol.encode(protocol.Identify()))
+            assert self._port is not None
+            self._port.send([peer, protocol.encode(protocol.Identify())])
         elif isinstance(message, protocol.News):
             self._records(agent, message.records)
         elif isinstance(message, protocol.Report):

@@ -19,6 +19,8 @@ class Pilot:
         self.system_cores = system_cores
         """Cores kept for the manager itself: they exist, and are always in use."""
         self.interfaces: list[str] = []
+        self.publisher = ""
+        """Where events are published, if they are."""
         self.ending = asyncio.Event()
         """Somebody has asked for the end, now."""
         self.end_when_done = False

@@ -23,6 +23,7 @@ def job_environment(grant: Grant, run_id: str, site: Site) -> dict[str, str]:
     }
     if site.zmq_address:
         environment["QCG_PM_ZMQ_ADDRESS"] = site.zmq_address
+        environment["QCG_PM_CONTACT"] = site.contact
     if parts[0].gpus:
         gpus = ",".join(parts[0].gpus)
         environment["CUDA_VISIBLE_DEVICES"] = gpus

@@ -12,6 +12,8 @@ class Site(Struct, frozen=True):
     """Unique among all pilots: with a run's id it marks every process of that run."""
     zmq_address: str = ""
     """Of the network interface, when there is one."""
+    contact: str = ""
+    """Path of the contact file, where a job that is a client finds the keys for that address."""
     slurm_environment: bool = False
     """Jobs see the variables that Slurm would have given them."""
     bound_nodes: frozenset[str] = frozenset()

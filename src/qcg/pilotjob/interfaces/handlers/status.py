@@ -44,6 +44,7 @@ def _system(pilot: Pilot) -> dict[str, Any]:
         "Uptime": str(now - pilot.started),
         "Zmqaddress": pilot.engine.site.zmq_address,
         "Ifaces": ";".join(pilot.interfaces),
+        "StatusPublisher": pilot.publisher,
         "Host": socket.gethostname(),
         "Account": getpass.getuser(),
         "Wd": pilot.engine.site.root_wd,

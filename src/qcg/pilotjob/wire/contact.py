@@ -25,12 +25,24 @@ class AgentsContact(msgspec.Struct, frozen=True):
     client_secret: str
 
 
+class ClientsContact(msgspec.Struct, frozen=True):
+    """What programs need to send requests and to hear of events. Without keys the connection is plain."""
+
+    address: str
+    publisher: str = ""
+    server_key: str = ""
+    client_public: str = ""
+    client_secret: str = ""
+
+
 class Contact(msgspec.Struct, frozen=True):
     agents: AgentsContact
     pid: int
     """Of the manager, with the moment it started: a pid alone may be given to another process."""
     started: int
     host: str
+    clients: ClientsContact | None = None
+    """Where there is a network interface."""
 
 
 def read(run_dir: Path) -> Contact | None:

@@ -1,0 +1,1 @@
+"""The names of version 0.2, on today's client."""

@@ -1,0 +1,70 @@
+"""The `cfg` of a manager object, and the log of the client."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from qcg.pilotjob.api.errors import WrongArgumentsError
+
+log = logging.getLogger("qcg.pilotjob.api")
+
+
+class Config(Struct, frozen=True):
+    poll_delay: float = 5.0
+    """Seconds between questions where no event arrives."""
+    request_timeout: float = 60.0
+    """Seconds that a request may take."""
+    reconnect: float = 0.0
+    """Seconds to look for the service again when it is gone while waiting, before giving up."""
+    init_timeout: float = 300.0
+    """Seconds that a service of one's own may take to start."""
+    wdir: str = "."
+    log_file: str | None = None
+    log_level: str | None = None
+    pub_timeout: float = 300.0
+    """Accepted for older programs: waiting needs no such limit."""
+
+
+def read_config(cfg: Mapping[str, Any] | None) -> Config:
+    """Keys that are not known are left alone, and said so in the log."""
+    known = {}
+    for key, value in (cfg or {}).items():
+        if key not in Config.__struct_fields__:
+            log.warning("the configuration key %r is not known and has no effect", key)
+        elif key in ("wdir", "log_file", "log_level"):
+            known[key] = None if value is None else str(value)
+        else:
+            known[key] = _seconds(key, value)
+    config = Config(**{key: value for key, value in known.items() if value is not None})
+    if config.log_file or config.log_level:
+        _log_to_file(config)
+    return config
+
+
+def _seconds(key: str, value: Any) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        raise WrongArgumentsError(f"the configuration key {key!r} wants a number of seconds, not {value!r}") from None
+    if seconds < 0:
+        raise WrongArgumentsError(f"the configuration key {key!r} cannot be negative")
+    return seconds
+
+
+def _log_to_file(config: Config) -> None:
+    level = (config.log_level or "info").upper()
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"):
+        raise WrongArgumentsError(f"the log level {config.log_level!r} is not known; use debug, info, warning or error")
+    path = Path(config.wdir, config.log_file or ".qcgpjm-client/api.log").absolute()
+    log.setLevel(level)
+    if any(isinstance(one, logging.FileHandler) and one.baseFilename == str(path) for one in log.handlers):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, mode="w", encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    log.addHandler(handler)

@@ -1,0 +1,47 @@
+"""What can go wrong for a client."""
+
+from __future__ import annotations
+
+import builtins
+
+
+class QCGPJMAError(Exception):
+    """Base of all errors of the API."""
+
+
+class InternalError(QCGPJMAError):
+    """The service answered with something that makes no sense."""
+
+
+class InvalidJobDescriptionError(QCGPJMAError):
+    """A job description is wrong; the message says what and where."""
+
+
+class JobNotDefinedError(QCGPJMAError):
+    """There is no job of this name in the group."""
+
+
+class ConnectionError(QCGPJMAError, builtins.ConnectionError):
+    """The service cannot be reached, is gone, or refused the request."""
+
+
+class WrongArgumentsError(QCGPJMAError):
+    """A call with arguments that cannot be meant."""
+
+
+class FileError(QCGPJMAError):
+    """A file cannot be read or written."""
+
+
+class ServiceError(QCGPJMAError):
+    """The service could not be started, or cannot do what was asked for."""
+
+
+class TimeoutElapsed(Exception):
+    """What was waited for did not happen in time."""
+
+
+# The names of version 0.2.
+InvalidJobDescription = InvalidJobDescriptionError
+JobNotDefined = JobNotDefinedError
+WrongArguments = WrongArgumentsError

@@ -1,0 +1,96 @@
+"""Groups of job descriptions."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from qcg.pilotjob.api.errors import FileError, InvalidJobDescriptionError, JobNotDefinedError
+from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.parse import parse_jobs, simple_to_standard
+from qcg.pilotjob.description.variables import Arrival
+
+_ANY_ARRIVAL = Arrival(0, datetime(2000, 1, 1), "", "")
+
+
+class Jobs:
+    """Descriptions to be submitted together, each checked as it is added. The `add` methods return the group itself,
+    so that calls can be chained."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, dict[str, Any]] = {}
+
+    def add(self, job_attrs: dict[str, Any] | None = None, **attrs: Any) -> Jobs:
+        """A job in the simple form: `add(name="a", exec="/bin/date", numCores=2, after="b")`. Named arguments go
+        before those of the dictionary; a job without a name gets one."""
+        given = _with_name({**(job_attrs or {}), **attrs})
+        try:
+            return self._append(simple_to_standard(given))
+        except DescriptionError as error:
+            raise InvalidJobDescriptionError(str(error)) from None
+
+    def add_std(self, job_attrs: dict[str, Any] | None = None, **std_attrs: Any) -> Jobs:
+        """A job in the standard form, as in a request file."""
+        return self._append(_with_name({**(job_attrs or {}), **std_attrs}))
+
+    def remove(self, name: str) -> None:
+        if name not in self._jobs:
+            raise JobNotDefinedError(f"there is no job {name!r} in this group")
+        del self._jobs[name]
+
+    def clear(self) -> int:
+        """Empty the group; how many jobs were in it."""
+        count = len(self._jobs)
+        self._jobs = {}
+        return count
+
+    def job_names(self) -> list[str]:
+        return list(self._jobs)
+
+    def ordered_job_names(self) -> list[str]:
+        return list(self._jobs)
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The descriptions in the standard form."""
+        return list(self._jobs.values())
+
+    def ordered_jobs(self) -> list[dict[str, Any]]:
+        return list(self._jobs.values())
+
+    def load_from_file(self, file_path: str | Path) -> None:
+        """Add the jobs of a file: a JSON array of descriptions in the standard form."""
+        try:
+            jobs = json.loads(Path(file_path).read_bytes())
+        except OSError as error:
+            raise FileError(f"{file_path} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise InvalidJobDescriptionError(f"{file_path} is not JSON: {error}") from None
+        if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
+            raise InvalidJobDescriptionError(f"{file_path} must hold an array of job descriptions")
+        for job in jobs:
+            self.add_std(job)
+
+    def save_to_file(self, file_path: str | Path) -> None:
+        try:
+            Path(file_path).write_text(json.dumps(self.jobs(), indent=2))
+        except OSError as error:
+            raise FileError(f"{file_path} cannot be written: {error.strerror}") from None
+
+    def _append(self, job: dict[str, Any]) -> Jobs:
+        name = job["name"]
+        if name in self._jobs:
+            raise InvalidJobDescriptionError(f"job {name!r} is already in this group")
+        try:
+            parse_jobs([job], _ANY_ARRIVAL, path="job")
+        except DescriptionError as error:
+            raise InvalidJobDescriptionError(str(error)) from None
+        self._jobs[name] = job
+        return self
+
+
+def _with_name(job: dict[str, Any]) -> dict[str, Any]:
+    name = job.get("name")
+    return {**job, "name": uuid.uuid4().hex if name is None else str(name)}

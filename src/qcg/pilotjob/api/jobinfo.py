@@ -1,0 +1,65 @@
+"""What `info` tells, as objects."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+_NODE = re.compile(r"([^,\[\]]+)\[([^\]]*)\]")
+
+
+@dataclass
+class JobInfo:
+    """A job or one of its iterations."""
+
+    name: str
+    status: str
+    nodes: dict[str, list[str]] = field(default_factory=dict)
+    """The cores on each node."""
+    total_cores: int = 0
+    wdir: str | None = None
+    time: timedelta | None = None
+    """How long it ran."""
+    exit_code: int | None = None
+    pid: int | None = None
+    iteration: int | None = None
+    """The index, of an iteration."""
+    iterations: dict[str, int] | None = None
+    """Counts, of an iterated job."""
+    childs: list[JobInfo] = field(default_factory=list)
+    history: list[tuple[datetime, str]] = field(default_factory=list)
+    messages: str | None = None
+
+    @classmethod
+    def from_job(cls, info: dict[str, Any]) -> JobInfo:
+        """From the `data` of one job in the answer to `jobInfo`."""
+        name = str(info["jobName"])
+        job = cls(name, str(info["status"]), iterations=info.get("iterations"), messages=info.get("messages"))
+        job._take_runtime(info.get("runtime", {}))
+        job.history = _history(info.get("history", ""))
+        job.childs = [cls.from_child(name, child) for child in info.get("childs", [])]
+        return job
+
+    @classmethod
+    def from_child(cls, job_name: str, info: dict[str, Any]) -> JobInfo:
+        index = int(info["iteration"])
+        child = cls(f"{job_name}:{index}", str(info["state"]), iteration=index, messages=info.get("messages"))
+        child._take_runtime(info.get("runtime", {}))
+        return child
+
+    def _take_runtime(self, runtime: dict[str, str]) -> None:
+        self.nodes = {node: cores.split(":") for node, cores in _NODE.findall(runtime.get("allocation", ""))}
+        self.total_cores = sum(map(len, self.nodes.values()))
+        self.wdir = runtime.get("wd")
+        if "rtime" in runtime:
+            hours, minutes, seconds = runtime["rtime"].split(":")
+            self.time = timedelta(hours=int(hours), minutes=int(minutes), seconds=float(seconds))
+        self.exit_code = int(runtime["exit_code"]) if "exit_code" in runtime else None
+        self.pid = int(runtime["pid"]) if "pid" in runtime else None
+
+
+def _history(text: str) -> list[tuple[datetime, str]]:
+    entries = (line.rsplit(": ", 1) for line in text.splitlines() if line)
+    return [(datetime.fromisoformat(date), state) for date, state in entries]
