@@ -17,6 +17,7 @@ from qcg.pilotjob.description.requests import REQUESTS, InfoParams, StatusOption
 from qcg.pilotjob.description.sharing import MaximumIters
 from qcg.pilotjob.description.variables import AT_LAUNCH, AT_SUBMISSION, OF_ITERATION
 from tests.docs.pages import PAGES, ROOT
+from tests.test_project import project_files
 
 SOURCE = ROOT / "src/qcg/pilotjob"
 
@@ -81,9 +82,9 @@ def test_the_numbers_of_maximum_iters_are_those_of_the_program():
 
 def test_the_picture_of_the_house_has_every_room_and_no_other():
     text = text_of("docs/architecture.md")
-    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and list(path.glob("*.py"))}
-    assert rooms == set(re.findall(r"^    (\w+)/ ", text, re.MULTILINE))
-    files = {path.name for path in SOURCE.glob("*.py")} - {"__init__.py"}
+    parts = [path.relative_to(SOURCE).parts for path in project_files() if path.is_relative_to(SOURCE)]
+    files = {names[0] for names in parts if len(names) == 1 and names[0].endswith(".py")} - {"__init__.py"}
+    assert {names[0] for names in parts if len(names) > 1} == set(re.findall(r"^    (\w+)/ ", text, re.MULTILINE))
     assert files == set(re.findall(r"^    (\w+\.py) ", text, re.MULTILINE))
 
 

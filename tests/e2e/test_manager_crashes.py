@@ -75,7 +75,7 @@ def _let_it_work(crashing: Crashing, dice: random.Random, lives: int) -> str:
         time.sleep(dice.uniform(0.0, 0.1))
         return "while greeting the agent, and submitting"
     begun = len(crashing.marks())
-    more = dice.randint(1, max(1, int(2 * share)))
+    more = dice.randint(1, max(1, int(1.3 * share)))
     _until(lambda: len(crashing.marks()) >= begun + more)
     if choice < 0.7:
         return "right after a start"

@@ -1,7 +1,7 @@
 """Carries effects from the core to the rooms that do something about them.
 
 Every turn of the event loop in which something happened ends with one scheduling pass and one batch of messages to the
-agents. The journal lags behind by at most `COMMIT_DELAY`: until it has a record, the agent that told it keeps it.
+agents. The journal lags behind by at most `COMMIT_DELAY`: until a record is on disk, the agent that told it keeps it.
 """
 
 from __future__ import annotations
@@ -68,6 +68,11 @@ class Engine(Listener):
         self.stories = Stories(journal, self.descriptions, site)
         self._loop = asyncio.get_running_loop()
         self._seen: dict[str, int] = {}
+        """By agent, its last record whose effects are not committed yet."""
+        self._committed: dict[str, int] = {}
+        """The same for what is committed and not synced yet."""
+        self._commit_first = False
+        """Something has to outlive this process before anything more is started."""
         self._turn_due = False
         self._commit_timer: asyncio.TimerHandle | None = None
         self._sync_timer: asyncio.TimerHandle | None = None
@@ -148,6 +153,9 @@ class Engine(Listener):
                 record(effect)
                 if isinstance(effect, effects.Added):
                     self.all_done.clear()
+                elif isinstance(effect, effects.Requeued):
+                    # The next manager must not take the next attempt for one that no job wants.
+                    self._commit_first = True
         self._turn_soon()
         return reply
 
@@ -177,6 +185,8 @@ class Engine(Listener):
             self._commit_timer = self._loop.call_later(COMMIT_DELAY, self._commit_later)
 
     def _turn(self) -> None:
+        if self._commit_first:
+            self._try_to_commit()
         if not self.stalled:
             self._apply(self.core.handle(Schedule(), time.time()))
         self._turn_due = False
@@ -184,20 +194,25 @@ class Engine(Listener):
 
     def _commit_later(self) -> None:
         self._commit_timer = None
+        self._try_to_commit()
+
+    def _try_to_commit(self) -> None:
         try:
             self.commit()
         except (JournalError, ReportError) as error:
             if not self.stalled:
                 log.error("%s Until then, no new job is started.", error)
             self.stalled = True
-            self._commit_timer = self._loop.call_later(RETRY_DELAY, self._commit_later)
+            if self._commit_timer is None:
+                self._commit_timer = self._loop.call_later(RETRY_DELAY, self._commit_later)
 
     def commit(self) -> None:
         """Hand everything to the operating system: it outlives this process from now on."""
         self.journal.set_meta("report_size", self.report.flush())
         self.journal.commit()
-        self.executor.acknowledge(self._seen)
+        self._committed.update(self._seen)
         self._seen = {}
+        self._commit_first = False
         if self.stalled:
             log.info("writing works again; jobs are started again")
             self.stalled = False
@@ -207,7 +222,14 @@ class Engine(Listener):
 
     async def sync(self) -> None:
         """Wait until all that was committed is on the disk: it outlives the machine from now on."""
-        await self._loop.run_in_executor(None, self.journal.sync)
+        committed, self._committed = self._committed, {}
+        try:
+            await self._loop.run_in_executor(None, self.journal.sync)
+        except JournalError:
+            self._committed = {**committed, **self._committed}
+            raise
+        # Not sooner: when the machine dies now, agents must not have forgotten what the journal has lost.
+        self.executor.acknowledge(committed)
 
     def _sync_later(self) -> None:
         self._sync_timer = None

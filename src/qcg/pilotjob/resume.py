@@ -15,7 +15,7 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.records import FinalJob
-from qcg.pilotjob.options import Options, Resumption, UsageError
+from qcg.pilotjob.options import Options, UsageError
 
 
 def restore(core: CoreState, journal: Journal) -> list[Effect]:
@@ -58,9 +58,9 @@ def _iterations(final: FinalJob, journal: Journal) -> Iterations:
     return known_iterations(iteration.indices(), rest, ends)
 
 
-def stored_options(journal: Journal, resumption: Resumption) -> Options:
-    """The options of the run as it was begun, with those changed that were given anew."""
+def stored_options(journal: Journal) -> Options:
+    """The options of the run as it was begun, or resumed the last time."""
     text = journal.get_meta("options")
     if text is None:
-        raise UsageError(f"{resumption.run_dir} cannot be resumed: its manager died before it had begun; start anew")
-    return msgspec.structs.replace(msgspec.json.decode(str(text), type=Options), **resumption.changes)
+        raise UsageError(f"{journal.path.parent} cannot be resumed: its manager died before it had begun; start anew")
+    return msgspec.json.decode(str(text), type=Options)

@@ -24,7 +24,7 @@ from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.channel import Keys
 from qcg.pilotjob.executors.local import NAME, LocalAgent
 from qcg.pilotjob.guard import announce, check_free, refresh, withdraw
-from qcg.pilotjob.interfaces.file import read_requests, run_requests
+from qcg.pilotjob.interfaces.file import forget_file, is_file_done, read_requests, run_requests
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.launch.site import Site
@@ -82,8 +82,11 @@ class Service:
             run_dir = self.resumption.run_dir
             check_free(run_dir)
             journal = Journal.open(run_dir / FILE_NAME)
-            self.options = resume.stored_options(journal, self.resumption)
-            requests = self._requests()
+            before = resume.stored_options(journal)
+            self.options = msgspec.structs.replace(before, **self.resumption.changes)
+            if self.options.file_path != before.file_path:
+                forget_file(journal)
+            requests = [] if is_file_done(journal) else self._requests()
         else:
             requests = self._requests()
             local_nodes(self.options.nodes, os.environ)  # what is wrong with them is told before anything is made
@@ -147,11 +150,14 @@ class Service:
         if options.report_format != "none":
             rundir.link(self.wd, report_path, "jobs.report")
         self._remember(journal, site, specs)
-        engine = Engine(Core(specs, rerun_lost=options.rerun_lost), journal, report, site)
+        core = Core(specs, rerun_lost=options.rerun_lost, patience=options.patience)
+        engine = Engine(core, journal, report, site)
         engine.executor = AgentExecutor(engine, {NAME: [spec.name for spec in specs]}, journal.acked())
         pilot = Pilot(engine, run_dir.name.removeprefix(rundir.PREFIX), system_cores=int(options.system_core))
         if self.resumption:
             pilot.end_when_done = bool(journal.get_meta("end_when_done"))
+            if journal.get_meta("ending"):
+                pilot.ending.set()
             engine.take_over(resume.restore(engine.state, journal))
         cores = sum(len(spec.cores) for spec in specs)
         log.info("%d nodes with %d cores: %s", len(specs), cores, ", ".join(spec.name for spec in specs[:20]))
@@ -164,6 +170,8 @@ class Service:
         journal.set_meta("options", msgspec.json.encode(self.options).decode())
         journal.set_meta("resources", msgspec.json.encode(resources).decode())
         journal.commit()
+        # Also what an earlier manager had no time to sync: agents forget what they are told is on disk.
+        journal.sync()
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 
+from qcg.pilotjob.agent.pidfile import remove_agent_pid
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.process import AgentProcess, find_agent, start_agent
 
 log = logging.getLogger(__name__)
 
 NAME = "local"
-SHORT_LIFE = 5.0
-"""An agent that dies this soon after its start, so many times in a row, is not started again."""
-MOST_SHORT_LIVES = 3
+MOST_USELESS = 3
+"""So many agents in a row may end before they have connected."""
+PAUSE = 0.5
+"""Seconds before another agent is started after one that was of no use."""
 PATIENCE = 15.0
 """Seconds that an agent which was found has to connect."""
 
@@ -28,22 +29,24 @@ class LocalAgent:
         self._root_wd = root_wd
         self._linger = linger
         self._process: AgentProcess | None = None
-        self._started = 0.0
-        self._short_lives = 0
+        self._useless = 0
         self._ending = False
         self.on_hopeless: Callable[[str], None] = lambda reason: None
         """Told when no agent stays alive."""
 
     def start(self) -> None:
         """Call the agent that an earlier manager left, or start one; it connects through the contact file."""
-        self._process = find_agent(self._run_dir, NAME, self._exited)
-        if self._process is not None:
-            log.info("the agent of the earlier manager (pid %d) still runs", self._process.pid)
-            asyncio.get_running_loop().call_later(PATIENCE, self._check, self._process)
-            return
-        self._started = time.monotonic()
-        self._process = start_agent(self._run_dir, NAME, self._root_wd, self._linger, self._exited)
-        log.info("agent started (pid %d)", self._process.pid)
+        try:
+            self._process = find_agent(self._run_dir, NAME, self._exited)
+            if self._process is not None:
+                log.info("the agent of the earlier manager (pid %d) still runs", self._process.pid)
+                asyncio.get_running_loop().call_later(PATIENCE, self._check, self._process)
+                return
+            self._process = start_agent(self._run_dir, NAME, self._root_wd, self._linger, self._exited)
+            log.info("agent started (pid %d)", self._process.pid)
+        except OSError as error:
+            self._process = None
+            self._was_useless(f"no agent can be started: {error}")
 
     def _check(self, process: AgentProcess) -> None:
         """An agent that was found and does not connect is of no use to anybody."""
@@ -52,34 +55,56 @@ class LocalAgent:
             process.kill()
 
     def _exited(self) -> None:
+        had_connected = self._executor.agents[NAME].ready
         self._executor.gone(NAME)
         if self._ending:
             return
-        short = time.monotonic() - self._started < SHORT_LIFE
-        self._short_lives = self._short_lives + 1 if short else 0
-        if self._short_lives >= MOST_SHORT_LIVES:
-            self.on_hopeless(f"the agent ends right after its start; {self._run_dir / f'agent-{NAME}.log'} says why")
-            return
-        log.error("the agent has died; another one is started")
-        self.start()
+        if had_connected:
+            self._useless = 0
+            log.error("the agent has died; another one is started")
+            self.start()
+        else:
+            path = self._run_dir / f"agent-{NAME}.log"
+            self._was_useless(f"the agent ends right after its start; {path} says why")
+
+    def _was_useless(self, why: str) -> None:
+        self._useless += 1
+        if self._useless >= MOST_USELESS:
+            self.on_hopeless(why)
+        elif not self._ending:
+            log.error("%s; it is tried again", why)
+            asyncio.get_running_loop().call_later(PAUSE, self._start_again)
+
+    def _start_again(self) -> None:
+        if not self._ending:
+            self.start()
 
     async def end(self, grace: float) -> None:
         """Tell the agent to end everything it runs, and wait until it is gone."""
         self._ending = True
-        if self._process is None or self._process.exited.is_set():
-            return
         said_bye = asyncio.Event()
         self._executor.on_bye = lambda name: said_bye.set()
         self._executor.tell_to_exit(grace)
+        while self._useless < MOST_USELESS:
+            if self._process is not None:
+                await self._gone(self._process, grace, said_bye)
+            if said_bye.is_set():
+                break
+            # It was killed, and its jobs may live on: the next one ends what it has left.
+            self._useless += 1
+            self.start()
+        remove_agent_pid(self._run_dir, NAME)
+
+    async def _gone(self, process: AgentProcess, grace: float, said_bye: asyncio.Event) -> None:
         try:
-            await asyncio.wait_for(self._process.exited.wait(), grace + 10)
+            await asyncio.wait_for(process.exited.wait(), grace + 10)
             # Its last words may still be on their way.
             await asyncio.wait_for(said_bye.wait(), 1)
         except asyncio.TimeoutError:
-            if not self._process.exited.is_set():
-                log.error("the agent (pid %d) does not end; it is killed", self._process.pid)
-                self._process.kill()
-                await self._process.exited.wait()
+            if not process.exited.is_set():
+                log.error("the agent (pid %d) does not end; it is killed", process.pid)
+                process.kill()
+                await process.exited.wait()
 
     def abandon(self) -> None:
         """Leave the agent alone: it keeps its jobs, and waits for another manager."""

@@ -12,11 +12,14 @@ from qcg.pilotjob.description.errors import RequestError
 from qcg.pilotjob.description.requests import decode_request_file
 from qcg.pilotjob.interfaces.answering import answer
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.journal.journal import Journal
 
 log = logging.getLogger(__name__)
 
 DONE = "file_requests"
 """How many requests of the file have been run, kept in the journal with what they did."""
+ALL = "file_requests_in_all"
+ERRORS = "file_requests_refused"
 
 
 class FileError(Exception):
@@ -34,19 +37,34 @@ def read_requests(path: Path) -> list[msgspec.Raw]:
         raise FileError(f"the request file {path} does not fit into memory; split it into several submits") from None
 
 
+def forget_file(journal: Journal) -> None:
+    """Another file is to be run, from its beginning."""
+    for key in (DONE, ALL, ERRORS):
+        journal.set_meta(key, 0)
+
+
+def is_file_done(journal: Journal) -> bool:
+    """Whether an earlier manager has run all requests of the file: it is not needed any more."""
+    in_all = int(journal.get_meta(ALL) or 0)
+    return in_all > 0 and journal.get_meta(DONE) == in_all
+
+
 async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> int:
-    """Run those that have not been run before; how many were answered with an error."""
+    """Run those that have not been run before; how many were answered with an error, by earlier managers too."""
     journal = pilot.engine.journal
     done = int(journal.get_meta(DONE) or 0)
-    errors = 0
+    errors = int(journal.get_meta(ERRORS) or 0)
     for number, request in enumerate(requests[done:], done):
         # Part of the same commit as what the request does: after a crash it is run again, or it has been run.
         journal.set_meta(DONE, number + 1)
+        journal.set_meta(ALL, len(requests))
         reply = await answer(pilot, request, f"request {number + 1}")
+        if reply.code:
+            errors += 1
+            journal.set_meta(ERRORS, errors)
         pilot.engine.commit()
         text = msgspec.json.encode(reply.to_dict()).decode()
         if reply.code:
-            errors += 1
             log.error("request %d was refused:\n%s", number + 1, reply.message)
         log.info("request %d answered: %s", number + 1, text if len(text) <= 2000 else text[:2000] + " …")
         if pilot.ending.is_set():

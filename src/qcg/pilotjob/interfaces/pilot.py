@@ -25,9 +25,10 @@ class Pilot:
         """Somebody has asked for the end, now."""
         self.end_when_done = False
         """Somebody has asked for the end after all jobs are final."""
-        self._requests = 0
+        self._requests = int(engine.journal.get_meta("submissions") or 0)
 
     def arrival(self) -> Arrival:
         """What a submission that arrives now tells its variables."""
         self._requests += 1
+        self.engine.journal.set_meta("submissions", self._requests)
         return Arrival(self._requests, datetime.now(), "local", uuid.uuid4().hex)
