@@ -7,7 +7,6 @@ import itertools
 import logging
 import os
 import signal
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,23 +14,21 @@ import msgspec
 
 from qcg.pilotjob import resume, rundir
 from qcg.pilotjob.cluster.local import local_nodes
-from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import CancelAll, NodesLost
-from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.engine import Engine
-from qcg.pilotjob.executors.agents import AgentExecutor
-from qcg.pilotjob.executors.channel import Keys
-from qcg.pilotjob.executors.local import NAME, LocalAgent
+from qcg.pilotjob.executors.local import LocalAgent
 from qcg.pilotjob.guard import announce, check_free, refresh, withdraw
 from qcg.pilotjob.interfaces.file import forget_file, is_file_done, read_requests, run_requests
+from qcg.pilotjob.interfaces.network import NetworkInterface
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
-from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.logs import log_to, stop_logging
 from qcg.pilotjob.options import Options, Resumption
 from qcg.pilotjob.report.progress import progress_line
-from qcg.pilotjob.report.writer import ReportWriter
+from qcg.pilotjob.wire.hub import Hub
+from qcg.pilotjob.wire.keys import make_keys
+from qcg.pilotjob.wiring import wire
 
 log = logging.getLogger(__name__)
 
@@ -104,13 +101,17 @@ class Service:
         return read_requests(Path(self.options.file_path)) if self.options.file_path else []
 
     async def _run(self, run_dir: Path, journal: Journal, requests: list[msgspec.Raw]) -> Ending:
-        pilot = self._wire(run_dir, journal)
+        hub = Hub()
+        network = NetworkInterface(hub, self.options) if self.options.net else None
+        clients = network.contact if network else None
+        pilot = wire(self.options, self.wd, run_dir, journal, clients, resumed=self.resumption is not None)
         engine = pilot.engine
+        if network is not None:
+            network.serve(pilot)
         agent = LocalAgent(engine.executor, run_dir, self.wd, self.options.linger)
         agent.on_hopeless = self._give_up(pilot)
         self._watch_signals(pilot)
-        keys = Keys()
-        announce(run_dir, keys, engine.executor.open(keys, "tcp://127.0.0.1:*"))
+        announce(run_dir, engine.executor.open(hub, make_keys(), "tcp://127.0.0.1:*"), clients)
         agent.start()
         beating = asyncio.ensure_future(self._beat(engine, run_dir))
         errors = cut_off = 0
@@ -124,7 +125,9 @@ class Service:
             beating.cancel()
             agent.abandon()
             await engine.close()
-            engine.executor.close()
+            if network is not None:
+                await network.close()
+            hub.close()
             self._leave_signals()
         withdraw(run_dir)
         counts = engine.state.job_counts
@@ -132,58 +135,21 @@ class Service:
         log.info("the end: %s", summary or "no jobs")
         return Ending(run_dir, counts, errors, cut_off, self._trouble, self._signal)
 
-    # -- the beginning ----------------------------------------------------------------------------------------------
-
-    def _wire(self, run_dir: Path, journal: Journal) -> Pilot:
-        options = self.options
-        nodes = local_nodes(options.nodes, os.environ)
-        specs = _without_system_core(nodes.specs) if options.system_core else nodes.specs
-        site = Site(
-            root_wd=str(self.wd),
-            instance=str(journal.get_meta("instance") or uuid.uuid4().hex),
-            slurm_environment="slurm" in options.envschema,
-            bound_nodes=frozenset(spec.name for spec in specs) if nodes.real else frozenset(),
-            threads_chosen="OMP_NUM_THREADS" in os.environ,
-        )
-        report_path = run_dir / options.report_file
-        report = ReportWriter(report_path, options.report_format, keep=int(journal.get_meta("report_size") or 0))
-        if options.report_format != "none":
-            rundir.link(self.wd, report_path, "jobs.report")
-        self._remember(journal, site, specs)
-        core = Core(specs, rerun_lost=options.rerun_lost, patience=options.patience)
-        engine = Engine(core, journal, report, site)
-        engine.executor = AgentExecutor(engine, {NAME: [spec.name for spec in specs]}, journal.acked())
-        pilot = Pilot(engine, run_dir.name.removeprefix(rundir.PREFIX), system_cores=int(options.system_core))
-        if self.resumption:
-            pilot.end_when_done = bool(journal.get_meta("end_when_done"))
-            if journal.get_meta("ending"):
-                pilot.ending.set()
-            engine.take_over(resume.restore(engine.state, journal))
-        cores = sum(len(spec.cores) for spec in specs)
-        log.info("%d nodes with %d cores: %s", len(specs), cores, ", ".join(spec.name for spec in specs[:20]))
-        return pilot
-
-    def _remember(self, journal: Journal, site: Site, specs: list[NodeSpec]) -> None:
-        """What a resumed manager and the report want to know."""
-        resources = [{"name": spec.name, "cores": len(spec.cores)} for spec in specs]
-        journal.set_meta("instance", site.instance)
-        journal.set_meta("options", msgspec.json.encode(self.options).decode())
-        journal.set_meta("resources", msgspec.json.encode(resources).decode())
-        journal.commit()
-        # Also what an earlier manager had no time to sync: agents forget what they are told is on disk.
-        journal.sync()
-
     # -- the end ----------------------------------------------------------------------------------------------------
 
     async def _until_the_end(self, pilot: Pilot) -> None:
         """A request to finish; or all jobs final, where that was asked for; or nothing more to wait for."""
-        if pilot.ending.is_set() or not (pilot.end_when_done or self.options.wait):
+        if not (self.options.net or pilot.end_when_done.is_set()):
             return
-        done = asyncio.ensure_future(pilot.engine.all_done.wait())
         told = asyncio.ensure_future(pilot.ending.wait())
+        done = asyncio.ensure_future(self._all_done(pilot))
         await asyncio.wait({done, told}, return_when=asyncio.FIRST_COMPLETED)
         done.cancel()
         told.cancel()
+
+    async def _all_done(self, pilot: Pilot) -> None:
+        await pilot.end_when_done.wait()
+        await pilot.engine.all_done.wait()
 
     async def _end(self, engine: Engine, agent: LocalAgent) -> None:
         """Nothing is left: no job that is not final, no process."""
@@ -244,12 +210,6 @@ def main() -> None:
     from qcg.pilotjob.cli.service import main as command
 
     command()
-
-
-def _without_system_core(specs: list[NodeSpec]) -> list[NodeSpec]:
-    """The first core of the first node is the manager's own."""
-    first = specs[0]
-    return [msgspec.structs.replace(first, cores=first.cores[1:]), *specs[1:]]
 
 
 if __name__ == "__main__":

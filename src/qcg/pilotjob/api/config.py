@@ -32,7 +32,7 @@ class Config(Struct, frozen=True):
 
 def read_config(cfg: Mapping[str, Any] | None) -> Config:
     """Keys that are not known are left alone, and said so in the log."""
-    known = {}
+    known: dict[str, Any] = {}
     for key, value in (cfg or {}).items():
         if key not in Config.__struct_fields__:
             log.warning("the configuration key %r is not known and has no effect", key)

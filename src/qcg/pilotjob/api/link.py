@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from typing import Any
 
 import msgspec
 import zmq
-from qcg.pilotjob.wire.contact import ClientsContact
 from zmq.utils.monitor import parse_monitor_message
 
 from qcg.pilotjob.api.errors import ConnectionError, InternalError
+from qcg.pilotjob.wire.contact import ClientsContact
 
 CONNECT_TIMEOUT = 5.0
 """Seconds without a connection after which there is no service."""
@@ -61,7 +62,7 @@ class Line:
         while True:
             now = time.monotonic()
             limit = deadline if self._connected else min(deadline, self._since + CONNECT_TIMEOUT)
-            ready = dict(self._poller.poll(max(limit - now, 0) * 1000))
+            ready = dict(self._poller.poll(math.ceil(max(limit - now, 0) * 1000)))
             if self._monitor in ready:
                 self._look()
             if self.socket in ready:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
-from qcg.pilotjob.wire.contact import ClientsContact, ContactError
 
 from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import ClientsContact, ContactError
 
 ADDRESS = "QCG_PM_ZMQ_ADDRESS"
 CONTACT = "QCG_PM_CONTACT"

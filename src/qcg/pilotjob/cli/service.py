@@ -2,52 +2,138 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
-from qcg.pilotjob.cli.options import join_node_list, shared
+from qcg.pilotjob.cli.options import Command, join_node_list, shared
 from qcg.pilotjob.cli.progress import progress_lines
 from qcg.pilotjob.cli.running import run_service
+from qcg.pilotjob.interfaces.pilot import Pilot
 
 DEFAULT_FILE = "qcg_pm_reqs.json"
+FIRST_PORT, LAST_PORT = 2222, 9999
+PORT = click.IntRange(1, 65535)
+
+WITHOUT_EFFECT: dict[str, dict[str, Any]] = {
+    "--enable-proc-stats": {"is_flag": True},
+    "--enable-rt-stats": {"is_flag": True},
+    "--wrapper-rt-stats": {},
+    "--disable-nl": {"is_flag": True},
+    "--disable-pub": {"is_flag": True},
+}
+"""Options of earlier versions that programs still give; what they were for is not needed any more."""
+
+
+def _take_and_ignore(command: Command) -> Command:
+    for name, kind in WITHOUT_EFFECT.items():
+        command = click.option(name, hidden=True, expose_value=False, **kind)(command)
+    return command
 
 
 @click.command("qcg-pm-service", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--file", "use_file", is_flag=True, help=f"Run the requests of {DEFAULT_FILE}.")
-@click.option("--file-path", help="Run the requests of this file.")
 @click.option("--net", is_flag=True, help="Open the network interface, and serve it until told to finish.")
 @click.option("--net-port", type=PORT, help="Its port for requests; otherwise any free one.")
-@click.option("--net-port-min", type=PORT, help="With --net-port-max: any free port from here on.")
-@click.option("--net-port-max", type=PORT, help="The last port to try.")
+@click.option("--net-port-min", type=PORT, help=f"Any free port from here on ({FIRST_PORT} with --net-port-max alone).")
+@click.option("--net-port-max", type=PORT, help=f"The last port to try ({LAST_PORT} with --net-port-min alone).")
 @click.option("--net-pub-port", type=PORT, help="Its port for events; otherwise any free one.")
 @click.option("--insecure-net", is_flag=True, help="No keys: everybody on this host gets in. For clients without keys.")
+@click.option("--file", "use_file", is_flag=True, help=f"Run the requests of {DEFAULT_FILE}.")
+@click.option("--file-path", help="Run the requests of this file.")
 @click.option("--show-progress", is_flag=True, help="Print when jobs start and end.")
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--lifeline-fd", type=int, hidden=True)
-@unused
+@_take_and_ignore
 @shared
 @click.pass_context
 def command(
-    context: click.Context, /, use_file: bool, file_path: str | None, show_progress: bool, **given: Any
+    context: click.Context,
+    /,
+    use_file: bool,
+    file_path: str | None,
+    show_progress: bool,
+    ready_fd: int | None,
+    lifeline_fd: int | None,
+    **given: Any,
 ) -> None:
-    """Run the requests of a file. Without a request finishAfterAllTasksDone in it, the service ends once all are read,
-    and jobs that have not ended then are cut off."""
+    """Run the requests of a file, of the network, or of both.
+
+    With a file alone and no request finishAfterAllTasksDone in it, the service ends once all requests are read, and
+    jobs that have not ended then are cut off. With --net it ends when it is told to.
+    """
     path = file_path or (DEFAULT_FILE if use_file else None)
-    if path is None and not given["resume"]:
-        raise click.UsageError("nothing to do: give requests with --file-path FILE, or a run to continue with --resume")
-    fixed: dict[str, Any] = {"show_progress": show_progress}
+    network = _network_options(given)
+    if path is None and not network and not given["resume"]:
+        raise click.UsageError(
+            "nothing to do: give requests with --file-path FILE, serve the network with --net, or continue a run with"
+            " --resume"
+        )
+    fixed: dict[str, Any] = {"show_progress": show_progress, **network}
     if path is not None:
         fixed["file_path"] = path
-    ending = run_service(context, given, fixed, progress_lines if show_progress else lambda pilot: None)
-    if ending.cut_off:
+
+    def ready(pilot: Pilot) -> None:
+        if show_progress:
+            progress_lines(pilot)
+        if lifeline_fd is not None:
+            _end_with(lifeline_fd, pilot)
+        if ready_fd is not None:
+            _tell(ready_fd, pilot)
+
+    ending = run_service(context, given, fixed, ready)
+    if ending.cut_off and not network and not ending.signal:
         click.echo(
             f"{ending.cut_off} jobs were cut off: the request file has no finishAfterAllTasksDone."
             " `qcg-pm run` always waits.",
             err=True,
         )
     sys.exit(ending.exit_code)
+
+
+def _network_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Each of them opens the network interface; none: nothing about it."""
+    net, port = given.pop("net"), given.pop("net_port")
+    first, last = given.pop("net_port_min"), given.pop("net_port_max")
+    pub_port, insecure = given.pop("net_pub_port"), given.pop("insecure_net")
+    if not (net or port or first or last or pub_port or insecure):
+        return {}
+    if first or last:
+        first, last = first or FIRST_PORT, last or LAST_PORT
+        if first > last:
+            raise click.UsageError(f"--net-port-min {first} is above --net-port-max {last}")
+    span = f"{first}-{last}" if first else "*"
+    return {
+        "net": True,
+        "net_port": str(port) if port else span,
+        "net_pub_port": str(pub_port) if pub_port else span,
+        "insecure_net": insecure,
+    }
+
+
+def _tell(descriptor: int, pilot: Pilot) -> None:
+    """Say to whoever started this service that it is ready, and where."""
+    site = pilot.engine.site
+    conf = {"run_dir": str(Path(site.contact).parent), "address": site.zmq_address, "publisher": pilot.publisher}
+    with os.fdopen(descriptor, "w") as ready:
+        ready.write(json.dumps(conf) + "\n")
+
+
+def _end_with(descriptor: int, pilot: Pilot) -> None:
+    """End when the other end of a pipe is closed, which happens however its owner ends."""
+    os.set_inheritable(descriptor, False)
+    loop = asyncio.get_running_loop()
+
+    def closed() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        pilot.ending.set()
+
+    loop.add_reader(descriptor, closed)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ class Pilot:
         """Where events are published, if they are."""
         self.ending = asyncio.Event()
         """Somebody has asked for the end, now."""
-        self.end_when_done = False
+        self.end_when_done = asyncio.Event()
         """Somebody has asked for the end after all jobs are final."""
         self._requests = int(engine.journal.get_meta("submissions") or 0)
 

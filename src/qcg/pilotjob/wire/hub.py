@@ -36,7 +36,6 @@ class Hub:
         self._allowed: dict[str, bytes] = {}
         self._authenticator = AsyncioAuthenticator(self._context)
         self._authenticator.start()
-        self._authenticator.configure_curve_callback(domain="*", credentials_provider=self)
         self._ports: list[Port] = []
         self._refused = 0
         self._refusals_told = 0.0
@@ -65,6 +64,7 @@ class Hub:
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, SILENCE)
         if keys is not None:
             self._allowed[domain] = keys.client_public.encode()
+            self._authenticator.configure_curve_callback(domain, self)
             socket.setsockopt_string(zmq.ZAP_DOMAIN, domain)
             socket.curve_server = True
             socket.curve_publickey = keys.server_public.encode()

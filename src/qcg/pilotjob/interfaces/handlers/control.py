@@ -7,6 +7,6 @@ from qcg.pilotjob.interfaces.pilot import Pilot
 
 async def control(pilot: Pilot, request: Control) -> Answer:
     """End the service when every job is final. Asked twice, it means the same."""
-    pilot.end_when_done = True
+    pilot.end_when_done.set()
     pilot.engine.journal.set_meta("end_when_done", 1)
     return ok(message=f"{request.command} command accepted")
