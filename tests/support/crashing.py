@@ -12,6 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.snapshot import snapshot
@@ -66,6 +68,17 @@ class Crashing:
     def _has_begun(self) -> bool:
         with snapshot(self.run_dir / "registry.sqlite") as connection:
             return reading.meta_value(connection, "options") is not None
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        """Until the manager has ended by itself; its exit code."""
+        assert self.manager is not None
+        try:
+            self.manager.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.manager.send_signal(signal.SIGABRT)
+            _, stack = self.manager.communicate()
+            pytest.fail(f"The manager hangs.\n{stack}\n{self.log()}")
+        return self.manager.returncode
 
     def kill_manager(self) -> None:
         """Like a power failure for this one process."""
