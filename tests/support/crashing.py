@@ -12,6 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.snapshot import snapshot
@@ -21,6 +23,10 @@ from tests.support.waiting import wait_for
 
 HISTORY = ["QUEUED", "SCHEDULED", "EXECUTING"]
 PATIENCE = 60.0
+
+# How each command is told to resume a run, and what else stands before the request file of a new one.
+RESUMING = {"qcg-pm": ["run"], "qcg-pm-service": []}
+BEGINNING = {"qcg-pm": [], "qcg-pm-service": ["--file-path"]}
 
 
 def marking(name: str, then: str = "", **more: Any) -> dict[str, Any]:
@@ -45,27 +51,38 @@ class Crashing:
 
     # -- life and death ---------------------------------------------------------------------------------------------
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self, command: str = "qcg-pm") -> subprocess.Popen[str]:
         """A manager for the run: the first one, or one that resumes what the one before has left."""
-        self.manager = start("qcg-pm", "run", *self._arguments(), cwd=self.wd)
+        self.manager = start(command, *self._arguments(command), cwd=self.wd)
         return self.manager
 
-    def finish(self, *options: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
+    def finish(self, command: str = "qcg-pm") -> subprocess.CompletedProcess[str]:
         """Let a manager bring the run to its end."""
-        return run("qcg-pm", "run", *self._arguments(), *options, timeout=timeout, cwd=self.wd)
+        return run(command, *self._arguments(command), timeout=PATIENCE, cwd=self.wd)
 
-    def _arguments(self) -> tuple[str, ...]:
+    def _arguments(self, command: str) -> tuple[str, ...]:
         if (self.run_dir / "registry.sqlite").exists() and self._has_begun():
-            return "--resume", str(self.run_dir)
+            return (*RESUMING[command], "--resume", str(self.run_dir))
         if self.run_dir.exists():  # nothing was promised to anybody yet
             for path in self.run_dir.iterdir():
                 path.unlink()
             self.run_dir.rmdir()
-        return self._begin
+        return (*RESUMING[command], *BEGINNING[command], *self._begin)
 
     def _has_begun(self) -> bool:
         with snapshot(self.run_dir / "registry.sqlite") as connection:
             return reading.meta_value(connection, "options") is not None
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        """Until the manager has ended by itself; its exit code."""
+        assert self.manager is not None
+        try:
+            self.manager.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.manager.send_signal(signal.SIGABRT)
+            _, stack = self.manager.communicate()
+            pytest.fail(f"The manager hangs.\n{stack}\n{self.log()}")
+        return self.manager.returncode
 
     def kill_manager(self) -> None:
         """Like a power failure for this one process."""
@@ -116,8 +133,21 @@ class Crashing:
         assert not twice, f"reported more than once: {twice}"
         return {entry["name"]: entry for entry in entries}
 
+    def entries_so_far(self) -> dict[str, dict[str, Any]]:
+        """Of a report that is being written."""
+        lines = _text(self.run_dir / "jobs.report").splitlines(keepends=True)
+        entries = [json.loads(line) for line in lines if line.endswith("\n")]
+        return {entry["name"]: entry for entry in entries}
+
+    def stored_report_size(self) -> int:
+        with snapshot(self.run_dir / "registry.sqlite") as connection:
+            return int(reading.meta_value(connection, "report_size") or 0)
+
     def log(self) -> str:
         return (self.run_dir / "service.log").read_text()
+
+    def log_so_far(self) -> str:
+        return _text(self.run_dir / "service.log")
 
     # -- what must be true of it in the end -------------------------------------------------------------------------
 
@@ -183,9 +213,7 @@ class Crashing:
             "service.log",
         }
         assert left - kept - {name for name in left if name.startswith(".")} == set()
-        with snapshot(self.run_dir / "registry.sqlite") as connection:
-            size = reading.meta_value(connection, "report_size")
-        assert (self.run_dir / "jobs.report").stat().st_size == size
+        assert (self.run_dir / "jobs.report").stat().st_size == self.stored_report_size()
 
 
 def _times(entry: dict[str, Any]) -> list[float]:

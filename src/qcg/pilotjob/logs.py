@@ -4,15 +4,49 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 LEVELS = ("critical", "error", "warning", "info", "debug")
 
 
+class _LogFile(logging.FileHandler):
+    """A log whose disk may be full: that is said once, and what could not be written is written when there is room."""
+
+    _in_trouble = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._failed = False
+        super().emit(record)
+        self._in_trouble = self._failed
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        # The stream keeps what it could not write, and tries again with the next line.
+        self._failed = True
+        if not self._in_trouble:
+            _say(f"{self.baseFilename} cannot be written: {os.strerror(error.errno or 0)}")
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except OSError as error:
+            _say(f"the end of {self.baseFilename} could not be written: {os.strerror(error.errno or 0)}")
+
+
+def _say(sentence: str) -> None:
+    with suppress(OSError):  # nobody listens there either
+        print(sentence, file=sys.stderr, flush=True)
+
+
 def log_to(path: Path, level: str) -> logging.Handler:
     """Send what this package says to a file that only its owner can read. The root logger is nobody's here."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
     logger = logging.getLogger("qcg.pilotjob")
     logger.setLevel(level.upper())

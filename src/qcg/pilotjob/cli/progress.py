@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from datetime import datetime
 
+from qcg.pilotjob.cli.saying import on_terminal, say
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import State
@@ -24,9 +24,9 @@ def progress_lines(pilot: Pilot) -> None:
     def tell(transition: Transition) -> None:
         name = name_of(transition.job, transition.position)
         if transition.state is State.EXECUTING and transition.run is not None:
-            print(f"{datetime.now()} executing job {name} ...", flush=True)
+            say(f"{datetime.now()} executing job {name} ...")
         elif transition.state.is_final:
-            print(f"{datetime.now()} job {name} finished: {transition.state.name}", flush=True)
+            say(f"{datetime.now()} job {name} finished: {transition.state.name}")
 
     pilot.engine.watchers.append(tell)
 
@@ -43,7 +43,7 @@ class Progress:
     def start(self, pilot: Pilot) -> None:
         self._state = pilot.engine.state
         pilot.engine.watchers.append(self._watch)
-        self._task = asyncio.ensure_future(self._live() if sys.stdout.isatty() else self._plain())
+        self._task = asyncio.ensure_future(self._live() if on_terminal() else self._plain())
 
     def stop(self) -> None:
         if self._task is not None:
@@ -53,7 +53,7 @@ class Progress:
         if transition.state is State.FAILED and (transition.position >= 0 or transition.job.iterations is None):
             self._told += 1
             if self._told <= MOST_FAILURES:
-                print(f"FAILED {name_of(transition.job, transition.position)}: {transition.message}", flush=True)
+                say(f"FAILED {name_of(transition.job, transition.position)}: {transition.message}")
 
     async def _plain(self) -> None:
         while True:
@@ -63,7 +63,7 @@ class Progress:
     def _print(self) -> None:
         line = progress_line(self._state)
         if line != self._last:
-            print(line, flush=True)
+            say(line)
             self._last = line
 
     async def _live(self) -> None:

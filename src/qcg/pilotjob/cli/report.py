@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from qcg.pilotjob.cli.running import Refusal
+from qcg.pilotjob.cli.saying import say
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.render import print_report, render_json
@@ -30,8 +31,11 @@ def command(directory: Path, as_json: bool) -> None:
 def show_report(directory: Path, *, as_json: bool) -> None:
     report = analyse(directory)
     if as_json:
-        click.echo(render_json(report), nl=False)
+        say(render_json(report).rstrip("\n"))
         return
     from rich.console import Console
 
-    print_report(report, Console())
+    console = Console()
+    with console.capture() as capture:
+        print_report(report, console)
+    say(capture.get().rstrip("\n"))

@@ -11,6 +11,7 @@ from qcg.pilotjob.cli.options import shared
 from qcg.pilotjob.cli.progress import Progress
 from qcg.pilotjob.cli.report import show_report
 from qcg.pilotjob.cli.running import run_service
+from qcg.pilotjob.report.errors import ReportError
 
 
 @click.command("run")
@@ -29,7 +30,10 @@ def command(context: click.Context, /, file: str | None, **given: Any) -> None:
         fixed["file_path"] = file
     progress = Progress()
     ending = run_service(context, given, fixed, progress.start, progress.stop)
-    show_report(ending.run_dir, as_json=False)
+    try:
+        show_report(ending.run_dir, as_json=False)
+    except ReportError as error:
+        click.echo(str(error), err=True)
     if ending.request_errors:
         click.echo(f"{ending.request_errors} requests were refused; service.log says why.", err=True)
     if ending.trouble:

@@ -6,7 +6,7 @@ import re
 
 from qcg.pilotjob.cluster.errors import ClusterError
 
-_ENTRY = re.compile(r"(?:(?P<name>[^\s:,\[\]{}()'\"]+)\s*:\s*|:\s*)?(?P<cores>\d+)")
+_ENTRY = re.compile(r"(?:(?P<name>[^\s:,\[\]{}()'\"]+)\s*:\s*|:\s*)?(?P<cores>[0-9]{1,9})")
 _FORMS = "write 4, n1:2, 4,2,2 or n1:4,n2:4"
 
 MOST_CORES = 1_000_000
@@ -18,7 +18,7 @@ def parse_nodes(text: str) -> list[tuple[str, int]]:
     for place, entry in enumerate(text.split(",")):
         match = _ENTRY.fullmatch(entry.strip())
         if match is None:
-            raise ClusterError(f"--nodes: {entry.strip()!r} is not a node; {_FORMS}")
+            raise ClusterError(f"--nodes: {entry.strip()[:100]!r} is not a node; {_FORMS}")
         name = match["name"] or f"n{place}"
         cores = int(match["cores"])
         if not 1 <= cores <= MOST_CORES:

@@ -55,6 +55,8 @@ async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> int:
     done = int(journal.get_meta(DONE) or 0)
     errors = int(journal.get_meta(ERRORS) or 0)
     for number, request in enumerate(requests[done:], done):
+        if pilot.ending.is_set():
+            break
         # Part of the same commit as what the request does: after a crash it is run again, or it has been run.
         journal.set_meta(DONE, number + 1)
         journal.set_meta(ALL, len(requests))
@@ -67,6 +69,4 @@ async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> int:
         if reply.code:
             log.error("request %d was refused:\n%s", number + 1, reply.message)
         log.info("request %d answered: %s", number + 1, text if len(text) <= 2000 else text[:2000] + " …")
-        if pilot.ending.is_set():
-            break
     return errors

@@ -30,7 +30,7 @@ if [ -n "$venv" ]; then
     . "$venv/bin/activate" || fail "the virtual environment at '$venv' could not be activated"
 fi
 type -P -- "$1" >/dev/null || fail "there is no program '$1' that could be started"
-exec "$@" 3>&-
+exec -- "$@" 3>&-
 """
 
 _MODULE_COMMAND = "type module >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "

@@ -1,0 +1,79 @@
+"""`--nodes` and what this machine is without it."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.local import local_nodes
+from qcg.pilotjob.cluster.parse_nodes import parse_nodes
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("4", [("n0", 4)]),
+        ("n1:2", [("n1", 2)]),
+        ("4,2,2", [("n0", 4), ("n1", 2), ("n2", 2)]),
+        ("n1:4, n2:4", [("n1", 4), ("n2", 4)]),
+        (" n1 : 4 ,n2:4 ", [("n1", 4), ("n2", 4)]),
+        ("28,28,28,28", [("n0", 28), ("n1", 28), ("n2", 28), ("n3", 28)]),
+        ("login.cluster-1.example:16,4", [("login.cluster-1.example", 16), ("n1", 4)]),
+        (":3", [("n0", 3)]),
+        ("1000000", [("n0", 1_000_000)]),
+    ],
+)
+def test_every_form_of_nodes_is_understood(text: str, nodes: list[tuple[str, int]]):
+    assert parse_nodes(text) == nodes
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "'' is not a node"),
+        ("x", "'x' is not a node"),
+        ("4,", "'' is not a node"),
+        ("4,,2", "'' is not a node"),
+        ("n1:", "'n1:' is not a node"),
+        ("n1:-2", "'n1:-2' is not a node"),
+        ("n1:2.5", "'n1:2.5' is not a node"),
+        ("n1:2:3", "'n1:2:3' is not a node"),
+        ("n[1-3]:2", "is not a node"),
+        ("a b:2", "is not a node"),
+        ("0", "node 'n0' cannot have 0 cores"),
+        ("n1:1000001", "node 'n1' cannot have 1000001 cores"),
+        ("n1:2,n1:2", "two nodes are called 'n1'"),
+        ("n1:2,4", "two nodes are called 'n1'"),
+        ("9" * 5000, "is not a node"),
+    ],
+)
+def test_what_is_no_node_is_refused_with_a_sentence(text: str, said: str):
+    with pytest.raises(ClusterError) as refusal:
+        parse_nodes(text)
+    assert said in str(refusal.value)
+    assert str(refusal.value).startswith("--nodes: ")
+    assert len(str(refusal.value)) < 500
+
+
+def test_without_nodes_it_is_this_host_with_its_usable_cores():
+    found = local_nodes(None, {"CUDA_VISIBLE_DEVICES": ""})
+    assert found.real
+    (node,) = found.specs
+    assert node.name == socket.gethostname()
+    assert node.cores == tuple(sorted(os.sched_getaffinity(0)))
+    assert node.gpus == ()
+    assert node.memory > 0
+
+
+def test_gpus_are_those_that_the_user_may_use():
+    assert local_nodes(None, {"CUDA_VISIBLE_DEVICES": "3, 1,GPU-5ebe9f43"}).specs[0].gpus == ("3", "1", "GPU-5ebe9f43")
+
+
+def test_pretended_nodes_are_not_bound_and_share_the_memory():
+    found = local_nodes("2,3", {"CUDA_VISIBLE_DEVICES": "0,1"})
+    assert not found.real
+    assert [(node.name, node.cores, node.gpus) for node in found.specs] == [("n0", (0, 1), ()), ("n1", (0, 1, 2), ())]
+    assert 0 < 2 * found.specs[0].memory <= local_nodes(None, {}).specs[0].memory

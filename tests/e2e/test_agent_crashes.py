@@ -1,0 +1,196 @@
+"""An agent that is killed: what ran under it has failed, or runs again where that was asked for; the rest goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.crashing import Crashing, marking
+from tests.support.pilot import Run, job, run, write_requests
+from tests.support.processes import is_alive
+from tests.support.waiting import wait_for
+
+NODES = ("--nodes", "3")
+VICTIMS = 3
+
+FAMILY = """
+if mkdir {name}.once 2>/dev/null; then
+    sleep 1000 & echo $! >> {name}.pids
+    setsid sleep 1000 & echo $! >> {name}.pids
+    (setsid sh -c 'echo $$ >> {name}.pids; sleep 1000' &)
+    while [ $(wc -l < {name}.pids) -lt 3 ]; do sleep 0.01; done
+    touch {name}.up
+    wait
+fi
+"""
+
+
+def victim(name: str, **more: Any) -> dict[str, Any]:
+    """Its first start never ends, and has children, a grandchild and sessions of its own; a second start succeeds."""
+    return marking(name, FAMILY.format(name=name), **more)
+
+
+def workload() -> list[dict[str, Any]]:
+    jobs = []
+    for number in range(VICTIMS):
+        jobs += [victim(f"victim-{number}"), *(marking(f"short-{number}-{n}", "sleep 0.02") for n in range(30))]
+    return [*jobs, marking("many", "sleep 0.02", iteration=20)]
+
+
+def names() -> set[str]:
+    shorts = {f"short-{number}-{n}" for number in range(VICTIMS) for n in range(30)}
+    return shorts | {f"victim-{number}" for number in range(VICTIMS)} | {f"many:{index}" for index in range(20)}
+
+
+def processes_of(crashing: Crashing, name: str) -> list[int]:
+    """Of a victim, once it is all there."""
+    wait_for(lambda: (crashing.wd / f"{name}.up").exists(), what=f"the family of {name}")
+    return [int(line) for line in (crashing.wd / f"{name}.pids").read_text().split()]
+
+
+def kill_the_agents(crashing: Crashing, dice: random.Random, *, managers_too: bool) -> list[int]:
+    """One for each victim; all processes that ran then."""
+    family = []
+    for number in range(VICTIMS):
+        family += processes_of(crashing, f"victim-{number}")
+        crashing.wait_for_marks(min(len(crashing.marks()) + dice.randint(0, 20), 30 * (number + 1)))
+        crashing.kill_agent()
+        if managers_too:
+            crashing.kill_manager()
+            crashing.start()
+    return family
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("managers_too", [False, True], ids=["the agent alone", "the manager too"])
+def test_what_ran_under_a_killed_agent_has_failed_and_the_rest_goes_on(tmp_path: Path, managers_too: bool):
+    crashing = Crashing(tmp_path, write_requests(tmp_path / "requests.json", workload()), *NODES)
+    crashing.start()
+    family = kill_the_agents(crashing, random.Random(3), managers_too=managers_too)
+    assert crashing.wait() == 1
+    entries = crashing.entries()
+    assert set(entries) == names() | {"many"}
+    failed = {name for name, entry in entries.items() if entry["state"] == "FAILED"} - {"many"}
+    assert {f"victim-{number}" for number in range(VICTIMS)} <= failed
+    assert len(failed) <= VICTIMS * 3, "at most what three cores can run at each kill"
+    assert all("The agent local" in entries[name]["messages"] for name in failed)
+    assert all("was killed" in entries[name]["messages"] for name in failed)
+    assert {entries[name]["state"] for name in names() - failed} == {"SUCCEED"}
+    assert entries["many"]["state"] == ("FAILED" if any("many" in name for name in failed) else "SUCCEED")
+    starts = Counter(crashing.marks())
+    assert {name: starts[name] for name in names() - failed if starts[name] != 1} == {}
+    assert max(starts.values()) == 1
+    assert [pid for pid in family if is_alive(pid)] == []
+    crashing.check_registry({name: entry["state"] for name, entry in entries.items()})
+    crashing.check_nothing_left()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("managers_too", [False, True], ids=["the agent alone", "the manager too"])
+def test_what_ran_under_a_killed_agent_runs_again_where_that_was_asked_for(tmp_path: Path, managers_too: bool):
+    requests = write_requests(tmp_path / "requests.json", workload())
+    crashing = Crashing(tmp_path, requests, *NODES, "--on-lost", "rerun")
+    crashing.start()
+    family = kill_the_agents(crashing, random.Random(4), managers_too=managers_too)
+    assert crashing.wait() == 0
+    starts = Counter(crashing.marks())
+    assert {starts[f"victim-{number}"] for number in range(VICTIMS)} == {2}
+    again = {name for name, count in starts.items() if count > 1}
+    assert len(again) <= VICTIMS * 3, "at most what three cores can run at each kill"
+    crashing.check_starts(names(), again=again)
+    crashing.check_success(names(), {"many"})
+    assert [pid for pid in family if is_alive(pid)] == []
+    crashing.check_nothing_left()
+
+
+@pytest.mark.timeout(200)
+def test_agents_and_managers_die_in_any_order(tmp_path: Path):
+    dice = random.Random(5)
+    jobs = [marking(f"job-{n}", "sleep 0.03") for n in range(150)]
+    jobs += [marking("first", "sleep 0.03", iteration=75), marking("second", iteration=75, after=["first:${it}"])]
+    names = {f"job-{n}" for n in range(150)} | {f"{name}:{n}" for name in ("first", "second") for n in range(75)}
+    requests = write_requests(tmp_path / "requests.json", jobs)
+    crashing = Crashing(tmp_path, requests, *NODES, "--on-lost", "rerun")
+    kills = 0
+    crashing.start()
+    for death in range(20):
+        crashing.wait_for_marks(dice.randint(0, 12) + 12 * death)
+        time.sleep(dice.uniform(0, 0.1))
+        dying = dice.choice(["agent", "manager", "both"])
+        if dying != "manager":
+            kills += crashing.kill_agent() > 0
+        if dying != "agent":
+            crashing.kill_manager()
+            crashing.start()
+    assert crashing.wait() == 0
+    starts = Counter(crashing.marks())
+    again = {name for name, count in starts.items() if count > 1}
+    assert sum(starts[name] - 1 for name in again) <= 3 * kills
+    crashing.check_starts(names, again=again)
+    crashing.check_success(names, {"first", "second"})
+    crashing.check_nothing_left()
+
+
+@pytest.mark.timeout(60)
+def test_an_agent_killed_while_the_service_ends_leaves_no_process_behind(tmp_path: Path):
+    stubborn = marking("stubborn", "trap '' TERM; echo $$ > pid; touch up; while :; do sleep 0.1; done")
+    crashing = Crashing(tmp_path, write_requests(tmp_path / "requests.json", [stubborn]), *NODES)
+    manager = crashing.start()
+    wait_for(lambda: (tmp_path / "up").exists(), what="the job")
+    manager.send_signal(signal.SIGTERM)
+    wait_for(lambda: "says: end" in (crashing.run_dir / "agent-local.log").read_text(), what="the end to begin")
+    crashing.kill_agent()
+    assert crashing.wait() == 128 + signal.SIGTERM
+    assert not is_alive(int((tmp_path / "pid").read_text()))
+    assert crashing.entries()["stubborn"]["state"] == "CANCELED"
+    crashing.check_nothing_left()
+
+
+@pytest.mark.timeout(60)
+def test_an_agent_that_stands_still_for_a_while_loses_nothing(tmp_path: Path):
+    jobs = [marking(f"job-{n}", "sleep 0.02") for n in range(60)]
+    crashing = Crashing(tmp_path, write_requests(tmp_path / "requests.json", jobs), *NODES)
+    crashing.start()
+    for marks in (10, 30):
+        crashing.wait_for_marks(marks)
+        agent = crashing.agent_pid()
+        os.kill(agent, signal.SIGSTOP)
+        time.sleep(1.5)
+        os.kill(agent, signal.SIGCONT)
+    assert crashing.wait() == 0
+    crashing.check_starts({f"job-{n}" for n in range(60)})
+    crashing.check_success({f"job-{n}" for n in range(60)}, set())
+    crashing.check_nothing_left()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [("/nowhere/python", "no agent can be started"), ("/bin/false", "the agent ends right after its start")],
+    ids=["a Python that is not there", "a Python that ends at once"],
+)
+def test_without_any_agent_the_service_ends_and_says_why(tmp_path: Path, python: str, why: str):
+    requests = write_requests(tmp_path / "requests.json", [job("one", "true"), job("two", "true", iteration=3)])
+    program = f"import sys; sys.executable = {python!r}; from qcg.pilotjob.cli.main import main; main()"
+    line = [sys.executable, "-c", program, "run", requests, "--wd", tmp_path, "--report-format", "json"]
+    done = subprocess.run([*map(str, line), *NODES], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 3, done.stderr
+    assert why in done.stderr
+    assert "Traceback" not in done.stderr
+    run_of = Run(tmp_path, done)
+    assert run_of.states == {"one": "CANCELED", "two": "CANCELED"}
+    assert why in run_of.report["one"]["messages"]
+    (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
+    assert not (run_dir / "contact.json").exists()
+    again = run("qcg-pm", "run", "--resume", run_dir)
+    assert again.returncode == 1
+    assert run_of.states == {"one": "CANCELED", "two": "CANCELED"}

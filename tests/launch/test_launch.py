@@ -1,0 +1,222 @@
+"""From a description and a grant to a command, an environment and files."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
+from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelOptions
+from qcg.pilotjob.host.records import Launch
+from qcg.pilotjob.launch.compose import compose, program_name, stream_paths
+from qcg.pilotjob.launch.environment import compress, job_environment
+from qcg.pilotjob.launch.models import apply_model
+from qcg.pilotjob.launch.setup import script_command, wrapped
+from qcg.pilotjob.launch.site import Site
+
+SITE = Site(root_wd="/work/here", instance="abc")
+ONE = Grant((NodePart("n1", (3,)),))
+TWO = Grant((NodePart("n1", (0, 1)), NodePart("n2", (4, 5, 6))))
+
+
+def launch(
+    grant: Grant = ONE, site: Site = SITE, position: int = -1, more: dict[str, Any] | None = None, **execution: Any
+) -> Launch:
+    description = JobDescription("job", Execution(**{"exec": "prog", **execution}), **(more or {}))
+    return compose(description, Run(Job(7, "job", b"", 0.0), position, 0, grant, 0.0), site)
+
+
+def test_a_job_knows_what_it_was_given():
+    assert job_environment(TWO, "7.0", SITE) == {
+        "QCG_PM_NNODES": "2",
+        "QCG_PM_NODELIST": "n1,n2",
+        "QCG_PM_NPROCS": "5",
+        "QCG_PM_NTASKS": "5",
+        "QCG_PM_STEP_ID": "abc.7.0",
+        "QCG_PM_TASKS_PER_NODE": "2,3",
+        "QCG_PM_CPU_SET": "0,1",
+    }
+    assert job_environment(ONE, "7.0", replace(SITE, zmq_address="tcp://a:1"))["QCG_PM_ZMQ_ADDRESS"] == "tcp://a:1"
+
+
+def test_a_job_sees_just_its_gpus():
+    grant = Grant((NodePart("n1", (0,), ("2", "GPU-x")),))
+    assert job_environment(grant, "1.0", SITE)["CUDA_VISIBLE_DEVICES"] == "2,GPU-x"
+    assert "CUDA_VISIBLE_DEVICES" not in job_environment(ONE, "1.0", SITE)
+
+
+def test_with_the_schema_of_slurm_a_job_believes_that_slurm_started_it():
+    found = job_environment(TWO, "7.0", replace(SITE, slurm_environment=True))
+    assert {name: value for name, value in found.items() if name.startswith("SLURM")} == {
+        "SLURM_NNODES": "2",
+        "SLURM_NODELIST": "n1,n2",
+        "SLURM_NPROCS": "5",
+        "SLURM_NTASKS": "5",
+        "SLURM_JOB_NODELIST": "n1,n2",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_STEP_NODELIST": "n1,n2",
+        "SLURM_STEP_NUM_NODES": "2",
+        "SLURM_STEP_NUM_TASKS": "5",
+        "SLURM_NTASKS_PER_NODE": "2,3",
+        "SLURM_STEP_TASKS_PER_NODE": "2,3",
+        "SLURM_TASKS_PER_NODE": "2,3",
+    }
+    equal = Grant((NodePart("n1", (0, 1)), NodePart("n2", (0, 1))))
+    found = job_environment(equal, "7.0", replace(SITE, slurm_environment=True))
+    assert found["SLURM_NTASKS_PER_NODE"] == "2"
+    assert found["SLURM_TASKS_PER_NODE"] == "2(x2)"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [([4], "4"), ([4, 4], "4(x2)"), ([4, 4, 2], "4(x2),2"), ([1, 2, 1], "1,2,1"), ([2, 2, 2, 1, 1], "2(x3),1(x2)")],
+)
+def test_numbers_per_node_are_written_as_slurm_does(numbers: list[int], text: str):
+    assert compress(numbers) == text
+
+
+@pytest.mark.parametrize(
+    ("execution", "command"),
+    [
+        (Execution(), ["p", "-x"]),
+        (Execution(model="threads"), ["p", "-x"]),
+        (Execution(model="openmpi"), ["mpirun", "-n", "5", "p", "-x"]),
+        (Execution(model="intelmpi"), ["mpirun", "-n", "5", "p", "-x"]),
+        (Execution(model="srunmpi"), ["srun", "-n", "5", "p", "-x"]),
+        (
+            Execution(model="openmpi", model_opts=ModelOptions(mpirun="/opt/mpirun", mpirun_args=("-v", "a b"))),
+            ["/opt/mpirun", "-n", "5", "-v", "a b", "p", "-x"],
+        ),
+        (
+            Execution(model="srunmpi", model_opts=ModelOptions(srun_args=("--overlap",))),
+            ["srun", "-n", "5", "--overlap", "p", "-x"],
+        ),
+    ],
+)
+def test_each_model_has_its_command(execution: Execution, command: list[str]):
+    assert apply_model(execution, ["p", "-x"], TWO) == command
+
+
+def test_a_plain_launch_starts_the_program_itself():
+    made = launch(args=("a b", "'", "$x"), stdout="out/o", env={"X": "1"})
+    assert made.argv == ["prog", "a b", "'", "$x"]
+    assert (made.wd, made.stdin, made.stdout, made.stderr) == ("/work/here", None, "out/o", None)
+    assert made.env["X"] == "1"
+    assert not made.setup
+    assert made.cores is None, "pretended cores are not bound to"
+    assert made.id == "7.0"
+    assert made.grant == [("n1", (3,), ())]
+
+
+def test_real_cores_are_bound_to():
+    assert launch(TWO, replace(SITE, bound_nodes=frozenset({"n1", "n2"}))).cores == (0, 1)
+
+
+def test_variables_get_their_values_at_launch():
+    made = launch(
+        TWO,
+        position=1,
+        more={"iteration": Iteration(3, 9, 2), "uniq": "u"},
+        args=(
+            "${it}",
+            "${ itval }",
+            "${its}",
+            "${it_start}-${it_stop}",
+            "${uniq}",
+            "${ncores}/${nnodes}/${nlist}",
+            "$${it}",
+        ),
+        wd="wd.${it}",
+        stdout="${root_wd}/out.${ncores}",
+        env={"K${it}": "${nlist}"},
+    )
+    assert made.argv == ["prog", "5", "5", "3", "3-9", "u-5", "5/2/n1,n2", "${it}"]
+    assert made.wd == "/work/here/wd.5"
+    assert made.stdout == "/work/here/out.5"
+    assert made.env["K5"] == "n1,n2"
+
+
+def test_the_user_s_own_environment_wins():
+    assert launch(env={"QCG_PM_NPROCS": "mine"}).env["QCG_PM_NPROCS"] == "mine"
+    threads = launch(TWO, model="threads")
+    assert threads.env["OMP_NUM_THREADS"] == "2"
+    assert launch(TWO, model="threads", env={"OMP_NUM_THREADS": "1"}).env["OMP_NUM_THREADS"] == "1"
+    assert "OMP_NUM_THREADS" not in launch(TWO, replace(SITE, threads_chosen=True), model="threads").env
+    assert "OMP_NUM_THREADS" not in launch(TWO).env
+
+
+@pytest.mark.parametrize(
+    ("wd", "path"),
+    [(None, "/work/here"), ("", "/work/here"), ("a/../b", "/work/here/b"), ("/abs", "/abs"), ("./x/", "/work/here/x")],
+)
+def test_a_working_directory_is_relative_to_the_managers(wd: str | None, path: str):
+    assert launch(wd=wd).wd == path
+
+
+def test_only_modules_and_venv_get_a_shell():
+    assert not launch(modules=(), venv="").setup
+    made = launch(modules=("a/1", "b"), venv="v", args=("x",))
+    assert made.setup
+    assert made.argv[:2] == ["bash", "-c"]
+    assert made.argv[3:] == ["qcg-pm-setup", "2", "a/1", "b", "v", "prog", "x"]
+
+
+def test_streams_are_found_again_without_composing_a_launch():
+    description = JobDescription("j", Execution(exec="p", wd="w${it}", stderr="e.${ncores}"), iteration=Iteration(5, 7))
+    found = stream_paths(description, 1, TWO, SITE)
+    assert (found.wd, found.stderr, found.stdout) == ("/work/here/w6", "e.5", None)
+
+
+def test_programs_are_called_by_their_last_name():
+    assert program_name(Execution(exec="/usr/bin/env")) == "env"
+    assert program_name(Execution(script="true")) == "bash"
+
+
+def setup(argv: list[str], modules: tuple[str, ...] = (), venv: str = "", **more: Any) -> tuple[int, str, str]:
+    """Exit code, output and report of a real bash."""
+    line = ["bash", "-c", '"$@" 3>report', "sh", *wrapped(argv, modules, venv)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=20, **more)
+    report = Path(more["cwd"]) / "report"
+    return done.returncode, done.stdout, report.read_text()
+
+
+def test_the_wrapper_becomes_the_program_with_its_very_arguments(tmp_path: Path):
+    arguments = ["", " a  b ", "'", '"', "$x", "\\", "`id`", "*", "-n", "ü\n"]
+    code, out, report = setup(["printf", "%s|", *arguments], venv="", cwd=tmp_path)
+    assert (code, out, report) == (0, "".join(f"{argument}|" for argument in arguments), "")
+    assert setup(["sh", "-c", "exit 7"], cwd=tmp_path)[0] == 7
+    code, out, _ = setup(["sh", "-c", "[ -e /dev/fd/3 ] && echo open; echo done"], cwd=tmp_path)
+    assert out == "done\n", "the descriptor of the report is not for the job"
+
+
+def test_the_wrapper_tells_what_went_wrong(tmp_path: Path):
+    (tmp_path / "bad/bin").mkdir(parents=True)
+    (tmp_path / "bad/bin/activate").write_text("return 1\n")
+    for arguments, said in [
+        ((["no-such-program"],), "there is no program 'no-such-program'"),
+        ((["true"], (), "nowhere"), "there is no virtual environment at 'nowhere'"),
+        ((["true"], (), "bad"), "could not be activated"),
+        ((["true"], ("nothing",), ""), "module"),
+    ]:
+        code, _, report = setup(*arguments, cwd=tmp_path)
+        assert code == 1
+        assert said in report
+
+
+def test_a_program_whose_name_looks_like_an_option_is_still_a_program(tmp_path: Path):
+    (tmp_path / "-a").write_text("#!/bin/sh\necho it ran\n")
+    (tmp_path / "-a").chmod(0o755)
+    code, out, report = setup(["-a"], cwd=tmp_path, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert (code, out, report) == (0, "it ran\n", "")
+
+
+def test_a_script_is_bash_and_knows_module_when_it_uses_it():
+    assert script_command("echo a") == ["bash", "-c", "echo a"]
+    done = subprocess.run(
+        script_command("type -t module load >/dev/null; module list; true"), capture_output=True, check=False
+    )
+    assert done.returncode == 0
