@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from posixpath import join, normpath
 
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.iterations import Iterations
@@ -69,6 +70,13 @@ class Stories:
             else:
                 state = job.iterations.state(record.position)
                 yield record.position, self._living(job, record.position, state, run)
+
+    def streams_of(self, job: Job, position: int, grant: Grant) -> dict[str, str]:
+        """The absolute paths of the files that a run with this grant writes its `stdout` and `stderr` to, if any."""
+        paths = stream_paths(self._descriptions.of(job), position, grant, self._site)
+        assert paths.wd is not None
+        streams = (("stdout", paths.stdout), ("stderr", paths.stderr))
+        return {name: normpath(join(paths.wd, path)) for name, path in streams if path}
 
     def _living(self, job: Job, position: int, state: State, run: Run) -> JobEnd:
         return self._story(

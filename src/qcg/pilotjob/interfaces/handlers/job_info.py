@@ -10,6 +10,7 @@ from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.report.entries import runtime_strings
 from qcg.pilotjob.report.formats import history_text
+from qcg.pilotjob.report.record import JobEnd
 
 
 async def job_info(pilot: Pilot, request: JobInfo) -> Answer:
@@ -30,7 +31,7 @@ def _info(pilot: Pilot, name: str, job: Job, position: int, *, childs: bool) -> 
     if story.message:
         info["messages"] = story.message
     if story.grant is not None:
-        info["runtime"] = runtime_strings(story)
+        info["runtime"] = _runtime(pilot, job, position, story)
     if position < 0 and job.iterations is not None:
         info["iterations"] = _iterations(job)
         if childs:
@@ -38,13 +39,19 @@ def _info(pilot: Pilot, name: str, job: Job, position: int, *, childs: bool) -> 
                 {
                     "iteration": job.iterations.indices[child],
                     "state": child_story.state.name,
-                    "runtime": runtime_strings(child_story),
+                    "runtime": _runtime(pilot, job, child, child_story),
                     **({"messages": child_story.message} if child_story.message else {}),
                 }
                 for child, child_story in pilot.stories.iterations_of(job)
             ]
     info["history"] = history_text(story.history)
     return info
+
+
+def _runtime(pilot: Pilot, job: Job, position: int, story: JobEnd) -> dict[str, str]:
+    """What is known of the run, and where it writes to."""
+    streams = {} if story.grant is None else pilot.stories.streams_of(job, position, story.grant)
+    return {**runtime_strings(story), **streams}
 
 
 def _iterations(job: Job) -> dict[str, int]:
@@ -54,6 +61,7 @@ def _iterations(job: Job) -> dict[str, int]:
     return {
         "start": indices.start,
         "stop": indices.stop,
+        **({"step": indices.step} if indices.step != 1 else {}),
         "total": len(indices),
         "finished": sum(counts[State.SUCCEED :]),
         "failed": counts[State.FAILED] + counts[State.OMITTED],
