@@ -17,34 +17,55 @@ def least_cores(request: Request) -> int:
 
 def why_never(request: Request, nodes: Sequence[NodeSpec]) -> str | None:
     """Why these nodes, even all idle, cannot give the request; None when they can."""
-    able = [node for node in nodes if len(node.gpus) >= request.gpus and node.memory >= request.memory]
-    if not able and (request.gpus or request.memory):
-        return f"{_extras(request)} on a node asked for, and no node has that"
-    if request.nodes is None:
-        assert request.cores is not None
-        sizes = [len(node.cores) for node in able]
-        exist = max(sizes, default=0) if request.one_node else sum(sizes)
-        if request.cores.least <= exist:
-            return None
-        where = " on one node" if request.one_node else ""
-        return f"{_count(request.cores.least, 'core')}{where} asked for, and {exist} exist"
-    per_node = request.cores.least if request.cores else 1
-    exist = sum(len(node.cores) >= per_node for node in able)
-    if request.nodes.least <= exist:
+    exist = how_many(request, nodes)
+    if least(request) <= exist:
         return None
-    what = f" with {_count(per_node, 'core')} each" if request.cores else ""
-    extras = f" and {_extras(request)}" if request.gpus or request.memory else ""
-    return f"{_count(request.nodes.least, 'node')}{what}{extras} asked for, and {exist} exist"
+    if (request.gpus or request.memory) and not _able(request, nodes):
+        return f"{extras(request)} on a node asked for, and no node has that"
+    of_nodes = f" and {extras(request)}" if request.nodes and (request.gpus or request.memory) else ""
+    return f"{least_words(request)}{of_nodes} asked for, and {exist} exist"
 
 
-def _extras(request: Request) -> str:
+def least(request: Request) -> int:
+    """The fewest nodes that the request wants, where it wants nodes, otherwise the fewest cores."""
+    if request.nodes is not None:
+        return request.nodes.least
+    assert request.cores is not None
+    return request.cores.least
+
+
+def how_many(request: Request, nodes: Sequence[NodeSpec]) -> int:
+    """How many of what `least` counts there are on these nodes."""
+    able = _able(request, nodes)
+    if request.nodes is not None:
+        per_node = request.cores.least if request.cores else 1
+        return sum(len(node.cores) >= per_node for node in able)
+    sizes = [len(node.cores) for node in able]
+    return max(sizes, default=0) if request.one_node else sum(sizes)
+
+
+def least_words(request: Request) -> str:
+    """`2 nodes with 3 cores each`, `4 cores on one node`."""
+    if request.nodes is None:
+        return count(least(request), "core") + (" on one node" if request.one_node else "")
+    each = f" with {count(request.cores.least, 'core')} each" if request.cores else ""
+    return count(least(request), "node") + each
+
+
+def extras(request: Request) -> str:
+    """What it wants on each node besides cores; empty when that is nothing."""
     wanted = []
     if request.gpus:
-        wanted.append(_count(request.gpus, "GPU"))
+        wanted.append(count(request.gpus, "GPU"))
     if request.memory:
         wanted.append(f"{request.memory} MiB of memory")
     return " and ".join(wanted)
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _able(request: Request, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
+    """The nodes that have what is wanted besides cores."""
+    return [node for node in nodes if len(node.gpus) >= request.gpus and node.memory >= request.memory]

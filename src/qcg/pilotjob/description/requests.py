@@ -72,6 +72,10 @@ class JobInfo(_AboutJobs, tag_field="request", tag="jobInfo", forbid_unknown_fie
         return self.params is not None and bool(self.params.with_childs)
 
 
+class Why(_AboutJobs, tag_field="request", tag="why", forbid_unknown_fields=True):
+    """Tells what jobs wait for, where they run, or why they failed."""
+
+
 class CancelJob(_AboutJobs, tag_field="request", tag="cancelJob", forbid_unknown_fields=True):
     """Ends jobs, waiting and running ones."""
 
@@ -106,13 +110,14 @@ class Status(Struct, tag_field="request", tag="status", forbid_unknown_fields=Tr
         return self.options is not None and bool(self.options.all_jobs_finished)
 
 
-Request = Union[Submit, Control, ListJobs, JobStatus, JobInfo, CancelJob, RemoveJob, ResourcesInfo, Finish, Status]
+Request = Union[Submit, Control, ListJobs, JobStatus, JobInfo, Why, CancelJob, RemoveJob, ResourcesInfo, Finish, Status]
 REQUESTS: dict[str, type[Struct]] = {
     "submit": Submit,
     "control": Control,
     "listJobs": ListJobs,
     "jobStatus": JobStatus,
     "jobInfo": JobInfo,
+    "why": Why,
     "cancelJob": CancelJob,
     "removeJob": RemoveJob,
     "resourcesInfo": ResourcesInfo,

@@ -33,7 +33,7 @@ def request_file_schema() -> dict[str, Any]:
     components["Submit"]["properties"]["jobs"]["items"] = {"anyOf": [standard, simple]}
     for name in ("ExecutionForm", "SimpleForm"):
         components[name] |= _one_start
-    for name in ("JobStatus", "JobInfo", "CancelJob", "RemoveJob"):
+    for name in ("JobStatus", "JobInfo", "Why", "CancelJob", "RemoveJob"):
         components[name]["anyOf"] = [{"required": ["jobNames"]}, {"required": ["jobName"]}]
     components["AmountForm"] |= _one_way_to_say_a_number
     for name, title in _TITLES.items():

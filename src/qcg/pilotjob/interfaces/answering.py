@@ -22,6 +22,7 @@ from qcg.pilotjob.interfaces.handlers.remove_job import remove_job
 from qcg.pilotjob.interfaces.handlers.resources_info import resources_info
 from qcg.pilotjob.interfaces.handlers.status import status
 from qcg.pilotjob.interfaces.handlers.submit import submit
+from qcg.pilotjob.interfaces.handlers.why import why
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.report.errors import ReportError
@@ -32,6 +33,7 @@ _HANDLERS: dict[type[Request], Callable[[Pilot, Any], Awaitable[Answer]]] = {
     requests.ListJobs: list_jobs,
     requests.JobStatus: job_status,
     requests.JobInfo: job_info,
+    requests.Why: why,
     requests.CancelJob: cancel_job,
     requests.RemoveJob: remove_job,
     requests.ResourcesInfo: resources_info,

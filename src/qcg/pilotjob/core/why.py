@@ -1,0 +1,254 @@
+"""Why a job is where it is: what it waits for, what it runs on, how it ended; a sentence, and fields for programs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from qcg.pilotjob.core.dependencies import resolve
+from qcg.pilotjob.core.feasibility import count, extras, how_many, least, least_words, why_never
+from qcg.pilotjob.core.queue import Line
+from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.resources import Node, NodeSpec
+from qcg.pilotjob.core.settling import entry_of
+from qcg.pilotjob.core.state import CoreState, name_of
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import Amount, JobDescription, Request
+
+Kind = Literal[
+    "dependencies", "agent", "stalled", "nodes", "resources", "patience", "next",  # it waits
+    "starting", "running", "canceling",
+    "succeeded", "failed", "canceled", "omitted",
+]  # fmt: skip
+
+MOST_NAMED = 3
+"""Jobs that a sentence names; the fields have all of them."""
+
+
+class Reason(Struct, frozen=True):
+    kind: Kind
+    sentence: str
+    """`it` is the job."""
+    details: dict[str, Any] = {}
+
+
+class Look:
+    """The books at one moment. What has to be counted is counted once, however many jobs are asked about."""
+
+    def __init__(self, core: CoreState, now: float, *, stalled: bool = False) -> None:
+        """`stalled`: nothing can be written at the moment, so nothing is started."""
+        self._core = core
+        self._stalled = stalled
+        self._overdue = now - core.patience
+        present = [node for node in core.pool.nodes if node.available]
+        self._present = [node.spec for node in present]
+        self._free = [_free_of(node) for node in present]
+        self._idle = [node.spec for node in present if node.is_idle]
+        self._blocker = self._find_blocker()
+        self._in_line: dict[int, list[int]] = {}
+        """For each line, the numbers of the jobs in it, in order."""
+        self._dependents: dict[Job, frozenset[Job]] = {}
+
+    def why_waiting(self, job: Job, position: int, description: JobDescription) -> Reason:
+        """Of a job without iterations, or of one iteration, that is QUEUED."""
+        missing = list(self._missing(job, position, description))
+        if missing:
+            return _waits_for(missing)
+        line = entry_of(job, position).line
+        request = line.request
+        details = self._amounts(request)
+        if self._stalled:
+            text = "it waits because nothing can be written at the moment; service.log says why"
+            return Reason("stalled", text, details)
+        if not self._present:
+            return Reason("agent", "it waits for an agent: none is connected, so nothing can be started", details)
+        never = why_never(request, self._present)
+        if never is not None:
+            away = [spec.name for spec in self._core.nodes if spec not in self._present]
+            text = f"it waits for nodes that are away ({', '.join(away)}); on those that are there: {never}"
+            return Reason("nodes", text, {**details, "away": away})
+        if self._is_free(request):
+            return self._could_start(job, position, request, details)
+        return self._waits_for_resources(job, position, line, details)
+
+    # -- dependencies -----------------------------------------------------------------------------------------------
+
+    def _missing(self, job: Job, position: int, description: JobDescription) -> Iterator[tuple[str, State]]:
+        """The names that it still waits for. One that was removed since had succeeded."""
+        if job.waiting is None:
+            return
+        indices = job.iterations.indices if job.iterations is not None else None
+        for entry in description.after:
+            found = resolve(job.name, entry, indices, self._core.jobs)
+            if isinstance(found, str) or not self._waits(job, found.job):
+                continue
+            other = found.job
+            place = -1 if found.position is None else found.position
+            if found.same_index:
+                assert indices is not None
+                assert other.iterations is not None
+                place = other.iterations.indices.index(indices[position])
+            state = self._core.state_of(other, place)
+            if not state.is_final:
+                yield name_of(other, place), state
+
+    def _waits(self, job: Job, other: Job) -> bool:
+        """Whether this very job is waited for, and not another one that has its name now."""
+        found = self._dependents.get(other)
+        if found is None:
+            books = other.dependents
+            kinds = [] if books is None else [books.whole, books.same_index, *books.on_position.values()]
+            found = self._dependents[other] = frozenset(chain.from_iterable(kinds))
+        return job in found
+
+    # -- resources --------------------------------------------------------------------------------------------------
+
+    def _waits_for_resources(self, job: Job, position: int, line: Line, details: dict[str, Any]) -> Reason:
+        request = line.request
+        free = how_many(request, self._candidates(request))
+        exist = how_many(request, self._present)
+        wanted = _wanted(request)
+        if request.nodes is None and request.one_node:
+            text = f"it wants {wanted}, and no such node has more than {free} of its cores free"
+        else:
+            text = f"it wants {wanted}, and {free} of {exist} {'is' if free == 1 else 'are'} free"
+        before = self._before(job)
+        if before:
+            text += f"; {count(before, 'job')} came before it"
+        if self._blocker is not None and self._blocker[:2] == (job.seq, position):
+            text += (
+                f"; it has waited so long (patience {self._core.patience:g} s) that what becomes free is kept for it"
+            )
+        return Reason("resources", text, {**details, "before": before})
+
+    def _could_start(self, job: Job, position: int, request: Request, details: dict[str, Any]) -> Reason:
+        if self._blocker is not None and self._blocker[:2] < (job.seq, position):
+            _, blocking, _, line = self._blocker
+            name = name_of(line.entries[0][1].job, blocking)
+            text = (
+                f"what it wants, {_wanted(request)}, is free, but nothing overtakes {name!r} any more: that wants"
+                f" {_wanted(line.request)} and has waited longer than the patience of {self._core.patience:g} s"
+            )
+            return Reason("patience", text, {**details, "behind": name})
+        return Reason("next", f"what it wants, {_wanted(request)}, is free: it is started now", details)
+
+    def _find_blocker(self) -> tuple[int, int, int, Line] | None:
+        """The head of the line that nobody behind it may overtake, as the scheduler sees it."""
+        for head in sorted(self._core.queue.heads(self._core.pool.free_cores, self._overdue)):
+            line = head[3]
+            could_be_given = why_never(line.request, self._present) is None
+            if line.served <= self._overdue and could_be_given and not self._is_free(line.request):
+                return head
+        return None
+
+    def _before(self, job: Job) -> int:
+        """How many jobs that could be started as well came earlier."""
+        before = 0
+        for line in self._core.queue.lines.values():
+            in_line = self._in_line.get(line.number)
+            if in_line is None:
+                in_line = self._in_line[line.number] = sorted([seq for seq, _ in line.entries])
+            before += bisect_left(in_line, job.seq)
+        return before
+
+    def _is_free(self, request: Request) -> bool:
+        return least(request) <= how_many(request, self._candidates(request))
+
+    def _candidates(self, request: Request) -> list[NodeSpec]:
+        """What is free of each node; of nodes that are wanted whole, those where nothing is taken."""
+        return self._idle if request.cores is None else self._free
+
+    def _amounts(self, request: Request) -> dict[str, Any]:
+        wanted: dict[str, Any] = {}
+        for name, amount in (("nodes", request.nodes), ("cores", request.cores)):
+            if amount is not None:
+                wanted[name] = {"min": amount.least, "max": amount.most}
+        if request.gpus:
+            wanted["gpus"] = request.gpus
+        if request.memory:
+            wanted["memory"] = request.memory
+        return {"wanted": wanted, "free": _totals(self._free, len(self._idle)), "total": _totals(self._core.nodes)}
+
+
+def why_under_way(run: Run, since: str) -> Reason:
+    """Of a run that holds resources; `since` is when it began, as people read it."""
+    allocation = str(run.grant)
+    details: dict[str, Any] = {"allocation": allocation, "since": since}
+    if run.pid:
+        details["pid"] = run.pid
+    if run.killed:
+        return Reason("canceling", f"it is being ended, on {allocation}", details)
+    if not run.started:
+        return Reason("starting", f"it was given {allocation} at {since} and is being started", details)
+    return Reason("running", f"it runs on {allocation} since {since}, as process {run.pid}", details)
+
+
+def why_ended(state: State, message: str, exit_code: int | None) -> Reason:
+    """Of what is final."""
+    details: dict[str, Any] = {}
+    if message:
+        details["message"] = message
+    if exit_code is not None:
+        details["exitCode"] = exit_code
+    if state is State.SUCCEED:
+        return Reason("succeeded", "it has succeeded", details)
+    if state is State.FAILED:
+        return Reason("failed", f"it failed: {message or 'nobody said why'}", details)
+    if state is State.CANCELED:
+        return Reason("canceled", f"it was cancelled: {message}" if message else "it was cancelled", details)
+    return Reason("omitted", f"it was never started: {message or 'what it waited for did not succeed'}", details)
+
+
+def iteration_counts(job: Job) -> dict[str, int]:
+    """How many iterations of a job are in which state; those in which none is are left out."""
+    assert job.iterations is not None
+    return {state.name: job.iterations.counts[state] for state in State if job.iterations.counts[state]}
+
+
+def telling_iteration(job: Job) -> int | None:
+    """The iteration of a job that tells most about it: the first that waits, runs or is started; or that failed."""
+    assert job.iterations is not None
+    order = (State.QUEUED, State.EXECUTING, State.SCHEDULED, State.FAILED, State.OMITTED, State.CANCELED)
+    for state in order:
+        if job.iterations.counts[state]:
+            return job.iterations.states.find(state)
+    return None
+
+
+def _waits_for(missing: list[tuple[str, State]]) -> Reason:
+    named = [f"{name!r}, which is {state.name}" for name, state in missing[:MOST_NAMED]]
+    rest = len(missing) - len(named)
+    if rest:
+        named.append(f"{rest} more")
+    listed = named[0] if len(named) == 1 else "; ".join(named[:-1]) + "; and " + named[-1]
+    after = [{"name": name, "status": state.name} for name, state in missing]
+    return Reason("dependencies", f"it waits for {listed}", {"after": after})
+
+
+def _wanted(request: Request) -> str:
+    """All of it in words: `at least 2 nodes with 3 cores each and 1 GPU`."""
+    whole = "whole " if request.cores is None else ""
+    words = least_words(request).replace("node", f"{whole}node", 1) if whole else least_words(request)
+    besides = extras(request)
+    open_ended = any(_is_range(amount) for amount in (request.nodes, request.cores) if amount is not None)
+    return ("at least " if open_ended else "") + words + (f" and {besides}" if besides else "")
+
+
+def _is_range(amount: Amount) -> bool:
+    return amount.most != amount.least
+
+
+def _free_of(node: Node) -> NodeSpec:
+    """A node that has nothing but what is free of this one."""
+    cores = tuple([core for core, bit in node.bits.items() if node.free & bit])
+    return NodeSpec(node.spec.name, cores, tuple(node.gpus), max(node.memory, 0))
+
+
+def _totals(nodes: list[NodeSpec] | tuple[NodeSpec, ...], whole: int | None = None) -> dict[str, int]:
+    totals = {"nodes": len(nodes) if whole is None else whole, "cores": sum(len(node.cores) for node in nodes)}
+    gpus = sum(len(node.gpus) for node in nodes)
+    return {**totals, "gpus": gpus} if gpus else totals

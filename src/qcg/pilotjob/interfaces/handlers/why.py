@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from qcg.pilotjob.core.ending import find
+from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.core.state import name_of
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.why import Look, Reason, iteration_counts, telling_iteration, why_ended, why_under_way
+from qcg.pilotjob.description.requests import Why
+from qcg.pilotjob.interfaces.answers import Answer, ok
+from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.report.formats import timestamp
+from qcg.pilotjob.report.tail import last_lines
+
+
+async def why(pilot: Pilot, request: Why) -> Answer:
+    """What jobs and iterations wait for, where they run, or how they ended; with the last lines of what failed."""
+    look = Look(pilot.engine.state, time.time(), stalled=pilot.engine.stalled)
+    jobs: dict[str, Any] = {}
+    for name in request.names:
+        found = find(pilot.engine.state, name)
+        if isinstance(found, str):
+            jobs[name] = {"status": 1, "message": found}
+        else:
+            jobs[name] = {"status": 0, "data": {"jobName": name, **_explain(pilot, look, *found)}}
+    # Only now, when all is told as it was at one moment: files may be slow.
+    for entry in jobs.values():
+        data = entry.get("data", {})
+        await _add_last_lines(data)
+        await _add_last_lines(data.get("first", {}))
+    return ok({"jobs": jobs})
+
+
+def _explain(pilot: Pilot, look: Look, job: Job, position: int) -> dict[str, Any]:
+    state = pilot.engine.state.state_of(job, position)
+    if position >= 0 or job.iterations is None:
+        return _fields(state, *_reason(pilot, look, job, position))
+    told: dict[str, Any] = {"status": state.name, "iterations": iteration_counts(job)}
+    counts = ", ".join(f"{number} {name}" for name, number in told["iterations"].items())
+    telling = telling_iteration(job)
+    if telling is None:
+        return {**told, "reason": "succeeded", "sentence": f"it has succeeded, with all its iterations ({counts})"}
+    name = name_of(job, telling)
+    telling_state = job.iterations.state(telling)
+    reason, streams = _reason(pilot, look, job, telling)
+    first = {"jobName": name, **_fields(telling_state, reason, streams)}
+    sentence = f"its iterations are {counts}; the first that is {telling_state.name}, {name}: {reason.sentence}"
+    return {**told, "reason": reason.kind, "sentence": sentence, "first": first}
+
+
+def _reason(pilot: Pilot, look: Look, job: Job, position: int) -> tuple[Reason, dict[str, str]]:
+    """Why a job without iterations, or one iteration, is where it is; and the files that it writes to."""
+    iterations = job.iterations
+    state = pilot.engine.state.state_of(job, position)
+    run = job.run if iterations is None else iterations.runs.get(position)
+    if run is not None:
+        since = timestamp(run.started or run.scheduled)
+        return why_under_way(run, since), pilot.stories.streams_of(job, position, run.grant)
+    if state is State.QUEUED:
+        return look.why_waiting(job, position, pilot.engine.descriptions.of(job)), {}
+    story = pilot.stories.story_of(job, position)
+    streams = {} if story.grant is None else pilot.stories.streams_of(job, position, story.grant)
+    return why_ended(story.state, story.message, story.exit_code), streams
+
+
+def _fields(state: State, reason: Reason, streams: dict[str, str]) -> dict[str, Any]:
+    return {
+        "status": state.name,
+        "reason": reason.kind,
+        "sentence": reason.sentence,
+        **reason.details,
+        **streams,
+    }
+
+
+async def _add_last_lines(fields: dict[str, Any]) -> None:
+    """Of the errors that a failed job has written."""
+    if fields.get("reason") == "failed" and "stderr" in fields:
+        lines = await asyncio.get_running_loop().run_in_executor(None, last_lines, fields["stderr"])
+        if lines:
+            fields["lastLines"] = lines

@@ -1,0 +1,269 @@
+"""Why a job is where it is, in a sentence and in fields."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.ending import find
+from qcg.pilotjob.core.events import AgentReported, AgentSilent
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.why import Look, Reason, iteration_counts, telling_iteration, why_ended, why_under_way
+from qcg.pilotjob.description.model import JobDescription
+from tests.core.desk import Desk, job, machine, node
+
+
+def why(desk: Desk, name: str, *, stalled: bool = False) -> Reason:
+    found = find(desk.core.state, name)
+    assert not isinstance(found, str), found
+    asked, position = found
+    assert asked.spec is not None
+    description = msgspec.msgpack.decode(asked.spec, type=JobDescription)
+    return Look(desk.core.state, desk.now, stalled=stalled).why_waiting(asked, position, description)
+
+
+def patient(patience: float, *cores: int) -> Desk:
+    desk = Desk(machine(*cores), available=False)
+    desk.core = Core(machine(*cores), patience=patience)
+    desk.tell(AgentReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
+    return desk
+
+
+# -- dependencies ----------------------------------------------------------------------------------------------
+
+
+def test_a_job_waits_for_another_one():
+    desk = Desk(machine(2))
+    desk.submit(job("a"), job("b", after="a"))
+    desk.schedule()
+    reason = why(desk, "b")
+    assert (reason.kind, reason.sentence) == ("dependencies", "it waits for 'a', which is SCHEDULED")
+    assert reason.details == {"after": [{"name": "a", "status": "SCHEDULED"}]}
+    desk.start("a")
+    assert why(desk, "b").sentence == "it waits for 'a', which is EXECUTING"
+
+
+def test_what_has_succeeded_is_not_waited_for_any_more():
+    desk = Desk(machine(2))
+    desk.submit(job("a"), job("b", 2), job("c", after="a b"))
+    desk.schedule()
+    desk.end("a")
+    assert why(desk, "c").sentence == "it waits for 'b', which is QUEUED"
+
+
+def test_a_job_that_took_the_name_of_one_that_was_waited_for_is_not_waited_for():
+    desk = Desk(machine(2))
+    desk.submit(job("a"), job("b"), job("c", after="a b"))
+    desk.schedule()
+    desk.end("a")
+    desk.remove("a")
+    desk.submit(job("a", 2))
+    assert why(desk, "c").sentence == "it waits for 'b', which is SCHEDULED"
+
+
+def test_three_of_many_dependencies_are_named_and_the_fields_have_all():
+    desk = Desk(machine(1))
+    names = list("abcde")
+    desk.submit(*[job(name) for name in names], job("last", after=" ".join(names)))
+    reason = why(desk, "last")
+    assert reason.sentence == (
+        "it waits for 'a', which is QUEUED; 'b', which is QUEUED; 'c', which is QUEUED; and 2 more"
+    )
+    assert [entry["name"] for entry in reason.details["after"]] == names
+
+
+def test_a_single_iteration_is_waited_for_by_its_index():
+    desk = Desk(machine(1))
+    desk.submit(job("a", its=range(5, 8)), job("b", after="a:6"))
+    assert why(desk, "b").sentence == "it waits for 'a:6', which is QUEUED"
+
+
+def test_an_iteration_waits_for_the_one_with_its_own_index():
+    desk = Desk(machine(2))
+    desk.submit(job("a", its=range(9)), job("b", its=range(2, 8, 2), after="a:${it}"))
+    desk.schedule()
+    assert why(desk, "b:4").sentence == "it waits for 'a:4', which is QUEUED"
+
+
+# -- resources ----------------------------------------------------------------------------------------------
+
+GPUS = [node("n1", 4, gpus=2), node("n2", 4, gpus=1)]
+
+FULL: list[tuple[list[NodeSpec], JobDescription, JobDescription, str]] = [
+    (machine(4), job("taken", 3), job("asked", 2), "it wants 2 cores, and 1 of 4 is free"),
+    (machine(4), job("taken", 4), job("asked"), "it wants 1 core, and 0 of 4 are free"),
+    (machine(4), job("taken", 3), job("asked", (2, 4)), "it wants at least 2 cores, and 1 of 4 is free"),
+    (machine(4), job("taken", 3), job("asked", (2, None)), "it wants at least 2 cores, and 1 of 4 is free"),
+    (
+        machine(3, 2),
+        job("taken", 2),
+        job("asked", 3, one=True),
+        "it wants 3 cores on one node, and no such node has more than 2 of its cores free",
+    ),
+    (machine(2, 2), job("taken"), job("asked", nodes=2), "it wants 2 whole nodes, and 1 of 2 is free"),
+    (machine(2, 2), job("taken"), job("asked", nodes=(2, 3)), "it wants at least 2 whole nodes, and 1 of 2 is free"),
+    (machine(2, 2), job("taken"), job("asked", 2, 2), "it wants 2 nodes with 2 cores each, and 1 of 2 is free"),
+    (
+        GPUS,
+        job("taken", gpus=2),
+        job("asked", gpus=2),
+        "it wants 1 core on one node and 2 GPUs, and no such node has more than 0 of its cores free",
+    ),
+]
+
+
+@pytest.mark.parametrize(("nodes", "taken", "asked", "sentence"), FULL, ids=[sentence for *_, sentence in FULL])
+def test_a_job_waits_for_what_is_not_free(
+    nodes: list[NodeSpec], taken: JobDescription, asked: JobDescription, sentence: str
+):
+    desk = Desk(nodes)
+    desk.submit(taken)
+    desk.schedule()
+    desk.submit(asked)
+    assert desk.schedule() == []
+    reason = why(desk, "asked")
+    assert (reason.kind, reason.sentence) == ("resources", sentence)
+
+
+def test_programs_are_told_what_is_wanted_what_is_free_and_what_there_is():
+    desk = Desk(GPUS)
+    desk.submit(job("taken", 3, gpus=2))
+    desk.schedule()
+    desk.submit(job("asked", (2, None), gpus=2))
+    assert why(desk, "asked").details == {
+        "wanted": {"cores": {"min": 2, "max": None}, "gpus": 2},
+        "free": {"nodes": 1, "cores": 5, "gpus": 1},
+        "total": {"nodes": 2, "cores": 8, "gpus": 3},
+        "before": 0,
+    }
+
+
+def test_jobs_that_came_before_are_counted():
+    desk = Desk(machine(2))
+    desk.submit(job("taken", 2), job("a", 2), job("b"), job("waiting", after="a"), job("c"))
+    desk.schedule()
+    assert why(desk, "c").sentence == "it wants 1 core, and 0 of 2 are free; 2 jobs came before it"
+    assert why(desk, "b").sentence == "it wants 1 core, and 0 of 2 are free; 1 job came before it"
+
+
+def test_a_job_that_fits_is_started_next():
+    desk = Desk(machine(2))
+    desk.submit(job("a", 2))
+    reason = why(desk, "a")
+    assert (reason.kind, reason.sentence) == ("next", "what it wants, 2 cores, is free: it is started now")
+
+
+def test_a_small_job_is_kept_back_by_a_wide_one_that_waited_too_long():
+    desk = patient(10, 2)
+    desk.submit(job("first"), job("wide", 2), job("small"))
+    desk.now += 20
+    desk.schedule()
+    desk.submit(job("late"))
+    reason = why(desk, "late")
+    assert reason.kind == "patience"
+    assert reason.details["behind"] == "wide"
+    assert reason.sentence == (
+        "what it wants, 1 core, is free, but nothing overtakes 'wide' any more: that wants 2 cores and has"
+        " waited longer than the patience of 10 s"
+    )
+    assert why(desk, "wide").sentence == (
+        "it wants 2 cores, and 1 of 2 is free; it has waited so long (patience 10 s) that what becomes free is kept"
+        " for it"
+    )
+
+
+def test_no_agent_means_that_nothing_can_be_started():
+    desk = Desk(machine(2), available=False)
+    desk.submit(job("a"))
+    reason = why(desk, "a")
+    assert reason.kind == "agent"
+    assert reason.sentence == "it waits for an agent: none is connected, so nothing can be started"
+
+
+def test_a_job_that_needs_a_node_that_is_away_says_so():
+    desk = Desk(machine(2, 2))
+    desk.submit(job("a", nodes=2))
+    desk.tell(AgentSilent(["n2"]))
+    reason = why(desk, "a")
+    assert reason.kind == "nodes"
+    assert reason.details["away"] == ["n2"]
+    assert reason.sentence == (
+        "it waits for nodes that are away (n2); on those that are there: 2 nodes asked for, and 1 exist"
+    )
+
+
+def test_when_nothing_can_be_written_nothing_is_started():
+    desk = Desk(machine(2))
+    desk.submit(job("a"), job("b", after="a"))
+    assert why(desk, "a", stalled=True).kind == "stalled"
+    assert why(desk, "b", stalled=True).kind == "dependencies"
+
+
+def test_asking_changes_nothing():
+    desk = patient(10, 2)
+    desk.submit(job("first"), job("wide", 2), job("small", its=3), job("other", after="wide"))
+    desk.schedule()
+    for name in ("wide", "small:1", "other"):
+        why(desk, name)
+    desk.end("first")
+    assert desk.schedule() == ["small:1 on n1[0]"]
+
+
+# -- under way and over ----------------------------------------------------------------------------------------------
+
+
+def test_a_run_tells_where_it_is_and_since_when():
+    desk = Desk(machine(2))
+    desk.submit(job("a", 2))
+    desk.schedule()
+    reason = why_under_way(desk.run("a"), "noon")
+    assert reason.sentence == "it was given n1[0:1] at noon and is being started"
+    desk.start("a")
+    reason = why_under_way(desk.run("a"), "noon")
+    assert reason.sentence == "it runs on n1[0:1] since noon, as process 1000"
+    assert reason.details == {"allocation": "n1[0:1]", "since": "noon", "pid": 1000}
+    desk.cancel("a")
+    assert why_under_way(desk.run("a"), "noon").sentence == "it is being ended, on n1[0:1]"
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "exit_code", "kind", "sentence"),
+    [
+        (State.SUCCEED, "", 0, "succeeded", "it has succeeded"),
+        (State.FAILED, "exit code 3", 3, "failed", "it failed: exit code 3"),
+        (State.FAILED, "", None, "failed", "it failed: nobody said why"),
+        (State.CANCELED, "", None, "canceled", "it was cancelled"),
+        (State.CANCELED, "the service ended", -15, "canceled", "it was cancelled: the service ended"),
+        (State.OMITTED, "it waits for 'a'", None, "omitted", "it was never started: it waits for 'a'"),
+    ],
+)
+def test_what_is_over_says_how(state: State, message: str, exit_code: int | None, kind: str, sentence: str):
+    reason = why_ended(state, message, exit_code)
+    assert (reason.kind, reason.sentence) == (kind, sentence)
+    assert reason.details.get("exitCode") == exit_code
+    assert reason.details.get("message", "") == message
+
+
+def test_the_first_waiting_iteration_speaks_for_a_job_then_one_that_runs_then_one_that_failed():
+    desk = Desk(machine(2))
+    desk.submit(job("a", its=3))
+    asked = desk.core.state.jobs["a"]
+    assert (telling_iteration(asked), iteration_counts(asked)) == (0, {"QUEUED": 3})
+    desk.schedule()
+    assert telling_iteration(asked) == 2
+    desk.end("a:0", exit_code=1)
+    desk.schedule()
+    desk.start("a:1", "a:2")
+    assert (telling_iteration(asked), iteration_counts(asked)) == (1, {"EXECUTING": 2, "FAILED": 1})
+    desk.end("a:1", "a:2")
+    assert (telling_iteration(asked), iteration_counts(asked)) == (0, {"SUCCEED": 2, "FAILED": 1})
+
+
+def test_a_job_whose_iterations_all_succeeded_needs_nobody_to_speak_for_it():
+    desk = Desk(machine(2))
+    desk.submit(job("a", its=1))
+    desk.schedule()
+    desk.end("a:0")
+    assert telling_iteration(desk.core.state.jobs["a"]) is None
