@@ -16,6 +16,7 @@ from qcg.pilotjob.api.config import log, read_config
 from qcg.pilotjob.api.errors import (
     ConnectionError,
     InternalError,
+    RequestRefusedError,
     ServiceError,
     TimeoutElapsed,
     WrongArgumentsError,
@@ -150,7 +151,7 @@ class Manager:
         with self._requests() as requests:
             answer = requests.ask(request, self._config.request_timeout)
         if answer["code"] != 0:
-            raise _Refused(f"Request failed - {answer.get('message', 'no reason was given')}")
+            raise RequestRefusedError(answer.get("message", "no reason was given"))
         return answer
 
     def _data(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +181,7 @@ class Manager:
             try:
                 self._follow(wait, deadline)
                 return
-            except _Refused:
+            except RequestRefusedError:  # looking for the service again is of no use
                 raise
             except ConnectionError:
                 if not self._config.reconnect:
@@ -225,7 +226,7 @@ class Manager:
     def _ask(self, wait: Wait) -> None:
         sentence = wait.answer(self._data(wait.question()))
         if sentence is not None:
-            raise _Refused(f"Request failed - {sentence}")
+            raise RequestRefusedError(sentence)
 
     def _find_again(self, deadline: float | None) -> None:
         """Until the service answers again, perhaps elsewhere and with other keys."""
@@ -244,10 +245,6 @@ class Manager:
                 if time.monotonic() >= limit:
                     raise
                 time.sleep(RECONNECT_PAUSE)
-
-
-class _Refused(ConnectionError):
-    """The service is there, and said no: looking for it again is of no use."""
 
 
 def _take_events(line: Line, wait: Wait) -> None:

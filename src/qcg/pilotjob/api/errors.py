@@ -25,6 +25,14 @@ class ConnectionError(QCGPJMAError, builtins.ConnectionError):
     """The service cannot be reached, is gone, or refused the request."""
 
 
+class RequestRefusedError(ConnectionError):
+    """The service is there, and said no. A `ConnectionError`, because that is what programs have always caught."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Request failed - {reason}")
+        self.reason = reason
+
+
 class WrongArgumentsError(QCGPJMAError):
     """A call with arguments that cannot be meant."""
 
