@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
+import random
 from collections.abc import Callable
 
+import msgspec
 import zmq
 from zmq.auth.asyncio import AsyncioAuthenticator
-from zmq.utils.monitor import parse_monitor_message
 
+from qcg.pilotjob.wire.doorman import WATCHED, Doorman
 from qcg.pilotjob.wire.keys import Keys
-
-log = logging.getLogger(__name__)
+from qcg.pilotjob.wire.monitor import events_of
 
 Frames = list[bytes]
 Receiver = Callable[[list[Frames]], None]
 
 HEARTBEAT = 5000
 SILENCE = 15000
-REFUSALS_EVERY = 1.0
-"""At most one line about refused connections in so many seconds: a hostile peer must not fill the disk."""
-_REFUSALS = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_AUTH
+HANDSHAKE = 10000
+"""Milliseconds after which a peer that has not shown its keys is sent away."""
+BACKLOG = 1024
 
 
 class BindError(Exception):
     """No port to listen on; the message says which was wanted and why not."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What peers may ask of this process. A message that is announced as larger ends its connection before it is read,
+    and that holds for peers without keys too: until then its bytes would have to be kept."""
+
+    message: int = 256 << 20
+    """Bytes of one message."""
+    unsent: int = 0
+    """Messages that are kept for one slow peer; later ones are dropped for it. 0: all are kept."""
+    unread: int = 0
+    """Messages of one peer that are taken from the network before they can be handled; 0: any number."""
+    turn: int = 1 << 30
+    """Messages that are handled in one turn of the loop."""
+
+
+FOR_AGENTS = Limits()
 
 
 class Hub:
@@ -36,32 +52,44 @@ class Hub:
         self._allowed: dict[str, bytes] = {}
         self._authenticator = AsyncioAuthenticator(self._context)
         self._authenticator.start()
+        self._doorman = Doorman()
         self._ports: list[Port] = []
-        self._refused = 0
-        self._refusals_told = 0.0
 
     def callback(self, domain: str, key: bytes) -> bool:
         """Asked by the authenticator for each connection that knows the manager's own key."""
         return self._allowed.get(domain) == key
 
-    def router(self, domain: str, keys: Keys | None, address: str, on_messages: Receiver) -> Port:
+    def router(
+        self, domain: str, keys: Keys | None, address: str, on_messages: Receiver, limits: Limits = FOR_AGENTS
+    ) -> Port:
         """A socket for requests. Without keys it is open to everybody who can reach it."""
-        return self._port(self._context.socket(zmq.ROUTER), domain, keys, address, on_messages)
+        return self._port(self._context.socket(zmq.ROUTER), domain, keys, address, on_messages, limits)
 
-    def publisher(self, domain: str, keys: Keys | None, address: str, welcome: bytes, on_messages: Receiver) -> Port:
+    def publisher(
+        self, domain: str, keys: Keys | None, address: str, welcome: bytes, on_messages: Receiver, limits: Limits
+    ) -> Port:
         """A socket for events; `welcome` greets new subscribers, `on_messages` gets subscriptions."""
         socket = self._context.socket(zmq.XPUB)
         socket.setsockopt(zmq.XPUB_WELCOME_MSG, welcome)
-        return self._port(socket, domain, keys, address, on_messages)
+        return self._port(socket, domain, keys, address, on_messages, limits)
 
     def _port(
-        self, socket: zmq.Socket[bytes], domain: str, keys: Keys | None, address: str, on_messages: Receiver
+        self,
+        socket: zmq.Socket[bytes],
+        domain: str,
+        keys: Keys | None,
+        address: str,
+        on_messages: Receiver,
+        limits: Limits,
     ) -> Port:
         socket.setsockopt(zmq.LINGER, 1000)
-        socket.setsockopt(zmq.SNDHWM, 0)
-        socket.setsockopt(zmq.RCVHWM, 0)
+        socket.setsockopt(zmq.BACKLOG, BACKLOG)
+        socket.setsockopt(zmq.MAXMSGSIZE, limits.message)
+        socket.setsockopt(zmq.SNDHWM, limits.unsent)
+        socket.setsockopt(zmq.RCVHWM, limits.unread)
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, SILENCE)
+        socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE)
         if keys is not None:
             self._allowed[domain] = keys.client_public.encode()
             self._authenticator.configure_curve_callback(domain, self)
@@ -69,27 +97,23 @@ class Hub:
             socket.curve_server = True
             socket.curve_publickey = keys.server_public.encode()
             socket.curve_secretkey = keys.server_secret.encode()
-        port = Port(self._loop, socket, address, on_messages, self._refusal)
+        port = Port(self._loop, socket, address, on_messages, self._doorman, limits.turn)
         self._ports.append(port)
         return port
 
-    def _refusal(self) -> None:
-        self._refused += 1
-        now = time.monotonic()
-        if now - self._refusals_told >= REFUSALS_EVERY:
-            log.warning("%d connections without the keys of this run were refused", self._refused)
-            self._refused = 0
-            self._refusals_told = now
-
     def close(self) -> None:
+        """Calling it again does nothing."""
+        if self._context.closed:
+            return
         for port in self._ports:
             port.close()
+        self._doorman.close()
         self._authenticator.stop()
         self._context.term()
 
 
 class Port:
-    """One socket. All that has arrived is handed over at once, so that a burst is one turn of the loop."""
+    """One socket. What has arrived is handed over together, so that a burst is one turn of the loop."""
 
     def __init__(
         self,
@@ -97,35 +121,62 @@ class Port:
         socket: zmq.Socket[bytes],
         address: str,
         on_messages: Receiver,
-        on_refusal: Callable[[], None],
+        doorman: Doorman,
+        most: int,
     ) -> None:
         self._loop = loop
         self._socket = socket
         self._on_messages = on_messages
-        self._on_refusal = on_refusal
-        _bind(socket, address)
-        self._monitor = socket.get_monitor_socket(_REFUSALS)
+        self._doorman = doorman
+        self._most = most
+        self._paused = False
+        # Before the port is open: the first connection is to be noticed too.
+        self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(WATCHED)
+        try:
+            _bind(socket, address)
+        except BindError:
+            self._close_sockets()
+            raise
         self.address: str = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         loop.add_reader(socket, self._drain)
         loop.add_reader(self._monitor, self._drain_monitor)
 
     def send(self, frames: Frames) -> None:
-        """To a peer that is gone, the message is dropped."""
+        """To a peer that is gone, or that has too much unread, the message is dropped."""
         self._socket.send_multipart(frames, zmq.NOBLOCK, copy=len(frames[-1]) < 65536)
-        # The descriptor signals edges only: what arrived while sending would be left lying.
-        if int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-            self._loop.call_soon(self._drain)
+        self._drain_later()
+
+    def pause(self) -> None:
+        """Leave what arrives in the network."""
+        self._paused = True
+
+    def resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._drain_later()
 
     def close(self) -> None:
         self._loop.remove_reader(self._socket)
         self._loop.remove_reader(self._monitor)
+        self._drain_monitor()
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
         self._socket.disable_monitor()
         self._monitor.close()
         self._socket.close()
 
+    def _drain_later(self) -> None:
+        """The descriptor signals edges only: what arrived unnoticed would be left lying."""
+        if int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            self._loop.call_soon(self._drain)
+
     def _drain(self) -> None:
-        messages = []
-        while not self._socket.closed:
+        messages: list[Frames] = []
+        while not (self._socket.closed or self._paused):
+            if len(messages) == self._most:
+                self._loop.call_soon(self._drain)
+                break
             try:
                 messages.append(self._socket.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
@@ -134,23 +185,29 @@ class Port:
             self._on_messages(messages)
 
     def _drain_monitor(self) -> None:
-        while not self._monitor.closed:
-            try:
-                parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
-            except zmq.Again:
-                break
-            self._on_refusal()
+        for kind, value in events_of(self._monitor):
+            self._doorman.take(kind, value)
 
 
 def _bind(socket: zmq.Socket[bytes], address: str) -> None:
     """`tcp://host:*`, `tcp://host:4000`, or `tcp://host:4000-4999` for any free port of a range."""
     base, _, port = address.rpartition(":")
     first, dash, last = port.partition("-")
+    if not dash:
+        _try_to_bind(socket, address)
+        return
+    ports = range(int(first), int(last) + 1)
+    for number in random.sample(ports, len(ports)):
+        try:
+            _try_to_bind(socket, f"{base}:{number}")
+        except BindError:
+            continue
+        return
+    raise BindError(f"{address}: none of these ports is free")
+
+
+def _try_to_bind(socket: zmq.Socket[bytes], address: str) -> None:
     try:
-        if dash:
-            socket.bind_to_random_port(base, int(first), int(last) + 1, max_tries=1000)
-        else:
-            socket.bind(address)
+        socket.bind(address)
     except zmq.ZMQError as error:
-        socket.close()
         raise BindError(f"{address}: {error.strerror}") from None
