@@ -1,22 +1,29 @@
 """Published events: what happens to jobs, for everybody who subscribes. Nobody has to ask again and again.
 
-`TOPIC {json}`: JST and JFI for a job that changed or ended, IST and IFI for an iteration, NOJ when no job is left.
+`TOPIC {json}`: JST and JFI for a job that changed or ended, IST and IFI for an iteration, NOJ when no job is left. The
+events of a topic are numbered. A subscriber that reads too slowly loses events, and knows it from a gap, or from BEAT,
+which tells every few seconds how far the numbers are.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.interfaces.pilot import Pilot
-from qcg.pilotjob.wire.hub import Frames, Hub
+from qcg.pilotjob.wire.hub import Frames, Hub, Limits
 from qcg.pilotjob.wire.keys import Keys
 
 DOMAIN = "events"
 WELCOME = b"WEL"
 """Sent to every new subscriber that wants it: from then on it misses nothing."""
+BEAT = b"BEAT"
+BEAT_PAUSE = 2.0
+LIMITS = Limits(message=64 << 10, unsent=20_000)
+"""What subscribers send is the names of topics; a few megabytes are kept for one that does not read."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -25,20 +32,29 @@ class Publisher:
         self._run_id = ""
         self._topics: set[bytes] = set()
         """Somebody has subscribed to these. Nobody there: nothing is put together."""
-        self._port = hub.publisher(DOMAIN, keys, address, WELCOME, self._subscriptions)
+        self._numbers = {"JST": 0, "JFI": 0, "IST": 0, "IFI": 0, "NOJ": 0}
+        """Of the last event of each topic."""
+        self._port = hub.publisher(DOMAIN, keys, address, WELCOME, self._subscriptions, LIMITS)
         self.address = self._port.address
+        self._loop = asyncio.get_running_loop()
+        self._beating: asyncio.TimerHandle | None = None
 
     def follow(self, pilot: Pilot) -> None:
         self._run_id = pilot.run_id
         pilot.engine.watchers.append(self._changed)
         pilot.engine.on_all_done.append(self._all_done)
+        self._beat()
+
+    def close(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
 
     def _subscriptions(self, messages: list[Frames]) -> None:
         """A first byte 1 or 0 and the topic. The socket tells of a topic's first subscriber and of its last."""
         for message, *_ in messages:
             if message[:1] == b"\x01":
                 self._topics.add(message[1:])
-            else:
+            elif message[:1] == b"\x00":
                 self._topics.discard(message[1:])
 
     def _changed(self, transition: Transition) -> None:
@@ -49,14 +65,24 @@ class Publisher:
         if transition.position >= 0:
             assert job.iterations is not None
             event["it"] = job.iterations.indices[transition.position]
-        kind = b"I" if transition.position >= 0 else b"J"
-        self._publish(kind + b"ST", event)
+        kind = "I" if transition.position >= 0 else "J"
+        self._publish(kind + "ST", event)
         if transition.state.is_final:
-            self._publish(kind + b"FI", event)
+            self._publish(kind + "FI", event)
 
     def _all_done(self) -> None:
-        self._publish(b"NOJ", {"manager": self._run_id})
+        self._publish("NOJ", {"manager": self._run_id})
 
-    def _publish(self, topic: bytes, event: dict[str, Any]) -> None:
-        if any(topic.startswith(wanted) for wanted in self._topics):
-            self._port.send([topic + b" " + _encode(event)])
+    def _publish(self, name: str, event: dict[str, Any]) -> None:
+        topic = name.encode()
+        if self._is_wanted(topic):
+            self._numbers[name] += 1
+            self._port.send([topic + b" " + _encode({**event, "number": self._numbers[name]})])
+
+    def _beat(self) -> None:
+        self._beating = self._loop.call_later(BEAT_PAUSE, self._beat)
+        if self._is_wanted(BEAT):
+            self._port.send([BEAT + b" " + _encode({"manager": self._run_id, "numbers": self._numbers})])
+
+    def _is_wanted(self, topic: bytes) -> bool:
+        return any(topic.startswith(wanted) for wanted in self._topics)
