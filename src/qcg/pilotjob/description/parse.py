@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -22,11 +22,13 @@ from qcg.pilotjob.description.variables import (
     substitute_submission,
 )
 
-__all__ = ["Arrival", "parse_jobs", "simple_to_standard"]
+__all__ = ["Arrival", "parse_in_steps", "parse_jobs", "simple_to_standard"]
 
 ENOUGH = 10_000
 """Problems after which the rest of a submission is not looked at: a file that is wrong throughout is told so soon."""
 MOST_EXPANDED = 1_000_000
+STEP = 500
+"""Jobs between two pauses."""
 
 _decode_standard = msgspec.json.Decoder(StandardForm).decode
 _decode_simple = msgspec.json.Decoder(SimpleForm).decode
@@ -37,6 +39,19 @@ def parse_jobs(
     jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], arrival: Arrival, path: str = "jobs"
 ) -> list[JobDescription]:
     """The jobs of one submission, or a `DescriptionError` with all problems of all of them."""
+    steps = parse_in_steps(jobs, arrival, path)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            described: list[JobDescription] = done.value
+            return described
+
+
+def parse_in_steps(
+    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], arrival: Arrival, path: str = "jobs"
+) -> Generator[None, None, list[JobDescription]]:
+    """The same for those who have other things to do in between: it pauses every few milliseconds."""
     problems: list[Problem] = []
     described: list[JobDescription] = []
     places: dict[str, str] = {}
@@ -50,6 +65,10 @@ def parse_jobs(
             else:
                 places[description.name] = where
             described.append(description)
+            if len(described) % STEP == 0:
+                yield
+        if number % STEP == 0:
+            yield
         if len(problems) >= ENOUGH:
             problems.append(Problem(where, "after so many problems the rest was not looked at"))
             break
@@ -95,26 +114,30 @@ def _read_job(
     uniq: str,
     where: str,
     problems: list[Problem],
-) -> list[JobDescription]:
+) -> Iterator[JobDescription]:
     """The job, or the jobs that it expands to; none of any use when problems were added."""
     form = _decode(job, where, problems)
     if form is None:
-        return []
+        return
     found = len(problems)
     template = _template(form, uniq, where, problems)
     iteration = template.iteration
     after, after_path = _after(form, where)
     if iteration is None or _EXPANDING.isdisjoint(references(template.name)):
-        return [_finish(template, after, {**variables, "uniq": uniq}, where, after_path, problems)]
+        yield _finish(template, after, {**variables, "uniq": uniq}, where, after_path, problems)
+        return
     template = _single(template, iteration, where, problems)
-    expanded: list[JobDescription] = []
+    if len(problems) > found:
+        return
     for index in iteration.indices():
-        if len(problems) > found:
-            break
         own = f"{uniq}-{index}"
         known = {**variables, **index_variables(iteration, index), "uniq": own}
-        expanded.append(_finish(template, after, known, where, after_path, problems, own))
-    return expanded
+        found = len(problems)
+        finished = _finish(template, after, known, where, after_path, problems, own)
+        wrong = len(problems) > found
+        yield finished
+        if wrong:  # and the others would be in the same way
+            return
 
 
 def _decode(

@@ -12,16 +12,18 @@ from qcg.pilotjob.interfaces.answers import error
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.publisher import Publisher
 from qcg.pilotjob.options import Options, UsageError
-from qcg.pilotjob.wire.contact import ClientsContact
-from qcg.pilotjob.wire.hub import BindError, Frames, Hub
+from qcg.pilotjob.wire.contact import MOST_BYTES, ClientsContact
+from qcg.pilotjob.wire.hub import BindError, Frames, Hub, Limits
 from qcg.pilotjob.wire.keys import make_keys
 
 log = logging.getLogger(__name__)
 
 DOMAIN = "clients"
 HOST = "tcp://127.0.0.1"
-MOST_BYTES = 1 << 30
-"""Of one request."""
+LIMITS = Limits(message=MOST_BYTES, unsent=1000, unread=100, turn=50)
+MOST_UNDER_WAY = 200
+"""Requests that are worked on at once; what comes then waits in the network until one of them is answered."""
+MOST_BYTES_UNDER_WAY = 4 * MOST_BYTES
 _encode = msgspec.json.Encoder().encode
 
 
@@ -30,13 +32,12 @@ class NetworkInterface:
 
     def __init__(self, hub: Hub, options: Options) -> None:
         keys = None if options.insecure_net else make_keys()
-        if keys is None:
-            log.warning("--insecure-net: everybody on this host can send requests, and so run commands as this user")
         try:
-            self._port = hub.router(DOMAIN, keys, f"{HOST}:{options.net_port}", self._messages)
+            self._port = hub.router(DOMAIN, keys, f"{HOST}:{options.net_port}", self._messages, LIMITS)
             self._publisher = Publisher(hub, keys, f"{HOST}:{options.net_pub_port}")
         except BindError as problem:
             raise UsageError(f"the network interface cannot be opened: {problem}") from None
+        self._port.pause()
         self.contact = ClientsContact(
             address=self._port.address,
             publisher=self._publisher.address,
@@ -45,32 +46,46 @@ class NetworkInterface:
             client_secret=keys.client_secret if keys else "",
         )
         self._pilot: Pilot | None = None
-        self._under_way: set[asyncio.Future[None]] = set()
+        self._under_way: dict[asyncio.Future[None], Frames] = {}
+        self._bytes_under_way = 0
 
     def serve(self, pilot: Pilot) -> None:
         self._pilot = pilot
         pilot.interfaces.append("network")
         pilot.publisher = self.contact.publisher
         self._publisher.follow(pilot)
+        self._port.resume()
         log.info("network interface at %s, events at %s", self.contact.address, self.contact.publisher)
+        if not self.contact.server_key:
+            log.warning("--insecure-net: everybody on this host can send requests, and so run commands as this user")
 
     def _messages(self, messages: list[Frames]) -> None:
         for frames in messages:
             under_way = asyncio.ensure_future(self._answer(frames))
-            self._under_way.add(under_way)
-            under_way.add_done_callback(self._under_way.discard)
+            self._under_way[under_way] = frames
+            self._bytes_under_way += len(frames[-1])
+            under_way.add_done_callback(self._done)
+        if len(self._under_way) >= MOST_UNDER_WAY or self._bytes_under_way >= MOST_BYTES_UNDER_WAY:
+            self._port.pause()
 
     async def _answer(self, frames: Frames) -> None:
         """The last frame is the request; what stands before it leads back to the client."""
         *way_back, body = frames
         assert self._pilot is not None
-        if len(body) > MOST_BYTES:
-            reply = error(f"a request of {len(body)} bytes is too large; the most is {MOST_BYTES}")
-        else:
-            reply = await answer(self._pilot, body)
+        reply = await answer(self._pilot, body)
         self._port.send([*way_back, _encode(reply.to_dict())])
+
+    def _done(self, answered: asyncio.Future[None]) -> None:
+        *way_back, body = self._under_way.pop(answered)
+        self._bytes_under_way -= len(body)
+        if not answered.cancelled() and (problem := answered.exception()) is not None:
+            log.critical("a request could not be answered", exc_info=problem)
+            reply = error(f"the service has a fault: it could not answer this request ({problem!r}); see service.log")
+            self._port.send([*way_back, _encode(reply.to_dict())])
+        self._port.resume()
 
     async def close(self) -> None:
         """Let those be answered who have asked."""
+        self._publisher.close()
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=5)

@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 
 FILE_NAME = "contact.json"
+MOST_BYTES = 64 << 20
+"""Of one request. Both sides know it: the service reads no more, and a client that sends more is told at once."""
 
 
 class ContactError(Exception):
