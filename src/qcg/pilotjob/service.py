@@ -75,6 +75,13 @@ class Service:
         self._trouble = ""
 
     async def run(self) -> Ending:
+        hub = Hub()
+        try:
+            return await self._run_with(hub)
+        finally:
+            hub.close()
+
+    async def _run_with(self, hub: Hub) -> Ending:
         if self.resumption:
             run_dir = self.resumption.run_dir
             check_free(run_dir)
@@ -84,25 +91,36 @@ class Service:
             if self.options.file_path != before.file_path:
                 forget_file(journal)
             requests = [] if is_file_done(journal) else self._requests()
+            network = self._network(hub)
         else:
             requests = self._requests()
-            local_nodes(self.options.nodes, os.environ)  # what is wrong with them is told before anything is made
+            # What is wrong with nodes or ports is told before anything is made.
+            local_nodes(self.options.nodes, os.environ)
+            network = self._network(hub)
             run_dir = rundir.create(self.wd, self.options.id)
             journal = Journal.create(run_dir / FILE_NAME)
         handler = log_to(run_dir / "service.log", self.options.log)
         try:
             rundir.link(self.wd, run_dir / "service.log", "service.log")
             log.info("%s %s in %s", "resuming" if self.resumption else "starting", run_dir.name, self.wd)
-            return await self._run(run_dir, journal, requests)
+            return await self._run(hub, network, run_dir, journal, requests)
         finally:
             stop_logging(handler)
 
     def _requests(self) -> list[msgspec.Raw]:
         return read_requests(Path(self.options.file_path)) if self.options.file_path else []
 
-    async def _run(self, run_dir: Path, journal: Journal, requests: list[msgspec.Raw]) -> Ending:
-        hub = Hub()
-        network = NetworkInterface(hub, self.options) if self.options.net else None
+    def _network(self, hub: Hub) -> NetworkInterface | None:
+        return NetworkInterface(hub, self.options) if self.options.net else None
+
+    async def _run(
+        self,
+        hub: Hub,
+        network: NetworkInterface | None,
+        run_dir: Path,
+        journal: Journal,
+        requests: list[msgspec.Raw],
+    ) -> Ending:
         clients = network.contact if network else None
         pilot = wire(self.options, self.wd, run_dir, journal, clients, resumed=self.resumption is not None)
         engine = pilot.engine
@@ -124,9 +142,9 @@ class Service:
         finally:
             beating.cancel()
             agent.abandon()
-            await engine.close()
             if network is not None:
                 await network.close()
+            await engine.close()
             hub.close()
             self._leave_signals()
         withdraw(run_dir)
