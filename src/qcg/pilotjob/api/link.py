@@ -5,39 +5,37 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
-from qcg.pilotjob.api.errors import ConnectionError, InternalError
-from qcg.pilotjob.wire.contact import ClientsContact
+from qcg.pilotjob.api.errors import ConnectionError, InternalError, WrongArgumentsError
+from qcg.pilotjob.wire.contact import MOST_BYTES, ClientsContact
+from qcg.pilotjob.wire.monitor import events_of
 
 CONNECT_TIMEOUT = 5.0
 """Seconds without a connection after which there is no service."""
-_WATCHED = (
-    zmq.Event.CONNECTED
-    | zmq.Event.HANDSHAKE_SUCCEEDED
-    | zmq.Event.DISCONNECTED
-    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
-    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
-    | zmq.Event.HANDSHAKE_FAILED_AUTH
-)
+HEARTBEAT, SILENCE = 1000, 5000
+"""Milliseconds between signs of life that are asked for, and without any after which the connection is lost."""
+MOST_SOCKETS = 16_384
+_WATCHED = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.HANDSHAKE_FAILED_AUTH | zmq.Event.DISCONNECTED
 _encode = msgspec.json.Encoder().encode
 
 
-def open_socket(context: zmq.Context[Any], kind: int, found: ClientsContact, address: str) -> Any:
-    """A socket of the manager's clients, not connected yet, so that it can be watched from the start."""
-    socket = context.socket(kind)
-    socket.setsockopt(zmq.LINGER, 0)
-    socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5000)
-    if found.server_key:
-        socket.curve_serverkey = found.server_key.encode()
-        socket.curve_publickey = found.client_public.encode()
-        socket.curve_secretkey = found.client_secret.encode()
-    return socket
+class NotConnected(ConnectionError):
+    """No connection was made, so nothing has been sent."""
+
+
+class Interrupted(ConnectionError):
+    """The connection was lost, or no answer came: what was sent may have had its effect or not."""
+
+
+def make_context() -> zmq.Context[zmq.Socket[bytes]]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
+    return context
 
 
 class Line:
@@ -45,53 +43,68 @@ class Line:
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], kind: int, found: ClientsContact, address: str) -> None:
         self.address = address
-        self.socket: zmq.Socket[bytes] = open_socket(context, kind, found, address)
-        self._monitor = self.socket.get_monitor_socket(_WATCHED)
-        self._poller = zmq.Poller()
-        self._poller.register(self.socket, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
+        self.socket: zmq.Socket[bytes] = context.socket(kind)
+        self.monitor: zmq.Socket[bytes] = self.socket.get_monitor_socket(_WATCHED)
         self._connected = False
         self._since = time.monotonic()
-        """Connected, or not, since then."""
-        self._lost = False
-        self.socket.connect(address)
+        self._problem: ConnectionError | None = None
+        for option, value in (
+            (zmq.LINGER, 0),
+            (zmq.SNDHWM, 0),
+            (zmq.RCVHWM, 0),
+            (zmq.HEARTBEAT_IVL, HEARTBEAT),
+            (zmq.HEARTBEAT_TIMEOUT, SILENCE),
+        ):
+            self.socket.setsockopt(option, value)
+        if found.server_key:
+            self.socket.curve_serverkey = found.server_key.encode()
+            self.socket.curve_publickey = found.client_public.encode()
+            self.socket.curve_secretkey = found.client_secret.encode()
+        try:
+            self.socket.connect(address)
+        except zmq.ZMQError as error:
+            self.close()
+            raise WrongArgumentsError(f"{address} is no address of a service: {error.strerror}") from None
+
+    def check(self) -> None:
+        """`ConnectionError` when there is no service, or none any more."""
+        for event, _ in events_of(self.monitor):
+            if event == zmq.Event.HANDSHAKE_SUCCEEDED:
+                self._connected = True
+            elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:
+                self._problem = NotConnected(f"the service at {self.address} does not let this client in")
+            elif self._connected:
+                self._problem = Interrupted(f"the service at {self.address} is gone")
+        if self._problem is None and self._impatient():
+            self._problem = NotConnected(
+                f"there is no service at {self.address}, or it does not let this client in: is it alive, and is its"
+                " contact file readable?"
+            )
+        if self._problem is not None:
+            raise self._problem
 
     def wait(self, seconds: float) -> bool:
         """Until a message is there: True; or so many seconds. `ConnectionError` when there is no service."""
+        poller = zmq.Poller()
+        poller.register(self.socket, zmq.POLLIN)
+        poller.register(self.monitor, zmq.POLLIN)
         deadline = time.monotonic() + seconds
         while True:
-            now = time.monotonic()
             limit = deadline if self._connected else min(deadline, self._since + CONNECT_TIMEOUT)
-            ready = dict(self._poller.poll(math.ceil(max(limit - now, 0) * 1000)))
-            if self._monitor in ready:
-                self._look()
+            ready = dict(poller.poll(math.ceil(max(limit - time.monotonic(), 0) * 1000)))
             if self.socket in ready:
                 return True
-            if self._lost:
-                raise ConnectionError(f"the service at {self.address} is gone")
-            now = time.monotonic()
-            if not self._connected and now - self._since >= CONNECT_TIMEOUT:
-                raise ConnectionError(
-                    f"there is no service at {self.address}, or it does not let this client in: is it alive, and is"
-                    " its contact file readable?"
-                )
-            if now >= deadline:
+            self.check()
+            if time.monotonic() >= deadline:
                 return False
 
-    def _look(self) -> None:
-        while True:
-            try:
-                event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"]
-            except zmq.Again:
-                return
-            if event == zmq.Event.HANDSHAKE_SUCCEEDED:
-                self._connected = True
-            elif event == zmq.Event.DISCONNECTED and self._connected:
-                self._lost = True
+    def _impatient(self) -> bool:
+        return not self._connected and time.monotonic() - self._since >= CONNECT_TIMEOUT
 
     def close(self) -> None:
-        self.socket.disable_monitor()
-        self._monitor.close()
+        with suppress(zmq.ZMQError):  # the context may be on its way out
+            self.socket.disable_monitor()
+        self.monitor.close()
         self.socket.close()
 
 
@@ -102,18 +115,34 @@ class Requests:
         self.line = Line(context, zmq.DEALER, found, found.address)
         self._numbers = itertools.count(1)
 
-    def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def ask(self, body: bytes, timeout: float) -> dict[str, Any]:
         number = b"%d" % next(self._numbers)
-        self.line.socket.send_multipart([number, b"", _encode(request)])
+        self.line.socket.send_multipart([number, b"", body])
         deadline = time.monotonic() + timeout
         while self.line.wait(max(deadline - time.monotonic(), 0)):
             frames = self.line.socket.recv_multipart()
             if frames[0] == number:
                 return decode_answer(frames[-1])
-        raise ConnectionError(f"the service at {self.line.address} did not answer within {timeout:g} s")
+        raise no_answer(self.line.address, timeout)
 
     def close(self) -> None:
         self.line.close()
+
+
+def no_answer(address: str, timeout: float) -> Interrupted:
+    return Interrupted(f"the service at {address} did not answer within {timeout:g} s")
+
+
+def encode_request(request: dict[str, Any]) -> bytes:
+    try:
+        body = _encode(request)
+    except (TypeError, ValueError) as error:
+        raise WrongArgumentsError(f"the request cannot be written as JSON: {error}") from None
+    if len(body) > MOST_BYTES:
+        raise WrongArgumentsError(
+            f"the request has {len(body)} bytes, and {MOST_BYTES} are the most; submit the jobs in several parts"
+        )
+    return body
 
 
 def decode_answer(body: bytes) -> dict[str, Any]:

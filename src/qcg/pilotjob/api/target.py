@@ -37,12 +37,19 @@ class Target(Struct, frozen=True):
 def find_target(address: str | None, environ: Mapping[str, str]) -> Target:
     """The manager at an address, or the one whose job this process is. Its keys come from the contact file of the run:
     the one named in the environment, or one below the working directory. Without keys the connection is plain."""
-    wanted = None if address is None else complete(address)
-    wanted = wanted or environ.get(ADDRESS)
+    given = address or environ.get(ADDRESS)
+    wanted = complete(given) if given else None
+    unreadable: ConnectionError | None = None
     for run_dir in _run_dirs(environ):
-        found = _read(run_dir)
+        try:
+            found = _read(run_dir)
+        except ConnectionError as error:
+            unreadable = unreadable or error
+            continue
         if found is not None and wanted in (None, found.address):
             return Target(found, run_dir)
+    if unreadable is not None:
+        raise unreadable
     return Target(ClientsContact(address=wanted or DEFAULT_ADDRESS), None)
 
 
@@ -55,9 +62,10 @@ def target_of(run_dir: Path) -> Target:
 
 
 def complete(address: str) -> str:
-    """`host`, `host:port` or `proto://host:port`."""
+    """`host`, `host:port` or `proto://host:port`; managers tell their addresses in numbers."""
     protocol, separator, rest = address.rpartition("://")
     host, colon, port = rest.partition(":")
+    host = "127.0.0.1" if host == "localhost" else host
     return f"{protocol if separator else 'tcp'}://{host}:{port if colon else DEFAULT_PORT}"
 
 
@@ -66,10 +74,14 @@ def _run_dirs(environ: Mapping[str, str]) -> Iterator[Path]:
         yield Path(environ[CONTACT]).parent
     if environ.get("QCG_PJM_DIR"):
         yield Path(environ["QCG_PJM_DIR"])
+    yield from sorted(Path(os.curdir).glob(RUN_DIRECTORIES), key=_age)
+
+
+def _age(path: Path) -> int:
     try:
-        yield from sorted(Path(os.curdir).glob(RUN_DIRECTORIES), key=lambda path: -path.stat().st_mtime_ns)
-    except OSError:
-        return
+        return -path.stat().st_mtime_ns
+    except OSError:  # it has just gone, or is none of ours
+        return 0
 
 
 def _read(run_dir: Path) -> ClientsContact | None:

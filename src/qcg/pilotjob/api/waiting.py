@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 FINAL = frozenset({"SUCCEED", "FAILED", "CANCELED", "OMITTED"})
 
-WELCOME = b"WEL"
+WELCOME = "WEL"
 """Sent to every new subscriber: from then on it misses nothing."""
+BEAT = "BEAT"
+"""Sent every few seconds, with the number of the last event of each topic."""
 
 
 def parse_event(message: bytes) -> tuple[str, dict[str, Any]]:
     """`TOPIC {json}`."""
     topic, _, body = message.partition(b" ")
-    return topic.decode(), json.loads(body) if body else {}
+    return topic.decode(), msgspec.json.decode(body) if body else {}
+
+
+class Numbers:
+    """Notices when events were lost: a service keeps only so many for a client that is slow to read them."""
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._topics = frozenset(topics)
+        self._last: dict[str, int] = {}
+
+    def is_gap(self, topic: str, data: dict[str, Any]) -> bool:
+        if topic == BEAT:
+            told = {name: number for name, number in data["numbers"].items() if name in self._topics}
+            gap = any(self._last.get(name, number) != number for name, number in told.items())
+            self._last.update(told)
+            return gap
+        number = data.get("number")
+        if number is None:
+            return False
+        expected = self._last.get(topic, number - 1) + 1
+        self._last[topic] = number
+        return bool(number != expected)
 
 
 class WaitForJobs:
@@ -26,6 +51,8 @@ class WaitForJobs:
     def __init__(self, names: Iterable[str]) -> None:
         self.states: dict[str, str] = {}
         self._pending = dict.fromkeys(names)
+        self._iterated = Counter(name.partition(":")[0] for name in self._pending if ":" in name)
+        """The jobs whose iterations are waited for, and how many of each."""
         self.ask_again = True
         """Something has happened that only an answer to `question` can tell."""
 
@@ -47,18 +74,21 @@ class WaitForJobs:
 
     def event(self, topic: str, data: dict[str, Any]) -> None:
         job = data["job"]
-        if topic == "JFI":
-            self._take(job, data["state"])
-            # Iterations that end together with their job have no events of their own.
-            if not self.ask_again and any(name.startswith(job + ":") for name in self._pending):
-                self.ask_again = True
-        else:
+        if topic == "IFI":
             self._take(f"{job}:{data['it']}", data["state"])
+            return
+        self._take(job, data["state"])
+        # Iterations that end together with their job have no events of their own.
+        if self._iterated[job] > 0:
+            self.ask_again = True
 
     def _take(self, name: str, state: str) -> None:
         if name in self._pending and state in FINAL:
             del self._pending[name]
             self.states[name] = state
+            job, colon, _ = name.partition(":")
+            if colon:
+                self._iterated[job] -= 1
 
 
 class WaitForAll:
@@ -96,6 +126,7 @@ class WaitForAny:
         return self.ended is not None
 
     def question(self) -> dict[str, Any]:
+        """Only whether the service is there: what has ended before is not the next."""
         self.ask_again = False
         return {"request": "status", "options": {"allJobsFinished": True}}
 

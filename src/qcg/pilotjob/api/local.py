@@ -1,0 +1,98 @@
+"""A service process of one's own: started, watched and ended."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from qcg.pilotjob.api.errors import ServiceError
+
+FINISH_TIMEOUT = 20.0
+"""Seconds that a service may take to end its jobs and itself, before it is killed."""
+
+
+class LocalService:
+    """The service ends when it is told to, and when this process ends, however it does: it holds the other end of a
+    pipe that nobody writes to."""
+
+    def __init__(self, arguments: Iterable[Any], init_timeout: float) -> None:
+        ready_reader, ready_writer = os.pipe()
+        lifeline_reader, self._lifeline = os.pipe()
+        self._lock = threading.Lock()
+        command = [sys.executable, "-m", "qcg.pilotjob.service", "--net", *map(str, arguments)]
+        command += ["--ready-fd", str(ready_writer), "--lifeline-fd", str(lifeline_reader)]
+        with os.fdopen(os.memfd_create("said"), "w+b") as said:
+            try:
+                # A new session: an interrupt that is meant for this program is not meant for its jobs.
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    pass_fds=(ready_writer, lifeline_reader),
+                    start_new_session=True,
+                )
+            finally:
+                os.close(ready_writer)
+                os.close(lifeline_reader)
+            try:
+                self.conf = _wait_until_ready(self.process, ready_reader, said, init_timeout)
+            except BaseException:
+                self.end(0.0)
+                raise
+            finally:
+                os.close(ready_reader)
+
+    @property
+    def run_dir(self) -> Path:
+        return Path(self.conf["run_dir"])
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def terminate(self) -> None:
+        """SIGTERM: it cancels its jobs and goes."""
+        if self.is_alive:
+            self.process.terminate()
+
+    def end(self, timeout: float = FINISH_TIMEOUT) -> None:
+        """Wait until it has ended; after the timeout it is killed."""
+        with self._lock:
+            if self._lifeline >= 0:
+                os.close(self._lifeline)
+                self._lifeline = -1
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], ready: int, said: BinaryIO, timeout: float) -> dict[str, Any]:
+    """What the service says of itself when it is ready."""
+    deadline = time.monotonic() + timeout
+    told = b""
+    poll = select.poll()
+    poll.register(ready, select.POLLIN)
+    while not told.endswith(b"\n"):
+        if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
+            raise ServiceError(f"the service was not ready within {timeout:g} s")
+        chunk = os.read(ready, 65536)
+        if not chunk:
+            process.wait()
+            said.seek(0)
+            words = said.read().decode(errors="replace").strip()
+            raise ServiceError(f"the service ended instead of starting (exit code {process.returncode}): {words}")
+        told += chunk
+    conf: dict[str, Any] = msgspec.json.decode(told)
+    return conf
