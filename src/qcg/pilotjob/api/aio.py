@@ -1,30 +1,39 @@
-"""The same manager for programs with an event loop: every call is awaited, nothing blocks."""
+"""The same manager for programs with an event loop: every call is awaited, nothing blocks, no threads are used."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+import os
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from qcg.pilotjob.api.client import Manager, Names
+from qcg.pilotjob.api.asking import Names, accepted, data_of, list_of, may_ask_again
+from qcg.pilotjob.api.async_link import AsyncEvents, AsyncRequests
+from qcg.pilotjob.api.client import RECONNECT_PAUSE
+from qcg.pilotjob.api.config import log, read_config
+from qcg.pilotjob.api.errors import (
+    ConnectionError,
+    RequestRefusedError,
+    ServiceError,
+    TimeoutElapsed,
+    WrongArgumentsError,
+)
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.jobinfo import JobInfo
-from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.api.link import encode_request, make_context
+from qcg.pilotjob.api.local import LocalService
+from qcg.pilotjob.api.target import Target, find_target, target_of
+from qcg.pilotjob.api.waiting import Wait, WaitForAll, WaitForAny, WaitForJobs
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-MOST_CALLS = 64
-"""Calls that can be under way at once; more wait for their turn."""
+_CLOSED = "this manager object was left and cannot be used any more"
 
 
 class AsyncManager:
     """`async with AsyncManager() as manager: await manager.wait4(await manager.submit(jobs))`.
 
-    Calls run beside each other: one task may wait for jobs while another submits. With `local=True` a service of
-    one's own is started, with `server_args` as its options.
+    Calls run beside each other: one task may wait for jobs while another submits, and any number of tasks may wait.
+    With `local=True` a service of one's own is started, with `server_args` as its options; it ends with the block.
     """
 
     def __init__(
@@ -33,71 +42,220 @@ class AsyncManager:
         cfg: Mapping[str, Any] | None = None,
         *,
         local: bool = False,
-        server_args: list[Any] | None = None,
+        server_args: Iterable[Any] | None = None,
     ) -> None:
-        self._make: Callable[[], Manager] = (
-            functools.partial(LocalManager, server_args, cfg) if local else functools.partial(Manager, address, cfg)
-        )
-        self._threads = ThreadPoolExecutor(MOST_CALLS, thread_name_prefix="qcg-pm")
-        self._manager: Manager | None = None
+        self._address = address
+        self._config = read_config(cfg)
+        self._local = local
+        self._server_args = list(server_args or ())
+        self._service: LocalService | None = None
+        self._target: Target | None = None
+        self._requests: AsyncRequests | None = None
+        self._events: AsyncEvents | None = None
+        self._looking = asyncio.Lock()
 
     async def __aenter__(self) -> AsyncManager:
-        self._manager = await self._call(self._make)
+        if self._local:
+            self._service = await self._start_service()
+        self._context = make_context()
+        try:
+            self._target = target_of(self._service.run_dir) if self._service else find_target(self._address, os.environ)
+            await self._ask_once(encode_request({"request": "status"}))
+        except BaseException:
+            await self._leave()
+            raise
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        await self._call(self.manager.cleanup)
-        self._threads.shutdown()
+        await self._leave()
 
-    @property
-    def manager(self) -> Manager:
-        """The manager behind it."""
-        if self._manager is None:
-            raise RuntimeError("use AsyncManager in an `async with` block")
-        return self._manager
+    # -- jobs -------------------------------------------------------------------------------------------------------
 
     async def submit(self, jobs: Jobs) -> list[str]:
-        return await self._call(self.manager.submit, jobs)
+        if not isinstance(jobs, Jobs):
+            raise WrongArgumentsError(f"submit wants a Jobs object, not {type(jobs).__name__}")
+        names: list[str] = (await self._data({"request": "submit", "jobs": jobs.ordered_jobs()}))["jobs"]
+        return names
 
     async def list(self, names: Names | None = None) -> dict[str, Any]:
-        return await self._call(self.manager.list, names)
+        jobs: dict[str, Any] = (await self._data({"request": "listJobs"}))["jobs"]
+        return jobs if names is None else {name: jobs[name] for name in list_of(names) if name in jobs}
 
     async def status(self, names: Names) -> dict[str, Any]:
-        return await self._call(self.manager.status, names)
+        return await self._data({"request": "jobStatus", "jobNames": list_of(names)})
 
     async def info(self, names: Names, **params: Any) -> dict[str, Any]:
-        return await self._call(self.manager.info, names, **params)
+        return await self._data({"request": "jobInfo", "jobNames": list_of(names), "params": params})
 
     async def info_parsed(self, names: Names, **params: Any) -> dict[str, JobInfo]:
-        return await self._call(self.manager.info_parsed, names, **params)
+        jobs = (await self.info(names, **params))["jobs"]
+        return {name: JobInfo.from_job(entry["data"]) for name, entry in jobs.items() if entry["status"] == 0}
 
     async def cancel(self, names: Names) -> dict[str, Any]:
-        return await self._call(self.manager.cancel, names)
+        return await self._data({"request": "cancelJob", "jobNames": list_of(names)})
 
     async def remove(self, names: Names) -> dict[str, Any]:
-        return await self._call(self.manager.remove, names)
+        return await self._data({"request": "removeJob", "jobNames": list_of(names)})
+
+    # -- waiting ----------------------------------------------------------------------------------------------------
 
     async def wait4(self, names: Names, timeout: float | None = None) -> dict[str, str]:
-        return await self._call(self.manager.wait4, names, timeout)
+        wait = WaitForJobs(list_of(names))
+        await self._wait(wait, timeout)
+        return wait.states
 
     async def wait4all(self, timeout_secs: float | None = None) -> None:
-        await self._call(self.manager.wait4all, timeout_secs)
+        await self._wait(WaitForAll(), timeout_secs)
 
     async def wait4_any_job_finish(self, timeout_secs: float | None = None) -> tuple[str, str]:
-        return await self._call(self.manager.wait4_any_job_finish, timeout_secs)
+        if not self._found.contact.publisher:
+            raise ServiceError("this service does not publish events, so there is no next job to wait for")
+        wait = WaitForAny()
+        await self._wait(wait, timeout_secs)
+        assert wait.ended is not None
+        return wait.ended
+
+    # -- the service ------------------------------------------------------------------------------------------------
 
     async def resources(self) -> dict[str, Any]:
-        return await self._call(self.manager.resources)
+        return await self._data({"request": "resourcesInfo"})
 
     async def system_status(self) -> dict[str, Any]:
-        return await self._call(self.manager.system_status)
-
-    async def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
-        return await self._call(self.manager.send_request, request)
+        return await self._data({"request": "status"})
 
     async def finish(self) -> None:
-        await self._call(self.manager.finish)
+        """End the service now, and wait until it is gone if it is one's own."""
+        await self.send_request({"request": "finish"})
+        if self._service is not None:
+            await asyncio.to_thread(self._service.end)
 
-    async def _call(self, function: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, functools.partial(function, *arguments, **named))
+    async def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
+        body = encode_request(request)
+        while True:
+            try:
+                return accepted(await self._ask_once(body))
+            except RequestRefusedError:  # looking for the service again is of no use
+                raise
+            except ConnectionError as error:
+                if self._target is None or not self._config.reconnect or not may_ask_again(request, error):
+                    raise
+                await self._find_again()
+
+    async def _data(self, request: dict[str, Any]) -> dict[str, Any]:
+        return data_of(request, await self.send_request(request))
+
+    # -- connections ------------------------------------------------------------------------------------------------
+
+    @property
+    def _found(self) -> Target:
+        if self._target is None:
+            raise ConnectionError("use AsyncManager in an `async with` block")
+        return self._target
+
+    async def _start_service(self) -> LocalService:
+        """In a thread, because it takes a moment. When nobody waits for it any more, it is ended again."""
+        starting = asyncio.ensure_future(asyncio.to_thread(LocalService, self._server_args, self._config.init_timeout))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            service = await starting
+            await asyncio.to_thread(service.end, 0.0)
+            raise
+
+    async def _leave(self) -> None:
+        self._target = None
+        if self._requests is not None:
+            self._requests.close(ConnectionError(_CLOSED))
+        if self._events is not None:
+            self._events.close(ConnectionError(_CLOSED))
+        self._context.term()
+        if self._service is not None:
+            self._service.terminate()
+            await asyncio.to_thread(self._service.end)
+
+    async def _ask_once(self, body: bytes) -> dict[str, Any]:
+        found = self._found.contact
+        if self._requests is None or not self._requests.is_usable:
+            self._drop_requests()
+            self._requests = AsyncRequests(self._context, found)
+        return await self._requests.ask(body, self._config.request_timeout)
+
+    def _drop_requests(self) -> None:
+        if self._requests is not None:
+            self._requests.close(ConnectionError("the connection to the service was given up"))
+            self._requests = None
+
+    async def _wait(self, wait: Wait, timeout: float | None) -> None:
+        try:
+            await asyncio.wait_for(self._follow_on(wait), timeout)
+        except asyncio.TimeoutError:
+            # The service has the last word, so that a timeout of 0 is a question.
+            if wait.ask_again:
+                await self._ask(wait)
+            if not wait.over:
+                raise TimeoutElapsed("what was waited for did not happen in time") from None
+
+    async def _follow_on(self, wait: Wait) -> None:
+        while True:
+            try:
+                if self._found.contact.publisher:
+                    await self._follow(wait)
+                else:
+                    await self._poll(wait)
+                return
+            except RequestRefusedError:  # looking for the service again is of no use
+                raise
+            except ConnectionError:
+                if self._target is None or not self._config.reconnect:
+                    raise
+                await self._find_again()
+                wait.ask_again = True
+
+    async def _follow(self, wait: Wait) -> None:
+        if self._events is None or not self._events.is_usable:
+            self._events = AsyncEvents(self._context, self._found.contact)
+        events = self._events
+        try:
+            with events.following(wait):
+                await events.welcome()
+                while True:
+                    if wait.ask_again:
+                        await self._ask(wait)
+                    if wait.over:
+                        return
+                    await events.next(wait, self._config.poll_delay)
+        finally:
+            if events.is_idle:
+                events.close(ConnectionError(_CLOSED))
+                if self._events is events:
+                    self._events = None
+
+    async def _poll(self, wait: Wait) -> None:
+        while True:
+            await self._ask(wait)
+            if wait.over:
+                return
+            await asyncio.sleep(self._config.poll_delay)
+
+    async def _ask(self, wait: Wait) -> None:
+        question = wait.question()
+        sentence = wait.answer(data_of(question, accepted(await self._ask_once(encode_request(question)))))
+        if sentence is not None:
+            raise RequestRefusedError(sentence)
+
+    async def _find_again(self) -> None:
+        """Until the service answers again, perhaps elsewhere and with other keys. One looks for all."""
+        async with self._looking:
+            if self._requests is not None and self._requests.is_usable:
+                return
+            log.warning("the service is gone; looking for it for %g s", self._config.reconnect)
+            limit = time.monotonic() + self._config.reconnect
+            while True:
+                self._target = self._found.again()
+                try:
+                    await self._ask_once(encode_request({"request": "status"}))
+                    return
+                except ConnectionError:
+                    if self._target is None or time.monotonic() >= limit:
+                        raise
+                    await asyncio.sleep(RECONNECT_PAUSE)
