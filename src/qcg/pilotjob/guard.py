@@ -24,15 +24,21 @@ def check_free(run_dir: Path) -> None:
         raise UsageError(str(error)) from None
     if found is None:
         return
-    if found.host == socket.gethostname():
-        process = look_at(found.pid)
-        alive = process is not None and not process.dead and process.began == found.started
-    else:
-        alive = time.time() - (run_dir / contact.FILE_NAME).stat().st_mtime < FRESH
-    if alive:
+    if is_alive(run_dir, found):
         raise UsageError(
             f"a manager (pid {found.pid} on {found.host}) is at work in {run_dir}; wait for it, or end it first"
         )
+
+
+def is_alive(run_dir: Path, found: Contact) -> bool:
+    """Whether the manager that wrote this contact file is still there."""
+    if found.host == socket.gethostname():
+        process = look_at(found.pid)
+        return process is not None and not process.dead and process.began == found.started
+    try:
+        return time.time() - (run_dir / contact.FILE_NAME).stat().st_mtime < FRESH
+    except FileNotFoundError:
+        return False
 
 
 def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from pathlib import Path
 
@@ -17,7 +16,8 @@ def create(wd: Path, given_id: str | None) -> Path:
     try:
         wd.mkdir(parents=True, exist_ok=True)
         while True:
-            run_id = given_id or f"{socket.gethostname()}.{secrets.randbelow(10**8):08d}"
+            number = int.from_bytes(os.urandom(8), "big") % 10**8
+            run_id = given_id or f"{socket.gethostname()}.{number:08d}"
             if "/" in run_id or run_id in (".", ".."):
                 raise UsageError(f"--id {run_id!r} cannot be part of a directory's name; leave out the '/'")
             path = wd / (PREFIX + run_id)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from qcg.pilotjob.cli.running import Refusal
+from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import say
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from qcg.pilotjob.cli.options import build
+from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.interfaces.file import FileError
 from qcg.pilotjob.interfaces.pilot import Pilot
@@ -17,10 +18,6 @@ from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.options import Options, Resumption, UsageError
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.service import Ending, Service
-
-
-class Refusal(click.ClickException):
-    exit_code = 2
 
 
 def run_service(

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from qcg.pilotjob.cli.running import Refusal
+from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.local import local_nodes
 from qcg.pilotjob.core.core import Core
