@@ -13,6 +13,17 @@ COMMANDS = {
     "validate": "Check a request file without running anything.",
     "schema": "Print the JSON Schema of request files.",
     "report": "Show what happened in a run: counts, times, utilisation, failures.",
+    "status": "Show how a running manager is.",
+    "jobs": "List the jobs of a running manager.",
+    "info": "Show all that is known of jobs.",
+    "why": "Say what jobs wait for, or why they failed.",
+    "submit": "Submit more jobs to a running manager.",
+    "wait": "Wait until jobs have ended.",
+    "logs": "Show or follow what jobs write.",
+    "cancel": "End jobs, waiting and running ones.",
+    "remove": "Remove jobs that have ended.",
+    "resources": "Show how many cores there are and how many are free.",
+    "finish": "End a running manager.",
 }
 
 

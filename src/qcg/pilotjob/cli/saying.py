@@ -10,10 +10,14 @@ def say(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError:
-        # The reader has gone, as `head` does when it has seen enough. From now on nobody is told anything.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        say_no_more()
+
+
+def say_no_more() -> None:
+    """The reader has gone, as `head` does when it has seen enough. From now on nobody is told anything."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def on_terminal() -> bool:

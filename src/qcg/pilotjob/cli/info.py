@@ -1,0 +1,54 @@
+"""`qcg-pm info`: all that a running manager knows of jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qcg.pilotjob.cli.finding import json_option, names_of, on_manager, tell_missing
+from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.showing import printable, show_json
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.client import Manager
+
+
+@click.command("info")
+@click.argument("names", nargs=-1, required=True)
+@click.option("-i", "--iterations", is_flag=True, help="Tell about each iteration too.")
+@json_option
+@on_manager
+def command(manager: Manager, names: tuple[str, ...], iterations: bool, as_json: bool) -> int:
+    """Show all that is known of jobs: when what happened, where they run, their files, their exit code.
+
+    NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
+    """
+    jobs = manager.info(names_of(manager, names), withChilds=iterations)["jobs"]
+    known = {name: entry["data"] for name, entry in jobs.items() if entry["status"] == 0}
+    if as_json:
+        show_json(known)
+    elif known:
+        say("\n\n".join("\n".join(_lines(info)) for info in known.values()))
+    return tell_missing(jobs)
+
+
+def _lines(info: dict[str, Any]) -> list[str]:
+    """In the form of `jobs.report`."""
+    lines = [f"{info['jobName']} ({info['status']})"]
+    lines += [f"    {line}" for line in info["history"].splitlines() if line]
+    lines += _fields(info.get("runtime", {}), "    ")
+    if "iterations" in info:
+        lines.append("    iterations: " + ", ".join(f"{name} {count}" for name, count in info["iterations"].items()))
+    if "messages" in info:
+        lines.append(f"    messages: {printable(info['messages'])}")
+    for child in info.get("childs", []):
+        lines.append(f"    {info['jobName']}:{child['iteration']} ({child['state']})")
+        lines += _fields(child["runtime"], "        ")
+        if "messages" in child:
+            lines.append(f"        messages: {printable(child['messages'])}")
+    return lines
+
+
+def _fields(runtime: dict[str, str], indent: str) -> list[str]:
+    return [f"{indent}{name}: {printable(value)}" for name, value in runtime.items()]

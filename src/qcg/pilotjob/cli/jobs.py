@@ -1,0 +1,63 @@
+"""`qcg-pm jobs`: the jobs of a running manager."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qcg.pilotjob.cli.finding import Registry, json_option, on_manager, tell_missing
+from qcg.pilotjob.cli.names import expand
+from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.showing import show_json, show_table
+from qcg.pilotjob.core.states import State
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.client import Manager
+
+
+@click.command("jobs")
+@click.argument("names", nargs=-1)
+@click.option(
+    "-s",
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([state.name for state in State], case_sensitive=False),
+    help="Only jobs in this state; may be given several times.",
+)
+@json_option
+@on_manager
+def command(manager: Manager, names: tuple[str, ...], states: tuple[str, ...], as_json: bool) -> int:
+    """List jobs with their states: all, or those of these NAMES.
+
+    NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
+    """
+    jobs = manager.list()
+    code = 0
+    if names:
+        jobs, code = _chosen(manager, jobs, names)
+    if states:
+        jobs = {name: job for name, job in jobs.items() if job["status"] in states}
+    if as_json:
+        show_json({"length": len(jobs), "jobs": jobs})
+    elif jobs:
+        rows = [(name, job["status"], job.get("messages", "")) for name, job in jobs.items()]
+        show_table(["name", "state", "message"] if any(row[2] for row in rows) else ["name", "state", ""], rows)
+    elif not code:
+        say("There are no such jobs." if names or states else "There are no jobs.")
+    return code
+
+
+def _chosen(manager: Manager, listed: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], int]:
+    """Jobs are in the list already; iterations, and names that nobody has, are asked for."""
+    wanted = expand(names, Registry(manager, listed))
+    others = [name for name in wanted if name not in listed]
+    told = manager.status(others)["jobs"] if others else {}
+    chosen: dict[str, Any] = {}
+    for name in wanted:
+        if name in listed:
+            chosen[name] = listed[name]
+        elif told[name]["status"] == 0:
+            chosen[name] = {"status": told[name]["data"]["status"]}
+    return chosen, tell_missing(told)

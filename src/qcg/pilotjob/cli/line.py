@@ -1,0 +1,69 @@
+"""A job from a command line: `-c 2 -- prog args` as a description."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+_AMOUNT = re.compile(r"(\d+)(?:(-)(\d*))?")
+_NOT_FOR_NAMES = re.compile(r"[^\w.+-]+")
+
+
+class LineError(Exception):
+    """An option makes no sense; the message says which."""
+
+
+def job_of_line(
+    program: Sequence[str],
+    name: str,
+    *,
+    cores: str | None = None,
+    nodes: str | None = None,
+    wall_time: str | None = None,
+    after: Sequence[str] = (),
+    env: Sequence[str] = (),
+    iteration: int | None = None,
+    **files: str | None,
+) -> dict[str, Any]:
+    """A description in the standard form. `files` are wd, stdin, stdout and stderr."""
+    execution: dict[str, Any] = {"exec": program[0], "args": list(program[1:])}
+    execution.update({key: path for key, path in files.items() if path is not None})
+    if env:
+        execution["env"] = dict(_variable(text) for text in env)
+    job: dict[str, Any] = {"name": name, "execution": execution}
+    resources = {"numCores": amount("--cores", cores), "numNodes": amount("--nodes", nodes), "wt": wall_time}
+    if any(resources.values()):
+        job["resources"] = {key: value for key, value in resources.items() if value is not None}
+    names = [name for text in after for name in text.split(",") if name]
+    if names:
+        job["dependencies"] = {"after": names}
+    if iteration is not None:
+        job["iteration"] = iteration
+    return job
+
+
+def amount(option: str, text: str | None) -> dict[str, int] | None:
+    """`4`, `2-4`, or `2-` for two and more."""
+    if text is None:
+        return None
+    found = _AMOUNT.fullmatch(text)
+    if found is None:
+        raise LineError(f"{option} {text!r} is not a number; write 4, 2-4, or 2- for two and more")
+    first, dash, last = found.groups()
+    if not dash:
+        return {"exact": int(first)}
+    return {"min": int(first), "max": int(last)} if last else {"min": int(first)}
+
+
+def made_up_name(program: str, token: str) -> str:
+    """After the program, and unlike any other."""
+    base = _NOT_FOR_NAMES.sub("_", program.rpartition("/")[2]).strip("_") or "job"
+    return f"{base}-{token}"
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise LineError(f"--env {text!r} sets no variable; write NAME=VALUE")
+    return name, value

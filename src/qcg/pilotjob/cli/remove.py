@@ -1,0 +1,25 @@
+"""`qcg-pm remove`: forget jobs that have ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from qcg.pilotjob.cli.ending import end_jobs
+from qcg.pilotjob.cli.finding import json_option, on_manager
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.client import Manager
+
+
+@click.command("remove")
+@click.argument("names", nargs=-1, required=True)
+@json_option
+@on_manager
+def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
+    """Remove jobs that have ended, so that their names are free again.
+
+    NAMES may hold patterns ('sim*'); these mean what has ended.
+    """
+    return end_jobs(manager, names, manager.remove, "removed", final=True, as_json=as_json)

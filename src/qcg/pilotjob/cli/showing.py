@@ -1,0 +1,48 @@
+"""Tables for people, JSON for programs.
+
+Tables are made by hand: a hundred thousand jobs are listed in a second, and no command waits for a library to load.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from qcg.pilotjob.cli.saying import on_terminal, say
+
+COLOURS = {"SUCCEED": "green", "FAILED": "red", "CANCELED": "yellow", "OMITTED": "yellow", "EXECUTING": "cyan"}
+
+
+def show_json(data: Any) -> None:
+    say(json.dumps(data, indent=2))
+
+
+def show_table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> None:
+    """Columns in `right` are numbers; the last one takes the room that is left."""
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    aligned = [
+        [
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for name, width, cell in zip(head, widths, row, strict=True)
+        ]
+        for row in [list(head), *cells]
+    ]
+    lines = ["  ".join(row).rstrip() for row in aligned]
+    if on_terminal():
+        lines[0] = click.style(lines[0], bold=True)
+        lines[1:] = [_coloured(line, row) for line, row in zip(lines[1:], cells, strict=True)]
+    say("\n".join(lines))
+
+
+def printable(text: str) -> str:
+    """On one line, and without what would steer the terminal that shows it."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " if c in "\n\t" else "�" for c in text)
+
+
+def _coloured(line: str, row: list[str]) -> str:
+    colour = next((COLOURS[cell] for cell in row if cell in COLOURS), None)
+    return click.style(line, fg=colour) if colour else line

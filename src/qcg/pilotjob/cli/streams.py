@@ -1,0 +1,144 @@
+"""The files that jobs write their output to: which they are, their ends, and how they grow."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from qcg.pilotjob.cli.refusing import Denial
+from qcg.pilotjob.core.states import State
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.client import Manager
+
+PAUSE = 0.1
+"""Seconds between two looks at a file."""
+CHUNK = 1 << 16
+
+
+class NotStarted(Denial):
+    """The job has no files yet."""
+
+
+def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
+    """Where a job writes to, from its entry of `jobInfo`; a `Denial` says why that is nowhere."""
+    if entry["status"] != 0:
+        raise Denial(entry["message"])
+    info = entry["data"]
+    if "iterations" in info:
+        first = info["iterations"]["start"]
+        raise Denial(f"job {name!r} has iterations, each with its own files; name one of them, such as {name}:{first}")
+    runtime = info.get("runtime")
+    if runtime is None:
+        sentence = f"job {name!r} is {info['status']} and has written nothing; see: qcg-pm why {name}"
+        raise Denial(sentence) if State[info["status"]].is_final else NotStarted(sentence)
+    if stream not in runtime:
+        raise Denial(f"job {name!r} has no file for its {stream}: its description names none")
+    path: str = runtime[stream]
+    return path
+
+
+def show_end(path: str, lines: int | None) -> None:
+    """The last lines of a file, or all of it."""
+    with _open(path) as file:
+        _seek_lines(file, lines)
+        _copy(file)
+
+
+class Follower:
+    """Shows what a job writes until it has ended. A file tells nobody that it has grown, so it is looked at again and
+    again; and because it is, the job is asked for its state as often."""
+
+    def __init__(self, manager: Manager, name: str, run_dir: Path | None) -> None:
+        self._manager = manager
+        self._name = name
+        self._run_dir = run_dir
+
+    def follow(self, stream: str, lines: int | None) -> None:
+        with _open(self._path(stream)) as file:
+            _seek_lines(file, lines)
+            while True:
+                # Asked before the file is read, so that what was written last is shown too.
+                over = self._is_over()
+                _copy(file)
+                if over:
+                    return
+                time.sleep(PAUSE)
+
+    def _path(self, stream: str) -> str:
+        """As soon as there is something at that place, or it is sure that there never will be."""
+        while True:
+            over = self._is_over()
+            try:
+                path = path_of(self._name, self._manager.info(self._name)["jobs"][self._name], stream)
+                if over or Path(path).exists():
+                    return path
+            except NotStarted:
+                pass
+            time.sleep(PAUSE)
+
+    def _is_over(self) -> bool:
+        from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError
+
+        try:
+            entry = self._manager.status(self._name)["jobs"][self._name]
+        except RequestRefusedError:
+            raise
+        except ConnectionError:
+            # A manager that runs a file ends with its last job.
+            from qcg.pilotjob.cli.afterwards import final_states
+
+            if self._run_dir is None or final_states(self._run_dir, [self._name]) is None:
+                raise
+            return True
+        # One that is not there any more was removed, after its end.
+        return entry["status"] != 0 or State[entry["data"]["status"]].is_final
+
+
+def _open(path: str) -> BinaryIO:
+    """Whatever is at that place, a pipe included, opening it must not block."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise Denial(f"{path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Denial(f"{path} is no file, so what was written to it cannot be shown")
+    return os.fdopen(descriptor, "rb")
+
+
+def _seek_lines(file: BinaryIO, lines: int | None) -> None:
+    """To where the last so many lines begin, reading from the end."""
+    if lines is None:
+        return
+    place = file.seek(0, os.SEEK_END)
+    if not lines or not place:
+        return
+    file.seek(place - 1)
+    # A line break at the very end ends the last line, and begins none.
+    missing = lines + (file.read(1) == b"\n")
+    while place > 0:
+        start = max(place - CHUNK, 0)
+        file.seek(start)
+        chunk = file.read(place - start)
+        breaks = chunk.count(b"\n")
+        if breaks >= missing:
+            at = len(chunk)
+            for _ in range(missing):
+                at = chunk.rindex(b"\n", 0, at)
+            file.seek(start + at + 1)
+            return
+        missing -= breaks
+        place = start
+    file.seek(0)
+
+
+def _copy(file: BinaryIO) -> None:
+    """What is there now, byte by byte as it was written."""
+    while chunk := file.read(CHUNK):
+        sys.stdout.buffer.write(chunk)
+    sys.stdout.flush()

@@ -1,0 +1,114 @@
+"""`qcg-pm submit`: more jobs for a running manager, from a file or from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qcg.pilotjob.cli.finding import json_option, on_manager
+from qcg.pilotjob.cli.line import LineError, job_of_line, made_up_name
+from qcg.pilotjob.cli.refusing import Refusal
+from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.showing import show_json
+from qcg.pilotjob.cli.wait import wait_for
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.client import Manager
+
+Submission = list[dict[str, Any]]
+PROGRAM = "qcg.pilotjob.program"
+
+
+class WithProgram(click.Command):
+    """What follows `--` is a program and its arguments, none of our options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        place = args.index("--") if "--" in args else len(args)
+        ctx.meta[PROGRAM] = args[place + 1 :]
+        return super().parse_args(ctx, args[:place])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- PROGRAM [ARGS]...]"]
+
+
+@click.command("submit", cls=WithProgram)
+@click.argument("file", required=False)
+@click.option("--name", help="Of the job; otherwise one is made up.")
+@click.option("-c", "--cores", metavar="N", help="Cores: 4, 2-4, or 2- for two and more; with --nodes, on each node.")
+@click.option("-N", "--nodes", metavar="N", help="Nodes, in the same form; without --cores, whole ones.")
+@click.option("--wd", help="Working directory; otherwise this one.")
+@click.option("--stdin", help="Input file.")
+@click.option("--stdout", help="Output file; otherwise NAME.out, with the index for iterations.")
+@click.option("--stderr", help="The same for errors; otherwise NAME.err.")
+@click.option("--after", multiple=True, metavar="NAMES", help="Start after these jobs; names with commas.")
+@click.option("--iteration", type=click.IntRange(min=1), metavar="N", help="Run it N times, ${it} from 0 on.")
+@click.option("--wt", "wall_time", help="Wall time: 90s, 1h30m.")
+@click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended; exit codes as of qcg-pm wait.")
+@json_option
+@on_manager
+def command(manager: Manager, file: str | None, name: str | None, wait: bool, as_json: bool, **line: Any) -> int:
+    """Submit the jobs of FILE, or one job that runs PROGRAM. Prints their names.
+
+    FILE is a JSON array of job descriptions, or a request file, of which the submits are taken; - means
+    standard input.
+    """
+    program: list[str] = click.get_current_context().meta[PROGRAM]
+    if file is not None and program:
+        raise click.UsageError("give a FILE, or a program after --, not both")
+    if file is not None:
+        if name or any(line.values()):
+            raise click.UsageError(f"options of a job go with a program; write: qcg-pm submit … -- {file}")
+        submissions = _read(file)
+    elif program:
+        submissions = [[_job(program, name, line)]]
+    else:
+        raise click.UsageError("give a FILE of jobs, or a program after --")
+    names: list[str] = []
+    for jobs in submissions:
+        names += manager.send_request({"request": "submit", "jobs": jobs})["data"]["jobs"]
+    if as_json:
+        show_json({"submitted": len(names), "jobs": names})
+    else:
+        say("\n".join(names))
+    return wait_for(manager, names, None) if wait else 0
+
+
+def _job(program: list[str], name: str | None, line: dict[str, Any]) -> dict[str, Any]:
+    name = name or made_up_name(program[0], os.urandom(3).hex())
+    # An iteration must not write over the others.
+    base = name if line["iteration"] is None else f"{name}.${{it}}"
+    line["wd"] = os.path.abspath(line["wd"] or os.curdir)
+    line["stdout"] = line["stdout"] or f"{base}.out"
+    line["stderr"] = line["stderr"] or f"{base}.err"
+    try:
+        return job_of_line(program, name, **line)
+    except LineError as error:
+        raise Refusal(str(error)) from None
+
+
+def _read(file: str) -> list[Submission]:
+    """The submissions of a file, in order."""
+    try:
+        content = json.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+    except OSError as error:
+        raise Refusal(f"{file} cannot be read: {error.strerror}; to submit a program, put -- before it") from None
+    except (ValueError, RecursionError) as error:
+        raise Refusal(f"{file} is not JSON: {error}; to submit a program, put -- before it") from None
+    entries = content if isinstance(content, list) else [content]
+    if not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise Refusal(f"{file} holds no jobs; it must be an array of job descriptions, or a request file")
+    if not any("request" in entry for entry in entries):
+        return [entries]
+    submissions = []
+    for number, entry in enumerate(entries, 1):
+        if entry.get("request") == "submit":
+            submissions.append(entry.get("jobs", []))
+        else:
+            click.echo(f"request {number} of {file} is no submit and is left out", err=True)
+    return submissions

@@ -1,0 +1,84 @@
+"""`qcg-pm wait`: until jobs have ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from qcg.pilotjob.cli.finding import current_run_dir, json_option, names_of, on_manager
+from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.showing import show_json
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.client import Manager
+
+TIMED_OUT = 3
+MOST_SHOWN = 20
+"""Of those that did not succeed."""
+
+
+@click.command("wait")
+@click.argument("names", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Wait for every job, which is also what no NAMES mean.")
+@click.option("-t", "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="The longest to wait.")
+@json_option
+@on_manager
+def command(manager: Manager, names: tuple[str, ...], every: bool, timeout: float | None, as_json: bool) -> int:
+    """Wait until jobs have ended: those of these NAMES, or all.
+
+    NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*'). Exit code 0: all succeeded. 1: some did
+    not. 3: it took longer than the timeout.
+    """
+    if names and every:
+        raise click.UsageError("give NAMES or --all, not both")
+    return wait_for(manager, names_of(manager, names) if names else None, timeout, as_json=as_json)
+
+
+def wait_for(manager: Manager, names: list[str] | None, timeout: float | None, *, as_json: bool = False) -> int:
+    """None: every job. Shows how they ended; the exit code."""
+    from qcg.pilotjob.api.errors import TimeoutElapsed
+
+    try:
+        states = _states(manager, names, timeout)
+    except TimeoutElapsed:
+        click.echo(f"Error: not everything has ended within {timeout:g} s", err=True)
+        return TIMED_OUT
+    if as_json:
+        show_json(states)
+    else:
+        _show(states)
+    return 0 if all(state == "SUCCEED" for state in states.values()) else 1
+
+
+def _states(manager: Manager, names: list[str] | None, timeout: float | None) -> dict[str, str]:
+    from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError
+
+    try:
+        if names is not None:
+            return manager.wait4(names, timeout)
+        manager.wait4all(timeout)
+        return {name: job["status"] for name, job in manager.list().items()}
+    except RequestRefusedError:
+        raise
+    except ConnectionError:
+        # A manager that runs a file ends with its last job: perhaps before it could be asked how that ended.
+        run_dir = current_run_dir()
+        states = None
+        if run_dir is not None:
+            from qcg.pilotjob.cli.afterwards import final_states
+
+            states = final_states(run_dir, names)
+        if states is None:
+            raise
+        return states
+
+
+def _show(states: dict[str, str]) -> None:
+    others = [(name, state) for name, state in states.items() if state != "SUCCEED"]
+    for name, state in others[:MOST_SHOWN]:
+        say(f"{name} {state}")
+    if len(others) > MOST_SHOWN:
+        say(f"… and {len(others) - MOST_SHOWN} more that did not succeed")
+    say(", ".join(f"{count} {state}" for state, count in sorted(Counter(states.values()).items())) or "no jobs")

@@ -1,0 +1,42 @@
+"""`qcg-pm why`: what jobs wait for, or why they failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qcg.pilotjob.cli.finding import json_option, names_of, on_manager, tell_missing
+from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.showing import printable, show_json
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.client import Manager
+
+
+@click.command("why")
+@click.argument("names", nargs=-1, required=True)
+@json_option
+@on_manager
+def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
+    """Say what jobs wait for, where they run, or why they failed, with the end of their errors.
+
+    NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
+    """
+    request = {"request": "why", "jobNames": names_of(manager, names)}
+    jobs = manager.send_request(request)["data"]["jobs"]
+    known = {name: entry["data"] for name, entry in jobs.items() if entry["status"] == 0}
+    if as_json:
+        show_json(known)
+    else:
+        for told in known.values():
+            _show(told)
+    return tell_missing(jobs)
+
+
+def _show(told: dict[str, Any]) -> None:
+    fields = told.get("first", told)
+    tail = fields.get("lastLines", [])
+    colon = f"; the end of {fields['stderr']}:" if tail else ""
+    lines = [f"{told['jobName']} {told['status']}: {printable(told['sentence'])}{colon}"]
+    say("\n".join([*lines, *(f"    {line}" for line in tail)]))

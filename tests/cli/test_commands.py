@@ -1,0 +1,277 @@
+"""The commands on a running manager."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.api.manager import LocalManager
+from tests.support.pilot import WAIT, job, start, write_requests
+
+Pm = Callable[..., Result]
+Told = Callable[..., Any]
+
+GATE = "until [ -e go ]; do sleep 0.02; done"
+
+
+@pytest.fixture
+def gate(wd: Path) -> Any:
+    """Lets jobs that wait for it go on."""
+    path = wd / "go"
+    yield path.touch
+    path.unlink(missing_ok=True)
+
+
+# -- submit, wait -----------------------------------------------------------------------------------------------------
+
+
+def test_a_line_is_submitted_and_its_name_printed(pm: Pm, wd: Path):
+    name = pm("submit", "-c", "2", "--", "bash", "-c", 'echo "$1 $QCG_PM_NPROCS"', "-c", "a  b").stdout.strip()
+    assert re.fullmatch(r"bash-[0-9a-f]{6}", name)
+    pm("wait", name)
+    assert (wd / f"{name}.out").read_text() == "a  b 2\n"
+
+
+def test_a_line_has_all_the_options_of_a_job(pm: Pm, wd: Path, manager: LocalManager):
+    pm("submit", "--name", "first", "--", "true")
+    options = ["--name", "full", "-N", "1", "-c", "1-2", "--wd", "sub", "--stdout", "o", "--stderr", "e", "--wt", "1m"]
+    options += ["--after", "first", "--iteration", "2", "--env", "A=x y", "--wait"]
+    done = pm("submit", *options, "--", "bash", "-c", 'echo "$A $1"; echo no >&2', "-", "${it}")
+    assert done.stdout.splitlines() == ["full", "1 SUCCEED"]
+    assert (wd / "sub/o").read_text() in ("x y 0\n", "x y 1\n")
+    assert (wd / "sub/e").read_text() == "no\n"
+
+
+def test_iterations_of_a_line_write_to_files_of_their_own(pm: Pm, wd: Path):
+    pm("submit", "--name", "many", "--iteration", "2", "--wait", "--", "echo", "${it}")
+    assert [(wd / f"many.{index}.out").read_text() for index in (0, 1)] == ["0\n", "1\n"]
+
+
+def test_a_job_works_where_it_was_submitted_from(pm: Pm, wd: Path, monkeypatch: pytest.MonkeyPatch):
+    (wd / "below").mkdir()
+    monkeypatch.chdir(wd / "below")
+    pm("submit", "-p", str(wd), "--name", "here", "--wait", "--", "pwd")
+    assert (wd / "below/here.out").read_text() == f"{wd / 'below'}\n"
+
+
+def test_waiting_ends_with_1_when_a_job_did_not_succeed(pm: Pm):
+    done = pm("submit", "--name", "bad", "--wait", "--", "false", code=1)
+    assert done.stdout.splitlines() == ["bad", "bad FAILED", "1 FAILED"]
+    pm("submit", "--name", "good", "--", "true")
+    assert pm("wait", "good").stdout == "1 SUCCEED\n"
+    assert pm("wait", "--all", code=1).stdout.splitlines() == ["bad FAILED", "1 FAILED, 1 SUCCEED"]
+    pm("wait", "b*", code=1)
+
+
+def test_waiting_ends_with_3_when_it_takes_too_long(pm: Pm, gate: Any):
+    pm("submit", "--name", "slow", "--", "bash", "-c", GATE)
+    done = pm("wait", "slow", "--timeout", "0.1", code=3)
+    assert "not everything has ended within 0.1 s" in done.stderr
+    pm("wait", "-t", "0", code=3)
+    gate()
+    pm("wait", "slow", "--timeout", "30")
+
+
+def test_what_was_waited_for_is_told_to_programs(pm: Pm, pm_json: Told):
+    pm("submit", "--name", "good", "--", "true")
+    pm("submit", "--name", "its", "--iteration", "2", "--", "bash", "-c", "exit $1", "-", "${it}")
+    states = pm_json("wait", "good", "its:0-1", "its", code=1)
+    assert states == {"good": "SUCCEED", "its:0": "SUCCEED", "its:1": "FAILED", "its": "FAILED"}
+
+
+def test_jobs_of_a_file_are_submitted(pm: Pm, wd: Path):
+    (wd / "jobs.json").write_text(json.dumps([job("a", "true"), {"name": "b", "exec": "true", "after": "a"}]))
+    assert pm("submit", "jobs.json", "--wait").stdout.splitlines() == ["a", "b", "2 SUCCEED"]
+
+
+def test_the_submits_of_a_request_file_are_taken_and_nothing_else(pm: Pm, pm_json: Told, wd: Path):
+    write_requests(wd / "requests.json", [job("a", "true")], WAIT, [job("b", "true")])
+    done = pm("submit", "requests.json")
+    assert done.stdout.splitlines() == ["a", "b"]
+    assert "request 2 of requests.json is no submit and is left out" in done.stderr
+    pm("wait", "a", "b")
+    assert pm_json("jobs")["length"] == 2
+
+
+def test_jobs_come_from_the_standard_input_too(pm: Pm, pm_json: Told):
+    pm("submit", "-", input=json.dumps(job("a", "true")))
+    pm("wait", "a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        ([], 2, "give a FILE of jobs, or a program after --"),
+        (
+            ["none.json"],
+            2,
+            "none.json cannot be read: No such file or directory; to submit a program, put -- before it",
+        ),
+        (["broken.json"], 2, "broken.json is not JSON"),
+        (["empty.json"], 2, "empty.json holds no jobs"),
+        (["broken.json", "--", "true"], 2, "not both"),
+        (["broken.json", "-c", "2"], 2, "qcg-pm submit … -- broken.json"),
+        (["-c", "x", "--", "true"], 2, "--cores 'x' is not a number"),
+        (["--env", "x", "--", "true"], 2, "write NAME=VALUE"),
+        (["--wt", "soon", "--", "true"], 1, '"soon" is not a wall time'),
+        (["--after", "nobody", "--", "true"], 1, "there is no job 'nobody'"),
+        (["--name", "a b", "--", "true"], 1, "a b"),
+    ],
+)
+def test_a_submission_that_makes_no_sense_is_answered_with_a_sentence(
+    arguments: list[str], code: int, sentence: str, pm: Pm, wd: Path
+):
+    (wd / "broken.json").write_text("[{")
+    (wd / "empty.json").write_text("[]")
+    assert sentence in pm("submit", *arguments, code=code).stderr
+
+
+# -- looking ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_status_counts_jobs_and_cores(pm: Pm, pm_json: Told, wd: Path, manager: LocalManager, gate: Any):
+    pm("submit", "--name", "its", "--iteration", "5", "--", "bash", "-c", GATE)
+    gate()
+    pm("wait", "its")
+    lines = pm("status").stdout.splitlines()
+    assert re.fullmatch(rf"Manager \S+ on \S+, since [-\d]+ [\d:]+, in {wd}", lines[0])
+    assert lines[1] == "0 of 2 cores on 1 node in use"
+    assert [line.split() for line in lines[3:]] == [
+        ["total", "waiting", "running", "finished", "failed"],
+        ["jobs", "1", "0", "0", "1", "0"],
+        ["iterations", "5", "0", "0", "5", "0"],
+    ]
+    assert pm_json("status")["IterationStats"]["FinishedIterations"] == 5
+
+
+def test_jobs_are_listed_by_pattern_iteration_and_state(pm: Pm, pm_json: Told):
+    assert pm("jobs").stdout == "There are no jobs.\n"
+    pm("submit", "--name", "bad", "--wait", "--", "false", code=1)
+    pm("submit", "--name", "its", "--iteration", "3", "--wait", "--", "true")
+    assert pm("jobs").stdout.splitlines() == [
+        "name  state    message",
+        "bad   FAILED   exit code 1",
+        "its   SUCCEED",
+    ]
+    assert pm("jobs", "its:1-2", "b*").stdout.splitlines() == [
+        "name   state    message",
+        "its:1  SUCCEED",
+        "its:2  SUCCEED",
+        "bad    FAILED   exit code 1",
+    ]
+    assert pm_json("jobs", "--state", "failed") == {
+        "length": 1,
+        "jobs": {"bad": {"status": "FAILED", "messages": "exit code 1"}},
+    }
+    assert pm("jobs", "-s", "QUEUED").stdout == "There are no such jobs.\n"
+    done = pm("jobs", "its", "nobody", code=1)
+    assert done.stdout.splitlines()[1] == "its   SUCCEED"
+    assert done.stderr == "Error: there is no job 'nobody'\n"
+    assert "no job matches 'x*'" in pm("jobs", "x*", code=1).stderr
+
+
+def test_info_tells_all_that_is_known(pm: Pm, pm_json: Told, wd: Path):
+    pm("submit", "--name", "its", "--iteration", "2", "--wait", "--", "bash", "-c", "exit $1", "-", "${it}", code=1)
+    lines = pm("info", "its").stdout.splitlines()
+    assert lines[0] == "its (FAILED)"
+    assert "    iterations: start 0, stop 2, total 2, finished 2, failed 1" in lines
+    assert "    messages: 1 of 2 iterations failed" in lines
+    assert "    its:1 (FAILED)" not in lines
+    assert "    its:1 (FAILED)" in pm("info", "-i", "its").stdout.splitlines()
+    info = pm_json("info", "its:1")["its:1"]
+    assert info["runtime"]["exit_code"] == "1"
+    assert info["runtime"]["stdout"] == str(wd / "its.1.out")
+    assert "there is no job 'x'" in pm("info", "x", code=1).stderr
+
+
+def test_resources_are_counted(pm: Pm, pm_json: Told):
+    assert pm("resources").stdout == "nodes  cores  used  free\n    1      2     0     2\n"
+    assert pm_json("resources") == {"total_nodes": 1, "total_cores": 2, "used_cores": 0, "free_cores": 2}
+
+
+def test_why_says_what_jobs_wait_for_and_why_they_failed(pm: Pm, pm_json: Told, wd: Path, gate: Any):
+    pm("submit", "--name", "first", "-c", "2", "--", "bash", "-c", f"{GATE}; echo input.dat is missing >&2; exit 3")
+    pm("submit", "--name", "second", "--after", "first", "--", "true")
+    pm("submit", "--name", "third", "--", "true")
+    assert re.fullmatch(r"second QUEUED: it waits for 'first', which is \w+\n", pm("why", "second").stdout)
+    assert pm_json("why", "third")["third"]["wanted"] == {"cores": {"min": 1, "max": 1}}
+    gate()
+    pm("wait", "--all", code=1)
+    assert pm("why", "*").stdout.splitlines() == [
+        f"first FAILED: it failed: exit code 3; the end of {wd / 'first.err'}:",
+        "    input.dat is missing",
+        "second OMITTED: it was never started: it waits for 'first', which is FAILED",
+        "third SUCCEED: it has succeeded",
+    ]
+    assert "there is no job 'x'" in pm("why", "x", code=1).stderr
+
+
+# -- logs -------------------------------------------------------------------------------------------------------------
+
+
+def test_logs_show_the_output_of_jobs(pm: Pm, wd: Path):
+    pm("submit", "--name", "talks", "--wait", "--", "bash", "-c", "echo 1; echo 2; echo 3; echo no >&2")
+    assert pm("logs", "talks").stdout == "1\n2\n3\n"
+    assert pm("logs", "talks", "-n", "2").stdout == "2\n3\n"
+    assert pm("logs", "talks", "--stderr").stdout == "no\n"
+    pm("submit", "--name", "its", "--iteration", "2", "--wait", "--", "echo", "${it}")
+    shown = pm("logs", "its:0-1").stdout.splitlines()
+    assert shown == [f"==> its:0: {wd}/its.0.out <==", "0", f"==> its:1: {wd}/its.1.out <==", "1"]
+    assert "such as its:0" in pm("logs", "its", code=1).stderr
+    assert "there is no job 'x'" in pm("logs", "x", code=1).stderr
+
+
+def test_following_begins_before_the_job_does_and_ends_with_it(pm: Pm, manager: LocalManager, wd: Path):
+    script = "for i in 1 2 3; do echo $i; sleep 0.15; done"
+    manager.submit(
+        Jobs()
+        .add(name="first", script="sleep 0.3")
+        .add(name="talks", script=script, stdout="talks.out", after="first")
+        .add(name="mute", exec="true")
+    )
+    assert pm("logs", "-f", "talks").stdout == "1\n2\n3\n"
+    assert pm("logs", "-f", "talks", "-n", "1").stdout == "3\n"
+    assert "has no file for its stdout" in pm("logs", "-f", "mute", code=1).stderr
+    assert "only one job can be followed" in pm("logs", "-f", "*", code=2).stderr
+
+
+# -- ending -----------------------------------------------------------------------------------------------------------
+
+
+def test_patterns_cancel_what_has_not_ended(pm: Pm, pm_json: Told):
+    pm("submit", "--name", "over", "--wait", "--", "true")
+    pm("submit", "--name", "one", "--", "sleep", "100")
+    pm("submit", "--name", "its", "--iteration", "4", "-c", "2", "--", "sleep", "100")
+    assert pm("cancel", "its:1-2").stdout == "2 canceled\n"
+    assert pm_json("cancel", "*") == {"canceled": 2}
+    assert pm_json("wait", "one", "its", "over", code=1) == {"one": "CANCELED", "its": "CANCELED", "over": "SUCCEED"}
+    assert "'over' is already SUCCEED" in pm("cancel", "over", code=1).stderr
+    assert "all have ended" in pm("cancel", "o*", code=1).stderr
+
+
+def test_patterns_remove_what_has_ended(pm: Pm, pm_json: Told):
+    pm("submit", "--name", "over", "--wait", "--", "true")
+    pm("submit", "--name", "open", "--", "sleep", "100")
+    assert "only a job that has ended can be removed" in pm("remove", "open", code=1).stderr
+    assert pm("remove", "o*").stdout == "1 removed\n"
+    assert list(pm_json("jobs")["jobs"]) == ["open"]
+    assert "none has ended" in pm("remove", "o*", code=1).stderr
+
+
+def test_nothing_is_said_when_nobody_reads(pm: Pm, manager: LocalManager, wd: Path):
+    manager.submit(Jobs().add(name="talks", script="seq 100000", stdout="talks.out"))
+    manager.wait4("talks")
+    with start("qcg-pm", "logs", "talks") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
