@@ -16,16 +16,17 @@ from qcg.pilotjob.report.errors import ReportError
 
 @click.command("run")
 @click.argument("file", required=False)
+@click.option("--no-net", is_flag=True, help="No network interface: no other command can talk to this run.")
 @shared
 @click.pass_context
-def command(context: click.Context, /, file: str | None, **given: Any) -> None:
+def command(context: click.Context, /, file: str | None, no_net: bool, **given: Any) -> None:
     """Run the requests of FILE and wait for all jobs. Shows progress and a closing table.
 
     Exit code 0: all jobs succeeded. 1: a job did not, or a request was refused. 2: it could not begin.
     """
     if file is None and not given["resume"]:
         raise click.UsageError("give a request FILE, or a run to continue with --resume PATH")
-    fixed: dict[str, Any] = {"wait": True}
+    fixed: dict[str, Any] = {"wait": True, "net": not no_net}
     if file is not None:
         fixed["file_path"] = file
     progress = Progress()
