@@ -11,7 +11,7 @@ from typing import Any
 from qcg.pilotjob.api.asking import Names, accepted, data_of, list_of, may_ask_again
 from qcg.pilotjob.api.async_link import AsyncEvents, AsyncRequests
 from qcg.pilotjob.api.client import RECONNECT_PAUSE
-from qcg.pilotjob.api.config import log, read_config
+from qcg.pilotjob.api.config import LogFile, log, read_config
 from qcg.pilotjob.api.errors import (
     ConnectionError,
     RequestRefusedError,
@@ -57,6 +57,7 @@ class AsyncManager:
     async def __aenter__(self) -> AsyncManager:
         if self._local:
             self._service = await self._start_service()
+        self._log_file = LogFile(self._config)
         self._context = make_context()
         try:
             self._target = target_of(self._service.run_dir) if self._service else find_target(self._address, os.environ)
@@ -172,6 +173,7 @@ class AsyncManager:
         if self._service is not None:
             self._service.terminate()
             await asyncio.to_thread(self._service.end)
+        self._log_file.close()
 
     async def _ask_once(self, body: bytes) -> dict[str, Any]:
         found = self._found.contact

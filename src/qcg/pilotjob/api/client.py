@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import zmq
 
 from qcg.pilotjob.api.asking import Names, accepted, data_of, list_of, may_ask_again
-from qcg.pilotjob.api.config import log, read_config
+from qcg.pilotjob.api.config import LogFile, log, read_config
 from qcg.pilotjob.api.errors import (
     ConnectionError,
     RequestRefusedError,
@@ -50,6 +50,7 @@ class Manager:
 
     def _connect(self, target: Target, cfg: Mapping[str, Any] | None) -> None:
         self._config = read_config(cfg)
+        self._log_file = LogFile(self._config)
         self._target = target
         self._context = make_context()
         self._idle: list[Requests] = []
@@ -132,6 +133,11 @@ class Manager:
         return status in FINAL
 
     # -- the service ------------------------------------------------------------------------------------------------
+
+    @property
+    def run_dir(self) -> Path | None:
+        """The run directory of the service, where it is known."""
+        return self._target.run_dir
 
     def resources(self) -> dict[str, Any]:
         """How many nodes and cores there are, and how many of them are in use."""
@@ -228,6 +234,7 @@ class Manager:
             self._closed = True
         self._drop_idle()
         self._context.term()
+        self._log_file.close()
 
     def _wait(self, wait: Wait, timeout: float | None) -> None:
         deadline = math.inf if timeout is None else time.monotonic() + timeout

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,11 @@ from msgspec import Struct
 from qcg.pilotjob.api.errors import WrongArgumentsError
 
 log = logging.getLogger("qcg.pilotjob.api")
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_users: Counter[Path] = Counter()
+"""Of each log file: several managers may write to the same."""
+_lock = threading.Lock()
 
 
 class Config(Struct, frozen=True):
@@ -41,8 +48,8 @@ def read_config(cfg: Mapping[str, Any] | None) -> Config:
         else:
             known[key] = _seconds(key, value)
     config = Config(**{key: value for key, value in known.items() if value is not None})
-    if config.log_file or config.log_level:
-        _log_to_file(config)
+    if config.log_level is not None and config.log_level.upper() not in LEVELS:
+        raise WrongArgumentsError(f"the log level {config.log_level!r} is not known; use debug, info, warning or error")
     return config
 
 
@@ -56,15 +63,33 @@ def _seconds(key: str, value: Any) -> float:
     return seconds
 
 
-def _log_to_file(config: Config) -> None:
-    level = (config.log_level or "info").upper()
-    if level not in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"):
-        raise WrongArgumentsError(f"the log level {config.log_level!r} is not known; use debug, info, warning or error")
-    path = Path(config.wdir, config.log_file or ".qcgpjm-client/api.log").absolute()
-    log.setLevel(level)
-    if any(isinstance(one, logging.FileHandler) and one.baseFilename == str(path) for one in log.handlers):
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(path, mode="w", encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
-    log.addHandler(handler)
+class LogFile:
+    """The file that a configuration names for the client's log, if it names one. Several managers may share a file; it
+    is closed with the last of them."""
+
+    def __init__(self, config: Config) -> None:
+        self._path: Path | None = None
+        if not (config.log_file or config.log_level):
+            return
+        self._path = path = Path(config.wdir, config.log_file or ".qcgpjm-client/api.log").absolute()
+        log.setLevel((config.log_level or "info").upper())
+        with _lock:
+            _users[path] += 1
+            if _users[path] == 1:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                handler = logging.FileHandler(path, mode="w", encoding="utf-8", delay=True)
+                handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+                log.addHandler(handler)
+
+    def close(self) -> None:
+        with _lock:
+            path, self._path = self._path, None
+            if path is None:
+                return
+            _users[path] -= 1
+            if _users[path]:
+                return
+            for handler in list(log.handlers):
+                if isinstance(handler, logging.FileHandler) and handler.baseFilename == str(path):
+                    log.removeHandler(handler)
+                    handler.close()
