@@ -16,6 +16,7 @@ WAIT = {"request": "control", "command": "finishAfterAllTasksDone"}
 
 COMMANDS = {
     "qcg-pm": ["-c", "from qcg.pilotjob.cli.main import main; main(prog_name='qcg-pm')"],
+    "qcg-pm-client": ["-c", "from qcg.pilotjob.cli.client import main; main()"],
     "qcg-pm-service": ["-m", "qcg.pilotjob.service"],
 }
 
