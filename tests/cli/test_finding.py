@@ -58,7 +58,7 @@ def test_without_a_manager_to_talk_to_the_sentence_says_what_to_do(
     runs: list[dict[str, bool]], words: list[str], tmp_path: Path
 ):
     for number, run in enumerate(runs):
-        make_run(tmp_path, str(number), **run)  # type: ignore[arg-type]
+        make_run(tmp_path, str(number), **run)
     with pytest.raises(Refusal) as caught:
         live_run(tmp_path)
     assert str(tmp_path) in caught.value.message

@@ -1,0 +1,141 @@
+"""Commands on managers that other terminals have started, and that end while one talks to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from qcg.pilotjob.cli.main import main
+from tests.support.pilot import job, run, start, write_requests
+from tests.support.waiting import wait_for
+
+GATE = "until [ -e go ]; do sleep 0.02; done"
+
+
+def pm(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="qcg-pm")
+
+
+@contextmanager
+def running(wd: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """`qcg-pm run` with a job that waits for the file `go`, and one after it."""
+    path = write_requests(
+        wd / "requests.json",
+        [job("gate", "bash", "-c", f"{GATE}; echo through", stdout="gate.out"), job("last", "true", after=["gate"])],
+    )
+    command = start("qcg-pm", "run", path, "--nodes", "2", "--wd", wd, "--agent-linger", "1", *options)
+    with command as process:
+        try:
+            wait_for(lambda: (wd / "gate.out").exists(), what="the first job")
+            yield process
+        finally:
+            (wd / "go").touch()
+            process.communicate()
+
+
+def test_a_run_can_be_looked_at_and_given_more_work_from_another_terminal(tmp_path: Path):
+    with running(tmp_path) as process:
+        assert pm("jobs", "-p", tmp_path).stdout.splitlines() == ["name  state", "gate  EXECUTING", "last  QUEUED"]
+        assert pm("why", "last", "-p", tmp_path).stdout == "last QUEUED: it waits for 'gate', which is EXECUTING\n"
+        (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
+        done = pm("submit", "-p", run_dir, "--wd", tmp_path, "--name", "more", "--after", "last", "--", "true")
+        assert done.output == "more\n"
+        (tmp_path / "go").touch()
+        assert process.wait(30) == 0
+    assert "more (SUCCEED)" in (tmp_path / "jobs.report").read_text()
+
+
+def test_a_run_without_network_interface_says_so(tmp_path: Path):
+    with running(tmp_path, "--no-net"):
+        done = pm("status", "-p", tmp_path)
+    assert done.exit_code == 2
+    assert "has no network interface" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["wait"], "2 SUCCEED\n"), (["wait", "last"], "1 SUCCEED\n"), (["logs", "-f", "gate"], "through\n")],
+)
+def test_waiting_for_the_last_job_of_a_run_ends_well_though_the_run_ends_with_it(
+    arguments: list[str], said: str, tmp_path: Path
+):
+    with running(tmp_path) as process, start("qcg-pm", *arguments, "-p", tmp_path) as waiting:
+        wait_for(lambda: _connections(waiting.pid) >= (2 if "wait" in arguments else 1), what="it to be connected")
+        (tmp_path / "go").touch()
+        out, err = waiting.communicate(timeout=30)
+        assert (waiting.returncode, out, err) == (0, said, "")
+        assert process.wait(30) == 0
+
+
+def test_a_manager_that_is_killed_ends_those_who_wait_with_2_and_a_sentence(tmp_path: Path):
+    with running(tmp_path) as process, start("qcg-pm", "wait", "gate", "-p", tmp_path) as waiting:
+        (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
+        wait_for(lambda: _connections(waiting.pid) == 2, what="it to be connected")
+        process.kill()
+        out, err = waiting.communicate(timeout=30)
+        assert (waiting.returncode, out) == (2, "")
+        assert err.startswith("Error: ")
+        assert "Traceback" not in err
+        done = pm("status", "-p", tmp_path)
+        assert done.exit_code == 2
+        assert "has died" in done.stderr
+        (tmp_path / "go").touch()
+    wait_for(lambda: not (run_dir / "agent-local.json").exists(), what="the agent to end")
+
+
+def test_an_interrupt_ends_a_command_quietly_with_130(tmp_path: Path):
+    with running(tmp_path), start("qcg-pm", "wait", "gate", "-p", tmp_path) as waiting:
+        wait_for(lambda: _connections(waiting.pid) == 2, what="it to be connected")
+        waiting.send_signal(signal.SIGINT)
+        out, err = waiting.communicate(timeout=30)
+    assert (waiting.returncode, out, err) == (130, "", "")
+
+
+def test_finish_ends_a_run_and_returns_when_it_is_over(tmp_path: Path):
+    with running(tmp_path) as process:
+        done = pm("finish", "-p", tmp_path)
+        assert (done.exit_code, done.output) == (0, "the manager has ended\n")
+        assert not list(tmp_path.glob(".qcgpjm-service-*/contact.json"))
+        assert process.wait(30) == 1
+    assert "gate (CANCELED)" in (tmp_path / "jobs.report").read_text()
+    assert "has ended" in pm("status", "-p", tmp_path).stderr
+
+
+def test_a_service_finishes_when_its_jobs_are_done_if_it_is_told_so(tmp_path: Path):
+    with start("qcg-pm-service", "--net", "--nodes", "1", "--wd", tmp_path) as service:
+        wait_for(lambda: list(tmp_path.glob(".qcgpjm-service-*/contact.json")), what="the service")
+        wait_for(lambda: pm("status", "-p", tmp_path).exit_code == 0, what="the service to answer")
+        pm("submit", "-p", tmp_path, "--wd", tmp_path, "--name", "gate", "--", "bash", "-c", GATE)
+        done = pm("finish", "--when-done", "-p", tmp_path)
+        assert (done.exit_code, done.output) == (0, "the manager ends as soon as every job has ended\n")
+        assert service.poll() is None
+        (tmp_path / "go").touch()
+        assert service.wait(30) == 0
+
+
+def test_a_job_talks_to_its_own_manager(tmp_path: Path):
+    line = "import sys; from qcg.pilotjob.cli.main import main; main(sys.argv[1:], prog_name='qcg-pm')"
+    path = write_requests(
+        tmp_path / "requests.json",
+        [job("parent", sys.executable, "-c", line, "submit", "--name", "child", "--", "echo", "hello", wd="sub")],
+    )
+    done = run("qcg-pm", "run", path, "--wd", tmp_path, "--nodes", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "sub/child.out").read_text() == "hello\n"
+
+
+def _connections(pid: int) -> int:
+    """How many a process has: one for requests, one for events."""
+    try:
+        descriptors = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    except FileNotFoundError:
+        return 0
+    return sum(target.startswith("socket:") for target in descriptors)
