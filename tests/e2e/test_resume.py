@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.support.waiting import wait_for
 NODES = ("--nodes", "4")
 
 
-def begin(tmp_path: Path, *requests: object, options: tuple[str, ...] = NODES) -> Crashing:
+def begin(tmp_path: Path, *requests: Any, options: tuple[str, ...] = NODES) -> Crashing:
     crashing = Crashing(tmp_path, write_requests(tmp_path / "requests.json", *requests), *options)
     crashing.start()
     return crashing
