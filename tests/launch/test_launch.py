@@ -196,12 +196,13 @@ def test_the_wrapper_becomes_the_program_with_its_very_arguments(tmp_path: Path)
 def test_the_wrapper_tells_what_went_wrong(tmp_path: Path):
     (tmp_path / "bad/bin").mkdir(parents=True)
     (tmp_path / "bad/bin/activate").write_text("return 1\n")
-    for arguments, said in [
+    cases: list[tuple[tuple[Any, ...], str]] = [
         ((["no-such-program"],), "there is no program 'no-such-program'"),
         ((["true"], (), "nowhere"), "there is no virtual environment at 'nowhere'"),
         ((["true"], (), "bad"), "could not be activated"),
         ((["true"], ("nothing",), ""), "module"),
-    ]:
+    ]
+    for arguments, said in cases:
         code, _, report = setup(*arguments, cwd=tmp_path)
         assert code == 1
         assert said in report
