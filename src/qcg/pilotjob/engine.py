@@ -92,10 +92,12 @@ class Engine(Listener):
 
     async def submit(self, jobs: list[JobDescription]) -> dict[str, Any]:
         """Take in jobs. When this returns, they are on disk; when it raises, they were never there."""
+        reported = self.report.length
         reply = self.dispatch(Submit(jobs))
         try:
             self.commit()
         except (JournalError, ReportError):
+            self.report.take_back(reported)
             self._apply(self.core.handle(Withdraw(reply["jobs"]), time.time()))
             raise
         await self.sync()
