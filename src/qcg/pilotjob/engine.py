@@ -119,6 +119,8 @@ class Engine(Listener):
         self._apply(told)
 
     def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
+        if live:
+            log.info("%d jobs were found running", len(live))
         self.dispatch(AgentReported(nodes, live))
 
     def agent_away(self, agent: str, nodes: list[str]) -> None:

@@ -54,6 +54,10 @@ class Ending(msgspec.Struct):
     trouble: str
     """Why the service could not go on, when it could not."""
     signal: int
+    refusals: list[str]
+    """What was said to requests that were refused."""
+    told: bool
+    """It ended because it was told to."""
 
     @property
     def exit_code(self) -> int:
@@ -130,7 +134,8 @@ class Service:
         counts = engine.state.job_counts
         summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])
         log.info("the end: %s", summary or "no jobs")
-        return Ending(run_dir, counts, errors, cut_off, self._trouble, self._signal)
+        told = pilot.ending.is_set()
+        return Ending(run_dir, counts, errors, cut_off, self._trouble, self._signal, pilot.refusals, told)
 
     # -- the beginning ----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ def command(
     if path is not None:
         fixed["file_path"] = path
     ending = run_service(context, given, fixed, progress_lines if show_progress else lambda pilot: None)
-    if ending.cut_off:
+    if ending.cut_off and not ending.told:
         click.echo(
             f"{ending.cut_off} jobs were cut off: the request file has no finishAfterAllTasksDone."
             " `qcg-pm run` always waits.",

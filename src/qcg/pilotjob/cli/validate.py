@@ -41,7 +41,9 @@ def command(file: Path, nodes: str | None) -> None:
     for problem in problems:
         click.echo(problem, err=True)
     jobs = len(core.state.jobs)
-    click.echo(f"{file}: {_many(len(found), 'request')}, {_many(jobs, 'job')}, {_many(len(problems), 'problem')}")
+    against = f"{_many(core.state.pool.total_cores, 'core')} on {_many(len(core.state.nodes), 'node')}"
+    counts = f"{_many(len(found), 'request')}, {_many(jobs, 'job')}, {_many(len(problems), 'problem')}"
+    click.echo(f"{file}: {counts}; checked against {against}")
     sys.exit(1 if problems else 0)
 
 

@@ -32,8 +32,11 @@ class Restoration:
         self._rests: list[tuple[Job, State]] = []
         self._runs: list[Run] = []
 
-    def final_job(self, seq: int, name: str, state: State, submitted: float, iterations: Iterations | None) -> None:
+    def final_job(
+        self, seq: int, name: str, state: State, submitted: float, message: str, iterations: Iterations | None
+    ) -> None:
         job = Job(seq, name, b"", submitted)
+        job.message = message
         job.spec = None
         job.state = state
         job.iterations = iterations
@@ -90,6 +93,7 @@ class Restoration:
             job.iterations.settle_rest(state)
         for newcomer in self._newcomers.values():
             core.register(newcomer.job)
+        core.jobs = dict(sorted(core.jobs.items(), key=lambda item: item[1].seq))
         missing = [run for run in self._runs if not self._hold(run)]
         for newcomer in self._newcomers.values():
             # Jobs that it waited for may have been removed after they succeeded.
