@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import platform
 import socket
 import sys
@@ -45,12 +46,19 @@ def _system(pilot: Pilot) -> dict[str, Any]:
         "Zmqaddress": pilot.engine.site.zmq_address,
         "Ifaces": ";".join(pilot.interfaces),
         "Host": socket.gethostname(),
-        "Account": getpass.getuser(),
+        "Account": _account(),
         "Wd": pilot.engine.site.root_wd,
         "PythonVersion": platform.python_version(),
         "Python": sys.executable,
         "Platform": sys.platform,
     }
+
+
+def _account() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in many containers
+        return str(os.getuid())
 
 
 def _counts(counts: list[int], what: str) -> dict[str, int]:
