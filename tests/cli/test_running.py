@@ -46,6 +46,17 @@ def test_in_a_pipe_there_are_plain_lines_and_a_closing_table(tmp_path: Path):
     assert "    because" in lines
 
 
+def test_a_name_that_the_output_cannot_show_is_escaped(tmp_path: Path):
+    requests = write_requests(tmp_path / "r.json", [job("übel", "false")], WAIT)
+    ascii_only = environment(PYTHONIOENCODING="ascii")
+    for command, argument in (("qcg-pm", "run"), ("qcg-pm-service", "--show-progress")):
+        file = [requests] if command == "qcg-pm" else ["--file-path", requests]
+        done = run(command, argument, *file, "--wd", tmp_path, "--nodes", "1", env=ascii_only)
+        assert done.returncode == 1
+        assert r"\xfcbel" in done.stdout
+        assert "Traceback" not in done.stderr
+
+
 def test_on_a_terminal_there_is_a_live_line(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [job("good", "sleep", "0.5"), job("bad", "false")])
     main, child = pty.openpty()

@@ -77,9 +77,10 @@ def test_a_full_disk_stops_new_jobs_until_there_is_room_and_nothing_is_lost(tmp_
         [job("last", "true", after=["many"])],
         WAIT,
     )
-    manager = start("qcg-pm-service", "--file-path", requests, "--wd", disk, "--nodes", "2", "--report-format", "json")
+    manager = start("qcg-pm", "run", requests, "--wd", disk, "--nodes", "2", "--report-format", "json")
     wait_for(lambda: "no new job is started" in _logged(disk), what="the log to say that the disk is full")
-    assert manager.poll() is None
+    assert manager.stdout is not None
+    assert "nothing can be written" in manager.stdout.readline()
     (disk / "hog").unlink()
     out, err = manager.communicate(timeout=60)
     assert manager.returncode == 0, (out, err)
