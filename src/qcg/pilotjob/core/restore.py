@@ -9,7 +9,7 @@ import msgspec
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, Job, Run
-from qcg.pilotjob.core.running import lose
+from qcg.pilotjob.core.running import NODE_GONE, lose
 from qcg.pilotjob.core.settling import Outcome, settle
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
@@ -102,7 +102,7 @@ class Restoration:
         for job, message in self._refused:
             end_all(core, job, State.FAILED, message)
         for run in missing:
-            lose(core, run, "the node it ran on is not part of this run any more")
+            lose(core, run, NODE_GONE)
         for newcomer in self._newcomers.values():
             _finish_if_done(core, newcomer.job)
         effects, core.effects = core.effects, []
