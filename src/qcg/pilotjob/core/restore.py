@@ -96,8 +96,12 @@ class Restoration:
         core.jobs = dict(sorted(core.jobs.items(), key=lambda item: item[1].seq))
         missing = [run for run in self._runs if not self._hold(run)]
         for newcomer in self._newcomers.values():
-            # Jobs that it waited for may have been removed after they succeeded.
+            # Jobs that it waited for may have been removed after they succeeded,
             find_prerequisites(newcomer, core.jobs)
+            # and others may have come later under their names.
+            newcomer.prerequisites = [
+                other for other in newcomer.prerequisites if not _is_later(other.job, newcomer.job)
+            ]
             take_place(core, newcomer)
         for job, message in self._refused:
             end_all(core, job, State.FAILED, message)
@@ -114,6 +118,11 @@ class Restoration:
         run.grant = pool.claim(had)
         self._core.begin_run(run)
         return run.grant == had and all(part.node in pool for part in had.parts)
+
+
+def _is_later(other: Job, job: Job) -> bool:
+    """Whether it was submitted after `job`: jobs of one submission may wait for each other in any order."""
+    return other.seq > job.seq and other.submitted > job.submitted
 
 
 def _finish_if_done(core: CoreState, job: Job) -> None:
