@@ -221,7 +221,10 @@ class Service:
         for beat in itertools.count(1):
             await asyncio.sleep(BEAT)
             engine.executor.beat()
-            refresh(run_dir)
+            try:
+                refresh(run_dir)
+            except OSError as error:
+                log.error("the contact file cannot be kept fresh: %s; agents that lose this manager miss it", error)
             if beat % BEATS_A_LINE == 0 and told != (line := progress_line(engine.state)):
                 log.info("%s", line)
                 told = line
