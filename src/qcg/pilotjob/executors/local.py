@@ -20,6 +20,8 @@ PAUSE = 0.5
 """Seconds before another agent is started after one that was of no use."""
 PATIENCE = 15.0
 """Seconds that an agent which was found has to connect."""
+START_PATIENCE = 120.0
+"""The same for one that was started: Python and its packages may come from a slow file system."""
 
 
 class LocalAgent:
@@ -40,16 +42,18 @@ class LocalAgent:
             self._process = find_agent(self._run_dir, NAME, self._exited)
             if self._process is not None:
                 log.info("the agent of the earlier manager (pid %d) still runs", self._process.pid)
-                asyncio.get_running_loop().call_later(PATIENCE, self._check, self._process)
-                return
-            self._process = start_agent(self._run_dir, NAME, self._root_wd, self._linger, self._exited)
-            log.info("agent started (pid %d)", self._process.pid)
+                patience = PATIENCE
+            else:
+                self._process = start_agent(self._run_dir, NAME, self._root_wd, self._linger, self._exited)
+                log.info("agent started (pid %d)", self._process.pid)
+                patience = START_PATIENCE
+            asyncio.get_running_loop().call_later(patience, self._check, self._process)
         except OSError as error:
             self._process = None
             self._was_useless(f"no agent can be started: {error}")
 
     def _check(self, process: AgentProcess) -> None:
-        """An agent that was found and does not connect is of no use to anybody."""
+        """An agent that does not connect is of no use to anybody."""
         if self._executor.agents[NAME].peer is None and not process.exited.is_set() and not self._ending:
             log.error("the agent (pid %d) does not connect; it is killed", process.pid)
             process.kill()
