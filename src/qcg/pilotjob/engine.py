@@ -19,6 +19,7 @@ from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.events import (
     AgentReported,
     AgentSilent,
+    Cancel,
     Event,
     RunEnded,
     RunStarted,
@@ -100,7 +101,11 @@ class Engine(Listener):
             self.report.take_back(reported)
             self._apply(self.core.handle(Withdraw(reply["jobs"]), time.time()))
             raise
-        await self.sync()
+        try:
+            await self.sync()
+        except JournalError:
+            self.dispatch(Cancel(reply["jobs"]))  # refused, and nobody can say what a crash would leave of them
+            raise
         return reply
 
     # -- what agents tell -------------------------------------------------------------------------------------------

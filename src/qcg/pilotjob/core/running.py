@@ -12,6 +12,9 @@ from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
 NODE_GONE = "the node it ran on is not part of this run any more"
 
+MOST_ATTEMPTS = 10
+"""A job that has lost so many runs is FAILED even where lost ones are run again: it may be what kills its hosts."""
+
 
 def run_started(core: CoreState, event: RunStarted) -> None:
     record = event.record
@@ -119,7 +122,7 @@ def lose(core: CoreState, run: Run, message: str) -> None:
     core.end_run(run)
     if run.killed:
         settle(core, Outcome(run.job, run.position, State.CANCELED, message, run))
-    elif core.rerun_lost:
+    elif core.rerun_lost and run.attempt < MOST_ATTEMPTS:
         _queue_again(core, run)
     else:
         settle(core, Outcome(run.job, run.position, State.FAILED, message, run, -1))
