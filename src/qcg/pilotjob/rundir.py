@@ -18,6 +18,10 @@ PREFIX = ".qcgpjm-service-"
 def create(wd: Path, given_id: str | None) -> Path:
     """A new run directory. An id that was chosen must be new; one that is made up is made up until it is."""
     try:
+        str(wd).encode()
+    except UnicodeEncodeError:
+        raise UsageError("the path of the working directory is not UTF-8; choose another --wd") from None
+    try:
         wd.mkdir(parents=True, exist_ok=True)
         while True:
             run_id = given_id or f"{socket.gethostname()}.{secrets.randbelow(10**8):08d}"

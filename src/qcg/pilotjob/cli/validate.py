@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -34,7 +35,7 @@ def command(file: Path, nodes: str | None) -> None:
     """
     try:
         found = read_requests(file)
-        core = Core(local_nodes(nodes, {}).specs)
+        core = Core(local_nodes(nodes, os.environ).specs)
     except (FileError, ClusterError) as error:
         raise Refusal(str(error)) from None
     problems = [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw)]
