@@ -23,7 +23,7 @@ from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.channel import Keys
 from qcg.pilotjob.executors.local import NAME, LocalAgent
-from qcg.pilotjob.guard import announce, check_free, refresh, withdraw
+from qcg.pilotjob.guard import announce, check_agents, check_free, refresh, withdraw
 from qcg.pilotjob.interfaces.file import forget_file, is_file_done, read_requests, run_requests
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
@@ -85,6 +85,7 @@ class Service:
         if self.resumption:
             run_dir = self.resumption.run_dir
             check_free(run_dir)
+            check_agents(run_dir)
             journal = Journal.open(run_dir / FILE_NAME)
             before = resume.stored_options(journal)
             self.options = msgspec.structs.replace(before, **self.resumption.changes)
@@ -110,7 +111,7 @@ class Service:
     async def _run(self, run_dir: Path, journal: Journal, requests: list[msgspec.Raw]) -> Ending:
         pilot = self._wire(run_dir, journal)
         engine = pilot.engine
-        agent = LocalAgent(engine.executor, run_dir, self.wd, self.options.linger)
+        agent = LocalAgent(engine.executor, run_dir, self.options.linger)
         agent.on_hopeless = self._give_up(pilot)
         self._watch_signals(pilot)
         keys = Keys()
@@ -148,6 +149,7 @@ class Service:
             instance=str(journal.get_meta("instance") or uuid.uuid4().hex),
             slurm_environment="slurm" in options.envschema,
             bound_nodes=frozenset(spec.name for spec in specs) if nodes.real else frozenset(),
+            hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ,
             threads_chosen="OMP_NUM_THREADS" in os.environ,
         )
         report_path = run_dir / options.report_file
