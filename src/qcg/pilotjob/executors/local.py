@@ -21,6 +21,7 @@ PAUSE = 0.5
 """Seconds before another agent is started after one that was of no use; twice as long each time."""
 PATIENCE = 120
 """Seconds that an agent has to connect: it, or Python itself, may come from a slow file system."""
+SECOND = 1.0
 ENDING = 10
 """Seconds that an agent has to end, besides the grace of its jobs."""
 
@@ -123,7 +124,7 @@ class LocalAgent:
 async def _happens(condition: Callable[[], bool], seconds: int) -> bool:
     """Whether it does within so many seconds in which this process was not too busy to notice."""
     for _ in range(seconds):
-        await asyncio.sleep(1)
+        await asyncio.sleep(SECOND)
         if condition():
             return True
     return False
