@@ -10,6 +10,11 @@ import pytest
 from qcg.pilotjob.executors import local
 
 
+def stand_still() -> None:
+    """What a large submission does to the loop."""
+    time.sleep(0.5)
+
+
 def test_time_in_which_the_manager_was_busy_is_not_held_against_an_agent(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(local, "SECOND", 0.05)
 
@@ -17,7 +22,7 @@ def test_time_in_which_the_manager_was_busy_is_not_held_against_an_agent(monkeyp
         connected = False
         waiting = asyncio.ensure_future(local._happens(lambda: connected, 3))
         await asyncio.sleep(0)
-        time.sleep(0.5)  # the loop stands still for much longer than the agent has
+        stand_still()  # for much longer than the agent has
         await asyncio.sleep(0)
         connected = True
         return await waiting
