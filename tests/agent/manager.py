@@ -15,9 +15,9 @@ from typing import TypeVar
 import zmq
 
 from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.host.records import Ended, Launch, Started
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, Contact
-from qcg.pilotjob.host.records import Ended, Launch, Started
 
 T = TypeVar("T", bound="protocol.FromAgent")
 

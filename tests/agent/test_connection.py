@@ -12,8 +12,8 @@ import pytest
 import zmq
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.wire import contact
 from qcg.pilotjob.agent.connection import BEAT, LOOK, SILENCE, Connection
+from qcg.pilotjob.wire import contact
 from tests.agent.manager import TIMEOUT, manager
 
 HELLO = protocol.Hello("n1", "host", 1, [0], "1.0")

@@ -45,6 +45,7 @@ class Machine(RuleBasedStateMachine):
         self.watcher = Watcher(nodes)
         self.hosts = {spec.name: Host(spec.name) for spec in nodes}
         self.history: list[Event] = []
+        self.committed = 0
         self.names = 0
         self.started: dict[Unit, str] = {}
         """The run that each iteration really had, and that was not lost."""
@@ -62,6 +63,9 @@ class Machine(RuleBasedStateMachine):
     def tell(self, event: Event) -> None:
         effects = self.core.handle(event, self.now)
         self.history.append(event)
+        if any(isinstance(effect, Requeued) for effect in effects):
+            # The engine commits such a thing before it starts anything more.
+            self.committed = len(self.history)
         sanity.check(self.core.state)
         self.watcher.watch(effects, scheduling=isinstance(event, Schedule))
         for effect in effects:
@@ -239,7 +243,7 @@ class Machine(RuleBasedStateMachine):
             self.end_some_run(which, how)
         self.tell(Schedule())
         kept = len(self.history)
-        while lost and kept and isinstance(self.history[kept - 1], Schedule | RunStarted | RunEnded):
+        while lost and kept > self.committed and isinstance(self.history[kept - 1], Schedule | RunStarted | RunEnded):
             kept -= 1
             lost -= 1
         self.replay(self.history[:kept])

@@ -6,6 +6,7 @@ import pytest
 
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.events import RunEnded, RunStarted
+from qcg.pilotjob.core.running import MOST_ATTEMPTS
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.desk import Desk, job, machine, node
 
@@ -161,6 +162,19 @@ def test_a_core_that_a_found_run_has_is_not_given_when_the_run_before_it_ends() 
     assert desk.schedule() == ["c on n1[0]"]
 
 
+def test_a_run_found_on_a_node_that_is_no_part_of_this_run_is_lost_and_ended() -> None:
+    desk = Desk(machine(1))
+    desk.submit(job("a"), job("b", after="a"))
+    elsewhere = Running("1.1", 7, 5.0, [("elsewhere", (0,), ())])
+    assert desk.report("n1", live=[elsewhere]) == [
+        "a SCHEDULED",
+        "a FAILED: the node it ran on is not part of this run any more",
+        "b OMITTED: it waits for 'a', which is FAILED",
+        "all done",
+        "kill stray 1.1 on n1",
+    ]
+
+
 def test_a_run_that_its_agent_never_got_waits_again_for_another_attempt() -> None:
     desk = busy("a", "b", cores=1)
     assert desk.report("n1") == ["requeued a", "a QUEUED"]
@@ -242,15 +256,12 @@ def test_a_known_run_is_known_whichever_agent_tells_of_it() -> None:
     assert desk.report("n2", live=[desk.running("a")]) == ["a EXECUTING"]
 
 
-def test_a_run_found_on_nodes_that_are_not_here_can_be_ended() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("a"), job("b"))
-    desk.tell(started("1.1", [("elsewhere", (0,), ())]))
-    assert desk.schedule() == ["b on n1[0]"]
-    assert desk.cancel("a") == ["kill a", "reply {'canceled': 1}"]
-    assert desk.run("a").grant.parts[0].node == "elsewhere"
-    assert desk.report("elsewhere") == ["a CANCELED"]
-    assert desk.lose("elsewhere") == []
+def test_a_run_told_of_a_node_that_is_not_here_is_lost_and_its_id_used_up() -> None:
+    desk = Desk(machine(1), rerun_lost=True)
+    desk.submit(job("a"))
+    assert desk.tell(started("1.1", [("elsewhere", (0,), ())])) == ["a SCHEDULED", "requeued a", "a QUEUED"]
+    assert desk.tell(ended("1.1")) == []
+    assert desk.schedule() == ["a (attempt 2) on n1[0]"]
 
 
 def test_what_ran_on_a_lost_node_has_failed() -> None:
@@ -308,3 +319,14 @@ def test_a_node_that_is_not_here_harms_nobody() -> None:
     desk = busy("a")
     assert desk.lose("elsewhere") == []
     assert desk.report("elsewhere") == []
+
+
+def test_a_job_that_loses_every_host_is_given_up_in_the_end():
+    desk = Desk(machine(1), rerun_lost=True)
+    desk.submit(job("a"))
+    for _ in range(MOST_ATTEMPTS - 1):
+        desk.schedule()
+        assert desk.lose("n1")[-1] == "a QUEUED"
+        desk.report("n1")
+    desk.schedule()
+    assert desk.lose("n1")[0] == "a FAILED: the node is gone"

@@ -142,3 +142,19 @@ def test_a_hundred_thousand_iterations_are_one_entry() -> None:
     entries = desk.core.state.jobs["it"].entries
     assert len(entries) == 1
     assert len(entries[0].ready) <= 1
+
+
+def test_lines_that_have_run_empty_are_forgotten_and_begin_anew():
+    desk = Desk(machine(4))
+    desk.submit(job("blocker", 4), job("later", 3, after="blocker"))
+    for size in (1, 2, 3):
+        desk.submit(job(f"passing{size}", size))
+    assert desk.schedule() == ["blocker on n1[0:1:2:3]"]
+    desk.end("blocker")
+    assert desk.schedule() == ["later on n1[0:1:2]", "passing1 on n1[3]"]
+    desk.end("later", "passing1")
+    assert desk.schedule() == ["passing2 on n1[0:1]"]
+    desk.end("passing2")
+    assert desk.schedule() == ["passing3 on n1[0:1:2]"]
+    desk.schedule()
+    assert not desk.core.state.queue.lines

@@ -18,7 +18,7 @@ LONG = ("long-0", "long-1")
 
 def thousand_jobs() -> tuple[list[list[dict[str, Any]]], set[str], set[str]]:
     """Submissions of 1,000 jobs and iterations; the names of all runs; the names of the iterated jobs."""
-    pause = "sleep 0.01"
+    pause = "sleep 0.05"
     submissions: list[list[dict[str, Any]]] = [[waiting(name) for name in LONG]]
     submissions += [[marking(f"alone-{n}", pause) for n in range(first, first + 33)] for first in range(0, 330, 33)]
     submissions.append([marking("many", pause, iteration={"stop": 234})])
@@ -39,7 +39,7 @@ def _link(chain: int, step: int, pause: str) -> dict[str, Any]:
 def test_a_thousand_jobs_run_once_each_though_their_manager_is_killed_a_hundred_times(tmp_path: Path):
     dice = random.Random(2)
     submissions, runs, iterated = thousand_jobs()
-    crashing = Crashing(tmp_path, write_requests(tmp_path / "requests.json", *submissions), "--nodes", "6")
+    crashing = Crashing(tmp_path, write_requests(tmp_path / "requests.json", *submissions), "--nodes", "4")
     died: dict[str, int] = {}
     for kill in range(KILLS):
         crashing.start()
@@ -75,7 +75,7 @@ def _let_it_work(crashing: Crashing, dice: random.Random, lives: int) -> str:
         time.sleep(dice.uniform(0.0, 0.1))
         return "while greeting the agent, and submitting"
     begun = len(crashing.marks())
-    more = dice.randint(1, max(1, int(1.3 * share)))
+    more = dice.randint(1, max(1, int(share)))
     _until(lambda: len(crashing.marks()) >= begun + more)
     if choice < 0.7:
         return "right after a start"

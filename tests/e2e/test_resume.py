@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.support.waiting import wait_for
 NODES = ("--nodes", "4")
 
 
-def begin(tmp_path: Path, *requests: object, options: tuple[str, ...] = NODES) -> Crashing:
+def begin(tmp_path: Path, *requests: Any, options: tuple[str, ...] = NODES) -> Crashing:
     crashing = Crashing(tmp_path, write_requests(tmp_path / "requests.json", *requests), *options)
     crashing.start()
     return crashing
@@ -254,3 +255,18 @@ def test_a_manager_that_stands_still_finds_its_agent_again(tmp_path: Path):
     runs = {"long", *(f"many:{index}" for index in range(40))}
     crashing.check_starts(runs)
     crashing.check_success(runs, {"many"})
+
+
+def test_what_runs_on_nodes_that_are_no_part_of_the_run_any_more_is_lost_and_ended(tmp_path: Path):
+    jobs = [waiting("long"), marking("next", after=["long"]), marking("wide", numCores=2)]
+    crashing = begin(tmp_path, jobs, options=("--nodes", "here:2"))
+    pid = crashing.pid_of("long")
+    crashing.kill_manager()
+    done = run("qcg-pm", "run", "--resume", crashing.run_dir, "--nodes", "elsewhere:2")
+    assert done.returncode == 1
+    entries = crashing.entries()
+    states = {name: entry["state"] for name, entry in entries.items()}
+    assert states == {"long": "FAILED", "next": "OMITTED", "wide": "SUCCEED"}
+    assert "not part of this run any more" in entries["long"]["messages"]
+    assert not is_alive(pid)
+    crashing.check_nothing_left()

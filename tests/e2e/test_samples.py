@@ -28,7 +28,7 @@ def test_msleep2_runs_in_its_sandbox_with_its_streams_named_after_its_cores(tmp_
 def test_bac16_runs_each_amber_after_the_namd_of_its_index(tmp_path: Path):
     for name in ("bac-namd.sh", "bac-amber.sh"):
         (tmp_path / name).write_text((SAMPLES / name).read_text())
-    options = ["--wd", tmp_path, "--nodes", "28,28,28,28", "--report-format", "json"]
+    options = ["--wd", str(tmp_path), "--nodes", "28,28,28,28", "--report-format", "json"]
     done = run("qcg-pm-service", "--file-path", SAMPLES / "bac16.json", *options)
     assert done.returncode == 0, done.stderr
     report = Run(tmp_path, done).report

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.support.pilot import WAIT, Run, job, run_requests, start, write_requests
+from tests.support.conversation import Conversation, talk
+from tests.support.pilot import WAIT, Run, job, run, run_requests, start, write_requests
 from tests.support.waiting import wait_for
 
 
@@ -75,9 +77,10 @@ def test_a_full_disk_stops_new_jobs_until_there_is_room_and_nothing_is_lost(tmp_
         [job("last", "true", after=["many"])],
         WAIT,
     )
-    manager = start("qcg-pm-service", "--file-path", requests, "--wd", disk, "--nodes", "2", "--report-format", "json")
+    manager = start("qcg-pm", "run", requests, "--wd", disk, "--nodes", "2", "--report-format", "json")
     wait_for(lambda: "no new job is started" in _logged(disk), what="the log to say that the disk is full")
-    assert manager.poll() is None
+    assert manager.stdout is not None
+    assert "nothing can be written" in manager.stdout.readline()
     (disk / "hog").unlink()
     out, err = manager.communicate(timeout=60)
     assert manager.returncode == 0, (out, err)
@@ -86,6 +89,45 @@ def test_a_full_disk_stops_new_jobs_until_there_is_room_and_nothing_is_lost(tmp_
     assert set(done.states.values()) == {"SUCCEED"}
     assert "writing works again" in _logged(disk)
     assert "Traceback" not in out + err + _logged(disk)
+
+
+def test_a_submission_that_finds_no_room_is_refused_and_leaves_no_trace(tmp_path: Path, mount: Callable[..., Path]):
+    disk = mount("disk", "size=1m")
+    jobs = [job("a", "true"), job("it", "true", iteration=20, after=["a"])]
+    # Larger than what the journal's last page may have left.
+    jobs[0]["attributes"] = {"filling": "x" * 20_000}
+
+    async def walk(service: Conversation) -> None:
+        await service.data("submit", jobs=[job("first", "true")])
+        await service.until("first", "SUCCEED")
+        _fill(disk / "hog")
+        refused = await service.ask("submit", jobs=jobs)
+        assert refused["code"] == 1
+        assert "No space left" in refused["message"] or "full" in refused["message"]
+        assert set((await service.data("listJobs"))["jobs"]) == {"first"}
+        (disk / "hog").unlink()
+        await service.data("submit", jobs=jobs)
+        await service.until("it", "SUCCEED")
+
+    assert talk(disk, walk, report_format="json").exit_code == 0
+    assert set(Run(disk, subprocess.CompletedProcess([], 0)).states.values()) == {"SUCCEED"}
+
+
+def test_a_run_cannot_begin_on_a_full_or_read_only_disk(tmp_path: Path, mount: Callable[..., Path]):
+    requests = write_requests(tmp_path / "r.json", [job("a", "true")], WAIT)
+    full = mount("full", "size=64k")
+    _fill(full / "hog")
+    for wd in (full, mount("read-only", "size=64k,ro")):
+        done = run("qcg-pm", "run", requests, "--wd", wd, "--nodes", "1")
+        assert done.returncode == 2, done
+        assert "Error: " in done.stderr
+        assert "Traceback" not in done.stdout + done.stderr
+
+
+def _fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
 
 
 def _logged(disk: Path) -> str:

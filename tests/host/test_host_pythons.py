@@ -22,7 +22,7 @@ def interpreters() -> list[str]:
     for version in OLD:
         for path in [
             shutil.which(f"python{version}"),
-            *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python")),
+            *map(str, Path.home().joinpath(".pyenv", "versions").glob(f"{version}.*/bin/python")),
         ]:
             if path and _runs_as(path, version):
                 found[version] = path

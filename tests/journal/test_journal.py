@@ -116,7 +116,7 @@ def test_a_run_is_complete_however_its_life_is_cut_into_groups(journal: Journal,
         if commits:
             journal.commit()
     reopened(journal)
-    assert list(journal.load().final) == [FinalJob(1, "job1", State.FAILED, 101.0, 0)]
+    assert list(journal.load().final) == [FinalJob(1, "job1", State.FAILED, 101.0, 0, "exit code 3")]
     record = journal.job_record(1)
     assert record is not None
     assert (record.state, record.ended, record.message) == (State.FAILED, 202.0, "exit code 3")
@@ -151,7 +151,9 @@ def test_a_job_that_ended_in_the_queue_is_final_without_a_run(journal: Journal):
     journal.record(Added([one]))
     journal.record(settled(one, -1, State.OMITTED, "it waits for 'a', which is FAILED"))
     reopened(journal)
-    assert list(journal.load().final) == [FinalJob(1, "job1", State.OMITTED, 101.0, 0)]
+    assert list(journal.load().final) == [
+        FinalJob(1, "job1", State.OMITTED, 101.0, 0, "it waits for 'a', which is FAILED")
+    ]
     assert list(journal.runs_of(1)) == []
 
 
@@ -198,7 +200,7 @@ def test_iterations_of_a_final_job_are_not_loaded_but_can_be_asked_for(journal: 
         journal.record(ended(run(one, position)))
     journal.record(settled(one, -1, State.SUCCEED))
     loaded = reopened(journal).load()
-    assert list(loaded.final) == [FinalJob(1, "job1", State.SUCCEED, 101.0, 3)]
+    assert list(loaded.final) == [FinalJob(1, "job1", State.SUCCEED, 101.0, 3, "")]
     assert list(loaded.settled) == []
     assert len(list(journal.runs_of(1))) == 3
     assert list(journal.runs_of(2)) == []

@@ -18,7 +18,7 @@ from qcg.pilotjob.launch.models import apply_model
 from qcg.pilotjob.launch.setup import script_command, wrapped
 from qcg.pilotjob.launch.site import Site
 
-SITE = Site(root_wd="/work/here", instance="abc")
+SITE = Site(root_wd="/data/here", instance="abc")
 ONE = Grant((NodePart("n1", (3,)),))
 TWO = Grant((NodePart("n1", (0, 1)), NodePart("n2", (4, 5, 6))))
 
@@ -104,7 +104,7 @@ def test_each_model_has_its_command(execution: Execution, command: list[str]):
 def test_a_plain_launch_starts_the_program_itself():
     made = launch(args=("a b", "'", "$x"), stdout="out/o", env={"X": "1"})
     assert made.argv == ["prog", "a b", "'", "$x"]
-    assert (made.wd, made.stdin, made.stdout, made.stderr) == ("/work/here", None, "out/o", None)
+    assert (made.wd, made.stdin, made.stdout, made.stderr) == ("/data/here", None, "out/o", None)
     assert made.env["X"] == "1"
     assert not made.setup
     assert made.cores is None, "pretended cores are not bound to"
@@ -135,8 +135,8 @@ def test_variables_get_their_values_at_launch():
         env={"K${it}": "${nlist}"},
     )
     assert made.argv == ["prog", "5", "5", "3", "3-9", "u-5", "5/2/n1,n2", "${it}"]
-    assert made.wd == "/work/here/wd.5"
-    assert made.stdout == "/work/here/out.5"
+    assert made.wd == "/data/here/wd.5"
+    assert made.stdout == "/data/here/out.5"
     assert made.env["K5"] == "n1,n2"
 
 
@@ -151,7 +151,7 @@ def test_the_user_s_own_environment_wins():
 
 @pytest.mark.parametrize(
     ("wd", "path"),
-    [(None, "/work/here"), ("", "/work/here"), ("a/../b", "/work/here/b"), ("/abs", "/abs"), ("./x/", "/work/here/x")],
+    [(None, "/data/here"), ("", "/data/here"), ("a/../b", "/data/here/b"), ("/abs", "/abs"), ("./x/", "/data/here/x")],
 )
 def test_a_working_directory_is_relative_to_the_managers(wd: str | None, path: str):
     assert launch(wd=wd).wd == path
@@ -168,7 +168,7 @@ def test_only_modules_and_venv_get_a_shell():
 def test_streams_are_found_again_without_composing_a_launch():
     description = JobDescription("j", Execution(exec="p", wd="w${it}", stderr="e.${ncores}"), iteration=Iteration(5, 7))
     found = stream_paths(description, 1, TWO, SITE)
-    assert (found.wd, found.stderr, found.stdout) == ("/work/here/w6", "e.5", None)
+    assert (found.wd, found.stderr, found.stdout) == ("/data/here/w6", "e.5", None)
 
 
 def test_programs_are_called_by_their_last_name():
@@ -196,12 +196,13 @@ def test_the_wrapper_becomes_the_program_with_its_very_arguments(tmp_path: Path)
 def test_the_wrapper_tells_what_went_wrong(tmp_path: Path):
     (tmp_path / "bad/bin").mkdir(parents=True)
     (tmp_path / "bad/bin/activate").write_text("return 1\n")
-    for arguments, said in [
+    cases: list[tuple[tuple[Any, ...], str]] = [
         ((["no-such-program"],), "there is no program 'no-such-program'"),
         ((["true"], (), "nowhere"), "there is no virtual environment at 'nowhere'"),
         ((["true"], (), "bad"), "could not be activated"),
         ((["true"], ("nothing",), ""), "module"),
-    ]:
+    ]
+    for arguments, said in cases:
         code, _, report = setup(*arguments, cwd=tmp_path)
         assert code == 1
         assert said in report

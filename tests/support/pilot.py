@@ -61,7 +61,7 @@ def run(command: str, *arguments: str | Path, timeout: float = 60, **options: An
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def run_requests(directory: Path, *requests: Any, options: tuple[str, ...] = ("--nodes", "4")) -> "Run":
+def run_requests(directory: Path, *requests: Any, options: tuple[str, ...] = ("--nodes", "4")) -> Run:
     """Write a request file, run it with `qcg-pm run` and look at what came out."""
     path = write_requests(directory / "requests.json", *requests)
     done = run("qcg-pm", "run", path, "--wd", directory, "--report-format", "json", *options)

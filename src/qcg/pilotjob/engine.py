@@ -19,6 +19,7 @@ from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.events import (
     AgentReported,
     AgentSilent,
+    Cancel,
     Event,
     RunEnded,
     RunStarted,
@@ -94,13 +95,19 @@ class Engine(Listener):
 
     async def submit(self, jobs: list[JobDescription]) -> dict[str, Any]:
         """Take in jobs. When this returns, they are on disk; when it raises, they were never there."""
+        reported = self.report.length
         reply = self.dispatch(Submit(jobs))
         try:
             self.commit()
         except (JournalError, ReportError):
+            self.report.take_back(reported)
             self._apply(self.core.handle(Withdraw(reply["jobs"]), time.time()))
             raise
-        await self.sync()
+        try:
+            await self.sync()
+        except JournalError:
+            self.dispatch(Cancel(reply["jobs"]))  # refused, and nobody can say what a crash would leave of them
+            raise
         return reply
 
     # -- what agents tell -------------------------------------------------------------------------------------------
@@ -119,6 +126,8 @@ class Engine(Listener):
         self._apply(told)
 
     def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
+        if live:
+            log.info("%d jobs were found running", len(live))
         self.dispatch(AgentReported(nodes, live))
 
     def agent_away(self, agent: str, nodes: list[str]) -> None:

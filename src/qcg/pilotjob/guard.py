@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-import time
+import tempfile
 from pathlib import Path
 
+from qcg.pilotjob.agent.pidfile import read_agent_pid
 from qcg.pilotjob.host.tree import look_at
 from qcg.pilotjob.options import UsageError
 from qcg.pilotjob.wire import contact
@@ -36,9 +37,28 @@ def is_alive(run_dir: Path, found: Contact) -> bool:
         process = look_at(found.pid)
         return process is not None and not process.dead and process.began == found.started
     try:
-        return time.time() - (run_dir / contact.FILE_NAME).stat().st_mtime < FRESH
+        return _now_of(run_dir) - (run_dir / contact.FILE_NAME).stat().st_mtime < FRESH
     except FileNotFoundError:
         return False
+
+
+def check_agents(run_dir: Path) -> None:
+    """Refuse a run whose agents may be at work on another host: what they run must not be started again here."""
+    for path in run_dir.glob("agent-*.json"):
+        found = read_agent_pid(run_dir, path.stem.removeprefix("agent-"))
+        if found is not None and found.host != socket.gethostname():
+            raise UsageError(
+                f"an agent of {run_dir} was started on {found.host} and may still run jobs there; resume the run on"
+                f" {found.host}, or remove {path} when that host is gone for good"
+            )
+
+
+def _now_of(directory: Path) -> float:
+    """The time by the clock that stamps the files of this directory, which may be another machine's."""
+    with tempfile.TemporaryFile(dir=directory) as file:
+        file.write(b".")
+        file.flush()
+        return os.fstat(file.fileno()).st_mtime
 
 
 def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | None) -> None:

@@ -27,7 +27,7 @@ def restore(core: CoreState, journal: Journal) -> list[Effect]:
         if final.iterations:
             iterated.append(final)
         else:
-            restoration.final_job(final.seq, final.name, final.state, final.submitted, None)
+            restoration.final_job(final.seq, final.name, final.state, final.submitted, final.message, None)
     for job in loaded.unfinished:
         restoration.unfinished_job(job.seq, job.name, job.submitted, job.spec, job.started or 0.0)
         if job.rest is not None:
@@ -41,7 +41,8 @@ def restore(core: CoreState, journal: Journal) -> list[Effect]:
         place = (run.seq, run.position, run.attempt, grant, run.scheduled or 0.0)
         restoration.run_under_way(place, killed=run.killed)
     for final in iterated:
-        restoration.final_job(final.seq, final.name, final.state, final.submitted, _iterations(final, journal))
+        iterations = _iterations(final, journal)
+        restoration.final_job(final.seq, final.name, final.state, final.submitted, final.message, iterations)
     return restoration.finish()
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from pathlib import Path
 
 from qcg.pilotjob.options import UsageError
 
+log = logging.getLogger(__name__)
+
 PREFIX = ".qcgpjm-service-"
 
 
 def create(wd: Path, given_id: str | None) -> Path:
     """A new run directory. An id that was chosen must be new; one that is made up is made up until it is."""
+    try:
+        str(wd).encode()
+    except UnicodeEncodeError:
+        raise UsageError("the path of the working directory is not UTF-8; choose another --wd") from None
     try:
         wd.mkdir(parents=True, exist_ok=True)
         while True:
@@ -48,11 +55,24 @@ def find(path: Path) -> Path:
 
 
 def link(wd: Path, target: Path, name: str) -> None:
-    """`name` in the working directory leads to the newest run's file. A file of the user's own is left alone."""
+    """`name` in the working directory leads to the newest run's file. What is the user's own there is left alone.
+
+    Of a file that is kept elsewhere the user knows the place: there is no link to it, and none to an older run's.
+    """
     place = wd / name
-    if place.exists() and not place.is_symlink():
+    if os.path.lexists(place) and not _leads_to_a_run(place):
         return
     temporary = wd / f".{name}.{os.getpid()}"
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(os.path.relpath(target, wd))
-    temporary.replace(place)
+    try:
+        temporary.unlink(missing_ok=True)
+        if target.parent.name.startswith(PREFIX):
+            temporary.symlink_to(os.path.relpath(target, wd))
+            temporary.replace(place)
+        else:
+            place.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("the link %s could not be made: %s", place, os.strerror(error.errno or 0))
+
+
+def _leads_to_a_run(place: Path) -> bool:
+    return place.is_symlink() and Path(os.readlink(place)).parent.name.startswith(PREFIX)

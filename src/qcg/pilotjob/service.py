@@ -18,7 +18,7 @@ from qcg.pilotjob.core.events import CancelAll, NodesLost
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.local import LocalAgent
-from qcg.pilotjob.guard import announce, check_free, refresh, withdraw
+from qcg.pilotjob.guard import announce, check_agents, check_free, refresh, withdraw
 from qcg.pilotjob.interfaces.file import forget_file, is_file_done, read_requests, run_requests
 from qcg.pilotjob.interfaces.network import NetworkInterface
 from qcg.pilotjob.interfaces.pilot import Pilot
@@ -51,6 +51,10 @@ class Ending(msgspec.Struct):
     trouble: str
     """Why the service could not go on, when it could not."""
     signal: int
+    refusals: list[str]
+    """What was said to requests that were refused."""
+    told: bool
+    """It ended because it was told to."""
 
     @property
     def exit_code(self) -> int:
@@ -85,6 +89,7 @@ class Service:
         if self.resumption:
             run_dir = self.resumption.run_dir
             check_free(run_dir)
+            check_agents(run_dir)
             journal = Journal.open(run_dir / FILE_NAME)
             before = resume.stored_options(journal)
             self.options = msgspec.structs.replace(before, **self.resumption.changes)
@@ -126,7 +131,7 @@ class Service:
         engine = pilot.engine
         if network is not None:
             network.serve(pilot)
-        agent = LocalAgent(engine.executor, run_dir, self.wd, self.options.linger)
+        agent = LocalAgent(engine.executor, run_dir, self.options.linger)
         agent.on_hopeless = self._give_up(pilot)
         self._watch_signals(pilot)
         announce(run_dir, engine.executor.open(hub, make_keys(), "tcp://127.0.0.1:*"), clients)
@@ -151,7 +156,8 @@ class Service:
         counts = engine.state.job_counts
         summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])
         log.info("the end: %s", summary or "no jobs")
-        return Ending(run_dir, counts, errors, cut_off, self._trouble, self._signal)
+        told = pilot.ending.is_set()
+        return Ending(run_dir, counts, errors, cut_off, self._trouble, self._signal, pilot.refusals, told)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -200,7 +206,10 @@ class Service:
         for beat in itertools.count(1):
             await asyncio.sleep(BEAT)
             engine.executor.beat()
-            refresh(run_dir)
+            try:
+                refresh(run_dir)
+            except OSError as error:
+                log.error("the contact file cannot be kept fresh: %s; agents that lose this manager miss it", error)
             if beat % BEATS_A_LINE == 0 and told != (line := progress_line(engine.state)):
                 log.info("%s", line)
                 told = line

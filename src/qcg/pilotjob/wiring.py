@@ -39,6 +39,7 @@ def wire(
         contact=str(run_dir / FILE_NAME) if clients else "",
         slurm_environment="slurm" in options.envschema,
         bound_nodes=frozenset(spec.name for spec in specs) if nodes.real else frozenset(),
+        hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ,
         threads_chosen="OMP_NUM_THREADS" in os.environ,
     )
     report_path = run_dir / options.report_file

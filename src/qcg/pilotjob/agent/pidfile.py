@@ -24,6 +24,7 @@ def write_agent_pid(run_dir: Path, name: str) -> None:
     assert process is not None
     info = AgentPid(process.pid, process.began, socket.gethostname())
     temporary = run_dir / f".agent-{name}.json.{os.getpid()}"
+    temporary.touch(mode=0o600)
     temporary.write_bytes(msgspec.json.encode(info))
     temporary.replace(_path(run_dir, name))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 import click
 
 from qcg.pilotjob import __version__
+from qcg.pilotjob.cli.options import join_node_list
 
 COMMANDS = {
     "run": "Run a request file and wait for all its jobs.",
@@ -40,10 +42,13 @@ class Commands(click.Group):
         command.short_help = COMMANDS[cmd_name]
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, join_node_list(args))
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and ("." in args[0] or "/" in args[0]):
+        if args and args[0] not in COMMANDS and ("." in args[0] or "/" in args[0] or os.path.exists(args[0])):
             args = ["run", *args]
         return super().resolve_command(ctx, args)
 

@@ -115,11 +115,15 @@ def _check_schema(schema: str) -> None:
 
 
 def join_node_list(arguments: list[str]) -> list[str]:
-    """`--nodes n1:4, n2:4` without quotes: what follows a comma belongs to the list."""
+    """`--nodes n1:4, n2:4` without quotes: what follows or begins with a comma belongs to the list."""
     joined: list[str] = []
     for argument in arguments:
-        if joined and joined[-1].endswith(",") and len(joined) > 1 and joined[-2] == "--nodes":
+        if _ends_in_nodes(joined) and (joined[-1].endswith(",") or argument.startswith(",")):
             joined[-1] += argument
         else:
             joined.append(argument)
     return joined
+
+
+def _ends_in_nodes(arguments: list[str]) -> bool:
+    return bool(arguments) and (arguments[-1].startswith("--nodes=") or arguments[-2:-1] == ["--nodes"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from qcg.pilotjob.cli.saying import on_terminal, say
+from qcg.pilotjob.cli.saying import any_character, on_terminal, say
 from qcg.pilotjob.core.effects import Transition
-from qcg.pilotjob.core.state import CoreState, name_of
+from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.core.states import State
+from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.report.progress import progress_line
 
@@ -35,13 +36,14 @@ class Progress:
     """One line, from the core's own counters: nothing is done for each job."""
 
     def __init__(self) -> None:
-        self._state: CoreState
+        self._engine: Engine
         self._told = 0
         self._last = ""
         self._task: asyncio.Future[None] | None = None
 
     def start(self, pilot: Pilot) -> None:
-        self._state = pilot.engine.state
+        any_character()
+        self._engine = pilot.engine
         pilot.engine.watchers.append(self._watch)
         self._task = asyncio.ensure_future(self._live() if on_terminal() else self._plain())
 
@@ -60,8 +62,12 @@ class Progress:
             await asyncio.sleep(PLAIN_INTERVAL)
             self._print()
 
+    def _line(self) -> str:
+        line = progress_line(self._engine.state)
+        return f"{line}; nothing can be written, service.log says why" if self._engine.stalled else line
+
     def _print(self) -> None:
-        line = progress_line(self._state)
+        line = self._line()
         if line != self._last:
             say(line)
             self._last = line
@@ -71,7 +77,7 @@ class Progress:
         from rich.live import Live
         from rich.text import Text
 
-        with Live(Text(progress_line(self._state)), console=Console(), refresh_per_second=5, transient=True) as live:
+        with Live(Text(self._line()), console=Console(), refresh_per_second=5, transient=True) as live:
             while True:
                 await asyncio.sleep(LIVE_INTERVAL)
-                live.update(Text(progress_line(self._state)))
+                live.update(Text(self._line()))

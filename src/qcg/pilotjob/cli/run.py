@@ -35,8 +35,11 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
         show_report(ending.run_dir, as_json=False)
     except ReportError as error:
         click.echo(str(error), err=True)
-    if ending.request_errors:
-        click.echo(f"{ending.request_errors} requests were refused; service.log says why.", err=True)
+    for refusal in ending.refusals:
+        click.echo(refusal, err=True)
+    earlier = ending.request_errors - len(ending.refusals)
+    if earlier:
+        click.echo(f"{earlier} requests were refused before this run was resumed; service.log says why.", err=True)
     if ending.trouble:
         click.echo(f"The run could not go on: {ending.trouble}", err=True)
     sys.exit(ending.exit_code)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
 
 def say(text: str) -> None:
+    any_character()
     try:
         print(text, flush=True)
     except OSError:
@@ -18,6 +20,12 @@ def say_no_more() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
+
+
+def any_character() -> None:
+    """From now on what the terminal's encoding cannot show is escaped: a job may have any name."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def on_terminal() -> bool:

@@ -86,7 +86,7 @@ def command(
             _tell(ready_fd, pilot)
 
     ending = run_service(context, given, fixed, ready)
-    if ending.cut_off and not network and not ending.signal:
+    if ending.cut_off and not ending.told:
         click.echo(
             f"{ending.cut_off} jobs were cut off: the request file has no finishAfterAllTasksDone."
             " `qcg-pm run` always waits.",

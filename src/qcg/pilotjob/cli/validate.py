@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -34,14 +35,16 @@ def command(file: Path, nodes: str | None) -> None:
     """
     try:
         found = read_requests(file)
-        core = Core(local_nodes(nodes, {}).specs)
+        core = Core(local_nodes(nodes, os.environ).specs)
     except (FileError, ClusterError) as error:
         raise Refusal(str(error)) from None
     problems = [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw)]
     for problem in problems:
         click.echo(problem, err=True)
     jobs = len(core.state.jobs)
-    click.echo(f"{file}: {_many(len(found), 'request')}, {_many(jobs, 'job')}, {_many(len(problems), 'problem')}")
+    against = f"{_many(core.state.pool.total_cores, 'core')} on {_many(len(core.state.nodes), 'node')}"
+    counts = f"{_many(len(found), 'request')}, {_many(jobs, 'job')}, {_many(len(problems), 'problem')}"
+    click.echo(f"{file}: {counts}; checked against {against}")
     sys.exit(1 if problems else 0)
 
 

@@ -34,7 +34,7 @@ def local_nodes(wanted: str | None, environ: Mapping[str, str]) -> Nodes:
 def _gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
     given = environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
-        return tuple(gpu.strip() for gpu in given.split(",") if gpu.strip())
+        return tuple(gpu.strip() for gpu in given.split(",") if gpu.strip() not in ("", "-1", "NoDevFiles"))
     devices = (re.fullmatch(r"nvidia(\d+)", path.name) for path in Path("/dev").glob("nvidia*"))
     return tuple(str(number) for number in sorted(int(match[1]) for match in devices if match))
 

@@ -110,17 +110,22 @@ class Queue:
     def __init__(self, nodes: Sequence[NodeSpec]) -> None:
         self._nodes = nodes
         self.lines: dict[Request, Line] = {}
+        """Those in which somebody stands; one that ran empty goes at the next look."""
+        self._number = 0
 
     def line(self, request: Request) -> Line:
         line = self.lines.get(request)
         if line is None:
-            line = Line(request, len(self.lines), why_never(request, self._nodes))
+            self._number += 1
+            line = Line(request, self._number, why_never(request, self._nodes))
             self.lines[request] = line
         return line
 
     def enter(self, entry: Entry, now: float) -> None:
         if not entry.in_line:
             entry.in_line = True
+            # Its line may have run empty and been dropped, and another one begun.
+            entry.line = self.lines.setdefault(entry.line.request, entry.line)
             if not entry.line.entries:
                 entry.line.served = now
             heapq.heappush(entry.line.entries, (entry.job.seq, entry))
@@ -129,10 +134,15 @@ class Queue:
         """The heads of all lines that could fit into so many cores, or were not served since `overdue`, as a heap in
         order of arrival."""
         heads = []
+        empty = []
         for line in self.lines.values():
-            if line.entries and (line.least_cores <= free_cores or line.served <= overdue):
+            if not line.entries:
+                empty.append(line)
+            elif line.least_cores <= free_cores or line.served <= overdue:
                 head = line.head()
                 if head is not None:
                     heads.append(head)
+        for line in empty:
+            del self.lines[line.request]
         heapq.heapify(heads)
         return heads

@@ -9,7 +9,7 @@ import msgspec
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, Job, Run
-from qcg.pilotjob.core.running import lose
+from qcg.pilotjob.core.running import NODE_GONE, lose
 from qcg.pilotjob.core.settling import Outcome, settle
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
@@ -32,8 +32,11 @@ class Restoration:
         self._rests: list[tuple[Job, State]] = []
         self._runs: list[Run] = []
 
-    def final_job(self, seq: int, name: str, state: State, submitted: float, iterations: Iterations | None) -> None:
+    def final_job(
+        self, seq: int, name: str, state: State, submitted: float, message: str, iterations: Iterations | None
+    ) -> None:
         job = Job(seq, name, b"", submitted)
+        job.message = message
         job.spec = None
         job.state = state
         job.iterations = iterations
@@ -90,15 +93,20 @@ class Restoration:
             job.iterations.settle_rest(state)
         for newcomer in self._newcomers.values():
             core.register(newcomer.job)
+        core.jobs = dict(sorted(core.jobs.items(), key=lambda item: item[1].seq))
         missing = [run for run in self._runs if not self._hold(run)]
         for newcomer in self._newcomers.values():
-            # Jobs that it waited for may have been removed after they succeeded.
+            # Jobs that it waited for may have been removed after they succeeded,
             find_prerequisites(newcomer, core.jobs)
+            # and others may have come later under their names.
+            newcomer.prerequisites = [
+                other for other in newcomer.prerequisites if not _is_later(other.job, newcomer.job)
+            ]
             take_place(core, newcomer)
         for job, message in self._refused:
             end_all(core, job, State.FAILED, message)
         for run in missing:
-            lose(core, run, "the node it ran on is not part of this run any more")
+            lose(core, run, NODE_GONE)
         for newcomer in self._newcomers.values():
             _finish_if_done(core, newcomer.job)
         effects, core.effects = core.effects, []
@@ -110,6 +118,11 @@ class Restoration:
         run.grant = pool.claim(had)
         self._core.begin_run(run)
         return run.grant == had and all(part.node in pool for part in had.parts)
+
+
+def _is_later(other: Job, job: Job) -> bool:
+    """Whether it was submitted after `job`: jobs of one submission may wait for each other in any order."""
+    return other.seq > job.seq and other.submitted > job.submitted
 
 
 def _finish_if_done(core: CoreState, job: Job) -> None:

@@ -10,6 +10,11 @@ from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
+NODE_GONE = "the node it ran on is not part of this run any more"
+
+MOST_ATTEMPTS = 10
+"""A job that has lost so many runs is FAILED even where lost ones are run again: it may be what kills its hosts."""
+
 
 def run_started(core: CoreState, event: RunStarted) -> None:
     record = event.record
@@ -65,10 +70,13 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
 
 
 def _adopt(core: CoreState, running: Running, node: str) -> None:
-    """A run that the journal had not heard of when the manager died, or of a job that is gone."""
+    """A run that the journal had not heard of when the manager died, or of a job that is gone.
+
+    `node` is one of those that its agent looks after; the node that it was given may not be part of this run any more.
+    """
     run = core.runs.get(running.id) or _find_again(core, running.id, running.grant)
     if run is None:
-        core.effects.append(KillStray(running.id, running.grant[0][0] if running.grant else node))
+        core.effects.append(KillStray(running.id, node))
     elif running.pid:
         _executing(core, run, running.pid, running.started)
 
@@ -114,7 +122,7 @@ def lose(core: CoreState, run: Run, message: str) -> None:
     core.end_run(run)
     if run.killed:
         settle(core, Outcome(run.job, run.position, State.CANCELED, message, run))
-    elif core.rerun_lost:
+    elif core.rerun_lost and run.attempt < MOST_ATTEMPTS:
         _queue_again(core, run)
     else:
         settle(core, Outcome(run.job, run.position, State.FAILED, message, run, -1))
@@ -133,7 +141,7 @@ def _queue_again(core: CoreState, run: Run) -> None:
 
 
 def _find_again(core: CoreState, id_told: str, granted: list[NodeGrant]) -> Run | None:
-    """The run with this id, made anew when its job still waits for that very attempt."""
+    """The run with this id, made anew when its job still waits for that very attempt. None when it cannot go on."""
     try:
         seq, position, attempt = parse_run_id(id_told)
     except ValueError:
@@ -148,4 +156,7 @@ def _find_again(core: CoreState, id_told: str, granted: list[NodeGrant]) -> Run 
     run = Run(job, position, attempt, core.pool.claim(grant), core.now)
     core.begin_run(run)
     core.enter(job, position, State.SCHEDULED, run)
+    if run.grant != grant or any(part.node not in core.pool for part in grant.parts):
+        lose(core, run, NODE_GONE)
+        return None
     return run

@@ -26,6 +26,14 @@ class DescriptionError(Exception):
         super().__init__(problems)
         self.problems = problems
 
+    def within(self, place: str) -> DescriptionError:
+        """The same problems, of something that stands in a larger whole."""
+        if not place:
+            return self
+        return DescriptionError(
+            [Problem(f"{place}: {one.path}" if one.path else place, one.sentence) for one in self.problems]
+        )
+
     def __str__(self) -> str:
         lines = [str(problem) for problem in self.problems[:SHOWN]]
         if len(self.problems) > SHOWN:

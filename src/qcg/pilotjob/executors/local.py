@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -14,21 +15,24 @@ from qcg.pilotjob.executors.process import AgentProcess, find_agent, start_agent
 log = logging.getLogger(__name__)
 
 NAME = "local"
-MOST_USELESS = 3
+MOST_USELESS = 5
 """So many agents in a row may end before they have connected."""
 PAUSE = 0.5
-"""Seconds before another agent is started after one that was of no use."""
-PATIENCE = 15.0
-"""Seconds that an agent which was found has to connect."""
+"""Seconds before another agent is started after one that was of no use; twice as long each time."""
+PATIENCE = 120
+"""Seconds that an agent has to connect: it, or Python itself, may come from a slow file system."""
+SECOND = 1.0
+ENDING = 10
+"""Seconds that an agent has to end, besides the grace of its jobs."""
 
 
 class LocalAgent:
-    def __init__(self, executor: AgentExecutor, run_dir: Path, root_wd: Path, linger: float) -> None:
+    def __init__(self, executor: AgentExecutor, run_dir: Path, linger: float) -> None:
         self._executor = executor
         self._run_dir = run_dir
-        self._root_wd = root_wd
         self._linger = linger
         self._process: AgentProcess | None = None
+        self._watching: asyncio.Future[None] | None = None
         self._useless = 0
         self._ending = False
         self.on_hopeless: Callable[[str], None] = lambda reason: None
@@ -40,17 +44,17 @@ class LocalAgent:
             self._process = find_agent(self._run_dir, NAME, self._exited)
             if self._process is not None:
                 log.info("the agent of the earlier manager (pid %d) still runs", self._process.pid)
-                asyncio.get_running_loop().call_later(PATIENCE, self._check, self._process)
-                return
-            self._process = start_agent(self._run_dir, NAME, self._root_wd, self._linger, self._exited)
-            log.info("agent started (pid %d)", self._process.pid)
+            else:
+                self._process = start_agent(self._run_dir, NAME, self._linger, self._exited)
+                log.info("agent started (pid %d)", self._process.pid)
+            self._watching = asyncio.ensure_future(self._expect(self._process))
         except OSError as error:
             self._process = None
             self._was_useless(f"no agent can be started: {error}")
 
-    def _check(self, process: AgentProcess) -> None:
-        """An agent that was found and does not connect is of no use to anybody."""
-        if self._executor.agents[NAME].peer is None and not process.exited.is_set() and not self._ending:
+    async def _expect(self, process: AgentProcess) -> None:
+        """An agent that does not connect is of no use to anybody."""
+        if not await _happens(lambda: self._executor.agents[NAME].ready or process.exited.is_set(), PATIENCE):
             log.error("the agent (pid %d) does not connect; it is killed", process.pid)
             process.kill()
 
@@ -73,7 +77,7 @@ class LocalAgent:
             self.on_hopeless(why)
         elif not self._ending:
             log.error("%s; it is tried again", why)
-            asyncio.get_running_loop().call_later(PAUSE, self._start_again)
+            asyncio.get_running_loop().call_later(PAUSE * 2 ** (self._useless - 1), self._start_again)
 
     def _start_again(self) -> None:
         if not self._ending:
@@ -96,18 +100,31 @@ class LocalAgent:
         remove_agent_pid(self._run_dir, NAME)
 
     async def _gone(self, process: AgentProcess, grace: float, said_bye: asyncio.Event) -> None:
-        try:
-            await asyncio.wait_for(process.exited.wait(), grace + 10)
-            # Its last words may still be on their way.
+        slow = asyncio.ensure_future(_happens(process.exited.is_set, int(grace) + ENDING))
+        gone = asyncio.ensure_future(process.exited.wait())
+        await asyncio.wait({slow, gone}, return_when=asyncio.FIRST_COMPLETED)
+        slow.cancel()
+        if not process.exited.is_set():
+            log.error("the agent (pid %d) does not end; it is killed", process.pid)
+            process.kill()
+        await gone
+        # Its last words may still be on their way.
+        with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(said_bye.wait(), 1)
-        except asyncio.TimeoutError:
-            if not process.exited.is_set():
-                log.error("the agent (pid %d) does not end; it is killed", process.pid)
-                process.kill()
-                await process.exited.wait()
 
     def abandon(self) -> None:
         """Leave the agent alone: it keeps its jobs, and waits for another manager."""
         self._ending = True
+        if self._watching is not None:
+            self._watching.cancel()
         if self._process is not None:
             self._process.let_go()
+
+
+async def _happens(condition: Callable[[], bool], seconds: int) -> bool:
+    """Whether it does within so many seconds in which this process was not too busy to notice."""
+    for _ in range(seconds):
+        await asyncio.sleep(SECOND)
+        if condition():
+            return True
+    return False

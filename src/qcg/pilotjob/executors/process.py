@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
+from qcg.pilotjob.host.tree import look_at
+
+LOOK = 0.5
+"""Seconds between looks at a process where the kernel gives no descriptor for it."""
 
 
 class AgentProcess:
@@ -22,8 +27,21 @@ class AgentProcess:
         self._child = child
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        self._descriptor = os.pidfd_open(pid)
-        self._loop.add_reader(self._descriptor, self._has_exited)
+        self._began = look_at(pid)
+        self._descriptor = _descriptor_of(pid)
+        self._next_look: asyncio.TimerHandle | None = None
+        if self._descriptor >= 0:
+            self._loop.add_reader(self._descriptor, self._has_exited)
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        """The way of old kernels."""
+        now = look_at(self.pid)
+        if now is None or now.dead or self._began is None or now.began != self._began.began:
+            self._has_exited()
+        else:
+            self._next_look = self._loop.call_later(LOOK, self._look)
 
     def _has_exited(self) -> None:
         self._forget()
@@ -33,12 +51,15 @@ class AgentProcess:
         self._on_exit()
 
     def _forget(self) -> None:
-        self._loop.remove_reader(self._descriptor)
-        os.close(self._descriptor)
+        if self._next_look is not None:
+            self._next_look.cancel()
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
 
     def kill(self) -> None:
         if not self.exited.is_set():
-            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
 
     def let_go(self) -> None:
         """Stop watching; the process lives on."""
@@ -48,15 +69,28 @@ class AgentProcess:
                 self._child.returncode = 0  # not ours to wait for any more: no warning about it
 
 
-def start_agent(run_dir: Path, name: str, root_wd: Path, linger: float, on_exit: Callable[[], None]) -> AgentProcess:
-    """In a session of its own, so that nothing that ends the manager ends the agent."""
+def _descriptor_of(pid: int) -> int:
+    """-1 where there is no such thing: kernels before 5.3, and some containers."""
+    try:
+        return os.pidfd_open(pid)
+    except AttributeError:
+        return -1
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+        return -1
+
+
+def start_agent(run_dir: Path, name: str, linger: float, on_exit: Callable[[], None]) -> AgentProcess:
+    """In a session of its own, so that nothing that ends the manager ends the agent; and in the run directory, so that
+    no file of the user's is taken for a module."""
     command = [sys.executable, "-m", "qcg.pilotjob.agent"]
     command += ["--run-dir", str(run_dir), "--name", name, "--linger", str(linger)]
     descriptor = os.open(run_dir / f"agent-{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         child = subprocess.Popen(
             command,
-            cwd=root_wd,
+            cwd=run_dir,
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,

@@ -50,7 +50,10 @@ def not_found(name: bytes, path: bytes, not_executable: bytes) -> str:
             os.fsdecode(not_executable),
             os.fsdecode(name),
         )
-    return "The program %s is not found on PATH (%s)." % (os.fsdecode(name), os.fsdecode(path))
+    shown = os.fsdecode(path)
+    if len(shown) > 80:
+        shown = shown[:77] + "..."
+    return "The program %s is not found on PATH (%s)." % (os.fsdecode(name), shown)
 
 
 def not_executable(error: OSError, program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], wd: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from qcg.pilotjob.core.errors import CoreError
 from qcg.pilotjob.description import requests
-from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.errors import DescriptionError, RequestError
 from qcg.pilotjob.description.requests import Request, decode_request
 from qcg.pilotjob.interfaces.answers import Answer, error
 from qcg.pilotjob.interfaces.handlers.cancel_job import cancel_job
@@ -46,5 +46,9 @@ async def answer(pilot: Pilot, raw: bytes | msgspec.Raw, path: str = "") -> Answ
     try:
         request = decode_request(raw, path)
         return await _HANDLERS[type(request)](pilot, request)
-    except (DescriptionError, CoreError, JournalError, ReportError) as problem:
+    except RequestError as problem:
         return error(str(problem))
+    except DescriptionError as problem:
+        return error(str(problem.within(path)))
+    except (CoreError, JournalError, ReportError) as problem:
+        return error(f"{path}: {problem}" if path else str(problem))

@@ -68,5 +68,6 @@ async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> int:
         text = msgspec.json.encode(reply.to_dict()).decode()
         if reply.code:
             log.error("request %d was refused:\n%s", number + 1, reply.message)
+            pilot.refusals.append(reply.message or "")
         log.info("request %d answered: %s", number + 1, text if len(text) <= 2000 else text[:2000] + " …")
     return errors

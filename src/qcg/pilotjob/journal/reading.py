@@ -99,10 +99,10 @@ def _max_seq(connection: sqlite3.Connection) -> int:
 
 
 def _final_jobs(connection: sqlite3.Connection) -> Iterator[FinalJob]:
-    for seq, name, state, submitted, iterations in connection.execute(
-        f"SELECT seq, name, state, submitted, iterations FROM jobs WHERE state >= {FINAL} ORDER BY seq"
+    for seq, name, state, submitted, iterations, message in connection.execute(
+        f"SELECT seq, name, state, submitted, iterations, message FROM jobs WHERE state >= {FINAL} ORDER BY seq"
     ):
-        yield FinalJob(seq, name, STATES[state], submitted, iterations)
+        yield FinalJob(seq, name, STATES[state], submitted, iterations, message)
 
 
 def _unfinished_jobs(connection: sqlite3.Connection) -> Iterator[UnfinishedJob]:

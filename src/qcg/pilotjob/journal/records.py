@@ -18,6 +18,7 @@ class FinalJob(NamedTuple):
     submitted: float
     iterations: int
     """How many; 0 for a job without."""
+    message: str
 
 
 class UnfinishedJob(NamedTuple):

@@ -10,7 +10,7 @@ from qcg.pilotjob.core.records import Grant, Run
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.variables import iteration_variables, launch_variables, resolve_execution
 from qcg.pilotjob.host.records import Launch
-from qcg.pilotjob.launch.environment import job_environment
+from qcg.pilotjob.launch.environment import MARKER, job_environment
 from qcg.pilotjob.launch.models import apply_model
 from qcg.pilotjob.launch.setup import script_command, wrapped
 from qcg.pilotjob.launch.site import Site
@@ -22,7 +22,9 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
     environment = job_environment(run.grant, run.id, site)
     if execution.model == "threads" and not site.threads_chosen:
         environment["OMP_NUM_THREADS"] = str(len(first.cores))
+    marker = environment[MARKER]
     environment.update(execution.env)
+    environment[MARKER] = marker  # not for jobs to change: it tells whose a process is
     setup = bool(execution.modules or execution.venv)
     argv = apply_model(execution, program(execution), run.grant)
     return Launch(
@@ -33,12 +35,17 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
         wd=working_directory(execution, site),
         stdin=execution.stdin,
         stdout=execution.stdout,
-        stderr=execution.stderr,
+        stderr=_same_if_equal(execution.stderr, execution.stdout),
         cores=first.cores if first.node in site.bound_nodes else None,
         wall_time=description.wall_time,
         setup=setup,
         grant=[(part.node, part.cores, part.gpus) for part in run.grant.parts],
     )
+
+
+def _same_if_equal(path: str | None, other: str | None) -> str | None:
+    """Two ways to write one path are one file, and are opened once."""
+    return other if path and other and normpath(path) == normpath(other) else path
 
 
 def resolve(description: JobDescription, run: Run, site: Site) -> Execution:

@@ -7,6 +7,8 @@ from itertools import groupby
 from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.launch.site import Site
 
+MARKER = "QCG_PM_STEP_ID"
+
 
 def job_environment(grant: Grant, run_id: str, site: Site) -> dict[str, str]:
     parts = grant.parts
@@ -17,7 +19,7 @@ def job_environment(grant: Grant, run_id: str, site: Site) -> dict[str, str]:
         "QCG_PM_NODELIST": nodes,
         "QCG_PM_NPROCS": cores,
         "QCG_PM_NTASKS": cores,
-        "QCG_PM_STEP_ID": f"{site.instance}.{run_id}",
+        MARKER: f"{site.instance}.{run_id}",
         "QCG_PM_TASKS_PER_NODE": ",".join([str(len(part.cores)) for part in parts]),
         "QCG_PM_CPU_SET": ",".join(map(str, parts[0].cores)),
     }
@@ -28,6 +30,8 @@ def job_environment(grant: Grant, run_id: str, site: Site) -> dict[str, str]:
         gpus = ",".join(parts[0].gpus)
         environment["CUDA_VISIBLE_DEVICES"] = gpus
         environment["QCG_PM_GPUS"] = gpus
+    elif site.hides_gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ""
     if site.slurm_environment:
         environment.update(_slurm_environment(grant, nodes, cores))
     return environment

@@ -33,7 +33,10 @@ type -P -- "$1" >/dev/null || fail "there is no program '$1' that could be start
 exec -- "$@" 3>&-
 """
 
-_MODULE_COMMAND = "type module >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
+# Made when it is first called: reading the profile sets PATH anew, which only those should see who want modules.
+_MODULE_COMMAND = (
+    'type module >/dev/null 2>&1 || module() { unset -f module; . /etc/profile >/dev/null 2>&1; module "$@"; }; '
+)
 
 
 def wrapped(argv: list[str], modules: tuple[str, ...], venv: str) -> list[str]:

@@ -18,5 +18,7 @@ class Site(Struct, frozen=True):
     """Jobs see the variables that Slurm would have given them."""
     bound_nodes: frozenset[str] = frozenset()
     """Nodes whose core ids are real, so that processes can be bound to them."""
+    hides_gpus: bool = False
+    """GPUs were given to the manager by name: jobs see those that they asked for, and no others."""
     threads_chosen: bool = False
     """The user has set OMP_NUM_THREADS for everything."""

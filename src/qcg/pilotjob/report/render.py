@@ -109,6 +109,8 @@ def _slowest(report: RunReport) -> Table:
 def _headline(failure: Failure) -> str:
     reason = failure.message or (f"exit code {failure.exit_code}" if failure.exit_code is not None else "")
     source = f"; the end of {failure.stderr}:" if failure.last_lines else ""
+    if failure.stderr is None and failure.exit_code is not None and failure.exit_code > 0:
+        source = ' (what it wrote was not kept: give it a "stderr")'
     return f"{failure.name} FAILED: {reason}{source}"
 
 

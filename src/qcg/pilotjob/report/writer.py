@@ -49,6 +49,17 @@ class ReportWriter:
         if self._entry is not None:
             self._gathered.append(self._entry(end))
 
+    @property
+    def length(self) -> int:
+        """With all that is gathered."""
+        return self._size + sum(map(len, self._gathered))
+
+    def take_back(self, length: int) -> None:
+        """Forget all beyond this length: it never happened."""
+        kept = b"".join(self._gathered)[: max(length - self._size, 0)]
+        self._gathered = [kept] if kept else []
+        self._size = min(self._size, length)
+
     def flush(self) -> int:
         """Hand everything gathered to the operating system; the length of the report.
 

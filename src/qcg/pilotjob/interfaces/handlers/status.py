@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import platform
 import socket
 import sys
@@ -46,12 +47,19 @@ def _system(pilot: Pilot) -> dict[str, Any]:
         "Ifaces": ";".join(pilot.interfaces),
         "StatusPublisher": pilot.publisher,
         "Host": socket.gethostname(),
-        "Account": getpass.getuser(),
+        "Account": _account(),
         "Wd": pilot.engine.site.root_wd,
         "PythonVersion": platform.python_version(),
         "Python": sys.executable,
         "Platform": sys.platform,
     }
+
+
+def _account() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in many containers
+        return str(os.getuid())
 
 
 def _counts(counts: list[int], what: str) -> dict[str, int]:

@@ -1,0 +1,118 @@
+"""The commands that start nothing: validate and schema; and how they are called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+from qcg.pilotjob.cli.main import main
+from qcg.pilotjob.cli.options import join_node_list
+from tests.support.pilot import WAIT, job, write_requests
+
+SAMPLES = Path(__file__).parent.parent / "e2e/samples"
+
+
+def qcg_pm(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def validate(tmp_path: Path, *requests: Any, options: tuple[str, ...] = ("--nodes", "4")) -> Result:
+    return qcg_pm("validate", write_requests(tmp_path / "r.json", *requests), *options)
+
+
+def test_validate_says_that_a_good_file_is_good(tmp_path: Path):
+    done = validate(tmp_path, [job("a", "true"), job("b", "true", after=["a"])], WAIT)
+    assert done.exit_code == 0
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"{tmp_path}/r.json: 2 requests, 2 jobs, 0 problems")
+    assert qcg_pm("validate", SAMPLES / "bac16.json", "--nodes", "28,28,28,28").exit_code == 0
+
+
+def test_validate_shows_all_problems_at_once_each_with_its_place(tmp_path: Path):
+    done = validate(
+        tmp_path,
+        [
+            {"name": "a", "execution": {"exec": "true", "arg": []}},
+            {"name": "b c", "execution": {"exec": "true", "script": "x"}},
+            {"name": "d", "execution": {"exec": "true"}, "resources": {"numCores": {"exact": 1, "min": 2}}},
+        ],
+        {"request": "sumbit"},
+        [job("e", "true", after=["nobody"]), job("f", "true", after=["g"]), job("g", "true", after=["f"])],
+        [job("wide", "true", numCores=5), job("gpu", "true", nodeCrs={"gpu": 1})],
+        {"request": "jobStatus"},
+    )
+    assert done.exit_code == 1
+    lines = done.stderr.splitlines()
+    for place, said in [
+        ("request 1: jobs[0].execution.arg", 'did you mean "args"?'),
+        ("request 1: jobs[1].name", "b c"),
+        ("request 1: jobs[1].execution", "exec"),
+        ("request 1: jobs[2].resources.numCores", "exact"),
+        ("request 2", 'did you mean "submit"?'),
+        ("request 3", "nobody"),
+        ("request 3", "f -> g"),
+        ("request 4", "'wide' can never run: 5 cores asked for, and 4 exist"),
+        ("request 4", "'gpu' can never run"),
+        ("request 5", "jobNames"),
+    ]:
+        assert any(line.startswith(place) and said in line for line in lines), (place, said, lines)
+    assert f"5 requests, 2 jobs, {len(lines)} problems" in done.stdout
+    assert "Traceback" not in done.output
+
+
+def test_validate_refuses_what_it_cannot_read(tmp_path: Path):
+    (tmp_path / "bad.json").write_text("[")
+    for arguments in (
+        (tmp_path / "missing.json",),
+        (tmp_path / "bad.json",),
+        (tmp_path,),
+        (SAMPLES / "msleep2.json", "--nodes", "x"),
+    ):
+        done = qcg_pm("validate", *arguments)
+        assert done.exit_code == 2
+        assert done.stderr.startswith("Error: ")
+
+
+def test_many_jobs_are_validated_in_no_time(tmp_path: Path):
+    done = validate(tmp_path, [job(f"j{number}", "true") for number in range(50_000)])
+    assert done.exit_code == 0
+    assert "50000 jobs" in done.stdout
+
+
+def test_the_schema_accepts_the_samples_and_refuses_slips():
+    schema = json.loads(qcg_pm("schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for sample in ("msleep2.json", "bac16.json"):
+        jsonschema.validate(json.loads((SAMPLES / sample).read_text()), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate([{"request": "submit", "jobs": [{"name": "a", "execution": {"exce": "x"}}]}], schema)
+
+
+def test_help_and_version_are_there():
+    for arguments in (("--help",), ("-h",), ("run", "--help"), ("validate", "--help"), ("--version",)):
+        done = qcg_pm(*arguments)
+        assert done.exit_code == 0
+        assert done.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "joined"),
+    [
+        (["--nodes", "n1:4,", "n2:4"], ["--nodes", "n1:4,n2:4"]),
+        (["--nodes", "n1:4,", "n2:4,", "n3:4", "--net"], ["--nodes", "n1:4,n2:4,n3:4", "--net"]),
+        (["--nodes=n1:4,", "n2:4"], ["--nodes=n1:4,n2:4"]),
+        (["--nodes", "n1:4", ",", "n2:4"], ["--nodes", "n1:4,n2:4"]),
+        (["--nodes", "n1:4", ",n2:4", "x"], ["--nodes", "n1:4,n2:4", "x"]),
+        (["--nodes", "4", "file.json"], ["--nodes", "4", "file.json"]),
+        (["--id", "a,", "b"], ["--id", "a,", "b"]),
+        (["--nodes"], ["--nodes"]),
+        ([], []),
+    ],
+)
+def test_a_list_of_nodes_needs_no_quotes(given: list[str], joined: list[str]):
+    assert join_node_list(given) == joined

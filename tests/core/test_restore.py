@@ -1,0 +1,53 @@
+"""Books that are restored say what they said before."""
+
+from __future__ import annotations
+
+import msgspec
+
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.effects import Launch
+from qcg.pilotjob.core.events import AgentReported, Schedule
+from qcg.pilotjob.core.restore import Restoration
+from qcg.pilotjob.core.sanity import check
+from qcg.pilotjob.core.states import State
+from tests.core.desk import job, machine
+
+
+def launched(core: Core) -> list[str]:
+    core.handle(AgentReported(["n1"], []), 9.0)
+    check(core.state)
+    return [effect.run.job.name for effect in core.handle(Schedule(), 9.0) if isinstance(effect, Launch)]
+
+
+def test_a_job_does_not_wait_for_a_later_one_with_the_name_of_one_that_was_removed() -> None:
+    core = Core(machine(4))
+    restoration = Restoration(core.state, now=8.0, max_seq=3)
+    restoration.unfinished_job(2, "early", 1.0, msgspec.msgpack.encode(job("early", after="again")), 0.0)
+    restoration.unfinished_job(3, "again", 2.0, msgspec.msgpack.encode(job("again", after="early")), 0.0)
+    restoration.finish()
+    assert launched(core) == ["early"]
+
+
+def test_jobs_of_one_submission_wait_for_each_other_in_any_order() -> None:
+    core = Core(machine(4))
+    restoration = Restoration(core.state, now=8.0, max_seq=2)
+    restoration.unfinished_job(1, "second", 1.0, msgspec.msgpack.encode(job("second", after="first")), 0.0)
+    restoration.unfinished_job(2, "first", 1.0, msgspec.msgpack.encode(job("first")), 0.0)
+    restoration.finish()
+    assert launched(core) == ["first"]
+
+
+def test_a_run_under_way_keeps_its_cores_until_its_host_tells() -> None:
+    core = Core(machine(1))
+    restoration = Restoration(core.state, now=8.0, max_seq=2)
+    for seq, name in ((1, "runs"), (2, "waits")):
+        restoration.unfinished_job(seq, name, 1.0, msgspec.msgpack.encode(job(name)), 0.0)
+    earlier = Core(machine(1))
+    earlier.handle(AgentReported(["n1"], []), 1.0)
+    grant = earlier.state.pool.allocate(job("runs").request)
+    assert grant is not None
+    restoration.run_under_way((1, -1, 1, grant, 2.0), killed=False)
+    restoration.finish()
+    assert core.state.jobs["runs"].state is State.SCHEDULED
+    check(core.state)
+    assert core.handle(Schedule(), 9.0) == []

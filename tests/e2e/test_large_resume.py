@@ -1,0 +1,71 @@
+"""A registry of a million jobs is taken up in seconds."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from qcg.pilotjob.core.records import Grant, NodePart
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.parse import parse_jobs
+from qcg.pilotjob.description.variables import Arrival
+from qcg.pilotjob.journal import group
+from qcg.pilotjob.journal.grants import encode_grant
+from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.journal.schema import place
+from qcg.pilotjob.options import Options
+from tests.support.pilot import job, start
+
+MILLION = 1_000_000
+SECONDS = 15
+MEGABYTES = 1000
+
+
+@pytest.mark.timeout(300)
+def test_a_million_ended_jobs_are_taken_up_in_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run_dir = tmp_path / ".qcgpjm-service-x"
+    run_dir.mkdir(mode=0o700)
+    write_registry(run_dir / FILE_NAME, tmp_path)
+    began = time.monotonic()
+    process = start("qcg-pm-service", "--resume", run_dir)
+    _, status, usage = os.wait4(process.pid, 0)
+    took = time.monotonic() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    _, errors = process.communicate()
+    memory = usage.ru_maxrss / 1024
+    with capsys.disabled():
+        print(f" [a million jobs: {took:.1f} s, {memory:.0f} MB] ", end="")
+    assert process.returncode == 0, errors
+    assert "the end: 1000001 SUCCEED" in (run_dir / "service.log").read_text()
+    assert (tmp_path / "ran").exists()
+    assert took < SECONDS
+    assert memory < MEGABYTES
+
+
+def write_registry(path: Path, wd: Path) -> None:
+    """A million jobs that have ended, and one that waits: the rows that a manager writes, all at once."""
+    journal = Journal.create(path)
+    journal.set_meta("options", msgspec.json.encode(Options(wd=str(wd), nodes="4", wait=True)).decode())
+    journal.close()
+    arrival = Arrival(1, datetime(2026, 1, 1), "local", "u")
+    (description,) = parse_jobs([job("last", "touch", "ran")], arrival)
+    spec = msgspec.msgpack.encode(description)
+    grant = encode_grant(Grant((NodePart("n0", (0,)),)))
+    done, ended = int(State.SUCCEED), 4.0
+    numbers = range(1, MILLION + 1)
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.executemany(group.INSERT_JOB, ((seq, f"job-{seq}", 1.0, 0) for seq in numbers))
+        connection.execute("UPDATE jobs SET state = ?, ended = ?", (done, ended))
+        connection.executemany(group.INSERT_SPEC, ((seq, spec) for seq in numbers))
+        runs = ((place(seq, -1), 1, done, 2.0, 3.0, ended, 7, 0, grant, 0, "") for seq in numbers)
+        connection.executemany(group.PUT_RUN, runs)
+        connection.execute(group.INSERT_JOB, (MILLION + 1, "last", 1.0, 0))
+        connection.execute(group.INSERT_SPEC, (MILLION + 1, spec))
+    connection.close()
