@@ -24,7 +24,7 @@ def wd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def manager(wd: Path) -> Iterator[LocalManager]:
     with LocalManager(["--nodes", "n1:2", "--wd", wd]) as running:
-        yield running  # type: ignore[misc]
+        yield running
 
 
 @pytest.fixture
