@@ -222,7 +222,7 @@ def test_a_run_tells_where_it_is_and_since_when():
     assert reason.sentence == "it was given n1[0:1] at noon and is being started"
     desk.start("a")
     reason = why_under_way(desk.run("a"), "noon")
-    assert reason.sentence == "it runs on n1[0:1] since noon, as process 1000"
+    assert reason.sentence == "it runs on n1[0:1] since noon (pid 1000)"
     assert reason.details == {"allocation": "n1[0:1]", "since": "noon", "pid": 1000}
     desk.cancel("a")
     assert why_under_way(desk.run("a"), "noon").sentence == "it is being ended, on n1[0:1]"

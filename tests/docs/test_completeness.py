@@ -9,6 +9,7 @@ import click
 import msgspec
 import pytest
 
+from qcg.pilotjob.cli.client import command as client
 from qcg.pilotjob.cli.main import COMMANDS, main
 from qcg.pilotjob.cli.service import command as service
 from qcg.pilotjob.core.states import State
@@ -38,12 +39,14 @@ def words_in(page: str) -> set[str]:
 
 
 def options_of(command: click.Command) -> set[str]:
-    return {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+    shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+    return {option for parameter in shown for option in parameter.opts if option.startswith("--")}
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "qcg-pm-service"])
+@pytest.mark.parametrize("name", [*COMMANDS, "qcg-pm-service", "qcg-pm-client"])
 def test_every_option_is_described(name: str):
-    command = service if name == "qcg-pm-service" else main.get_command(click.Context(main), name)
+    own = {"qcg-pm-service": service, "qcg-pm-client": client}
+    command = own.get(name) or main.get_command(click.Context(main), name)
     assert command is not None
     assert name in words_in("docs/running.md")
     assert options_of(command) <= words_in("docs/running.md")

@@ -33,7 +33,7 @@ def test_jobs_tell_what_they_wait_for_and_where_they_run(tmp_path: Path):
         running = await why(service, "first")
         assert running["status"] == "EXECUTING"
         assert running["reason"] == "running"
-        assert re.fullmatch(r"it runs on n0\[0:1:2\] since \d{4}-.*, as process \d+", running["sentence"])
+        assert re.fullmatch(r"it runs on n0\[0:1:2\] since \d{4}-.* \(pid \d+\)", running["sentence"])
         assert running["stdout"] == str(tmp_path / "first.out")
         assert (await why(service, "second"))["sentence"] == "it waits for 'first', which is EXECUTING"
         assert (await why(service, "wide"))["sentence"] == "it wants 2 cores, and 1 of 4 is free"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import zmq
 
@@ -23,11 +23,13 @@ from qcg.pilotjob.api.errors import (
     WrongArgumentsError,
 )
 from qcg.pilotjob.api.events import Events
-from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.jobinfo import JobInfo
 from qcg.pilotjob.api.link import Requests, encode_request, make_context
 from qcg.pilotjob.api.target import Target, find_target, target_of
 from qcg.pilotjob.api.waiting import FINAL, Wait, WaitForAll, WaitForAny, WaitForJobs
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.job import Jobs
 
 RECONNECT_PAUSE = 0.25
 Self = TypeVar("Self", bound="Manager")
@@ -66,6 +68,9 @@ class Manager:
 
     def submit(self, jobs: Jobs) -> list[str]:
         """Submit a group of jobs, all or none; their names. When this returns, they are on the manager's disk."""
+        # Not needed by those who only ask: the rules for descriptions take as long to load as all the rest.
+        from qcg.pilotjob.api.job import Jobs
+
         if not isinstance(jobs, Jobs):
             raise WrongArgumentsError(f"submit wants a Jobs object, not {type(jobs).__name__}")
         names: list[str] = self._data({"request": "submit", "jobs": jobs.ordered_jobs()})["jobs"]

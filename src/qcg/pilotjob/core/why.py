@@ -184,7 +184,7 @@ def why_under_way(run: Run, since: str) -> Reason:
         return Reason("canceling", f"it is being ended, on {allocation}", details)
     if not run.started:
         return Reason("starting", f"it was given {allocation} at {since} and is being started", details)
-    return Reason("running", f"it runs on {allocation} since {since}, as process {run.pid}", details)
+    return Reason("running", f"it runs on {allocation} since {since} (pid {run.pid})", details)
 
 
 def why_ended(state: State, message: str, exit_code: int | None) -> Reason:
