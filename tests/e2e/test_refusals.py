@@ -120,8 +120,8 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path):
         (("--report-format", "xml"), "'text', 'json', 'none'"),
         (("--log", "loud"), "'critical'"),
         (("--agent-linger", "-1"), "--agent-linger"),
-        (("--resume", tmp_path / "nowhere"), "there is no run to resume"),
-        (("--resume", file), "there is no run to resume"),
+        (("--resume", tmp_path / "nowhere"), "is not there"),
+        (("--resume", file), "is a file"),
         (("--no-such-option",), "--no-such-option"),
     ]
     for arguments, said in cases:

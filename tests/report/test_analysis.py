@@ -143,7 +143,7 @@ def test_only_so_many_are_listed_and_the_rest_is_counted(tmp_path: Path):
     assert report.failed == 100
     assert [failure.name for failure in report.failures] == [f"it:{index}" for index in range(10, 30, 2)]
     assert [slow.seconds for slow in report.slowest] == [99, 98, 97, 96, 95, 94, 93, 92, 91, 90]
-    assert "… and 90 more failed." in render_text(report)
+    assert "... and 90 more failed." in render_text(report)
 
 
 def test_a_failure_is_told_with_the_end_of_its_stderr(tmp_path: Path):
@@ -179,7 +179,7 @@ def test_the_newest_run_of_a_working_directory_is_taken(tmp_path: Path):
 def test_a_place_without_a_run_is_told(tmp_path: Path):
     with pytest.raises(ReportError, match="There is no run in"):
         analyse(tmp_path)
-    with pytest.raises(ReportError, match="There is no directory"):
+    with pytest.raises(ReportError, match="is not there"):
         analyse(tmp_path / "missing")
     (tmp_path / "registry.sqlite").write_bytes(b"x" * 9000)
     with pytest.raises(ReportError, match="not a database"):

@@ -59,6 +59,8 @@ class Engine(Listener):
         """Set by whoever wires the rooms: executor and engine know each other."""
         self.watchers: list[Callable[[Transition], None]] = []
         """Told of every change of a job or iteration."""
+        self.notices: list[Callable[[str], None]] = []
+        """Told what a person who looks on should know."""
         self.on_all_done: list[Callable[[], None]] = []
         """Called whenever no job is left that is not final."""
         self.all_done = asyncio.Event()
@@ -86,6 +88,11 @@ class Engine(Listener):
     def dispatch(self, event: Event) -> dict[str, Any]:
         """Let something happen; the reply, where the event is a request."""
         return self._apply(self.core.handle(event, time.time()))
+
+    def notice(self, text: str) -> None:
+        log.info("%s", text)
+        for tell in self.notices:
+            tell(text)
 
     def take_over(self, happened: list[Effect]) -> None:
         """Begin with books that were restored, and with what followed from that."""
@@ -127,7 +134,7 @@ class Engine(Listener):
 
     def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
         if live:
-            log.info("%d jobs were found running", len(live))
+            self.notice(f"{len(live)} jobs were found running")
         self.dispatch(AgentReported(nodes, live))
 
     def agent_away(self, agent: str, nodes: list[str]) -> None:

@@ -48,6 +48,9 @@ def find(path: Path) -> Path:
     """The run directory that `--resume` means: itself, or the newest one in a working directory."""
     if path.name.startswith(PREFIX) and path.is_dir():
         return path
+    if not path.is_dir():
+        what = "is a file" if path.exists() else "is not there"
+        raise UsageError(f"{path} {what}; --resume wants a run directory, or the working directory of a run")
     found = [candidate for candidate in path.glob(PREFIX + "*") if candidate.is_dir()]
     if not found:
         raise UsageError(f"there is no run to resume in {path}: no directory {PREFIX}* is there")

@@ -55,6 +55,8 @@ class Ending(msgspec.Struct):
     """What was said to requests that were refused."""
     told: bool
     """It ended because it was told to."""
+    continued: int | None
+    """How many jobs a resumed run went on with; None for a new run."""
 
     @property
     def exit_code(self) -> int:
@@ -129,6 +131,7 @@ class Service:
         clients = network.contact if network else None
         pilot = wire(self.options, self.wd, run_dir, journal, clients, resumed=self.resumption is not None)
         engine = pilot.engine
+        continued = engine.state.unfinished if self.resumption and not requests else None
         if network is not None:
             network.serve(pilot)
         agent = LocalAgent(engine.executor, run_dir, self.options.linger)
@@ -157,7 +160,7 @@ class Service:
         summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])
         log.info("the end: %s", summary or "no jobs")
         told = pilot.ending.is_set()
-        return Ending(run_dir, counts, errors, cut_off, self._trouble, self._signal, pilot.refusals, told)
+        return Ending(run_dir, counts, errors, cut_off, self._trouble, self._signal, pilot.refusals, told, continued)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -216,9 +219,16 @@ class Service:
 
     def _watch_signals(self, pilot: Pilot) -> None:
         def told(number: int) -> None:
+            name = signal.Signals(number).name
             if self._signal:
                 self._hurry.set()
-            log.warning("%s: the service ends%s", signal.Signals(number).name, " at once" if self._signal else "")
+                pilot.engine.notice(f"{name}: everything is ended at once")
+            else:
+                left = pilot.engine.state.unfinished
+                pilot.engine.notice(
+                    f"{name}: {left} jobs that have not ended are cancelled, for good; running ones have"
+                    f" {KILL_GRACE:g} s to end by themselves, or until the next signal"
+                )
             self._signal = number
             pilot.ending.set()
 

@@ -45,6 +45,7 @@ class Progress:
         any_character()
         self._engine = pilot.engine
         pilot.engine.watchers.append(self._watch)
+        pilot.engine.notices.append(say)
         self._task = asyncio.ensure_future(self._live() if on_terminal() else self._plain())
 
     def stop(self) -> None:
@@ -56,6 +57,8 @@ class Progress:
             self._told += 1
             if self._told <= MOST_FAILURES:
                 say(f"FAILED {name_of(transition.job, transition.position)}: {transition.message}")
+            elif self._told == MOST_FAILURES + 1:
+                say("further failures are counted, and told in service.log")
 
     async def _plain(self) -> None:
         while True:

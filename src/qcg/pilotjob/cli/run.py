@@ -31,12 +31,19 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
         fixed["file_path"] = file
     progress = Progress()
     ending = run_service(context, given, fixed, progress.start, progress.stop)
+    if ending.refusals:
+        nothing = "" if sum(ending.counts) else ", and nothing was run"
+        click.echo(f"Error: {len(ending.refusals)} of the requests were refused{nothing}:", err=True)
+    for refusal in ending.refusals:
+        click.echo(refusal, err=True)
     try:
         show_report(ending.run_dir, as_json=False)
     except ReportError as error:
         click.echo(str(error), err=True)
-    for refusal in ending.refusals:
-        click.echo(refusal, err=True)
+    if ending.continued == 0:
+        click.echo(
+            "There was nothing to continue: all jobs of this run had ended. A new run runs them again.", err=True
+        )
     earlier = ending.request_errors - len(ending.refusals)
     if earlier:
         click.echo(f"{earlier} requests were refused before this run was resumed; service.log says why.", err=True)

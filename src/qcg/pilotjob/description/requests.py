@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Union
 
 import msgspec
@@ -154,8 +155,21 @@ def decode_request_file(raw: bytes) -> list[Raw]:
     except msgspec.ValidationError:
         sentence = "a request file must hold an array of requests: [ {...}, {...} ]"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        sentence = f"the request file {Unreadable.because(error)}"
+        sentence = f"the request file {Unreadable.because(error)}{_place(text, error)}"
     raise RequestError([Problem("", sentence)])
+
+
+def _place(text: bytes, error: Exception) -> str:
+    """The line and column of an error that the decoder gives in bytes."""
+    if not text.strip():
+        return ": it is empty"
+    found = re.search(r"\(byte (\d+)\)", str(error))
+    if found is None:
+        return ""
+    before = text[: int(found[1])]
+    line = before.count(b"\n") + 1
+    column = len(before) - (before.rfind(b"\n") + 1) + 1
+    return f", line {line}, column {column}"
 
 
 def _problems(value: Any, error: msgspec.ValidationError, path: str) -> list[Problem]:

@@ -46,7 +46,8 @@ def analyse(path: Path, most: int = 10) -> RunReport:
 
 def find_registry(path: Path) -> Path:
     if not path.is_dir():
-        raise ReportError(f"There is no directory {path}; give the directory of a run, or the one that it worked in.")
+        what = "is a file" if path.exists() else "is not there"
+        raise ReportError(f"{path} {what}; give the directory of a run, or the one that it worked in.")
     if (path / FILE_NAME).is_file():
         return path / FILE_NAME
     found = [run / FILE_NAME for run in path.glob(RUN_DIRECTORIES) if (run / FILE_NAME).is_file()]
@@ -86,6 +87,7 @@ class _Report:
             slowest=[self._slow(seconds, ending) for seconds, ending in summary.slowest()],
             failures=[self._failure(ending) for ending in summary.failures],
             failed=summary.failed,
+            omitted=[f"{ending.job.name} OMITTED: {ending.job.message}" for ending in summary.omitted],
         )
 
     def _cores_of_nodes(self) -> list[int] | None:

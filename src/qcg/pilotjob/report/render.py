@@ -61,7 +61,14 @@ def print_report(report: RunReport, console: Console) -> None:
         for line in failure.last_lines:
             say(f"    {line}")
     if report.failed > len(report.failures):
-        say(f"\n… and {report.failed - len(report.failures)} more failed.")
+        say(f"\n... and {report.failed - len(report.failures)} more failed.")
+    if report.omitted:
+        say("")
+        for line in report.omitted:
+            say(line, "yellow")
+        more = report.jobs.get("OMITTED", 0) - len(report.omitted)
+        if more > 0:
+            say(f"... and {more} more were omitted.")
 
 
 def _states(report: RunReport) -> Table:

@@ -65,3 +65,5 @@ class RunReport(Struct, frozen=True):
     """The first ones, in the order of submission."""
     failed: int
     """How many there are in all."""
+    omitted: list[str]
+    """The first jobs that were never run, each with the reason."""

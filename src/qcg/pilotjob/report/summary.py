@@ -37,6 +37,7 @@ class Summary:
         self.busy_core_seconds = 0.0
         self.failed = 0
         self.failures: list[Ending] = []
+        self.omitted: list[Ending] = []
         self._under_way: list[tuple[int, float]] = []
         self._slowest: list[tuple[float, int, Ending]] = []
 
@@ -62,6 +63,8 @@ class Summary:
             failed = self._add_plain(job, next(runs, None))
         if job.state is State.FAILED and not failed:
             self._add_failure(Ending(job, None))
+        elif job.state is State.OMITTED and len(self.omitted) < self.most:
+            self.omitted.append(Ending(job, None))
 
     def _add_plain(self, job: JobRecord, run: RunRecord | None) -> bool:
         """Whether its run has failed."""
