@@ -64,7 +64,7 @@ class Manager:
     def meet(self) -> protocol.Report:
         """Hello, Welcome, Report."""
         self.next(protocol.Hello)
-        self.send(protocol.Welcome(self.ack))
+        self.send(protocol.Welcome(self.ack, max([self.ack, *self.records])))
         report = self.next(protocol.Report)
         self._take(report.records)
         return report

@@ -48,8 +48,8 @@ def test_a_silent_manager_is_greeted_again_over_a_fresh_line(line: Line, run_dir
     with manager(run_dir) as silent:
         line.connection.keep(time.monotonic())
         silent.next(protocol.Hello)
-        silent.send(protocol.Welcome(0))
-        assert line.receive() == [protocol.Welcome(0)]
+        silent.send(protocol.Welcome(0, 0))
+        assert line.receive() == [protocol.Welcome(0, 0)]
         line.connection.welcomed()
         line.connection.keep(time.monotonic() + BEAT)
         silent.next(protocol.Beat)

@@ -108,12 +108,14 @@ class Identity(HostTest):
             assert "No job is started until it can" in self.host.trouble
             self.host.kill(["b"])
             self.records.extend(self.host.take_records())
-            assert self.find_ended("b").reason == "cancel"
+            assert self.records == []
+            assert {job.id for job in self.host.running()} == {"a", "b"}
             assert not self.host.advance()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         assert not os.path.exists(self.path("ran"))
         assert self.ended("a").exit_code == 0
+        assert self.ended("b").reason == "cancel"
         assert self.host.trouble == ""
 
 

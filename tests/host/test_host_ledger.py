@@ -9,7 +9,7 @@ from unittest import mock
 
 from qcg.pilotjob.host import ledger as ledger_module
 from qcg.pilotjob.host.ledger import Ledger, LedgerError, Opened
-from qcg.pilotjob.host.records import Ended, Started
+from qcg.pilotjob.host.records import Ended, Running, Started
 
 GRANT: list = [("n1", (0, 1), ("gpu0",))]
 
@@ -52,6 +52,7 @@ class LedgerTest(unittest.TestCase):
     def test_a_restart_finds_unacknowledged_records_as_they_were(self):
         self.start("a")
         self.ledger.ended(ended("a", 'quotes " and\nlines and żółw'))
+        self.ledger.flush()
         before = self.ledger.unacknowledged()
         assert before[0] == (1, Started("a", 7, 1234.5678901, GRANT))
         assert self.reopen().unacknowledged() == before
@@ -151,15 +152,47 @@ class LedgerTest(unittest.TestCase):
         assert self.ledger.open["old"] == opened(5)
         assert [number for number, _ in self.ledger.unacknowledged()] == [last + 1, last + 2]
 
-    def test_a_manager_that_remembers_more_than_the_ledger_gets_higher_numbers(self):
+    def test_what_is_not_in_the_file_is_not_told(self):
+        self.start("a")
+        self.ledger.flush()
+        assert [number for number, _ in self.ledger.unacknowledged()] == [1]
+        self.ledger.ended(ended("a"))
+        assert self.ledger.untold() == []
+        assert [number for number, _ in self.ledger.unacknowledged()] == [1]
+        assert self.ledger.closing() == [Running("a", 7, 1234.5, GRANT)]
+        self.ledger.flush()
+        assert self.ledger.untold() == [(2, ended("a"))]
+        assert self.ledger.untold() == []
+        assert self.ledger.closing() == []
+
+    def test_a_manager_that_has_seen_more_than_the_ledger_has_gets_higher_numbers(self):
         self.start("a")
         self.ledger.flush()
         self.reopen()
         self.ledger.ended(ended("a"))
+        self.ledger.seen(500)
         self.ledger.acknowledge(500)
+        assert self.ledger.untold() == []
+        self.ledger.flush()
         assert self.ledger.unacknowledged() == [(501, ended("a"))]
+        self.ledger._next_sync = 0.0
+        self.ledger.sync()
         assert self.reopen().unacknowledged() == [(501, ended("a"))]
         assert self.start("b")[0] == 502
+
+    def test_records_of_this_life_move_above_what_was_seen_of_the_one_before_even_when_there_are_more(self):
+        self.start("a")
+        self.start("b")
+        self.reopen()
+        for id in ("a", "b"):
+            self.ledger.ended(ended(id))
+        self.ledger.flush()
+        self.ledger.seen(3)
+        assert [body.id for body in self.ledger.closing()] == ["a", "b"]
+        self.ledger.flush()
+        assert [number for number, _ in self.ledger.unacknowledged()] == [1, 2, 4, 5]
+        self.ledger.seen(5)
+        assert [number for number, _ in self.reopen().unacknowledged()] == [1, 2, 4, 5]
 
     def test_a_ledger_that_cannot_be_opened_is_told_in_a_sentence(self):
         told = ""

@@ -101,25 +101,26 @@ class Agent:
         elif isinstance(message, protocol.Ack):
             self._ledger.acknowledge(message.number)
         elif isinstance(message, protocol.Welcome):
-            self._report(message.ack)
+            self._report(message)
         elif isinstance(message, protocol.Identify):
             self._connection.say_hello()
         elif isinstance(message, protocol.Exit):
             say("the manager says: end")
             self._exit(message.grace, "cancel", "")
 
-    def _report(self, ack: int) -> None:
+    def _report(self, welcome: protocol.Welcome) -> None:
         """Tell a manager everything that it does not know for sure."""
-        self._host.take_records()
-        self._ledger.acknowledge(ack)
-        records = [_record(number, body) for number, body in self._ledger.unacknowledged()]
-        self._connection.send(protocol.Report(records, self._host.running()))
+        self._ledger.seen(welcome.seen)
+        self._ledger.acknowledge(welcome.ack)
+        records, live = self._host.report()
+        self._connection.send(protocol.Report([_record(number, body) for number, body in records], live))
         self._connection.welcomed()
 
     def _tell(self) -> None:
         """What has happened in this turn; without a manager, the ledger keeps it for the next one."""
-        records = self._host.take_records()
-        if records and self._connection.up:
+        if not self._connection.up:
+            self._ledger.flush()
+        elif records := self._host.take_records():
             self._connection.send(protocol.News([_record(number, body) for number, body in records]))
         if self._host.trouble != self._trouble:
             self._trouble = self._host.trouble

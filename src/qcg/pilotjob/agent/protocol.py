@@ -4,12 +4,17 @@ An agent connects (DEALER) to the manager (ROUTER), so that a new manager finds 
 file and an agent needs no open port. The walk of a connection:
 
     agent   -> Hello                    who I am; sent on connecting, and whenever the manager says Identify
-    manager -> Welcome(ack)             the last record of yours that I have on disk
+    manager -> Welcome(ack, seen)       the last record of yours that I have on disk, and the last that I have seen
     agent   -> Report(records, live)    all records after `ack`, and all jobs under way: the manager reconciles
     then    manager -> Start, Kill, Ack, Beat, Exit         agent -> News, Beat, Bye
 
 Records are numbered 1, 2, 3 … over the agent's whole life and kept in its ledger, so a restarted agent goes on
 counting. They are kept until acknowledged; the manager acknowledges once its journal has them.
+
+A number never means two things, because the manager takes a record that is not above the last one it has seen for a
+repetition. So an agent sends no record before its ledger has it, however full the disk is: until then a job that has
+ended is told as `live`. When a crash of its machine takes lines from the ledger all the same, the next agent counts on
+above `seen`, and what it has recorded before that Welcome moves up as well, in the ledger before on the wire.
 """
 
 from __future__ import annotations
@@ -67,6 +72,7 @@ class Identify(Struct, tag="identify"):
 
 class Welcome(Struct, tag="welcome"):
     ack: int
+    seen: int
 
 
 class Start(Struct, tag="start"):

@@ -153,7 +153,7 @@ class AgentExecutor:
         agent.peer = peer
         self._by_peer[peer] = agent
         log.info("agent %s connected from %s (pid %d)", hello.agent, hello.host, hello.pid)
-        self._send(agent, protocol.Welcome(agent.acked))
+        self._send(agent, protocol.Welcome(agent.acked, agent.seen))
         if self._exit is not None:
             self._send(agent, self._exit)
 

@@ -57,7 +57,6 @@ class JobHost:
         self._by_pid: Dict[int, _Job] = {}
         self._wall_times: List[Tuple[float, str, float]] = []
         self._endings = Endings()
-        self._records: List[Tuple[int, Record]] = []
         self._finish: Optional[Tuple[str, str]] = None
         self._adopt_orphans()
         self._end_lost_jobs()
@@ -173,17 +172,20 @@ class JobHost:
         return self._ledger.trouble
 
     def running(self) -> List[Running]:
-        """All jobs under way; those not started yet have pid 0."""
+        """All jobs whose end no record tells yet; those not started yet have pid 0."""
         live = [Running(job.id, job.start.pid, job.start.at, job.start.grant) for job in self._jobs.values()]
-        return live + [Running(launch.id, 0, 0.0, launch.grant) for launch in self._queued.values()]
+        live += [Running(launch.id, 0, 0.0, launch.grant) for launch in self._queued.values()]
+        return live + self._ledger.closing()
 
     def take_records(self) -> List[Tuple[int, Record]]:
-        """Numbered records since the last call, all of them in the ledger."""
-        records = self._records
-        if records:
-            self._records = []
-            self._ledger.flush()
-        return records
+        """Numbered records since the last call, all of them in the ledger: the others come when they are, too."""
+        self._ledger.flush()
+        return self._ledger.untold()
+
+    def report(self) -> Tuple[List[Tuple[int, Record]], List[Running]]:
+        """All that a manager may not know: records that are not acknowledged, and jobs under way besides."""
+        self._ledger.flush()
+        return self._ledger.unacknowledged(), self.running()
 
     def close(self) -> None:
         """Give back descriptors; for a driver that goes on living without its host."""
@@ -204,7 +206,7 @@ class JobHost:
         opened = Opened(launch.env.get(tree.MARKER, ""), pid, time.time(), launch.grant, since, tree.ticks_now())
         job = _Job(launch.id, opened, report)
         self._jobs[job.id] = self._by_pid[pid] = job
-        self._records.append(self._ledger.started(job.id, opened))
+        self._ledger.started(job.id, opened)
         if launch.wall_time is not None:
             heapq.heappush(self._wall_times, (time.monotonic() + launch.wall_time, job.id, launch.wall_time))
             if len(self._wall_times) > 2 * len(self._jobs) + 1000:
@@ -213,7 +215,7 @@ class JobHost:
                 heapq.heapify(self._wall_times)
 
     def _never_started(self, id: str, reason: str, message: str) -> None:
-        self._records.append(self._ledger.ended(Ended(id, time.time(), -1, reason, message, 0, 0.0)))
+        self._ledger.ended(Ended(id, time.time(), -1, reason, message, 0, 0.0))
 
     def _over(self, job: _Job) -> None:
         del self._jobs[job.id]
@@ -222,7 +224,7 @@ class JobHost:
         if job.report >= 0:
             os.close(job.report)
         ended = Ended(job.id, time.time(), exit_code, job.reason, message, job.start.pid, job.start.at)
-        self._records.append(self._ledger.ended(ended))
+        self._ledger.ended(ended)
 
     def _end(self, job: _Job, reason: str, message: str, grace: float) -> None:
         if job.id in self._endings:

@@ -7,11 +7,17 @@ One JSON array a line, only ever appended:
     ["s", number, id, pid, at, grant, since, until]         Started, and the ticks between which the process began
     ["e", number, id, at, code, reason, message, pid, at]   Ended
     ["a", number]                                           records up to this one are in the manager's journal
+    ["n", number, shift]                                    records above this one count so many more from here on
+
+A record may be told once its line is handed to the operating system: what anybody has heard outlives this process. Only
+a crash of the machine can take it from the ledger; then the manager says how far it has seen, and new records count on
+from there.
 """
 
 import contextlib
 import errno
 import functools
+import itertools
 import json
 import os
 import time
@@ -19,7 +25,7 @@ from collections import deque
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
-from qcg.pilotjob.host.records import Ended, NodeGrant, Started
+from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from qcg.pilotjob.host.tree import boot_id
 
 Record = Union[Started, Ended]
@@ -87,6 +93,10 @@ class Ledger:
         self.unreadable_lines = 0
         self.last = 0
         """Number of the newest record."""
+        self.stored = 0
+        """Records up to this one are in the file."""
+        self.told = 0
+        """Records up to this one may have been seen by a manager."""
         self.acknowledged = 0
         self.open: Dict[str, Opened] = {}
         """Starts without an end, by id."""
@@ -103,7 +113,7 @@ class Ledger:
             self._replay()
         except OSError as error:
             raise LedgerError("The ledger %s cannot be opened: %s." % (path, error.strerror)) from None
-        self._last_when_opened = self.last
+        self.stored = self.told = self.last
         self._lines.append('["h",%s]\n' % _quoted(boot_id()))
         self.flush()
 
@@ -148,12 +158,37 @@ class Ledger:
         return id in self.open or id in self._ended
 
     def unacknowledged(self) -> List[Tuple[int, Record]]:
-        return list(self._kept)
+        """For a manager that asks for everything: all that may be told."""
+        self.told = max(self.told, self.stored)
+        return [numbered for numbered in self._kept if numbered[0] <= self.stored]
+
+    def untold(self) -> List[Tuple[int, Record]]:
+        """For a manager that has been told the rest: what may be told since."""
+        told, self.told = self.told, max(self.told, self.stored)
+        newest_first = itertools.takewhile(lambda numbered: numbered[0] > told, reversed(self._kept))
+        return [numbered for numbered in newest_first if numbered[0] <= self.stored][::-1]
+
+    def closing(self) -> List[Running]:
+        """Jobs that are over, but whose ends may not be told yet: for others they are still under way."""
+        grants = {body.id: body.grant for _, body in self._kept if isinstance(body, Started)}
+        return [
+            Running(body.id, body.pid, body.started, grants.get(body.id, []))
+            for number, body in self._kept
+            if number > self.stored and isinstance(body, Ended)
+        ]
+
+    def seen(self, number: int) -> None:
+        """A manager has seen records up to this one. Those that a crash of this machine took from the ledger must not
+        lend their numbers to others, which would pass for old ones."""
+        if number > self.told:
+            shift = number - self.told
+            self._lines.append('["n",%d,%d]\n' % (self.told, shift))
+            self.stored = min(self.stored, self.told)
+            self._renumber(self.told, shift)
+            self.told = number
 
     def acknowledge(self, number: int) -> None:
         """The manager has all records up to `number`. Stored with the next `sync`."""
-        if number > self.last:
-            self._renumber(number)
         kept = self._kept
         while kept and kept[0][0] <= number:
             body = kept.popleft()[1]
@@ -161,15 +196,9 @@ class Ledger:
                 self._ended.discard(body.id)
         self.acknowledged = max(self.acknowledged, number)
 
-    def _renumber(self, number: int) -> None:
-        """The manager has seen records that a crash of this machine took from the ledger: count on from there."""
-        shift = number - self._last_when_opened
-        moved = [(n + shift, body) for n, body in self._kept if n > self._last_when_opened]
-        self._kept = deque([kept for kept in self._kept if kept[0] <= self._last_when_opened] + moved)
-        self.last += shift
-        self._last_when_opened = number
-        self.acknowledged = number
-        self._compact()
+    def _renumber(self, above: int, shift: int) -> None:
+        self._kept = deque((number + shift if number > above else number, body) for number, body in self._kept)
+        self.last = max(self.last, above) + shift
 
     # Disk
 
@@ -187,6 +216,7 @@ class Ledger:
             self._unwritten = self._unwritten[written:]
             self._unsynced = True
             self.trouble = ""
+        self.stored = self.last
         return True
 
     def sync_due(self) -> Optional[float]:
@@ -268,6 +298,7 @@ class Ledger:
         self._fd = new_fd
         self._lines.clear()
         self._unwritten = b""
+        self.stored = self.last
         self._stored_ack = self.acknowledged
         self._compact_above = COMPACT_ABOVE
 
@@ -316,6 +347,8 @@ class Ledger:
             self.last = max(self.last, number)
         elif kind == "a":
             self.acknowledged = max(self.acknowledged, rest[0])
+        elif kind == "n":
+            self._renumber(*rest)
         else:
             raise ValueError(kind)
 
