@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
 
+from qcg.pilotjob.interfaces.handlers.why import AT_ONCE
 from tests.support.conversation import Conversation, talk
 from tests.support.pilot import job
 
@@ -141,5 +143,23 @@ def test_streams_of_jobs_are_told_with_their_absolute_paths(tmp_path: Path):
         assert runtime["stderr"] == str(tmp_path / "sub/e.err")
         assert not {"stdout", "stderr"} & (await service.info("none"))["runtime"].keys()
         assert (await service.info("absolute"))["runtime"]["stdout"] == "/dev/null"
+
+    talk(tmp_path, ask)
+
+
+def test_others_are_served_while_many_names_are_looked_at(tmp_path: Path):
+    async def ask(service: Conversation) -> None:
+        names = [f"job{number}" for number in range(3 * AT_ONCE)]
+        await service.data("submit", jobs=[job(name, "true", after=["gate"]) for name in names] + [job("gate", *WAITS)])
+        served: list[str] = []
+
+        async def note(name: str, request: str, **more: Any) -> Any:
+            answer = await service.data(request, **more)
+            served.append(name)
+            return answer
+
+        told, _ = await asyncio.gather(note("many", "why", jobNames=names), note("few", "why", jobNames=["gate"]))
+        assert served == ["few", "many"]
+        assert {entry["data"]["reason"] for entry in told["jobs"].values()} == {"dependencies"}
 
     talk(tmp_path, ask)

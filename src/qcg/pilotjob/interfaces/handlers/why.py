@@ -15,23 +15,36 @@ from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.report.formats import timestamp
 from qcg.pilotjob.report.tail import last_lines
 
+AT_ONCE = 2000
+"""Names that are looked at before others are served."""
+
 
 async def why(pilot: Pilot, request: Why) -> Answer:
     """What jobs and iterations wait for, where they run, or how they ended; with the last lines of what failed."""
-    look = Look(pilot.engine.state, time.time(), stalled=pilot.engine.stalled)
     jobs: dict[str, Any] = {}
-    for name in request.names:
-        found = find(pilot.engine.state, name)
-        if isinstance(found, str):
-            jobs[name] = {"status": 1, "message": found}
-        else:
-            jobs[name] = {"status": 0, "data": {"jobName": name, **_explain(pilot, look, *found)}}
-    # Only now, when all is told as it was at one moment: files may be slow.
+    names = request.names
+    for first in range(0, len(names), AT_ONCE):
+        jobs.update(_explanations(pilot, names[first : first + AT_ONCE]))
+        await asyncio.sleep(0)
+    # Only now, when all is told as it was: files may be slow.
     for entry in jobs.values():
         data = entry.get("data", {})
         await _add_last_lines(data)
         await _add_last_lines(data.get("first", {}))
     return ok({"jobs": jobs})
+
+
+def _explanations(pilot: Pilot, names: list[str]) -> dict[str, Any]:
+    """As things are at one moment."""
+    look = Look(pilot.engine.state, time.time(), stalled=pilot.engine.stalled)
+    jobs: dict[str, Any] = {}
+    for name in names:
+        found = find(pilot.engine.state, name)
+        if isinstance(found, str):
+            jobs[name] = {"status": 1, "message": found}
+        else:
+            jobs[name] = {"status": 0, "data": {"jobName": name, **_explain(pilot, look, *found)}}
+    return jobs
 
 
 def _explain(pilot: Pilot, look: Look, job: Job, position: int) -> dict[str, Any]:
