@@ -109,3 +109,18 @@ def test_a_repeated_iteration_comes_before_later_fresh_ones_and_after_earlier_on
     entry.ready = [0, 3]
     job.iterations.set_state(0, State.QUEUED)
     assert drain(queue) == [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)]
+
+
+def test_a_line_that_is_not_served_forgets_the_jobs_that_have_ended() -> None:
+    queue = Queue(machine(4))
+    jobs = [make_job(seq) for seq in range(1, 101)]
+    for job in jobs:
+        job.entries = (ready(queue, job),)
+    (line,) = queue.lines.values()
+    for job in jobs[:99]:
+        job.state = State.CANCELED
+        queue.leave(job)
+        assert len(line.entries) <= 2 * sum(one.state is State.QUEUED for one in jobs) + 1
+    assert [entry.job for _, entry in line.entries if entry.job.state is State.QUEUED] == [jobs[99]]
+    assert len(line.entries) <= 2
+    assert drain(queue) == [(100, -1)]

@@ -33,11 +33,13 @@ class _AsyncLine:
         self._loop.add_reader(line.socket, self._drain)
         self._loop.add_reader(line.monitor, self._look)
         self._impatience = self._loop.call_later(CONNECT_TIMEOUT, self._look)
-        self.drain_later()
+        # A descriptor signals only what comes after somebody has looked in vain.
+        self._drain_later()
+        self._look()
 
     def send(self, frames: list[bytes]) -> None:
         self._line.socket.send_multipart(frames, zmq.NOBLOCK)
-        self.drain_later()
+        self._drain_later()
 
     def close(self) -> None:
         if self._line.socket.closed:
@@ -47,7 +49,7 @@ class _AsyncLine:
         self._loop.remove_reader(self._line.monitor)
         self._line.close()
 
-    def drain_later(self) -> None:
+    def _drain_later(self) -> None:
         """The descriptor signals edges only: what arrived unnoticed would be left lying."""
         if int(self._line.socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._loop.call_soon(self._drain)

@@ -73,7 +73,7 @@ class Entry:
 class Line:
     """All entries that ask for the same."""
 
-    __slots__ = ("entries", "least_cores", "never", "number", "request", "served")
+    __slots__ = ("entries", "gone", "least_cores", "never", "number", "request", "served")
 
     def __init__(self, request: Request, number: int, never: str | None) -> None:
         self.request = request
@@ -85,6 +85,8 @@ class Line:
         """A heap by arrival: a job that waited for others takes the place it came with."""
         self.served = 0.0
         """When somebody of this line was started last, or came to an empty line."""
+        self.gone = 0
+        """Entries of jobs that have ended since the last `tidy`; some may have left from the head by themselves."""
 
     def head(self) -> tuple[int, int, int, Line] | None:
         """Where this line stands in the order of arrival: (job, iteration, line number, line)."""
@@ -97,6 +99,18 @@ class Line:
             heapq.heappop(entries)
             entry.in_line = False
         return None
+
+    def tidy(self) -> None:
+        """Take out all that would be passed over. A line that is not served keeps them for ever otherwise."""
+        left = []
+        for seq, entry in self.entries:
+            if entry.next() is None:
+                entry.in_line = False
+            else:
+                left.append((seq, entry))
+        heapq.heapify(left)
+        self.entries = left
+        self.gone = 0
 
     def take(self, position: int, now: float) -> Job:
         """The job at the head, whose iteration `position` is started."""
@@ -129,6 +143,14 @@ class Queue:
             if not entry.line.entries:
                 entry.line.served = now
             heapq.heappush(entry.line.entries, (entry.job.seq, entry))
+
+    def leave(self, job: Job) -> None:
+        """The job is final. A line is tidied when half of it has gone, so that each costs no more than a few looks."""
+        for entry in job.entries:
+            if entry.in_line:
+                entry.line.gone += 1
+                if 2 * entry.line.gone > len(entry.line.entries):
+                    entry.line.tidy()
 
     def heads(self, free_cores: int, overdue: float) -> list[tuple[int, int, int, Line]]:
         """The heads of all lines that could fit into so many cores, or were not served since `overdue`, as a heap in

@@ -93,6 +93,7 @@ def _settle_one(core: CoreState, ending: Outcome, work: Work) -> None:
 def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
     dependents = job.dependents
     # What a final job no longer needs.
+    core.queue.leave(job)
     job.entries = ()
     job.waiting = None
     job.dependents = None

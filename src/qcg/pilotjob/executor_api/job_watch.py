@@ -27,6 +27,8 @@ class JobWatch:
         self._early: dict[str, str] = {}
         """While a submission is under way: states of jobs that nobody follows yet. One of them may be the job that is
         being submitted, for it can end before the answer with its name has come."""
+        self._era: object | None = None
+        """Within one, no event was lost. None while nothing is heard."""
         self._gone: ConnectionError | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="qcg-pm-watch", daemon=True)
@@ -58,6 +60,7 @@ class JobWatch:
     def _submit(self, jobs: Jobs, group: Callable[[list[str]], list[list[str]]]) -> list[QCGPJFuture]:
         with self._lock:
             self._submitting += 1
+            era = self._era
         try:
             futures = [QCGPJFuture(names, self._manager) for names in group(self._manager.submit(jobs))]
             with self._lock:
@@ -71,6 +74,8 @@ class JobWatch:
         self._changed(early.items())
         if self._gone is not None:
             self._fail_all(self._gone)
+        elif self._era is not None and self._era is not era:
+            self._ask()  # what happened between the submission and the answer may have been lost
         return futures
 
     def _run(self) -> None:
@@ -78,6 +83,7 @@ class JobWatch:
             try:
                 self._follow()
             except ConnectionError as problem:
+                self._era = None
                 if not self._closing and not self._is_service_there():
                     self._give_up(problem)
             except zmq.ContextTerminated:
@@ -86,15 +92,16 @@ class JobWatch:
     def _follow(self) -> None:
         """Until the line breaks. What happened before it was there is found out by asking."""
         with closing(self._manager.listen("JST")) as events:
-            asked = False
+            certain = False
             while not self._closing:
                 if events.wait(self._manager.poll_delay):
                     self._changed([(data["job"], data["state"]) for _, data in events.take()])
                 else:
-                    asked = False
-                if events.missed or not asked:
+                    certain = False
+                if events.missed or not certain:
                     events.missed = False
-                    asked = events.complete
+                    certain = events.complete
+                    self._era = object() if certain else None
                     self._ask()
 
     def _ask(self) -> None:

@@ -34,8 +34,10 @@ class QCGPJFuture(Future[dict[str, str]]):
 
     def job_changed(self, name: str, state: str) -> None:
         """For whoever follows the jobs: one of them is in this state."""
-        self._states[name] = state
-        if not all(one in FINAL for one in self._states.values()) or not self._settle():
+        with self._lock:
+            if self._states[name] not in FINAL:  # late news of an earlier state
+                self._states[name] = state
+        if not FINAL.issuperset(self._states.values()) or not self._settle():
             return
         if "CANCELED" in self._states.values():
             self._become_cancelled()

@@ -25,6 +25,10 @@ WRONG_CLIENT_KEY = "with a wrong client key"
 WRONG_SERVER_KEY = "with a wrong server key"
 BROKEN_OFF = "broken off before any key was shown"
 NOT_ZEROMQ = "that did not speak ZeroMQ"
+_PROTOCOL = {
+    int(Event.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH): WITHOUT_KEYS,
+    int(Event.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC): WRONG_SERVER_KEY,
+}
 
 
 class Doorman:
@@ -94,5 +98,5 @@ def _reason(kind: int, value: int) -> str:
     if kind == Event.HANDSHAKE_FAILED_AUTH:
         return WRONG_CLIENT_KEY
     if kind == Event.HANDSHAKE_FAILED_PROTOCOL:
-        return WRONG_SERVER_KEY
+        return _PROTOCOL.get(value, NOT_ZEROMQ)
     return WITHOUT_KEYS if value == errno.EPIPE else BROKEN_OFF

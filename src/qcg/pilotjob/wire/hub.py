@@ -140,6 +140,9 @@ class Port:
         self.address: str = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         loop.add_reader(socket, self._drain)
         loop.add_reader(self._monitor, self._drain_monitor)
+        # A descriptor signals only what comes after somebody has looked in vain.
+        self._drain_later()
+        self._drain_monitor()
 
     def send(self, frames: Frames) -> None:
         """To a peer that is gone, or that has too much unread, the message is dropped."""

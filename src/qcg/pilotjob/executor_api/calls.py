@@ -1,0 +1,127 @@
+"""Calls on their way to workers and back: what is pickled, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from msgspec import Struct
+
+from qcg.pilotjob.executor_api.errors import CallError, RemoteTraceback
+
+
+class Resources(Struct, frozen=True):
+    """What the worker of a call has."""
+
+    cores: int = 1
+    gpus: int = 0
+
+    def request(self) -> dict[str, Any]:
+        """As the `resources` of a job. All cores are on one node, where the function runs."""
+        wanted: dict[str, Any] = {"numCores": {"exact": self.cores}, "numNodes": {"exact": 1}}
+        if self.gpus:
+            wanted["nodeCrs"] = {"gpu": self.gpus}
+        return wanted
+
+    def __str__(self) -> str:
+        cores = f"{self.cores} core{'s' if self.cores > 1 else ''}"
+        return f"{cores} and {self.gpus} GPUs" if self.gpus else cores
+
+
+class Call(Struct, eq=False):
+    """One call of a function."""
+
+    number: int
+    """In the order of submission."""
+    resources: Resources
+    function: bytes
+    arguments: bytes
+    future: Future[Any]
+    submitted: float
+
+
+class Outcome(Struct):
+    """What a worker sends back."""
+
+    succeeded: bool
+    value: bytes
+    """The pickled result, or the pickled exception and the text of its traceback."""
+    seconds: float
+    """That the function took."""
+
+
+def pack_function(function: Callable[..., Any]) -> bytes:
+    return _pack(function, f"the function {_name(function)} cannot be sent to a worker")
+
+
+def pack_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    return _pack((args, kwargs), f"the arguments for {_name(function)} cannot be sent to a worker")
+
+
+def perform(function: bytes, arguments: bytes) -> Outcome:
+    """In a worker: make the call. Whatever the function does, short of ending the process, gives an outcome."""
+    start = time.perf_counter()
+    doing = "the call cannot be understood by the worker"
+    try:
+        called = pickle.loads(function)
+        args, kwargs = pickle.loads(arguments)
+        doing = ""
+        start = time.perf_counter()
+        result = called(*args, **kwargs)
+        seconds = time.perf_counter() - start
+        doing = f"the result of {_name(called)} cannot be brought back"
+        return Outcome(True, _dumps(result), seconds)
+    except BaseException as error:  # noqa: BLE001  # the function is not ours: its caller hears of everything
+        return Outcome(False, _pack_failure(error, doing), time.perf_counter() - start)
+
+
+def unpack(outcome: Outcome) -> tuple[Any, BaseException | None]:
+    """The result, or an exception."""
+    try:
+        value = pickle.loads(outcome.value)
+    except Exception as error:  # noqa: BLE001  # classes of the user's are at work here
+        return None, CallError(f"the outcome of the call cannot be read: {type(error).__name__}: {error}")
+    if outcome.succeeded:
+        return value, None
+    raised, text = value
+    raised.__cause__ = RemoteTraceback(text)
+    return None, raised
+
+
+def _pack_failure(error: BaseException, doing: str) -> bytes:
+    text = "".join(traceback.format_exception(error))
+    if doing:
+        error = CallError(f"{doing}: {type(error).__name__}: {error}")
+    elif not isinstance(error, Exception):
+        # Raised again by `result()`, it would end the caller's program.
+        error = CallError(f"the function ended with {type(error).__name__}({', '.join(map(repr, error.args))})")
+    error.__cause__ = error.__context__ = error.__traceback__ = None
+    try:
+        packed = _dumps((error, text))
+        pickle.loads(packed)
+    except Exception:  # noqa: BLE001  # an exception class of the user's that cannot be pickled, or not read again
+        told = CallError(f"the function raised {type(error).__name__}, which cannot be brought back: {error}")
+        return _dumps((told, text))
+    return packed
+
+
+def _pack(what: object, problem: str) -> bytes:
+    try:
+        return _dumps(what)
+    except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
+        raise CallError(f"{problem}: {error}") from error
+
+
+def _dumps(what: object) -> bytes:
+    import cloudpickle  # late: most who import the API never send a function
+
+    packed: bytes = cloudpickle.dumps(what)
+    return packed
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)

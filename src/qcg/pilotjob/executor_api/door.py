@@ -1,0 +1,138 @@
+"""The executor's end of the lines to its workers. Only who has the keys of its contact file gets in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import zmq
+from zmq.utils import z85
+
+from qcg.pilotjob.executor_api.calls import Call, Outcome
+from qcg.pilotjob.wire.keys import make_keys
+
+CONTACT = "QCG_PM_EXECUTOR_CONTACT"
+"""Tells a worker where the contact file of its executor is."""
+WORKER = "QCG_PM_EXECUTOR_WORKER"
+"""Tells a worker who it is."""
+HEARTBEAT, SILENCE = 5000, 60000
+HELLO, DONE, CALL, LEAVE = b"hello", b"done", b"call", b"leave"
+_ZAP = "inproc://zeromq.zap.01"
+
+
+class WorkersContact(msgspec.Struct, frozen=True):
+    """What a worker needs to connect, and to find the modules of the functions."""
+
+    address: str
+    server_key: str
+    client_public: str
+    client_secret: str
+    python_path: list[str]
+
+
+class Answer(msgspec.Struct):
+    worker: str
+    call: int
+    outcome: Outcome
+
+
+class Hello(msgspec.Struct):
+    worker: str
+
+
+def read_contact(path: Path) -> WorkersContact:
+    return msgspec.json.decode(path.read_bytes(), type=WorkersContact)
+
+
+def line_to(context: zmq.Context[zmq.Socket[bytes]], contact: WorkersContact, worker: str) -> zmq.Socket[bytes]:
+    """A worker's end, not connected yet."""
+    socket = context.socket(zmq.DEALER)
+    _set_options(socket)
+    socket.setsockopt_string(zmq.IDENTITY, worker)
+    socket.curve_serverkey = contact.server_key.encode()
+    socket.curve_publickey = contact.client_public.encode()
+    socket.curve_secretkey = contact.client_secret.encode()
+    return socket
+
+
+class Door:
+    """For one thread. `poller` watches it."""
+
+    def __init__(self, host: str, poller: zmq.Poller) -> None:
+        keys = make_keys()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._guard = self._context.socket(zmq.REP)
+        self._guard.bind(_ZAP)
+        self._allowed = z85.decode(keys.client_public.encode())
+        self._router = self._context.socket(zmq.ROUTER)
+        _set_options(self._router)
+        self._router.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        self._router.setsockopt_string(zmq.ZAP_DOMAIN, "workers")
+        self._router.curve_server = True
+        self._router.curve_publickey = keys.server_public.encode()
+        self._router.curve_secretkey = keys.server_secret.encode()
+        self._router.bind(f"tcp://{host}:*")
+        self._address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._keys = keys
+        poller.register(self._guard, zmq.POLLIN)
+        poller.register(self._router, zmq.POLLIN)
+
+    def write_contact(self, path: Path, python_path: list[str]) -> None:
+        """For the owner alone, from the first byte on."""
+        keys = self._keys
+        contact = WorkersContact(self._address, keys.server_public, keys.client_public, keys.client_secret, python_path)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(contact))
+
+    def receive(self) -> list[Hello | Answer]:
+        """All that has arrived."""
+        self._let_in()
+        messages: list[Hello | Answer] = []
+        while True:
+            try:
+                worker, kind, *rest = self._router.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return messages
+            if kind == HELLO:
+                messages.append(Hello(worker.decode()))
+            elif kind == DONE:
+                number, succeeded, seconds = msgspec.msgpack.decode(rest[0], type=tuple[int, bool, float])
+                messages.append(Answer(worker.decode(), number, Outcome(succeeded, rest[1], seconds)))
+
+    def send(self, worker: str, call: Call) -> None:
+        self._router.send_multipart([worker.encode(), CALL, b"%d" % call.number, call.function, call.arguments])
+
+    def dismiss(self, worker: str) -> None:
+        self._router.send_multipart([worker.encode(), LEAVE])
+
+    def close(self) -> None:
+        self._router.close(1000)
+        self._guard.close(0)
+        self._context.term()
+
+    def _let_in(self) -> None:
+        """Answer the questions of the router about who knocks."""
+        while True:
+            try:
+                version, request, _, _, _, _, *credentials = self._guard.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            verdict = (b"200", b"OK") if credentials == [self._allowed] else (b"400", b"not a worker of this executor")
+            self._guard.send_multipart([version, request, *verdict, b"worker", b""])
+
+
+def answer_frames(call: bytes, outcome: Outcome) -> list[bytes]:
+    """What a worker sends."""
+    return [DONE, msgspec.msgpack.encode((int(call), outcome.succeeded, outcome.seconds)), outcome.value]
+
+
+def _set_options(socket: zmq.Socket[bytes]) -> None:
+    for option, value in (
+        (zmq.SNDHWM, 0),
+        (zmq.RCVHWM, 0),
+        (zmq.HEARTBEAT_IVL, HEARTBEAT),
+        (zmq.HEARTBEAT_TIMEOUT, SILENCE),
+    ):
+        socket.setsockopt(option, value)

@@ -1,0 +1,190 @@
+"""An executor for Python functions, on workers that stay: no interpreter is started for a call."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.errors import WrongArgumentsError
+from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.executor_api.calls import Call, Resources, pack_arguments, pack_function
+from qcg.pilotjob.executor_api.crew import Crew
+from qcg.pilotjob.executor_api.desk import Desk
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Calling(Executor):
+    """Calls with the same resources, whoever makes them."""
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Call `fn(*args, **kwargs)` in a worker."""
+        packed = fn.packed if isinstance(fn, _Packed) else pack_function(fn)
+        return self._call(packed, pack_arguments(fn, args, kwargs))
+
+    def map(
+        self, fn: Callable[..., R], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
+    ) -> Iterator[R]:
+        """The results of `fn` for each of the arguments, in their order. `chunksize` has no effect: calls of short
+        functions travel together anyway."""
+        return super().map(_Packed(fn), *iterables, timeout=timeout, chunksize=chunksize)
+
+    def _call(self, function: bytes, arguments: bytes) -> Future[Any]:
+        raise NotImplementedError
+
+
+class PilotExecutor(_Calling):
+    """`with PilotExecutor() as executor: executor.submit(function, argument).result()`.
+
+    Its workers are jobs of a manager, started when there are calls for them. They keep running for more calls, until
+    calls with other resources need their cores, or nothing came for `idle_time` seconds.
+    """
+
+    def __init__(
+        self,
+        manager: Manager | None = None,
+        max_workers: int | None = None,
+        *,
+        cores: int = 1,
+        gpus: int = 0,
+        wd: str | os.PathLike[str] = ".",
+        env: Mapping[str, str] | None = None,
+        idle_time: float = 60.0,
+        host: str = "127.0.0.1",
+        server_args: Iterable[Any] = (),
+    ) -> None:
+        """Without a manager it has one of its own, in `wd`, with `server_args` as options of `qcg-pm-service`.
+
+        `cores` and `gpus` are what each call has, unless it is made through `with_resources`. `max_workers` limits the
+        workers where the cores of the manager do not. `wd` and `env` are the working directory of the functions and
+        what is added to their environment; `host` is the address of this host at which workers can reach it.
+        """
+        if max_workers is not None and max_workers < 1:
+            raise WrongArgumentsError(f"max_workers must be at least 1, not {max_workers}")
+        directory = Path(wd).absolute()
+        self._own_manager = LocalManager(["--wd", directory, *server_args]) if manager is None else None
+        self._manager = manager or self._own_manager
+        assert self._manager is not None
+        try:
+            self._total = int(self._manager.resources()["total_cores"])
+            self._resources = self._checked(cores, gpus)
+            self._desk = Desk(
+                self._manager,
+                Crew(self._total, max_workers, idle_time),
+                _make_directory(self._manager),
+                host,
+                {
+                    "exec": sys.executable,
+                    "args": ["-m", "qcg.pilotjob.executor_api.worker"],
+                    "wd": str(directory),
+                    "env": dict(env or {}),
+                    "model": "threads",
+                },
+            )
+        except BaseException:
+            self._end_manager()
+            raise
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._shut = False
+        self._ended = threading.Event()
+
+    @property
+    def manager(self) -> Manager:
+        """The manager whose jobs its workers are."""
+        assert self._manager is not None
+        return self._manager
+
+    def with_resources(self, *, cores: int = 1, gpus: int = 0) -> Executor:
+        """The same executor for calls that need something else: `executor.with_resources(cores=4).submit(…)`."""
+        return _Part(self, self._checked(cores, gpus))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls, and let the workers go once the last call is done; `wait` until then. `cancel_futures`
+        cancels the calls that have not started. Calling it again does nothing but wait."""
+        with self._lock:
+            first, self._shut = not self._shut, True
+        if not self._ended.is_set():
+            if cancel_futures:
+                self._desk.cancel_waiting()
+            self._desk.close()
+        if first and wait:
+            self._end()
+        elif first:
+            threading.Thread(target=self._end, name="qcg-pm-shutdown").start()
+        elif wait:
+            self._ended.wait()
+
+    def _call(self, function: bytes, arguments: bytes) -> Future[Any]:
+        return self.call_with(self._resources, function, arguments)
+
+    def call_with(self, resources: Resources, function: bytes, arguments: bytes) -> Future[Any]:
+        """A call as it travels, with the resources of its own."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._shut:
+                raise RuntimeError("this executor has been shut down, and takes no more calls")
+            if self._desk.problem is not None:
+                raise self._desk.problem
+            call = Call(next(self._numbers), resources, function, arguments, future, time.monotonic())
+            self._desk.add(call)
+        future.add_done_callback(lambda done: self._desk.drop(call) if done.cancelled() else None)
+        return future
+
+    def _checked(self, cores: int, gpus: int) -> Resources:
+        if cores < 1 or gpus < 0:
+            raise WrongArgumentsError(f"a call needs at least one core and no negative number of GPUs: {cores}, {gpus}")
+        if cores > self._total:
+            raise WrongArgumentsError(f"a call wants {cores} cores; the manager has {self._total}")
+        return Resources(cores, gpus)
+
+    def _end(self) -> None:
+        self._desk.join()
+        self._end_manager()
+        self._ended.set()
+
+    def _end_manager(self) -> None:
+        if self._own_manager is not None:
+            self._own_manager.cleanup()
+
+
+class _Part(_Calling):
+    """The calls of an executor that have certain resources. Ending it ends nothing: the workers are not its own."""
+
+    def __init__(self, whole: PilotExecutor, resources: Resources) -> None:
+        self._whole = whole
+        self._resources = resources
+
+    def _call(self, function: bytes, arguments: bytes) -> Future[Any]:
+        return self._whole.call_with(self._resources, function, arguments)
+
+
+class _Packed:
+    """A function that is pickled once for many calls."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.packed = pack_function(function)
+        self.__qualname__ = getattr(function, "__qualname__", repr(function))
+
+    def __call__(self) -> Any:
+        raise NotImplementedError
+
+
+def _make_directory(manager: Manager) -> Path:
+    """A directory for the owner alone, where workers on other nodes find it too."""
+    if manager.run_dir is None:
+        return Path(tempfile.mkdtemp(prefix="qcg-pm-executor-"))
+    directory = manager.run_dir.absolute() / f"executor-{uuid.uuid4().hex[:8]}"
+    directory.mkdir(mode=0o700)
+    return directory

@@ -1,0 +1,55 @@
+"""A worker: a job that makes the calls of an executor, one after the other, until it is told to leave or nobody is
+there any more."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import zmq
+
+from qcg.pilotjob.executor_api.calls import perform
+from qcg.pilotjob.executor_api.door import CALL, CONTACT, HELLO, WORKER, answer_frames, line_to, read_contact
+
+CONNECT_TIMEOUT = 60_000
+
+
+def work() -> None:
+    contact = read_contact(Path(os.environ.pop(CONTACT)))
+    sys.path[:] = contact.python_path
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    line = line_to(context, contact, os.environ[WORKER])
+    # It tells one thing only: the executor has closed the line, or died.
+    monitor = line.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+    poller = zmq.Poller()
+    poller.register(line, zmq.POLLIN)
+    poller.register(monitor, zmq.POLLIN)
+    line.connect(contact.address)
+    line.send(HELLO)
+    _prepare()
+    patience: int | None = CONNECT_TIMEOUT
+    while ready := dict(poller.poll(patience)):
+        if line in ready:
+            patience = None
+            kind, *call = line.recv_multipart()
+            if kind != CALL:
+                break
+            number, function, arguments = call
+            line.send_multipart(answer_frames(number, perform(function, arguments)))
+            sys.stdout.flush()
+        elif monitor in ready:
+            break
+    line.disable_monitor()
+    monitor.close()
+    line.close(1000)
+    context.term()
+
+
+def _prepare() -> None:
+    """Import now what every call needs, while there is none."""
+    import cloudpickle  # noqa: F401
+
+
+if __name__ == "__main__":
+    work()

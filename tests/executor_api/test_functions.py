@@ -1,0 +1,316 @@
+"""Functions on workers that stay: results, errors, resources, and what is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.api.errors import ConnectionError, WrongArgumentsError
+from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.executor_api.errors import CallError, RemoteTraceback, WorkerLostError
+from qcg.pilotjob.executor_api.functions import PilotExecutor
+from tests.support.processes import is_alive
+from tests.support.waiting import wait_for
+
+PATIENCE = 30.0
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PilotExecutor]:
+    """For tests that leave its workers as they were."""
+    with PilotExecutor(wd=tmp_path_factory.mktemp("shared"), server_args=["--nodes", "2"]) as executor:
+        # Both workers are there before the first test.
+        list(executor.map(time.sleep, [1.0, 1.0]))
+        yield executor
+
+
+@pytest.fixture
+def executor(run_dir: Path) -> Iterator[PilotExecutor]:
+    with PilotExecutor(server_args=["--nodes", "2"]) as executor:
+        yield executor
+
+
+def until_file(path: Path) -> str:
+    while not path.exists():
+        time.sleep(0.005)
+    return path.name
+
+
+class Unreadable(Exception):
+    """Cannot be made again from what is pickled of it."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+# -- results and errors ---------------------------------------------------------------------------------------------
+
+
+def test_a_function_is_called_with_its_arguments(shared: PilotExecutor):
+    assert shared.submit(divmod, 7, 2).result(PATIENCE) == (3, 1)
+    assert shared.submit(lambda *args, fn, self: (args, fn, self), 1, fn=2, self=3).result(PATIENCE) == ((1,), 2, 3)
+
+
+def test_functions_of_this_module_and_closures_can_be_called(shared: PilotExecutor):
+    factor = 3
+
+    def times(number: int) -> int:
+        return factor * number
+
+    assert shared.submit(times, 2).result(PATIENCE) == 6
+
+
+def test_calls_run_in_few_processes_that_stay(shared: PilotExecutor):
+    pids = set(shared.map(lambda _: os.getpid(), range(50)))
+    assert 1 <= len(pids) <= 2
+    assert os.getpid() not in pids
+
+
+def test_map_keeps_the_order(shared: PilotExecutor):
+    assert list(shared.map(pow, range(200), [2] * 200)) == [n * n for n in range(200)]
+
+
+def test_an_exception_comes_back_with_its_traceback(shared: PilotExecutor):
+    def broken() -> None:
+        raise KeyError("nothing here")
+
+    with pytest.raises(KeyError, match="nothing here") as raised:
+        shared.submit(broken).result(PATIENCE)
+    assert isinstance(raised.value.__cause__, RemoteTraceback)
+    assert "in broken" in str(raised.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda: sys.exit(3), r"SystemExit\(3\)"),
+        (lambda: exec("raise KeyboardInterrupt"), "KeyboardInterrupt"),
+        (lambda: threading.Lock(), "the result of .* cannot be brought back: .*pickle"),
+        (lambda: (lambda error: exec("raise error", {"error": error}))(Unreadable(1, 2)), "Unreadable.*: 1 and 2"),
+    ],
+)
+def test_what_cannot_be_brought_back_is_told(shared: PilotExecutor, function, told: str):
+    with pytest.raises(CallError, match=told):
+        shared.submit(function).result(PATIENCE)
+    assert shared.submit(int, "1").result(PATIENCE) == 1
+
+
+def test_what_cannot_be_sent_is_refused_at_once(shared: PilotExecutor):
+    lock = threading.Lock()
+    with pytest.raises(CallError, match="the function .*<lambda> cannot be sent"):
+        shared.submit(lambda: lock)
+    with pytest.raises(CallError, match="the arguments for print cannot be sent"):
+        shared.submit(print, lock)
+
+
+def test_large_arguments_and_results_travel(shared: PilotExecutor):
+    text = os.urandom(1_000_000) * 50
+    assert shared.submit(bytes.swapcase, text).result(PATIENCE) == text.swapcase()
+
+
+def test_many_threads_may_call_at_once(shared: PilotExecutor):
+    with futures.ThreadPoolExecutor(8) as threads:
+        results = threads.map(lambda n: shared.submit(abs, -n).result(PATIENCE), range(200))
+    assert list(results) == list(range(200))
+
+
+def test_a_callback_may_make_the_next_call(shared: PilotExecutor):
+    following: futures.Future[int] = futures.Future()
+    first = shared.submit(int, "1")
+    first.add_done_callback(
+        lambda done: shared.submit(int, "2").add_done_callback(lambda next_: following.set_result(next_.result()))
+    )
+    assert following.result(PATIENCE) == 2
+
+
+def test_functions_find_the_modules_of_the_caller(shared: PilotExecutor):
+    assert shared.submit(is_alive, 1).result(PATIENCE)
+    assert set(sys.path) - {""} <= set(shared.submit(lambda: sys.path).result(PATIENCE))
+
+
+def test_functions_run_in_the_working_directory_and_environment(run_dir: Path):
+    with PilotExecutor(env={"MINE": "yes"}, server_args=["--nodes", "1"]) as executor:
+        assert executor.submit(os.getcwd).result(PATIENCE) == str(run_dir)
+        assert executor.submit(os.getenv, "MINE").result(PATIENCE) == "yes"
+
+
+# -- resources ------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_has_the_cores_it_asked_for(executor: PilotExecutor):
+    assert executor.submit(os.getenv, "QCG_PM_NPROCS").result(PATIENCE) == "1"
+    wide = executor.with_resources(cores=2)
+    assert list(wide.map(os.getenv, ["QCG_PM_NPROCS", "OMP_NUM_THREADS"])) == ["2", "2"]
+    assert executor.submit(os.getenv, "QCG_PM_NPROCS").result(PATIENCE) == "1"
+
+
+def test_calls_that_keep_coming_make_room_for_another_kind(executor: PilotExecutor):
+    stop = threading.Event()
+
+    def again(done: futures.Future[None]) -> None:
+        if not stop.is_set():
+            executor.submit(time.sleep, 0.05).add_done_callback(again)
+
+    for _ in range(4):
+        executor.submit(time.sleep, 0.05).add_done_callback(again)
+    assert executor.with_resources(cores=2).submit(int, "7").result(PATIENCE) == 7
+    stop.set()
+
+
+def test_more_than_there_is_is_refused_at_once(executor: PilotExecutor):
+    with pytest.raises(WrongArgumentsError, match="3 cores; the manager has 2"):
+        executor.with_resources(cores=3)
+    with pytest.raises(WrongArgumentsError, match="at least one core"):
+        executor.with_resources(cores=0)
+
+
+def test_resources_that_no_node_has_are_told_to_the_calls(executor: PilotExecutor):
+    with pytest.raises(WorkerLostError, match="1 core and 3 GPUs could not be started: 3 GPUs on a node"):
+        executor.with_resources(gpus=3).submit(int).result(PATIENCE)
+    assert executor.submit(int).result(PATIENCE) == 0
+
+
+def test_idle_workers_leave_after_a_while(run_dir: Path):
+    with PilotExecutor(idle_time=0.05, server_args=["--nodes", "1"]) as executor:
+        first = executor.submit(os.getpid).result(PATIENCE)
+        wait_for(lambda: executor.manager.resources()["used_cores"] == 0, what="the end of the worker")
+        assert executor.submit(os.getpid).result(PATIENCE) != first
+
+
+# -- cancelled, killed, gone ----------------------------------------------------------------------------------------
+
+
+def test_calls_that_have_not_started_can_be_cancelled(executor: PilotExecutor, run_dir: Path):
+    gate = run_dir / "gate"
+    running = [executor.submit(until_file, gate) for _ in range(2)]
+    waiting = executor.submit(int)
+    wait_for(lambda: all(one.running() for one in running), what="both calls")
+    assert not running[0].cancel()
+    assert waiting.cancel()
+    assert futures.wait([waiting], PATIENCE).done == {waiting}
+    gate.touch()
+    assert [one.result(PATIENCE) for one in running] == ["gate", "gate"]
+
+
+def test_a_worker_that_is_killed_takes_its_call_along_and_no_other(executor: PilotExecutor, run_dir: Path):
+    gate = run_dir / "gate"
+    other = executor.submit(until_file, gate)
+    killed = executor.submit(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(WorkerLostError, match="ended before the call did: ended by signal 9"):
+        killed.result(PATIENCE)
+    gate.touch()
+    assert other.result(PATIENCE) == "gate"
+    assert executor.submit(int, "5").result(PATIENCE) == 5
+
+
+def test_workers_that_cannot_start_tell_why(run_dir: Path):
+    with (
+        PilotExecutor(env={"PYTHONHOME": "/nowhere"}, server_args=["--nodes", "1"]) as executor,
+        pytest.raises(WorkerLostError, match="(?s)could not be started.*Python"),
+    ):
+        executor.submit(int).result(PATIENCE)
+
+
+def test_a_manager_that_is_gone_ends_the_calls(run_dir: Path):
+    executor = PilotExecutor(server_args=["--nodes", "1"])
+    call = executor.submit(until_file, run_dir / "never")
+    wait_for(call.running, what="the call")
+    manager = executor.manager
+    assert isinstance(manager, LocalManager)
+    manager.finish()
+    with pytest.raises((ConnectionError, WorkerLostError)):
+        call.result(PATIENCE)
+    executor.shutdown()
+
+
+# -- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_shutdown_waits_for_the_calls_and_refuses_more(run_dir: Path):
+    executor = PilotExecutor(server_args=["--nodes", "1"])
+    call = executor.submit(time.sleep, 0.1)
+    executor.shutdown()
+    assert call.done()
+    with pytest.raises(RuntimeError, match="shut down"):
+        executor.submit(int)
+    executor.shutdown()
+
+
+def test_shutdown_without_waiting_lets_the_calls_end(run_dir: Path):
+    executor = PilotExecutor(server_args=["--nodes", "1"])
+    call = executor.submit(time.sleep, 0.1)
+    executor.shutdown(wait=False)
+    assert not call.done()
+    call.result(PATIENCE)
+    executor.shutdown()
+
+
+def test_shutdown_may_cancel_what_has_not_started(run_dir: Path):
+    executor = PilotExecutor(server_args=["--nodes", "1"])
+    gate = run_dir / "gate"
+    first, second = executor.submit(until_file, gate), executor.submit(int)
+    wait_for(first.running, what="the first call")
+    executor.shutdown(wait=False, cancel_futures=True)
+    wait_for(second.cancelled, what="the second call")
+    gate.touch()
+    executor.shutdown()
+    assert first.result() == "gate"
+
+
+def test_the_keys_are_for_the_owner_alone_and_gone_in_the_end(run_dir: Path):
+    with PilotExecutor(server_args=["--nodes", "1"]) as executor:
+        pid = executor.submit(os.getpid).result(PATIENCE)
+        [contact] = run_dir.glob(".qcgpjm-service-*/executor-*/contact.json")
+        assert stat.S_IMODE(contact.stat().st_mode) == 0o600
+        assert stat.S_IMODE(contact.parent.stat().st_mode) == 0o700
+        command_line = Path(f"/proc/{pid}/cmdline").read_text()
+        assert "contact" not in command_line
+    assert not contact.parent.exists()
+
+
+def test_what_functions_print_stays_in_the_run_directory(run_dir: Path):
+    with PilotExecutor(server_args=["--nodes", "1"]) as executor:
+        executor.submit(print, "said by a function").result(PATIENCE)
+    [output] = run_dir.glob(".qcgpjm-service-*/executor-*/*")
+    assert output.read_text() == "said by a function\n"
+
+
+def test_an_executor_may_share_a_manager(run_dir: Path):
+    with LocalManager(["--nodes", "2"]) as manager:
+        with PilotExecutor(manager) as one, PilotExecutor(manager, max_workers=1) as two:
+            assert one.submit(int, "1").result(PATIENCE) == 1
+            assert two.submit(int, "2").result(PATIENCE) == 2
+        manager.wait4all(PATIENCE)
+        states = {job["status"] for job in manager.list().values()}
+        assert states == {"SUCCEED"}
+
+
+def test_a_program_may_end_without_shutdown(run_dir: Path):
+    program = """
+        from qcg.pilotjob.executor_api.functions import PilotExecutor
+
+        class Point:
+            def __init__(self, x):
+                self.x = x
+
+        executor = PilotExecutor(server_args=["--nodes", "1"])
+        print(executor.submit(lambda p: Point(p.x + 1), Point(1)).result().x)
+    """
+    Path("program.py").write_text("if True:\n" + program)
+    done = subprocess.run([sys.executable, "program.py"], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
+
+
+def test_a_limit_of_no_workers_is_refused():
+    with pytest.raises(WrongArgumentsError, match="max_workers"):
+        PilotExecutor(max_workers=0)

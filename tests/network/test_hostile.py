@@ -1,0 +1,149 @@
+"""Without keys everybody on this host is heard: whatever they send, the service lives on and answers the others."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+
+import pytest
+import zmq
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qcg.pilotjob.description.requests import REQUESTS
+from tests.support.pilot import job
+from tests.support.serving import NO_ANSWER, Bare, Served, served
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("run"), "--nodes", "1", "--insecure-net") as service:
+        yield service
+
+
+@pytest.fixture
+def stranger(service: Served) -> Iterator[Bare]:
+    with Bare(service.contact.address, kind=zmq.DEALER) as stranger:
+        yield stranger
+
+
+@pytest.fixture(autouse=True)
+def _the_service_lives_on(service: Served) -> Iterator[None]:
+    yield
+    assert service.ask("resourcesInfo")["code"] == 0
+    assert "Traceback" not in service.log()
+
+
+def test_a_client_without_keys_gets_in(service: Served, stranger: Bare):
+    assert stranger.ask("resourcesInfo")["data"]["total_cores"] == 1
+    assert service.contact.server_key == ""
+
+
+def test_the_log_warns(service: Served):
+    assert "WARNING --insecure-net: everybody on this host can send requests" in service.log()
+
+
+def test_jobs_of_an_insecure_service_find_it(service: Served):
+    service.submit(job("a", "sh", "-c", "echo $QCG_PM_ZMQ_ADDRESS", stdout="told"))
+    service.wait("a", "SUCCEED")
+    assert (service.wd / "told").read_text().strip() == service.contact.address
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b""],
+        [b"", b""],
+        [b"only one frame"],
+        [b"a", b"b", b"c", b"d", b"e"],
+        [b"", b"", b"", b"", b"", b'{"request": "listJobs"}'],
+        [b"x" * 1000, b"", b"[1, 2"],
+        [b"", random.Random(1).randbytes(1_000_000)],
+        [b"", b'{"request": "' + b"x" * 5_000_000 + b'"}'],
+        [b"", b'{"request": "jobStatus", "jobNames": ' + json.dumps(["x" * 100] * 50_000).encode() + b"}"],
+        [b"", b'{"request": "listJobs", "request": "finish"'],
+        [b"", b'{"a": ' * 200_000],
+        [b"", b'{"request": "submit", "jobs": [' + b'{"name": "\\ud800", "exec": "true"}' + b"]}"],
+        [b"", b'{"request": "submit", "jobs": [{"name": "x", "exec": "true", "numCores": 1e400}]}'],
+        [b"", b'{"request": "submit", "jobs": [{"name": "x", "exec": "true", "iteration": 99999999999999999999}]}'],
+        [b"", b'{"request": "cancelJob", "jobNames": ["a:' + b"9" * 5000 + b'"]}'],
+        [b"", b'{"request": "jobInfo", "jobNames": ["\\u0000", "a:", ":", "a:-1", "a:b:c"]}'],
+    ],
+    ids=range(16),
+)
+def test_a_strange_message_is_answered_and_does_no_harm(stranger: Bare, frames: list[bytes]):
+    stranger.send(*frames)
+    answer = stranger.receive()
+    assert answer is not None
+    assert answer[:-1] == frames[:-1]
+    assert json.loads(answer[-1])["code"] in (0, 1)
+
+
+def test_a_hundred_megabytes_are_not_read(service: Served, stranger: Bare):
+    service.forget_most_memory()
+    before = service.memory()
+    stranger.send(b"", b"x" * (100 << 20))
+    assert stranger.receive(NO_ANSWER) is None
+    assert service.most_memory() < before + 20
+
+
+def test_a_large_message_that_is_allowed_is_answered_and_forgotten(service: Served, stranger: Bare):
+    before = service.memory()
+    for _ in range(3):
+        stranger.send(b"", b"x" * (60 << 20))
+        answer = stranger.receive()
+        assert answer is not None
+        assert json.loads(answer[-1])["code"] == 1
+        assert len(answer[-1]) < 1000
+    assert service.ask("resourcesInfo")["code"] == 0
+    assert service.memory() < before + 30
+
+
+def test_events_cannot_be_sent_to_the_service(service: Served):
+    with Bare(service.contact.publisher, kind=zmq.XSUB) as stranger:
+        stranger.send(b"\x01JFI")
+        for size in (0, 1, 100, 60_000):
+            stranger.send(random.Random(size).randbytes(size))
+        stranger.send(b"\x00JFI")
+        stranger.send(b"\x01WEL")
+        assert stranger.receive() == [b"WEL"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=10,
+)
+keys = st.sampled_from(["jobs", "jobNames", "jobName", "params", "options", "command"]) | st.text(max_size=10)
+# Only those that neither run a command nor end the service.
+names = st.sampled_from([name for name in REQUESTS if name not in ("finish", "control")]) | st.text(max_size=10)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=names, more=st.dictionaries(keys, json_values, max_size=3))
+def test_whatever_the_values_are_there_is_an_answer(stranger: Bare, name: str, more: dict):
+    stranger.send(b"", json.dumps({"request": name, **more}).encode())
+    answer = stranger.receive()
+    assert answer is not None
+    reply = json.loads(answer[-1])
+    assert reply["code"] == 0 or reply["message"]
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(frames=st.lists(st.binary(max_size=200), min_size=1, max_size=5))
+def test_whatever_the_frames_are_there_is_an_answer(stranger: Bare, frames: list[bytes]):
+    stranger.send(*frames)
+    answer = stranger.receive()
+    assert answer is not None
+    assert answer[:-1] == frames[:-1]
+    assert json.loads(answer[-1])["code"] == 1
+
+
+def test_a_flood_of_requests_does_not_fill_the_memory(service: Served, stranger: Bare):
+    before = service.memory()
+    body = b'{"request": "jobStatus", "jobNames": ["' + b"x" * 100_000 + b'"]}'
+    for _ in range(3000):
+        stranger.send(b"", body)
+    assert service.ask("resourcesInfo")["code"] == 0
+    assert service.most_memory() < before + 150

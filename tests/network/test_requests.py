@@ -1,0 +1,230 @@
+"""Every request and its reply, over a real socket, by a client of nothing but pyzmq."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from tests.support.pilot import job
+from tests.support.serving import Bare, Served, served
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("run"), "--nodes", "n1:2,n2:2") as service:
+        yield service
+
+
+@pytest.fixture(params=[zmq.REQ, zmq.DEALER], ids=["REQ", "DEALER"])
+def client(service: Served, request: pytest.FixtureRequest) -> Iterator[Bare]:
+    with service.client(request.param) as client:
+        yield client
+        names = list(client.ask("listJobs")["data"]["jobs"])
+        client.ask("cancelJob", jobNames=names)
+        wait_for(lambda: client.ask("status", options={"allJobsFinished": True})["data"]["AllJobsFinished"])
+        client.ask("removeJob", jobNames=names)
+
+
+def until(client: Bare, name: str, state: str) -> None:
+    def has_state() -> bool:
+        return bool(client.ask("jobStatus", jobNames=[name])["data"]["jobs"][name]["data"]["status"] == state)
+
+    wait_for(has_state, what=f"{name} to be {state}")
+
+
+def test_submit_answers_with_the_names(client: Bare):
+    jobs = [job("a", "true"), {"name": "b_${it}", "iterate": [1, 3], "exec": "true"}]
+    assert client.ask("submit", jobs=jobs) == {
+        "code": 0,
+        "message": "3 jobs submitted",
+        "data": {"submitted": 3, "jobs": ["a", "b_1", "b_2"]},
+    }
+
+
+def test_a_submission_with_one_wrong_job_is_refused_with_a_place_and_leaves_nothing(client: Bare):
+    reply = client.ask("submit", jobs=[job("a", "true"), {"name": "b", "execution": {"exec": "true", "arg": ["x"]}}])
+    assert reply["code"] != 0
+    assert 'jobs[1].execution.arg: unknown key; did you mean "args"?' in reply["message"]
+    assert client.ask("listJobs")["data"] == {"length": 0, "jobs": {}}
+
+
+def test_list_jobs_tells_states_and_places_in_the_queue(client: Bare):
+    client.ask(
+        "submit", jobs=[job("big", "sleep", "60", numCores={"exact": 4}), job("first", "true"), job("second", "true")]
+    )
+    until(client, "big", "EXECUTING")
+    assert client.ask("listJobs") == {
+        "code": 0,
+        "data": {
+            "length": 3,
+            "jobs": {
+                "big": {"status": "EXECUTING"},
+                "first": {"status": "QUEUED", "inQueue": 0},
+                "second": {"status": "QUEUED", "inQueue": 1},
+            },
+        },
+    }
+
+
+def test_job_status_tells_of_each_name_or_why_not(client: Bare):
+    client.ask("submit", jobs=[job("a", "false")])
+    until(client, "a", "FAILED")
+    jobs = client.ask("jobStatus", jobNames=["a", "nobody"])["data"]["jobs"]
+    assert jobs["a"] == {"status": 0, "data": {"jobName": "a", "status": "FAILED"}}
+    assert jobs["nobody"]["status"] != 0
+    assert jobs["nobody"]["message"] == "there is no job 'nobody'"
+
+
+def test_job_info_tells_everything(client: Bare, service: Served):
+    client.ask("submit", jobs=[job("a", "sleep", "0.1", wd="in/here", numCores={"exact": 2}, numNodes={"exact": 2})])
+    until(client, "a", "SUCCEED")
+    info = client.ask("jobInfo", jobNames=["a"])["data"]["jobs"]["a"]["data"]
+    runtime = info["runtime"]
+    assert (info["jobName"], info["status"]) == ("a", "SUCCEED")
+    assert runtime["allocation"] == "n1[0:1],n2[0:1]"
+    assert runtime["wd"] == str(service.wd / "in/here")
+    assert (runtime["exit_code"], runtime["pname"]) == ("0", "sleep")
+    assert re.fullmatch(r"0:00:00\.\d{6}", runtime["rtime"])
+    assert int(runtime["pid"]) > 1
+    stamp = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}"
+    states = "".join(rf"\n{stamp}: {state}" for state in ("QUEUED", "SCHEDULED", "EXECUTING", "SUCCEED"))
+    assert re.fullmatch(states, info["history"])
+
+
+def test_job_info_tells_of_iterations(client: Bare):
+    client.ask("submit", jobs=[job("it", "sh", "-c", "exit $((${it} == 3))", iteration={"start": 2, "stop": 5})])
+    until(client, "it", "FAILED")
+    info = client.ask("jobInfo", jobNames=["it"], params={"withChilds": True})["data"]["jobs"]["it"]["data"]
+    counts = {"start": 2, "stop": 5, "total": 3, "finished": 3, "failed": 1}
+    assert {key: info["iterations"][key] for key in counts} == counts
+    assert [(child["iteration"], child["state"]) for child in info["childs"]] == [
+        (2, "SUCCEED"),
+        (3, "FAILED"),
+        (4, "SUCCEED"),
+    ]
+    assert all(child["runtime"]["allocation"] for child in info["childs"])
+    assert "1 of 3 iterations failed" in info["messages"]
+    assert "childs" not in client.ask("jobInfo", jobNames=["it"])["data"]["jobs"]["it"]["data"]
+
+
+@pytest.mark.parametrize("names", [{"jobNames": ["a"]}, {"jobName": "a"}, {"jobNames": "a"}])
+def test_cancel_and_remove_take_names_in_every_form(client: Bare, names: dict):
+    client.ask("submit", jobs=[job("a", "sleep", "60"), job("after", "true", after=["a"])])
+    until(client, "a", "EXECUTING")
+    assert client.ask("removeJob", **names)["data"] == {
+        "removed": 0,
+        "errors": {"a": "job 'a' is EXECUTING; only a job that has ended can be removed"},
+    }
+    assert client.ask("cancelJob", **names)["data"] == {"canceled": 1}
+    until(client, "a", "CANCELED")
+    until(client, "after", "OMITTED")
+    assert client.ask("cancelJob", **names)["data"]["errors"] == {"a": "job 'a' is already CANCELED"}
+    assert client.ask("removeJob", **names)["data"] == {"removed": 1}
+    assert client.ask("removeJob", **names)["data"] == {"removed": 0, "errors": {"a": "there is no job 'a'"}}
+    assert client.ask("submit", jobs=[job("a", "true")])["code"] == 0
+
+
+def test_one_iteration_is_cancelled_alone(client: Bare):
+    client.ask("submit", jobs=[job("it", "sleep", "60", iteration=3)])
+    until(client, "it:1", "EXECUTING")
+    assert client.ask("cancelJob", jobNames=["it:1"])["data"] == {"canceled": 1}
+    until(client, "it:1", "CANCELED")
+    assert client.ask("jobStatus", jobNames=["it:2"])["data"]["jobs"]["it:2"]["data"]["status"] == "EXECUTING"
+
+
+def test_resources_info_counts_nodes_and_cores(client: Bare):
+    free = {"total_nodes": 2, "total_cores": 4, "used_cores": 0, "free_cores": 4}
+    assert client.ask("resourcesInfo") == {"code": 0, "data": free}
+    client.ask("submit", jobs=[job("a", "sleep", "60", numCores={"exact": 3})])
+    until(client, "a", "EXECUTING")
+    assert client.ask("resourcesInfo")["data"] == {**free, "used_cores": 3, "free_cores": 1}
+
+
+def test_status_gives_an_overview(client: Bare, service: Served):
+    client.ask("submit", jobs=[job("a", "true"), job("b", "false"), job("it", "true", iteration=3)])
+    wait_for(lambda: client.ask("status", options={"allJobsFinished": True})["data"] == {"AllJobsFinished": True})
+    data = client.ask("status")["data"]
+    assert set(data) == {"System", "Resources", "JobStats", "IterationStats"}
+    assert data["System"]["Zmqaddress"] == service.contact.address
+    assert data["System"]["StatusPublisher"] == service.contact.publisher
+    assert data["System"]["InstanceId"] == "x"
+    assert data["Resources"] == {"TotalNodes": 2, "TotalCores": 4, "UsedCores": 0, "FreeCores": 4}
+    jobs = {"TotalJobs": 3, "InScheduleJobs": 0, "FailedJobs": 1, "FinishedJobs": 2, "ExecutingJobs": 0}
+    assert data["JobStats"] == jobs
+    assert data["IterationStats"]["TotalIterations"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"", "is not valid JSON"),
+        (b"\xff\xfe\x00", "is not valid JSON"),
+        (b"{", "is not valid JSON"),
+        (b"[]", 'must be an object with the key "request"'),
+        (b"{}", 'the key "request"'),
+        (b'{"request": 7}', 'the key "request"'),
+        (b'{"request": "sbmit"}', "unknown request"),
+        (b'{"request": "submit"}', "jobs"),
+        (b'{"request": "submit", "jobs": []}', "jobs"),
+        (b'{"request": "submit", "jobs": [7, null, "x"]}', "jobs[2]"),
+        (b'{"request": "jobStatus"}', "jobNames"),
+        (b'{"request": "jobStatus", "jobNames": [1]}', "jobNames[0]"),
+        (b'{"request": "jobInfo", "jobNames": ["a"], "params": []}', "params"),
+        (b'{"request": "control", "command": "explode"}', "command"),
+        (b'{"request": "finish", "now": true}', "now"),
+        (b'{"request": "listJobs"}{"request": "finish"}', "is not valid JSON"),
+        (b"[" * 100_000, "too many levels deep"),
+        (b'{"request": "submit", "jobs": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too many levels deep"),
+    ],
+    ids=range(18),
+)
+def test_a_bad_request_is_answered_with_what_is_wrong(client: Bare, text: bytes, reason: str):
+    reply = client.ask_text(text)
+    assert reply["code"] != 0
+    assert set(reply) == {"code", "message"}
+    assert reason in reply["message"]
+    assert client.ask("resourcesInfo")["code"] == 0
+
+
+def test_requests_that_are_sent_together_are_all_answered(service: Served):
+    with service.client(zmq.DEALER) as client:
+        for number in range(500):
+            client.send(b"%d" % number, b"", b'{"request": "resourcesInfo"}')
+        answers = [client.receive() for _ in range(500)]
+    assert {frames[0] for frames in answers if frames} == {b"%d" % number for number in range(500)}
+    assert all(json.loads(frames[-1])["code"] == 0 for frames in answers if frames)
+
+
+def test_a_client_that_does_not_read_its_answers_does_not_stop_others(service: Served):
+    with service.client(zmq.DEALER) as greedy, service.client() as other:
+        for _ in range(5000):
+            greedy.send(b"", b'{"request": "status"}')
+        assert other.ask("resourcesInfo")["code"] == 0
+
+
+def test_control_ends_the_service_when_every_job_is_final(tmp_path: Path):
+    with served(tmp_path, "--nodes", "1") as service, service.client() as client:
+        client.ask("submit", jobs=[job("a", "sleep", "0.3"), job("b", "touch", "done", after=["a"])])
+        reply = client.ask("control", command="finishAfterAllTasksDone")
+        assert reply == {"code": 0, "message": "finishAfterAllTasksDone command accepted"}
+        assert service.process.wait(30) == 0
+        assert (tmp_path / "done").exists()
+
+
+def test_finish_ends_the_service_and_its_jobs_and_takes_nothing_new(tmp_path: Path):
+    stubborn = job("stubborn", "sh", "-c", "trap '' TERM; touch ready; while :; do sleep 0.1; done")
+    with served(tmp_path, "--nodes", "2") as service, service.client() as client:
+        client.ask("submit", jobs=[stubborn])
+        wait_for((tmp_path / "ready").exists, what="the job")
+        assert client.ask("finish")["code"] == 0
+        late = client.ask("submit", jobs=[job("late", "touch", "late")])
+        assert late == {"code": 1, "message": "the service is ending and takes no more jobs"}
+        assert service.process.wait(30) == 1
+        assert "1 CANCELED" in service.log()
+        assert not (tmp_path / "late").exists()

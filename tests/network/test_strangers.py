@@ -1,0 +1,189 @@
+"""Only the owner gets in. Whoever comes without the keys of the run gets nothing, and the log says so."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from qcg.pilotjob.description.requests import REQUESTS
+from qcg.pilotjob.wire.contact import ClientsContact
+from qcg.pilotjob.wire.keys import make_keys
+from tests.support.pilot import job
+from tests.support.serving import NO_ANSWER, Bare, Served, served
+from tests.support.waiting import wait_for
+
+MARK = "connections were not let in"
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("run"), "--nodes", "1") as service:
+        yield service
+
+
+@pytest.fixture
+def new_lines(service: Served) -> Callable[[], str]:
+    """What the log has said since the test began."""
+    before = len(service.log())
+    return lambda: service.log()[before:]
+
+
+def keys_of(found: ClientsContact, **others: str) -> ClientsContact:
+    return ClientsContact(
+        found.address,
+        found.publisher,
+        others.get("server_key", found.server_key),
+        others.get("client_public", found.client_public),
+        others.get("client_secret", found.client_secret),
+    )
+
+
+def no_key(found: ClientsContact) -> None:
+    return None
+
+
+def wrong_client_key(found: ClientsContact) -> ClientsContact:
+    other = make_keys()
+    return keys_of(found, client_public=other.client_public, client_secret=other.client_secret)
+
+
+def wrong_server_key(found: ClientsContact) -> ClientsContact:
+    return keys_of(found, server_key=make_keys().server_public)
+
+
+def keys_of_another_run(found: ClientsContact) -> ClientsContact:
+    other = make_keys()
+    return ClientsContact(found.address, found.publisher, other.server_public, other.client_public, other.client_secret)
+
+
+def public_key_without_its_secret(found: ClientsContact) -> ClientsContact:
+    return keys_of(found, client_secret=make_keys().client_secret)
+
+
+STRANGERS = {
+    no_key: "without keys",
+    wrong_client_key: "with a wrong client key",
+    wrong_server_key: "with a wrong server key",
+    keys_of_another_run: "with a wrong server key",
+    public_key_without_its_secret: "with a wrong server key",
+}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS, ids=lambda stranger: stranger.__name__)
+def test_a_stranger_gets_nothing_and_the_log_says_why(
+    service: Served, new_lines: Callable[[], str], stranger: Callable[[ClientsContact], ClientsContact | None]
+):
+    with Bare(service.contact.address, stranger(service.contact), zmq.DEALER) as client:
+        for name in REQUESTS:
+            client.send(b"", b'{"request": "%s", "jobNames": ["a"], "jobs": []}' % name.encode())
+        assert client.receive(NO_ANSWER) is None
+        wait_for(lambda: STRANGERS[stranger] in new_lines(), what="a line in the log")
+    assert MARK in new_lines()
+    assert service.ask("resourcesInfo")["code"] == 0
+
+
+@pytest.mark.parametrize("stranger", STRANGERS, ids=lambda stranger: stranger.__name__)
+def test_a_stranger_hears_of_no_event(
+    service: Served, new_lines: Callable[[], str], stranger: Callable[[ClientsContact], ClientsContact | None]
+):
+    with Bare(service.contact.publisher, stranger(service.contact), zmq.SUB) as subscriber:
+        subscriber.socket.setsockopt_string(zmq.SUBSCRIBE, "")
+        wait_for(lambda: STRANGERS[stranger] in new_lines(), what="a line in the log")
+        with service.subscriber("JFI") as owner:
+            service.submit(job(f"seen-{stranger.__name__}", "true"))
+            assert owner.receive()
+        assert subscriber.receive(0.2) is None
+
+
+def test_the_port_of_agents_is_closed_to_strangers_too(service: Served, new_lines: Callable[[], str]):
+    from qcg.pilotjob.wire import contact
+
+    found = contact.read(service.run_dir)
+    assert found is not None
+    with Bare(found.agents.address, service.contact, zmq.DEALER) as client:
+        client.send(b"\x80")
+        wait_for(lambda: MARK in new_lines(), what="a line in the log")
+        assert client.receive(0.2) is None
+
+
+def connect(address: str) -> socket.socket:
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def push(connection: socket.socket, data: bytes) -> None:
+    """As much of it as the other side takes."""
+    with contextlib.suppress(OSError):
+        connection.sendall(data)
+
+
+RAW = {
+    "another protocol": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "random bytes": random.Random(7).randbytes(1_000_000),
+    "a greeting of version 1": b"\x01\x00" + b"\x05hello" * 4,
+    "half a greeting": GREETING[:10],
+    "a greeting and random bytes": GREETING
+    + b"CURVE".ljust(20, b"\0")
+    + bytes(32)
+    + random.Random(8).randbytes(10_000),
+    "nothing at all": b"",
+}
+
+
+@pytest.mark.parametrize("data", RAW.values(), ids=RAW)
+def test_bytes_that_are_no_handshake_are_refused_and_told(service: Served, new_lines: Callable[[], str], data: bytes):
+    with connect(service.contact.address) as connection:
+        push(connection, data)
+        assert service.ask("resourcesInfo")["code"] == 0
+    wait_for(lambda: MARK in new_lines(), what="a line in the log")
+
+
+@pytest.mark.parametrize("mechanism", [b"CURVE", b"NULL"])
+def test_frames_of_a_hundred_megabytes_are_not_kept(service: Served, new_lines: Callable[[], str], mechanism: bytes):
+    service.forget_most_memory()
+    before = service.memory()
+    frame = b"\x06" + (100 << 20).to_bytes(8, "big")
+    for _ in range(5):
+        with connect(service.contact.address) as connection:
+            push(connection, GREETING + mechanism.ljust(20, b"\0") + bytes(32) + frame)
+            chunk = bytes(1 << 20)
+            for _ in range(100):
+                push(connection, chunk)
+    assert service.ask("resourcesInfo")["code"] == 0
+    assert service.most_memory() < before + 20
+    wait_for(lambda: MARK in new_lines(), what="a line in the log")
+
+
+def test_thousands_of_connections_leave_no_trace_but_few_lines(service: Served, new_lines: Callable[[], str]):
+    service.ask("resourcesInfo")
+    descriptors = Path(f"/proc/{service.process.pid}/fd")
+    open_before, before = len(list(descriptors.iterdir())), service.memory()
+    for number in range(3000):
+        with connect(service.contact.address) as connection:
+            push(connection, (b"", GREETING[:10], b"GET / HTTP/1.1\r\n\r\n")[number % 3])
+    assert service.ask("resourcesInfo")["code"] == 0
+    wait_for(lambda: len(list(descriptors.iterdir())) <= open_before, what="the connections to be closed")
+
+    def told() -> int:
+        return sum(map(int, re.findall(rf"(\d+) {MARK}", new_lines())))
+
+    wait_for(lambda: told() == 3000, what="all of them to be told")
+    assert new_lines().count(MARK) < 60
+    assert service.memory() < before + 10
+
+
+def test_the_owner_is_never_taken_for_a_stranger(service: Served, new_lines: Callable[[], str]):
+    for _ in range(20):
+        service.ask("resourcesInfo")
+    with connect(service.contact.address) as connection:
+        push(connection, b"GET / HTTP/1.1\r\n\r\n")
+    wait_for(lambda: MARK in new_lines(), what="a line in the log")
+    assert f"1 {MARK}: 1 that did not speak ZeroMQ" in new_lines()

@@ -1,0 +1,169 @@
+"""A service with a network interface, as its owner and as strangers see it: a real process, real sockets."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import ClientsContact
+from tests.support.pilot import start
+from tests.support.waiting import wait_for
+
+PATIENCE = 30.0
+NO_ANSWER = 1.0
+"""Seconds after which somebody who is not let in is taken to get nothing."""
+
+
+class Bare:
+    """A client of nothing but pyzmq."""
+
+    def __init__(self, address: str, found: ClientsContact | None = None, kind: int = zmq.REQ) -> None:
+        """With the keys of `found`, or without any."""
+        self._context = zmq.Context()
+        self.socket: zmq.Socket[bytes] = self._context.socket(kind)
+        self.socket.linger = 0
+        self.socket.rcvhwm = self.socket.sndhwm = 0
+        if found is not None and found.server_key:
+            self.socket.curve_serverkey = found.server_key.encode()
+            self.socket.curve_publickey = found.client_public.encode()
+            self.socket.curve_secretkey = found.client_secret.encode()
+        self.socket.connect(address)
+
+    def send(self, *frames: bytes) -> None:
+        self.socket.send_multipart(frames)
+
+    def receive(self, timeout: float = PATIENCE) -> list[bytes] | None:
+        """The next message, or None when there is none in time."""
+        return self.socket.recv_multipart() if self.socket.poll(timeout * 1000) else None
+
+    def ask(self, request: str, **more: Any) -> Any:
+        """The reply to a request."""
+        return self.ask_text(json.dumps({"request": request, **more}).encode())
+
+    def ask_text(self, text: bytes) -> Any:
+        before = [] if self.socket.type == zmq.REQ else [b"one", b""]
+        self.send(*before, text)
+        received = self.receive()
+        assert received is not None, "there was no answer"
+        *way_back, reply = received
+        assert way_back == before
+        return json.loads(reply)
+
+    def close(self) -> None:
+        self._context.destroy(linger=0)
+
+    def __enter__(self) -> Bare:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Served:
+    """One run, its manager, and what can be seen of them."""
+
+    def __init__(self, wd: Path, *options: str) -> None:
+        self.wd = wd
+        self.run_dir = wd / ".qcgpjm-service-x"
+        self.process: subprocess.Popen[str]
+        self._start("--net", "--wd", str(wd), "--id", "x", *options)
+
+    def _start(self, *arguments: str) -> None:
+        self.process = start("qcg-pm-service", *arguments)
+        wait_for(lambda: self._find_contact() or self.process.poll() is not None, what="the contact file")
+        assert self.process.poll() is None, self.process.communicate()
+        # The agent belongs to the service: tests that share it must not take it for something they left behind.
+        wait_for(lambda: "connected from" in self.log().rpartition("network interface at")[2], what="the agent")
+
+    def _find_contact(self) -> ClientsContact | None:
+        found = contact.read(self.run_dir)
+        return found.clients if found is not None and found.pid == self.process.pid else None
+
+    @property
+    def contact(self) -> ClientsContact:
+        found = self._find_contact()
+        assert found is not None
+        return found
+
+    def client(self, kind: int = zmq.REQ) -> Bare:
+        """For requests, with the keys of the run."""
+        return Bare(self.contact.address, self.contact, kind)
+
+    def subscriber(self, *topics: str) -> Bare:
+        """For events; it has been welcomed, so it misses nothing."""
+        subscriber = Bare(self.contact.publisher, self.contact, zmq.SUB)
+        for topic in (*topics, "WEL"):
+            subscriber.socket.setsockopt_string(zmq.SUBSCRIBE, topic)
+        assert subscriber.receive() == [b"WEL"]
+        return subscriber
+
+    def ask(self, request: str, **more: Any) -> Any:
+        """One request of a client of its own."""
+        with self.client() as client:
+            return client.ask(request, **more)
+
+    def data(self, request: str, **more: Any) -> Any:
+        reply = self.ask(request, **more)
+        assert reply["code"] == 0, reply
+        return reply["data"]
+
+    def submit(self, *jobs: dict[str, Any]) -> None:
+        self.data("submit", jobs=list(jobs))
+
+    def wait(self, name: str, state: str) -> None:
+        def has_state() -> bool:
+            return bool(self.data("jobStatus", jobNames=[name])["jobs"][name]["data"]["status"] == state)
+
+        wait_for(has_state, what=f"{name} to be {state}")
+
+    def log(self) -> str:
+        try:
+            return (self.run_dir / "service.log").read_text()
+        except FileNotFoundError:
+            return ""
+
+    def memory(self) -> float:
+        """Megabytes that the manager has in memory."""
+        return self._status("VmRSS")
+
+    def most_memory(self) -> float:
+        """The most it has ever had, since `forget_most_memory`."""
+        return self._status("VmHWM")
+
+    def forget_most_memory(self) -> None:
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def _status(self, key: str) -> float:
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key))
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def resume(self, *options: str) -> None:
+        self._start("--resume", str(self.run_dir), *options)
+
+    def end(self) -> None:
+        """However it is."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+        self.process.communicate(timeout=PATIENCE)
+
+
+@contextmanager
+def served(wd: Path, *options: str) -> Iterator[Served]:
+    service = Served(wd, *options)
+    try:
+        yield service
+    finally:
+        service.end()
