@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 BEAT = 2.0
 BEATS_A_LINE = 5
 """So often the log tells how far the run is, when that has changed."""
+PATIENCE = 2.0
+"""Seconds for the last words to reach the disk, before it is said that they do not."""
 KILL_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL when the service ends."""
 
@@ -80,6 +82,8 @@ class Service:
         self._signal = 0
         self._hurry = asyncio.Event()
         self._trouble = ""
+        self._left = False
+        """The run is not over: the agent keeps its jobs, for a manager that resumes it."""
 
     async def run(self) -> Ending:
         if self.resumption:
@@ -132,6 +136,8 @@ class Service:
             engine.executor.close()
             self._leave_signals()
         withdraw(run_dir)
+        if self._left:
+            log.warning("the run is left as it is; continue it with --resume %s", run_dir)
         counts = engine.state.job_counts
         summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])
         log.info("the end: %s", summary or "no jobs")
@@ -194,6 +200,9 @@ class Service:
 
     async def _end(self, engine: Engine, agent: LocalAgent) -> None:
         """Nothing is left: no job that is not final, no process."""
+        # First: an agent that has gone cannot tell again what was not written.
+        if not await self._stored(engine):
+            return
         left = engine.state.unfinished
         if left:
             log.warning("the service ends before %d jobs have ended; they are cancelled", left)
@@ -208,6 +217,20 @@ class Service:
         if engine.state.unfinished:
             nodes = [spec.name for spec in engine.state.nodes]
             engine.dispatch(NodesLost(nodes, "the agent ended without telling what became of the job"))
+        await self._stored(engine)
+
+    async def _stored(self, engine: Engine) -> bool:
+        """Wait until everything is on the disk. False when somebody does not want to wait for room on it."""
+        storing = asyncio.ensure_future(engine.store())
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait({storing}, timeout=PATIENCE)
+        if not storing.done():
+            log.warning("the end waits until all is written; a second signal leaves the run as it is, to be resumed")
+            await asyncio.wait({storing, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        self._left = not storing.done()
+        storing.cancel()
+        return not self._left
 
     def _give_up(self, pilot: Pilot) -> Callable[[str], None]:
         def give_up(reason: str) -> None:
