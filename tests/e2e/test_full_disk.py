@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crashing import Crashing
+from tests.support.crashing import Crashing, waiting
 from tests.support.disks import fill
 from tests.support.pilot import job, write_requests
 from tests.support.waiting import wait_for
@@ -92,3 +92,49 @@ def test_a_second_signal_leaves_a_run_that_waits_for_room_to_be_resumed(sleepers
     done = sleepers.run.finish()
     assert done.returncode == 0, done
     sleepers.check()
+
+
+def test_a_request_of_a_file_waits_for_room(tmp_path: Path, mount: Callable[..., Path]):
+    disk = mount("disk", "size=1m")
+    (disk / "hog").write_bytes(bytes(600_000))
+    large = job("large", "true")
+    large["attributes"] = {"filling": "x" * 400_000}
+    run = Crashing(disk, write_requests(tmp_path / "r.json", [job("a", "true")], [large]), "--nodes", "2")
+    run.start()
+    wait_for(lambda: "request 2 waits until it can be stored" in run.log_so_far(), what="the log to say it")
+    (disk / "hog").unlink()
+    assert run.wait() == 0
+    assert set(run.entries()) == {"a", "large"}
+
+
+def test_a_run_on_a_full_disk_is_not_resumed_and_that_is_told_in_a_sentence(tmp_path: Path, mount: Callable[..., Path]):
+    disk = mount("disk", "size=1m")
+    run = Crashing(disk, write_requests(tmp_path / "r.json", [waiting("a")]), "--nodes", "2")
+    run.start()
+    run.pid_of("a")
+    run.kill_manager()
+    fill(disk / "hog")
+    refused = run.finish()
+    assert refused.returncode == 2, refused
+    assert refused.stderr.startswith("Error: ")
+    assert "Traceback" not in refused.stdout + refused.stderr
+    (disk / "hog").unlink()
+    run.release()
+    assert run.finish().returncode == 0
+    run.check_success({"a"}, set())
+
+
+def test_a_log_that_cannot_be_opened_is_told_in_a_sentence(tmp_path: Path):
+    run = Crashing(tmp_path, write_requests(tmp_path / "r.json", [waiting("a")]), "--nodes", "2")
+    run.start()
+    run.pid_of("a")
+    run.kill_manager()
+    log = run.run_dir / "service.log"
+    log.rename(tmp_path / "kept.log")
+    log.mkdir()
+    refused = run.finish()
+    assert (refused.returncode, refused.stderr.startswith("Error: ")) == (2, True), refused
+    assert "Traceback" not in refused.stderr
+    log.rmdir()
+    run.release()
+    assert run.finish().returncode == 0

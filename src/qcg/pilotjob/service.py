@@ -8,7 +8,8 @@ import logging
 import os
 import signal
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -29,7 +30,7 @@ from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.logs import log_to, stop_logging
-from qcg.pilotjob.options import Options, Resumption
+from qcg.pilotjob.options import Options, Resumption, UsageError
 from qcg.pilotjob.report.progress import progress_line
 from qcg.pilotjob.report.writer import ReportWriter
 
@@ -101,7 +102,8 @@ class Service:
             local_nodes(self.options.nodes, os.environ)  # what is wrong with them is told before anything is made
             run_dir = rundir.create(self.wd, self.options.id)
             journal = Journal.create(run_dir / FILE_NAME)
-        handler = log_to(run_dir / "service.log", self.options.log)
+        with _writing_to(run_dir):
+            handler = log_to(run_dir / "service.log", self.options.log)
         try:
             rundir.link(self.wd, run_dir / "service.log", "service.log")
             log.info("%s %s in %s", "resuming" if self.resumption else "starting", run_dir.name, self.wd)
@@ -118,12 +120,13 @@ class Service:
         agent = LocalAgent(engine.executor, run_dir, self.options.linger)
         agent.on_hopeless = self._give_up(pilot)
         self._watch_signals(pilot)
-        keys = Keys()
-        announce(run_dir, keys, engine.executor.open(keys, "tcp://127.0.0.1:*"))
-        agent.start()
         beating = asyncio.ensure_future(self._beat(engine, run_dir))
         errors = cut_off = 0
         try:
+            keys = Keys()
+            with _writing_to(run_dir):
+                announce(run_dir, keys, engine.executor.open(keys, "tcp://127.0.0.1:*"))
+            agent.start()
             self.on_ready(pilot)
             errors = await run_requests(pilot, requests)
             await self._until_the_end(pilot)
@@ -277,6 +280,16 @@ def main() -> None:
     from qcg.pilotjob.cli.service import main as command
 
     command()
+
+
+@contextmanager
+def _writing_to(run_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"the run directory {run_dir} cannot be written: {os.strerror(error.errno or 0)}; make room, and try again"
+        ) from None
 
 
 def _without_system_core(specs: list[NodeSpec]) -> list[NodeSpec]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from qcg.pilotjob.description.errors import RequestError
 from qcg.pilotjob.description.requests import decode_request_file
-from qcg.pilotjob.interfaces.answering import answer
+from qcg.pilotjob.engine import RETRY_DELAY
+from qcg.pilotjob.interfaces.answering import attempt
+from qcg.pilotjob.interfaces.answers import Answer
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.report.errors import ReportError
 
 log = logging.getLogger(__name__)
 
@@ -55,19 +61,37 @@ async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> int:
     done = int(journal.get_meta(DONE) or 0)
     errors = int(journal.get_meta(ERRORS) or 0)
     for number, request in enumerate(requests[done:], done):
-        if pilot.ending.is_set():
-            break
-        # Part of the same commit as what the request does: after a crash it is run again, or it has been run.
-        journal.set_meta(DONE, number + 1)
         journal.set_meta(ALL, len(requests))
-        reply = await answer(pilot, request, f"request {number + 1}")
+        reply = await _answer(pilot, request, number)
+        if reply is None:
+            break
         if reply.code:
             errors += 1
             journal.set_meta(ERRORS, errors)
-        pilot.engine.commit()
+        pilot.engine.try_to_commit()
         text = msgspec.json.encode(reply.to_dict()).decode()
         if reply.code:
             log.error("request %d was refused:\n%s", number + 1, reply.message)
             pilot.refusals.append(reply.message or "")
         log.info("request %d answered: %s", number + 1, text if len(text) <= 2000 else text[:2000] + " …")
+        await asyncio.sleep(0)  # agents and signals want to be heard between requests, too
     return errors
+
+
+async def _answer(pilot: Pilot, request: msgspec.Raw, number: int) -> Answer | None:
+    """Nobody is there to send the request again, so it waits for room on the disk. None when the end comes sooner."""
+    journal = pilot.engine.journal
+    waits = False
+    while not pilot.ending.is_set():
+        # Part of the same commit as what the request does: after a crash it is run again, or it has been run.
+        journal.set_meta(DONE, number + 1)
+        try:
+            return await attempt(pilot, request, f"request {number + 1}")
+        except (JournalError, ReportError) as problem:
+            journal.set_meta(DONE, number)
+            if not waits:
+                log.error("request %d waits until it can be stored: %s", number + 1, problem)
+                waits = True
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(pilot.ending.wait(), RETRY_DELAY)
+    return None
