@@ -6,7 +6,7 @@ import pytest
 
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.events import RunEnded, RunStarted
-from qcg.pilotjob.core.running import MOST_ATTEMPTS
+from qcg.pilotjob.core.running import FORGOTTEN, MOST_ATTEMPTS
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.desk import Desk, job, machine, node
 
@@ -180,6 +180,18 @@ def test_a_run_that_its_agent_never_got_waits_again_for_another_attempt() -> Non
     assert desk.report("n1") == ["requeued a", "a QUEUED"]
     assert desk.schedule() == ["a (attempt 2) on n1[0]"]
     assert desk.end("a") == ["a SUCCEED"]
+
+
+def test_a_run_that_had_started_and_that_its_agent_has_forgotten_is_lost() -> None:
+    desk = busy("a", cores=1)
+    desk.start("a")
+    assert desk.report("n1") == [f"a FAILED: {FORGOTTEN}", "all done"]
+
+
+def test_a_run_that_its_agent_has_forgotten_runs_again_where_that_is_wanted() -> None:
+    desk = busy("a", cores=1, rerun_lost=True)
+    desk.start("a")
+    assert desk.report("n1") == ["requeued a", "a QUEUED"]
 
 
 def test_an_iteration_that_its_agent_never_got_keeps_its_place() -> None:

@@ -11,6 +11,7 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
 NODE_GONE = "the node it ran on is not part of this run any more"
+FORGOTTEN = "it had started, and its agent does not know of it any more: nobody can say how it ended"
 
 MOST_ATTEMPTS = 10
 """A job that has lost so many runs is FAILED even where lost ones are run again: it may be what kills its hosts."""
@@ -51,7 +52,7 @@ def _outcome(record: Ended) -> tuple[State, str]:
 
 
 def agent_reported(core: CoreState, event: AgentReported) -> None:
-    """An agent has told everything: what the books have on its nodes and the agent does not, it never got."""
+    """An agent has told everything: what the books have on its nodes and the agent does not, it never got, or lost."""
     for node in event.nodes:
         core.pool.set_available(node, True)
     live = {running.id: running for running in event.live}
@@ -59,7 +60,10 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
     for run in [run for run in core.runs.values() if run.grant.parts and run.grant.parts[0].node in nodes]:
         running = live.pop(run.id, None)
         if running is None:
-            _never_arrived(core, run)
+            if run.started:
+                lose(core, run, FORGOTTEN)
+            else:
+                _never_arrived(core, run)
             continue
         if running.pid:
             _executing(core, run, running.pid, running.started)
