@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.effects import Kill, Transition
 from qcg.pilotjob.core.events import RunEnded, RunStarted
 from qcg.pilotjob.core.running import FORGOTTEN, MOST_ATTEMPTS
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
@@ -244,6 +244,30 @@ def test_a_live_run_that_is_being_started_is_adopted_as_scheduled() -> None:
     desk.submit(job("a"))
     assert desk.report("n1", live=[Running("1.1", 0, 0.0, N1)]) == ["a SCHEDULED"]
     assert desk.start("a") == ["a EXECUTING"]
+
+
+def unsure() -> Desk:
+    """A run is found again of which its agent does not know what it was given."""
+    desk = Desk(machine(2))
+    desk.submit(job("a"))
+    assert desk.report("n1", live=[Running("1.1", 0, 0.0, [])]) == ["a SCHEDULED"]
+    return desk
+
+
+def test_a_run_found_without_its_grant_can_be_ended_where_it_was_found() -> None:
+    desk = unsure()
+    assert desk.cancel("a")[0] == "kill a"
+    kill = desk.effects[0]
+    assert isinstance(kill, Kill)
+    assert kill.run.grant.parts[0].node == "n1"
+
+
+def test_a_run_found_without_its_grant_is_lost_with_its_node() -> None:
+    assert unsure().lose("n1") == ["a FAILED: the node is gone", "all done"]
+
+
+def test_a_run_found_without_its_grant_waits_again_when_its_agent_forgets_it() -> None:
+    assert unsure().report("n1") == ["requeued a", "a QUEUED"]
 
 
 def test_a_live_run_that_no_job_wants_is_ended() -> None:

@@ -78,7 +78,9 @@ def _adopt(core: CoreState, running: Running, node: str) -> None:
 
     `node` is one of those that its agent looks after; the node that it was given may not be part of this run any more.
     """
-    run = core.runs.get(running.id) or _find_again(core, running.id, running.grant)
+    # An agent that died while it started the run does not know its grant: then the run holds nothing, on that node.
+    granted = running.grant or [(node, (), ())]
+    run = core.runs.get(running.id) or _find_again(core, running.id, granted)
     if run is None:
         core.effects.append(KillStray(running.id, node))
     elif running.pid:
