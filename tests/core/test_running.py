@@ -6,7 +6,7 @@ import pytest
 
 from qcg.pilotjob.core.effects import Kill, Transition
 from qcg.pilotjob.core.events import RunEnded, RunStarted
-from qcg.pilotjob.core.running import FORGOTTEN, MOST_ATTEMPTS
+from qcg.pilotjob.core.running import FORGOTTEN, MOST_LOSSES
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.desk import Desk, job, machine, node
 
@@ -360,9 +360,19 @@ def test_a_node_that_is_not_here_harms_nobody() -> None:
 def test_a_job_that_loses_every_host_is_given_up_in_the_end():
     desk = Desk(machine(1), rerun_lost=True)
     desk.submit(job("a"))
-    for _ in range(MOST_ATTEMPTS - 1):
+    for _ in range(MOST_LOSSES - 1):
         desk.schedule()
         assert desk.lose("n1")[-1] == "a QUEUED"
         desk.report("n1")
     desk.schedule()
     assert desk.lose("n1")[0] == "a FAILED: the node is gone"
+
+
+def test_runs_that_never_arrived_do_not_count_as_lost():
+    desk = Desk(machine(1), rerun_lost=True)
+    desk.submit(job("a"))
+    for _ in range(MOST_LOSSES):
+        desk.schedule()
+        assert desk.report("n1")[-1] == "a QUEUED"
+    desk.schedule()
+    assert desk.lose("n1")[-1] == "a QUEUED"

@@ -13,7 +13,7 @@ from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 NODE_GONE = "the node it ran on is not part of this run any more"
 FORGOTTEN = "it had started, and its agent does not know of it any more: nobody can say how it ended"
 
-MOST_ATTEMPTS = 10
+MOST_LOSSES = 10
 """A job that has lost so many runs is FAILED even where lost ones are run again: it may be what kills its hosts."""
 
 
@@ -128,10 +128,17 @@ def lose(core: CoreState, run: Run, message: str) -> None:
     core.end_run(run)
     if run.killed:
         settle(core, Outcome(run.job, run.position, State.CANCELED, message, run))
-    elif core.rerun_lost and run.attempt < MOST_ATTEMPTS:
+    elif core.rerun_lost and _losses(core, run) < MOST_LOSSES:
         _queue_again(core, run)
     else:
         settle(core, Outcome(run.job, run.position, State.FAILED, message, run, -1))
+
+
+def _losses(core: CoreState, run: Run) -> int:
+    """How many runs its place has lost, this one included. Those that never arrived at their host harmed nobody."""
+    place = (run.job.seq, run.position)
+    core.losses[place] = core.losses.get(place, 0) + 1
+    return core.losses[place]
 
 
 def _queue_again(core: CoreState, run: Run) -> None:
