@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
@@ -20,19 +16,6 @@ from qcg.pilotjob.host.records import Ended, Started
 from tests.agent.manager import NAME, AgentProcess, Manager, launch, manager
 from tests.support.processes import is_alive as process_is_alive
 from tests.support.waiting import wait_for
-
-
-@pytest.fixture
-def first(run_dir: Path) -> Iterator[Manager]:
-    with manager(run_dir) as made:
-        yield made
-
-
-@pytest.fixture
-def agent(run_dir: Path, first: Manager) -> Iterator[AgentProcess]:
-    process = AgentProcess(run_dir)
-    yield process
-    process.close()
 
 
 def test_it_says_who_it_is_and_reports_that_it_has_nothing(first: Manager, agent: AgentProcess) -> None:
@@ -139,63 +122,6 @@ def _again(known: Manager, ack: int) -> protocol.Report:
     known.ack = ack
     known.send(protocol.Identify())
     return known.meet()
-
-
-def test_nothing_is_told_before_the_ledger_has_it(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
-    """Else the next agent would give its number to another record, which would pass for an old one."""
-    first.meet()
-    job = launch("a", "touch", "ran", wd=run_dir)
-    ledger = run_dir / f"agent-{NAME}.ledger"
-    room = len(f'["b","a","{job.env["QCG_PM_STEP_ID"]}"]\n')  # for the line before the start, and no more
-    _limit_files(agent.pid, ledger.stat().st_size + room)
-    first.start(job)
-    wait_for((run_dir / "ran").exists)
-    first.send(protocol.Identify())
-    report = first.meet()
-    assert (report.records, [running.id for running in report.live]) == ([], ["a"])
-    agent.kill()
-    successor = AgentProcess(run_dir)
-    first.meet()
-    assert first.ended("a").reason == "lost"
-    successor.close()
-
-
-def test_what_waits_for_room_is_told_when_there_is_some(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
-    first.meet()
-    first.start(launch("a", "sh", "-c", "until test -e go; do sleep 0.01; done", wd=run_dir))
-    first.started("a")
-    _limit_files(agent.pid, (run_dir / f"agent-{NAME}.ledger").stat().st_size)
-    (run_dir / "go").touch()
-    wait_for(lambda: "cannot be written" in agent.log)
-    _limit_files(agent.pid, resource.RLIM_INFINITY)
-    assert first.ended("a").exit_code == 0
-    assert sorted(first.records) == [1, 2]
-
-
-def test_an_agent_whose_machine_lost_lines_counts_on_above_what_the_manager_has_seen(
-    first: Manager, agent: AgentProcess, run_dir: Path
-) -> None:
-    first.meet()
-    first.start(launch("a", "sleep", "1000", wd=run_dir), launch("b", "true", wd=run_dir))
-    first.ended("b")
-    agent.kill()
-    ledger = run_dir / f"agent-{NAME}.ledger"
-    lines = ledger.read_text().splitlines(keepends=True)
-    ledger.write_text("".join(line for line in lines if line[2] in "hb"))
-    seen = set(first.records)
-    successor = AgentProcess(run_dir)
-    wait_for(lambda: '["e",' in ledger.read_text())  # recorded before the manager says what it has seen
-    first.meet()
-    first.records = {number: body for number, body in first.records.items() if number not in seen}
-    assert (first.ended("a").reason, first.ended("b").reason) == ("lost", "lost")
-    assert min(first.records) > max(seen)
-    successor.close()
-
-
-def _limit_files(pid: int, size: int) -> None:
-    """The disk of this process is full where files reach this size."""
-    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
 def test_a_new_manager_is_found_at_once_and_told_everything(run_dir: Path) -> None:

@@ -7,10 +7,13 @@ import msgspec
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Launch
 from qcg.pilotjob.core.events import AgentReported, Schedule
+from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.restore import Restoration
+from qcg.pilotjob.core.running import FORGOTTEN
 from qcg.pilotjob.core.sanity import check
 from qcg.pilotjob.core.states import State
-from tests.core.desk import job, machine
+from qcg.pilotjob.host.records import Running
+from tests.core.desk import job, line, machine
 
 
 def launched(core: Core) -> list[str]:
@@ -51,3 +54,32 @@ def test_a_run_under_way_keeps_its_cores_until_its_host_tells() -> None:
     assert core.state.jobs["runs"].state is State.SCHEDULED
     check(core.state)
     assert core.handle(Schedule(), 9.0) == []
+
+
+def test_a_run_that_had_started_is_not_run_again_when_its_host_has_forgotten_it() -> None:
+    core = Core(machine(2))
+    restoration = Restoration(core.state, now=8.0, max_seq=2)
+    restoration.unfinished_job(1, "a", 1.0, msgspec.msgpack.encode(job("a")), 0.0)
+    restoration.unfinished_job(2, "it", 1.0, msgspec.msgpack.encode(job("it", its=2)), 2.5)
+    for place, core_id in (((1, -1), 0), ((2, 1), 1)):
+        grant = Grant((NodePart("n1", (core_id,)),))
+        restoration.run_under_way((*place, 1, grant, 2.0), killed=False, pid=77, started=2.5)
+    restoration.finish()
+    check(core.state)
+    assert core.state.jobs["a"].state is State.EXECUTING
+    assert core.state.iteration_counts[State.EXECUTING] == 1
+    told = [line(effect) for effect in core.handle(AgentReported(["n1"], []), 9.0)]
+    assert told == [f"a FAILED: {FORGOTTEN}", f"it:1 FAILED: {FORGOTTEN}"]
+
+
+def test_a_run_that_had_started_goes_on_as_it_was() -> None:
+    core = Core(machine(2))
+    restoration = Restoration(core.state, now=8.0, max_seq=1)
+    restoration.unfinished_job(1, "a", 1.0, msgspec.msgpack.encode(job("a")), 0.0)
+    grant = Grant((NodePart("n1", (0,)),))
+    restoration.run_under_way((1, -1, 1, grant, 2.0), killed=False, pid=77, started=2.5)
+    restoration.finish()
+    assert core.handle(AgentReported(["n1"], [Running("1.1", 77, 2.5, [("n1", (0,), ())])]), 9.0) == []
+    run = core.state.jobs["a"].run
+    assert run is not None
+    assert (run.pid, run.started) == (77, 2.5)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.effects import Kill, Transition
 from qcg.pilotjob.core.events import RunEnded, RunStarted
-from qcg.pilotjob.core.running import MOST_ATTEMPTS
+from qcg.pilotjob.core.running import FORGOTTEN, MOST_LOSSES
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.desk import Desk, job, machine, node
 
@@ -182,6 +182,18 @@ def test_a_run_that_its_agent_never_got_waits_again_for_another_attempt() -> Non
     assert desk.end("a") == ["a SUCCEED"]
 
 
+def test_a_run_that_had_started_and_that_its_agent_has_forgotten_is_lost() -> None:
+    desk = busy("a", cores=1)
+    desk.start("a")
+    assert desk.report("n1") == [f"a FAILED: {FORGOTTEN}", "all done"]
+
+
+def test_a_run_that_its_agent_has_forgotten_runs_again_where_that_is_wanted() -> None:
+    desk = busy("a", cores=1, rerun_lost=True)
+    desk.start("a")
+    assert desk.report("n1") == ["requeued a", "a QUEUED"]
+
+
 def test_an_iteration_that_its_agent_never_got_keeps_its_place() -> None:
     desk = Desk(machine(2))
     desk.submit(job("it", its=4))
@@ -232,6 +244,30 @@ def test_a_live_run_that_is_being_started_is_adopted_as_scheduled() -> None:
     desk.submit(job("a"))
     assert desk.report("n1", live=[Running("1.1", 0, 0.0, N1)]) == ["a SCHEDULED"]
     assert desk.start("a") == ["a EXECUTING"]
+
+
+def unsure() -> Desk:
+    """A run is found again of which its agent does not know what it was given."""
+    desk = Desk(machine(2))
+    desk.submit(job("a"))
+    assert desk.report("n1", live=[Running("1.1", 0, 0.0, [])]) == ["a SCHEDULED"]
+    return desk
+
+
+def test_a_run_found_without_its_grant_can_be_ended_where_it_was_found() -> None:
+    desk = unsure()
+    assert desk.cancel("a")[0] == "kill a"
+    kill = desk.effects[0]
+    assert isinstance(kill, Kill)
+    assert kill.run.grant.parts[0].node == "n1"
+
+
+def test_a_run_found_without_its_grant_is_lost_with_its_node() -> None:
+    assert unsure().lose("n1") == ["a FAILED: the node is gone", "all done"]
+
+
+def test_a_run_found_without_its_grant_waits_again_when_its_agent_forgets_it() -> None:
+    assert unsure().report("n1") == ["requeued a", "a QUEUED"]
 
 
 def test_a_live_run_that_no_job_wants_is_ended() -> None:
@@ -324,9 +360,19 @@ def test_a_node_that_is_not_here_harms_nobody() -> None:
 def test_a_job_that_loses_every_host_is_given_up_in_the_end():
     desk = Desk(machine(1), rerun_lost=True)
     desk.submit(job("a"))
-    for _ in range(MOST_ATTEMPTS - 1):
+    for _ in range(MOST_LOSSES - 1):
         desk.schedule()
         assert desk.lose("n1")[-1] == "a QUEUED"
         desk.report("n1")
     desk.schedule()
     assert desk.lose("n1")[0] == "a FAILED: the node is gone"
+
+
+def test_runs_that_never_arrived_do_not_count_as_lost():
+    desk = Desk(machine(1), rerun_lost=True)
+    desk.submit(job("a"))
+    for _ in range(MOST_LOSSES):
+        desk.schedule()
+        assert desk.report("n1")[-1] == "a QUEUED"
+    desk.schedule()
+    assert desk.lose("n1")[-1] == "a QUEUED"

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.crashing import Crashing, marking
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.snapshot import snapshot
+from tests.support.crashing import Crashing, marking, waiting
 from tests.support.pilot import Run, job, run, write_requests
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
@@ -194,3 +196,24 @@ def test_without_any_agent_the_service_ends_and_says_why(tmp_path: Path, python:
     again = run("qcg-pm", "run", "--resume", run_dir)
     assert again.returncode == 1
     assert run_of.states == {"one": "CANCELED", "two": "CANCELED"}
+
+
+def test_a_job_that_had_started_is_not_run_again_by_an_agent_that_has_lost_its_memory(tmp_path: Path):
+    crashing = Crashing(tmp_path, write_requests(tmp_path / "r.json", [waiting("a")]), "--nodes", "2")
+    crashing.start()
+    crashing.pid_of("a")
+    wait_for(lambda: _started_runs(crashing), what="the registry to have the start")
+    crashing.kill_manager()
+    crashing.kill_agent()
+    (crashing.run_dir / "agent-local.ledger").unlink()
+    done = crashing.finish()
+    crashing.release()
+    assert done.returncode == 1, done
+    assert crashing.marks() == ["a"]
+    entry = crashing.entries()["a"]
+    assert (entry["state"], "nobody can say how it ended" in entry["messages"]) == ("FAILED", True)
+
+
+def _started_runs(crashing: Crashing) -> bool:
+    with snapshot(crashing.run_dir / "registry.sqlite") as connection:
+        return any(run.started for run in reading.run_records(connection))

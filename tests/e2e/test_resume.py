@@ -270,3 +270,16 @@ def test_what_runs_on_nodes_that_are_no_part_of_the_run_any_more_is_lost_and_end
     assert "not part of this run any more" in entries["long"]["messages"]
     assert not is_alive(pid)
     crashing.check_nothing_left()
+
+
+def test_a_file_that_has_changed_since_is_not_taken_for_the_one_that_was_run(tmp_path: Path):
+    path = write_requests(tmp_path / "two.json", [job("p", "true")])
+    assert run("qcg-pm", "run", path, "--wd", tmp_path, "--nodes", "1").returncode == 0
+    again = run("qcg-pm", "run", path, "--resume", tmp_path)
+    assert again.returncode == 0
+    assert "Nothing was left to continue" in again.stderr
+    write_requests(path, [job("q", "true")])
+    changed = run("qcg-pm", "run", path, "--resume", tmp_path)
+    assert changed.returncode == 2
+    assert "has changed since" in changed.stderr
+    assert run("qcg-pm", "run", "--resume", tmp_path).returncode == 0, "nobody asks for the file"

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.support.conversation import Conversation, talk
+from tests.support.disks import fill
 from tests.support.pilot import WAIT, Run, job, run, run_requests, start, write_requests
 from tests.support.waiting import wait_for
-
-
-@pytest.fixture
-def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """Makes small file systems that go away with the test."""
-    made: list[Path] = []
-
-    def make(name: str, options: str) -> Path:
-        path = tmp_path / name
-        path.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path], capture_output=True, text=True)
-        if done.returncode != 0:
-            pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-        made.append(path)
-        return path
-
-    yield make
-    for path in made:
-        subprocess.run(["umount", "--lazy", path], check=True)
 
 
 def test_what_cannot_start_is_failed_with_its_reason_and_the_others_run(tmp_path: Path, mount: Callable[..., Path]):
@@ -100,7 +79,7 @@ def test_a_submission_that_finds_no_room_is_refused_and_leaves_no_trace(tmp_path
     async def walk(service: Conversation) -> None:
         await service.data("submit", jobs=[job("first", "true")])
         await service.until("first", "SUCCEED")
-        _fill(disk / "hog")
+        fill(disk / "hog")
         refused = await service.ask("submit", jobs=jobs)
         assert refused["code"] == 1
         assert "No space left" in refused["message"] or "full" in refused["message"]
@@ -116,18 +95,12 @@ def test_a_submission_that_finds_no_room_is_refused_and_leaves_no_trace(tmp_path
 def test_a_run_cannot_begin_on_a_full_or_read_only_disk(tmp_path: Path, mount: Callable[..., Path]):
     requests = write_requests(tmp_path / "r.json", [job("a", "true")], WAIT)
     full = mount("full", "size=64k")
-    _fill(full / "hog")
+    fill(full / "hog")
     for wd in (full, mount("read-only", "size=64k,ro")):
         done = run("qcg-pm", "run", requests, "--wd", wd, "--nodes", "1")
         assert done.returncode == 2, done
         assert "Error: " in done.stderr
         assert "Traceback" not in done.stdout + done.stderr
-
-
-def _fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(4096))
 
 
 def _logged(disk: Path) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from qcg.pilotjob.agent.protocol import EndedRecord, Record
@@ -202,7 +203,7 @@ class Engine(Listener):
 
     def _turn(self) -> None:
         if self._commit_first:
-            self._try_to_commit()
+            self.try_to_commit()
         if not self.stalled:
             self._apply(self.core.handle(Schedule(), time.time()))
         self._turn_due = False
@@ -210,9 +211,10 @@ class Engine(Listener):
 
     def _commit_later(self) -> None:
         self._commit_timer = None
-        self._try_to_commit()
+        self.try_to_commit()
 
-    def _try_to_commit(self) -> None:
+    def try_to_commit(self) -> None:
+        """Commit, or say that it cannot be done, start nothing new and try again soon."""
         try:
             self.commit()
         except (JournalError, ReportError) as error:
@@ -247,6 +249,21 @@ class Engine(Listener):
         # Not sooner: when the machine dies now, agents must not have forgotten what the journal has lost.
         self.executor.acknowledge(committed)
 
+    async def store(self) -> None:
+        """Wait until all that has happened so far is on the disk, for as long as there is no room for it."""
+        said = ""
+        while True:
+            self.try_to_commit()
+            if not self.stalled:
+                try:
+                    await self.sync()
+                    return
+                except JournalError as error:
+                    if str(error) != said:
+                        said = str(error)
+                        log.error("%s It is tried again.", error)
+            await asyncio.sleep(RETRY_DELAY)
+
     def _sync_later(self) -> None:
         self._sync_timer = None
         syncing = asyncio.ensure_future(self.sync())
@@ -260,14 +277,23 @@ class Engine(Listener):
             log.error("%s", error)
 
     async def close(self) -> None:
-        """Everything on disk, nothing left pending."""
+        """Nothing left pending, and everything in the registry, if it can be written at all.
+
+        What cannot be written yet, agents keep: the next manager gets it from them.
+        """
         for timer in (self._commit_timer, self._sync_timer):
             if timer is not None:
                 timer.cancel()
         if self._syncing:
             await asyncio.wait(self._syncing)
-        self.commit()
+        whole = True
+        try:
+            self.commit()
+        except (JournalError, ReportError) as error:
+            log.error("%s This manager ends without it.", error)
+            whole = False
         if self._sync_timer is not None:
             self._sync_timer.cancel()
-        self.report.close()
-        self.journal.close()
+        with suppress(ReportError):  # said already
+            self.report.close()
+        self.journal.close(commit=whole)

@@ -7,7 +7,8 @@ import itertools
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -19,12 +20,19 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.local import LocalAgent
 from qcg.pilotjob.guard import announce, check_agents, check_free, refresh, withdraw
-from qcg.pilotjob.interfaces.file import forget_file, is_file_done, read_requests, run_requests
+from qcg.pilotjob.interfaces.file import (
+    check_unchanged,
+    forget_file,
+    is_file_done,
+    read_requests,
+    remember_file,
+    run_requests,
+)
 from qcg.pilotjob.interfaces.network import NetworkInterface
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.logs import log_to, stop_logging
-from qcg.pilotjob.options import Options, Resumption
+from qcg.pilotjob.options import Options, Resumption, UsageError
 from qcg.pilotjob.report.progress import progress_line
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.keys import make_keys
@@ -35,6 +43,8 @@ log = logging.getLogger(__name__)
 BEAT = 2.0
 BEATS_A_LINE = 5
 """So often the log tells how far the run is, when that has changed."""
+PATIENCE = 2.0
+"""Seconds for the last words to reach the disk, before it is said that they do not."""
 KILL_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL when the service ends."""
 
@@ -79,6 +89,8 @@ class Service:
         self._signal = 0
         self._hurry = asyncio.Event()
         self._trouble = ""
+        self._left = False
+        """The run is not over: the agent keeps its jobs, for a manager that resumes it."""
 
     async def run(self) -> Ending:
         hub = Hub()
@@ -97,6 +109,8 @@ class Service:
             self.options = msgspec.structs.replace(before, **self.resumption.changes)
             if self.options.file_path != before.file_path:
                 forget_file(journal)
+            elif self.options.file_path and ("file_path" in self.resumption.changes or not is_file_done(journal)):
+                check_unchanged(journal, Path(self.options.file_path))
             requests = [] if is_file_done(journal) else self._requests()
             network = self._network(hub)
         else:
@@ -106,7 +120,8 @@ class Service:
             network = self._network(hub)
             run_dir = rundir.create(self.wd, self.options.id)
             journal = Journal.create(run_dir / FILE_NAME)
-        handler = log_to(run_dir / "service.log", self.options.log)
+        with _writing_to(run_dir):
+            handler = log_to(run_dir / "service.log", self.options.log)
         try:
             rundir.link(self.wd, run_dir / "service.log", "service.log")
             log.info("%s %s in %s", "resuming" if self.resumption else "starting", run_dir.name, self.wd)
@@ -137,12 +152,15 @@ class Service:
         agent = LocalAgent(engine.executor, run_dir, self.options.linger)
         agent.on_hopeless = self._give_up(pilot)
         self._watch_signals(pilot)
-        announce(run_dir, engine.executor.open(hub, make_keys(), "tcp://127.0.0.1:*"), clients)
-        agent.start()
         beating = asyncio.ensure_future(self._beat(engine, run_dir))
         errors = cut_off = 0
         try:
+            with _writing_to(run_dir):
+                announce(run_dir, engine.executor.open(hub, make_keys(), "tcp://127.0.0.1:*"), clients)
+            agent.start()
             self.on_ready(pilot)
+            if requests and self.options.file_path:
+                remember_file(journal, Path(self.options.file_path))
             errors = await run_requests(pilot, requests)
             await self._until_the_end(pilot)
             cut_off = engine.state.unfinished
@@ -153,9 +171,10 @@ class Service:
             if network is not None:
                 await network.close()
             await engine.close()
-            hub.close()
             self._leave_signals()
         withdraw(run_dir)
+        if self._left:
+            log.warning("the run is left as it is; continue it with --resume %s", run_dir)
         counts = engine.state.job_counts
         summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])
         log.info("the end: %s", summary or "no jobs")
@@ -180,6 +199,9 @@ class Service:
 
     async def _end(self, engine: Engine, agent: LocalAgent) -> None:
         """Nothing is left: no job that is not final, no process."""
+        # First: an agent that has gone cannot tell again what was not written.
+        if not await self._stored(engine):
+            return
         left = engine.state.unfinished
         if left:
             log.warning("the service ends before %d jobs have ended; they are cancelled", left)
@@ -194,6 +216,20 @@ class Service:
         if engine.state.unfinished:
             nodes = [spec.name for spec in engine.state.nodes]
             engine.dispatch(NodesLost(nodes, "the agent ended without telling what became of the job"))
+        await self._stored(engine)
+
+    async def _stored(self, engine: Engine) -> bool:
+        """Wait until everything is on the disk. False when somebody does not want to wait for room on it."""
+        storing = asyncio.ensure_future(engine.store())
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait({storing}, timeout=PATIENCE)
+        if not storing.done():
+            log.warning("the end waits until all is written; a second signal leaves the run as it is, to be resumed")
+            await asyncio.wait({storing, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        self._left = not storing.done()
+        storing.cancel()
+        return not self._left
 
     def _give_up(self, pilot: Pilot) -> Callable[[str], None]:
         def give_up(reason: str) -> None:
@@ -247,6 +283,16 @@ def main() -> None:
     from qcg.pilotjob.cli.service import main as command
 
     command()
+
+
+@contextmanager
+def _writing_to(run_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"the run directory {run_dir} cannot be written: {os.strerror(error.errno or 0)}; make room, and try again"
+        ) from None
 
 
 if __name__ == "__main__":

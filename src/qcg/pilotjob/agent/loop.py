@@ -46,7 +46,7 @@ class Agent:
     def run(self) -> None:
         self._watch_signals()
         more = False
-        while not self._exiting or self._host.busy:
+        while not self._exiting or self._host.busy or self._knows_more_than_its_disk():
             # At least a millisecond: a deadline within less than that is met a little late, not in a storm of turns.
             ready = dict(self._poller.poll(0 if more else math.ceil(self._patience() * 1000)))
             if self._wakeup.fileno() in ready:
@@ -125,6 +125,10 @@ class Agent:
         if self._host.trouble != self._trouble:
             self._trouble = self._host.trouble
             say(self._trouble or "the ledger can be written again")
+
+    def _knows_more_than_its_disk(self) -> bool:
+        """Records wait for room, and would go with this process. Whoever tells it twice to end wants it so."""
+        return self._ledger.stored < self._ledger.last and self._signals < 2
 
     def _forsaken(self, now: float) -> bool:
         if self._connection.up or self._host.busy:

@@ -72,17 +72,23 @@ class Restoration:
         """The iterations that had not started were ended together."""
         self._rests.append((self._newcomers[seq].job, state))
 
-    def run_under_way(self, run: tuple[int, int, int, Grant, float], *, killed: bool) -> None:
-        """(seq, position, attempt, grant, scheduled). Its host will tell whether it started, and how it ends."""
+    def run_under_way(
+        self, run: tuple[int, int, int, Grant, float], *, killed: bool, pid: int = 0, started: float = 0.0
+    ) -> None:
+        """(seq, position, attempt, grant, scheduled). Its host will tell how it ends, and whether it has started, where
+        that is not known."""
         seq, position, attempt, grant, scheduled = run
         job = self._newcomers[seq].job
         restored = Run(job, position, attempt, grant, scheduled)
         restored.killed = killed
+        restored.pid = pid
+        restored.started = started
+        state = State.EXECUTING if started else State.SCHEDULED
         if position < 0:
-            job.state = State.SCHEDULED
+            job.state = state
         else:
             assert job.iterations is not None
-            job.iterations.set_state(position, State.SCHEDULED)
+            job.iterations.set_state(position, state)
         self._runs.append(restored)
 
     def finish(self) -> list[Effect]:

@@ -11,8 +11,9 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
 NODE_GONE = "the node it ran on is not part of this run any more"
+FORGOTTEN = "it had started, and its agent does not know of it any more: nobody can say how it ended"
 
-MOST_ATTEMPTS = 10
+MOST_LOSSES = 10
 """A job that has lost so many runs is FAILED even where lost ones are run again: it may be what kills its hosts."""
 
 
@@ -51,7 +52,7 @@ def _outcome(record: Ended) -> tuple[State, str]:
 
 
 def agent_reported(core: CoreState, event: AgentReported) -> None:
-    """An agent has told everything: what the books have on its nodes and the agent does not, it never got."""
+    """An agent has told everything: what the books have on its nodes and the agent does not, it never got, or lost."""
     for node in event.nodes:
         core.pool.set_available(node, True)
     live = {running.id: running for running in event.live}
@@ -59,7 +60,10 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
     for run in [run for run in core.runs.values() if run.grant.parts and run.grant.parts[0].node in nodes]:
         running = live.pop(run.id, None)
         if running is None:
-            _never_arrived(core, run)
+            if run.started:
+                lose(core, run, FORGOTTEN)
+            else:
+                _never_arrived(core, run)
             continue
         if running.pid:
             _executing(core, run, running.pid, running.started)
@@ -74,7 +78,9 @@ def _adopt(core: CoreState, running: Running, node: str) -> None:
 
     `node` is one of those that its agent looks after; the node that it was given may not be part of this run any more.
     """
-    run = core.runs.get(running.id) or _find_again(core, running.id, running.grant)
+    # An agent that died while it started the run does not know its grant: then the run holds nothing, on that node.
+    granted = running.grant or [(node, (), ())]
+    run = core.runs.get(running.id) or _find_again(core, running.id, granted)
     if run is None:
         core.effects.append(KillStray(running.id, node))
     elif running.pid:
@@ -122,10 +128,17 @@ def lose(core: CoreState, run: Run, message: str) -> None:
     core.end_run(run)
     if run.killed:
         settle(core, Outcome(run.job, run.position, State.CANCELED, message, run))
-    elif core.rerun_lost and run.attempt < MOST_ATTEMPTS:
+    elif core.rerun_lost and _losses(core, run) < MOST_LOSSES:
         _queue_again(core, run)
     else:
         settle(core, Outcome(run.job, run.position, State.FAILED, message, run, -1))
+
+
+def _losses(core: CoreState, run: Run) -> int:
+    """How many runs its place has lost, this one included. Those that never arrived at their host harmed nobody."""
+    place = (run.job.seq, run.position)
+    core.losses[place] = core.losses.get(place, 0) + 1
+    return core.losses[place]
 
 
 def _queue_again(core: CoreState, run: Run) -> None:

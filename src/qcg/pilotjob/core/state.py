@@ -21,6 +21,8 @@ class CoreState:
         self.runs: dict[str, Run] = {}
         """All runs that hold resources, by id."""
         self.rerun_lost = rerun_lost
+        self.losses: dict[tuple[int, int], int] = {}
+        """By job and position, how many runs were lost under this manager, where that is not none."""
         self.patience = patience
         """Seconds after which a request that is never served is not overtaken any more."""
         self.next_seq = 1

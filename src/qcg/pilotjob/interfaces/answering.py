@@ -43,6 +43,15 @@ _HANDLERS: dict[type[Request], Callable[[Pilot, Any], Awaitable[Answer]]] = {
 
 
 async def answer(pilot: Pilot, raw: bytes | msgspec.Raw, path: str = "") -> Answer:
+    """Also of a request that could not be stored: whoever has sent it can send it again."""
+    try:
+        return await attempt(pilot, raw, path)
+    except (JournalError, ReportError) as problem:
+        return error(_at(path, problem))
+
+
+async def attempt(pilot: Pilot, raw: bytes | msgspec.Raw, path: str) -> Answer:
+    """Raises JournalError or ReportError when there is no room for what the request does: then it has done nothing."""
     try:
         request = decode_request(raw, path)
         return await _HANDLERS[type(request)](pilot, request)
@@ -50,5 +59,9 @@ async def answer(pilot: Pilot, raw: bytes | msgspec.Raw, path: str = "") -> Answ
         return error(str(problem))
     except DescriptionError as problem:
         return error(str(problem.within(path)))
-    except (CoreError, JournalError, ReportError) as problem:
-        return error(f"{path}: {problem}" if path else str(problem))
+    except CoreError as problem:
+        return error(_at(path, problem))
+
+
+def _at(path: str, problem: Exception) -> str:
+    return f"{path}: {problem}" if path else str(problem)

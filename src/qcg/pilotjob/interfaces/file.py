@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from qcg.pilotjob.description.errors import RequestError
 from qcg.pilotjob.description.requests import decode_request_file
-from qcg.pilotjob.interfaces.answering import answer
+from qcg.pilotjob.engine import RETRY_DELAY
+from qcg.pilotjob.interfaces.answering import attempt
+from qcg.pilotjob.interfaces.answers import Answer
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.report.errors import ReportError
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +27,7 @@ DONE = "file_requests"
 """How many requests of the file have been run, kept in the journal with what they did."""
 ALL = "file_requests_in_all"
 ERRORS = "file_requests_refused"
+DIGEST = "file_digest"
 
 
 class FileError(Exception):
@@ -39,7 +47,7 @@ def read_requests(path: Path) -> list[msgspec.Raw]:
 
 def forget_file(journal: Journal) -> None:
     """Another file is to be run, from its beginning."""
-    for key in (DONE, ALL, ERRORS):
+    for key in (DONE, ALL, ERRORS, DIGEST):
         journal.set_meta(key, 0)
 
 
@@ -49,25 +57,66 @@ def is_file_done(journal: Journal) -> bool:
     return in_all > 0 and journal.get_meta(DONE) == in_all
 
 
+def remember_file(journal: Journal, path: Path) -> None:
+    """What the file held when this run began with it."""
+    journal.set_meta(DIGEST, _digest(path))
+
+
+def check_unchanged(journal: Journal, path: Path) -> None:
+    """Of a file that this run has begun with, the rest is run: it must be the same file."""
+    before = journal.get_meta(DIGEST)
+    if before and path.is_file() and _digest(path) != before:
+        raise FileError(
+            f"{path} was carried out in this run, or a part of it, and has changed since; give the new requests in"
+            " another file, or start a new run"
+        )
+
+
+def _digest(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
 async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> int:
     """Run those that have not been run before; how many were answered with an error, by earlier managers too."""
     journal = pilot.engine.journal
     done = int(journal.get_meta(DONE) or 0)
     errors = int(journal.get_meta(ERRORS) or 0)
     for number, request in enumerate(requests[done:], done):
-        if pilot.ending.is_set():
-            break
-        # Part of the same commit as what the request does: after a crash it is run again, or it has been run.
-        journal.set_meta(DONE, number + 1)
         journal.set_meta(ALL, len(requests))
-        reply = await answer(pilot, request, f"request {number + 1}")
+        reply = await _answer(pilot, request, number)
+        if reply is None:
+            break
         if reply.code:
             errors += 1
             journal.set_meta(ERRORS, errors)
-        pilot.engine.commit()
+        pilot.engine.try_to_commit()
         text = msgspec.json.encode(reply.to_dict()).decode()
         if reply.code:
             log.error("request %d was refused:\n%s", number + 1, reply.message)
             pilot.refusals.append(reply.message or "")
         log.info("request %d answered: %s", number + 1, text if len(text) <= 2000 else text[:2000] + " …")
+        await asyncio.sleep(0)  # agents and signals want to be heard between requests, too
     return errors
+
+
+async def _answer(pilot: Pilot, request: msgspec.Raw, number: int) -> Answer | None:
+    """Nobody is there to send the request again, so it waits for room on the disk. None when the end comes sooner."""
+    journal = pilot.engine.journal
+    waits = False
+    while not pilot.ending.is_set():
+        # Part of the same commit as what the request does: after a crash it is run again, or it has been run.
+        journal.set_meta(DONE, number + 1)
+        try:
+            return await attempt(pilot, request, f"request {number + 1}")
+        except (JournalError, ReportError) as problem:
+            journal.set_meta(DONE, number)
+            if not waits:
+                log.error("request %d waits until it can be stored: %s", number + 1, problem)
+                waits = True
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(pilot.ending.wait(), RETRY_DELAY)
+    return None

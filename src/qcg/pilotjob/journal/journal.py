@@ -138,10 +138,11 @@ class Journal:
                     f"The registry {self.path} could not be synced to disk: {_reason(error)}."
                 ) from error
 
-    def close(self) -> None:
-        """Commit, and fold everything into the one file."""
+    def close(self, *, commit: bool = True) -> None:
+        """Commit, and fold everything into the one file. Or leave out what was gathered since the last commit."""
         try:
-            self.commit()
+            if commit:
+                self.commit()
         finally:
             with self._wal_guard:
                 os.close(self._wal)

@@ -64,12 +64,16 @@ def read(run_dir: Path) -> Contact | None:
 def write(run_dir: Path, contact: Contact) -> None:
     """Whole or not at all."""
     temporary = run_dir / f".{FILE_NAME}.{os.getpid()}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(contact))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(run_dir / FILE_NAME)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(contact))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(run_dir / FILE_NAME)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def remove(run_dir: Path) -> None:

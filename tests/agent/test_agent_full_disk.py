@@ -1,0 +1,90 @@
+"""An agent whose ledger finds no room, or has lost lines: nobody hears what it could forget."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from pathlib import Path
+
+from qcg.pilotjob.agent import protocol
+from tests.agent.manager import NAME, AgentProcess, Manager, launch
+from tests.support.waiting import wait_for
+
+
+def test_nothing_is_told_before_the_ledger_has_it(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    """Else the next agent would give its number to another record, which would pass for an old one."""
+    first.meet()
+    job = launch("a", "touch", "ran", wd=run_dir)
+    ledger = run_dir / f"agent-{NAME}.ledger"
+    room = len(f'["b","a","{job.env["QCG_PM_STEP_ID"]}"]\n')  # for the line before the start, and no more
+    _limit_files(agent.pid, ledger.stat().st_size + room)
+    first.start(job)
+    wait_for((run_dir / "ran").exists)
+    first.send(protocol.Identify())
+    report = first.meet()
+    assert (report.records, [running.id for running in report.live]) == ([], ["a"])
+    agent.kill()
+    successor = AgentProcess(run_dir)
+    first.meet()
+    assert first.ended("a").reason == "lost"
+    successor.close()
+
+
+def test_what_waits_for_room_is_told_when_there_is_some(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    _end_on_a_full_disk(first, agent, run_dir)
+    _limit_files(agent.pid, resource.RLIM_INFINITY)
+    assert first.ended("a").exit_code == 0
+    assert sorted(first.records) == [1, 2]
+
+
+def test_an_agent_whose_machine_lost_lines_counts_on_above_what_the_manager_has_seen(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    first.meet()
+    first.start(launch("a", "sleep", "1000", wd=run_dir), launch("b", "true", wd=run_dir))
+    first.ended("b")
+    agent.kill()
+    ledger = run_dir / f"agent-{NAME}.ledger"
+    lines = ledger.read_text().splitlines(keepends=True)
+    ledger.write_text("".join(line for line in lines if line[2] in "hb"))
+    seen = set(first.records)
+    successor = AgentProcess(run_dir)
+    wait_for(lambda: '["e",' in ledger.read_text())  # recorded before the manager says what it has seen
+    first.meet()
+    first.records = {number: body for number, body in first.records.items() if number not in seen}
+    assert (first.ended("a").reason, first.ended("b").reason) == ("lost", "lost")
+    assert min(first.records) > max(seen)
+    successor.close()
+
+
+def test_it_does_not_go_while_it_knows_more_than_its_disk(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    _end_on_a_full_disk(first, agent, run_dir)
+    first.send(protocol.Exit(0.0))
+    first.next(protocol.Beat)
+    first.next(protocol.Beat)  # alive for a while
+    _limit_files(agent.pid, resource.RLIM_INFINITY)
+    assert first.ended("a").exit_code == 0
+    first.next(protocol.Bye)
+    assert agent.wait() == 0
+
+
+def test_it_goes_all_the_same_when_it_is_told_twice(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    _end_on_a_full_disk(first, agent, run_dir)
+    agent.signal(signal.SIGTERM)
+    agent.signal(signal.SIGINT)
+    assert agent.wait() == 0
+
+
+def _end_on_a_full_disk(manager: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    manager.meet()
+    manager.start(launch("a", "sh", "-c", "until test -e go; do sleep 0.01; done", wd=run_dir))
+    manager.started("a")
+    _limit_files(agent.pid, (run_dir / f"agent-{NAME}.ledger").stat().st_size)
+    (run_dir / "go").touch()
+    wait_for(lambda: "cannot be written" in agent.log)
+
+
+def _limit_files(pid: int, size: int) -> None:
+    """The disk of this process is full where files reach this size."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))

@@ -1,0 +1,140 @@
+"""A disk that is full when it matters most: nothing that has happened is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.crashing import Crashing, waiting
+from tests.support.disks import fill
+from tests.support.pilot import job, write_requests
+from tests.support.waiting import wait_for
+
+JOBS = 100
+
+
+class Sleepers:
+    """A run of many jobs that all wait for one word, on a small disk; what they say themselves is kept elsewhere."""
+
+    def __init__(self, directory: Path, disk: Path) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._word = directory / "word"
+        os.mkfifo(self._word)
+        script = f"cd {directory}; echo x >> began; read x < word; echo x >> ended; true"
+        requests = write_requests(directory / "r.json", [job("it", script=script, iteration=JOBS)])
+        self.run = Crashing(disk, requests, "--nodes", str(JOBS))
+
+    def end_on_a_full_disk(self) -> None:
+        wait_for(lambda: self._count("began") == JOBS, 60, "all jobs to begin")
+        wait_for(lambda: len(self._ledger()) > 2 * JOBS, what="the ledger to have all starts")
+        fill(self._disk / "hog")
+        os.close(os.open(self._word, os.O_WRONLY))
+        wait_for(lambda: self._count("ended") == JOBS, 60, "all jobs to end")
+
+    def make_room(self) -> None:
+        (self._disk / "hog").unlink()
+
+    def check(self) -> None:
+        assert {entry["state"] for entry in self.run.entries().values()} == {"SUCCEED"}
+        assert len(self.run.entries()) == JOBS + 1
+        assert self._count("began") == JOBS
+        self.run.check_nothing_left()
+
+    def _count(self, name: str) -> int:
+        path = self._directory / name
+        return len(path.read_bytes()) // 2 if path.exists() else 0
+
+    def _ledger(self) -> list[str]:
+        return (self.run.run_dir / "agent-local.ledger").read_text().splitlines()
+
+
+@pytest.fixture
+def sleepers(tmp_path: Path, mount: Callable[..., Path]) -> Sleepers:
+    return Sleepers(tmp_path, mount("disk", "size=1m"))
+
+
+def test_the_end_waits_for_room(sleepers: Sleepers):
+    manager = sleepers.run.start()
+    sleepers.end_on_a_full_disk()
+    with pytest.raises(subprocess.TimeoutExpired):
+        manager.wait(4)
+    sleepers.make_room()
+    assert sleepers.run.wait() == 0
+    sleepers.check()
+
+
+def test_a_manager_killed_on_a_full_disk_is_resumed_when_there_is_room(sleepers: Sleepers):
+    sleepers.run.start()
+    sleepers.end_on_a_full_disk()
+    sleepers.run.kill_manager()
+    sleepers.make_room()
+    done = sleepers.run.finish()
+    assert done.returncode == 0, done
+    sleepers.check()
+
+
+def test_a_second_signal_leaves_a_run_that_waits_for_room_to_be_resumed(sleepers: Sleepers):
+    manager = sleepers.run.start()
+    sleepers.end_on_a_full_disk()
+    manager.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        manager.wait(1)
+    manager.send_signal(signal.SIGINT)
+    assert sleepers.run.wait() == 128 + signal.SIGINT
+    assert "the run is left as it is" in sleepers.run.log()
+    sleepers.make_room()
+    done = sleepers.run.finish()
+    assert done.returncode == 0, done
+    sleepers.check()
+
+
+def test_a_request_of_a_file_waits_for_room(tmp_path: Path, mount: Callable[..., Path]):
+    disk = mount("disk", "size=1m")
+    (disk / "hog").write_bytes(bytes(600_000))
+    large = job("large", "true")
+    large["attributes"] = {"filling": "x" * 400_000}
+    run = Crashing(disk, write_requests(tmp_path / "r.json", [job("a", "true")], [large]), "--nodes", "2")
+    run.start()
+    wait_for(lambda: "request 2 waits until it can be stored" in run.log_so_far(), what="the log to say it")
+    (disk / "hog").unlink()
+    assert run.wait() == 0
+    assert set(run.entries()) == {"a", "large"}
+
+
+def test_a_run_on_a_full_disk_is_not_resumed_and_that_is_told_in_a_sentence(tmp_path: Path, mount: Callable[..., Path]):
+    disk = mount("disk", "size=1m")
+    run = Crashing(disk, write_requests(tmp_path / "r.json", [waiting("a")]), "--nodes", "2")
+    run.start()
+    run.pid_of("a")
+    run.kill_manager()
+    fill(disk / "hog")
+    refused = run.finish()
+    assert refused.returncode == 2, refused
+    assert refused.stderr.startswith("Error: ")
+    assert "Traceback" not in refused.stdout + refused.stderr
+    (disk / "hog").unlink()
+    run.release()
+    assert run.finish().returncode == 0
+    run.check_success({"a"}, set())
+
+
+def test_a_log_that_cannot_be_opened_is_told_in_a_sentence(tmp_path: Path):
+    run = Crashing(tmp_path, write_requests(tmp_path / "r.json", [waiting("a")]), "--nodes", "2")
+    run.start()
+    run.pid_of("a")
+    run.kill_manager()
+    log = run.run_dir / "service.log"
+    log.rename(tmp_path / "kept.log")
+    log.mkdir()
+    refused = run.finish()
+    assert (refused.returncode, refused.stderr.startswith("Error: ")) == (2, True), refused
+    assert "Traceback" not in refused.stderr
+    log.rmdir()
+    run.release()
+    assert run.finish().returncode == 0

@@ -1,0 +1,69 @@
+"""A request file on a disk that is full for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from qcg.pilotjob.interfaces.file import is_file_done, run_requests
+from qcg.pilotjob.interfaces.pilot import Pilot
+from tests.service.wired import Wired, run
+from tests.support.pilot import job
+
+
+def raw(*requests: dict[str, Any]) -> list[msgspec.Raw]:
+    return [msgspec.Raw(json.dumps(request).encode()) for request in requests]
+
+
+def submit(name: str) -> dict[str, Any]:
+    return {"request": "submit", "jobs": [job(name, "true")]}
+
+
+def test_a_submission_that_cannot_be_stored_is_tried_again(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        wired.journal.broken = True
+        requests = asyncio.ensure_future(run_requests(Pilot(wired.engine, "x"), raw(submit("a"), submit("b"))))
+        await asyncio.sleep(0.1)
+        assert wired.engine.state.jobs == {}
+        assert not requests.done()
+        wired.journal.broken = False
+        assert await requests == 0
+        assert set(wired.engine.state.jobs) == {"a", "b"}
+        assert is_file_done(wired.journal)
+
+    run(tmp_path, test)
+
+
+def test_a_submission_that_waits_for_room_is_not_counted_as_run(tmp_path: Path):
+    """Else a manager that comes after a crash would pass it over."""
+
+    async def test(wired: Wired) -> None:
+        pilot = Pilot(wired.engine, "x")
+        wired.journal.broken = True
+        requests = asyncio.ensure_future(run_requests(pilot, raw(submit("a"))))
+        await asyncio.sleep(0.1)
+        pilot.ending.set()
+        assert await requests == 0
+        wired.journal.broken = False
+        wired.engine.commit()
+        assert not is_file_done(wired.journal)
+
+    run(tmp_path, test)
+
+
+def test_other_requests_go_on_and_are_stored_later(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        pilot = Pilot(wired.engine, "x")
+        wired.journal.broken = True
+        wait = {"request": "control", "command": "finishAfterAllTasksDone"}
+        assert await run_requests(pilot, raw(wait, {"request": "nonsense"})) == 1
+        assert wired.engine.stalled
+        wired.journal.broken = False
+        await wired.engine.store()
+        assert is_file_done(wired.journal)
+
+    run(tmp_path, test)
