@@ -13,6 +13,7 @@ import pytest
 import zmq
 
 from qcg.pilotjob.description.requests import REQUESTS
+from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ClientsContact
 from qcg.pilotjob.wire.keys import make_keys
 from tests.support.pilot import job
@@ -68,7 +69,8 @@ def public_key_without_its_secret(found: ClientsContact) -> ClientsContact:
     return keys_of(found, client_secret=make_keys().client_secret)
 
 
-STRANGERS = {
+Stranger = Callable[[ClientsContact], ClientsContact | None]
+STRANGERS: dict[Stranger, str] = {
     no_key: "without keys",
     wrong_client_key: "with a wrong client key",
     wrong_server_key: "with a wrong server key",
@@ -79,7 +81,7 @@ STRANGERS = {
 
 @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda stranger: stranger.__name__)
 def test_a_stranger_gets_nothing_and_the_log_says_why(
-    service: Served, new_lines: Callable[[], str], stranger: Callable[[ClientsContact], ClientsContact | None]
+    service: Served, new_lines: Callable[[], str], stranger: Stranger
 ):
     with Bare(service.contact.address, stranger(service.contact), zmq.DEALER) as client:
         for name in REQUESTS:
@@ -91,9 +93,7 @@ def test_a_stranger_gets_nothing_and_the_log_says_why(
 
 
 @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda stranger: stranger.__name__)
-def test_a_stranger_hears_of_no_event(
-    service: Served, new_lines: Callable[[], str], stranger: Callable[[ClientsContact], ClientsContact | None]
-):
+def test_a_stranger_hears_of_no_event(service: Served, new_lines: Callable[[], str], stranger: Stranger):
     with Bare(service.contact.publisher, stranger(service.contact), zmq.SUB) as subscriber:
         subscriber.socket.setsockopt_string(zmq.SUBSCRIBE, "")
         wait_for(lambda: STRANGERS[stranger] in new_lines(), what="a line in the log")
@@ -104,8 +104,6 @@ def test_a_stranger_hears_of_no_event(
 
 
 def test_the_port_of_agents_is_closed_to_strangers_too(service: Served, new_lines: Callable[[], str]):
-    from qcg.pilotjob.wire import contact
-
     found = contact.read(service.run_dir)
     assert found is not None
     with Bare(found.agents.address, service.contact, zmq.DEALER) as client:

@@ -42,7 +42,7 @@ class Bare:
 
     def receive(self, timeout: float = PATIENCE) -> list[bytes] | None:
         """The next message, or None when there is none in time."""
-        return self.socket.recv_multipart() if self.socket.poll(timeout * 1000) else None
+        return self.socket.recv_multipart() if self.socket.poll(int(timeout * 1000)) else None
 
     def ask(self, request: str, **more: Any) -> Any:
         """The reply to a request."""

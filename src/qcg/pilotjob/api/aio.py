@@ -160,7 +160,8 @@ class AsyncManager:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
             service = await starting
-            await asyncio.to_thread(service.end, 0.0)
+            service.terminate()
+            await asyncio.to_thread(service.end)
             raise
 
     async def _leave(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import zmq
 
 from qcg.pilotjob.api.errors import ConnectionError
-from qcg.pilotjob.api.link import CONNECT_TIMEOUT, Line, decode_answer, no_answer
+from qcg.pilotjob.api.link import CONNECT_TIMEOUT, REFUSED_TIMEOUT, Line, decode_answer, no_answer
 from qcg.pilotjob.api.waiting import BEAT, WELCOME, Numbers, Wait, parse_event
 from qcg.pilotjob.wire.contact import ClientsContact
 
@@ -32,7 +32,7 @@ class _AsyncLine:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(line.socket, self._drain)
         self._loop.add_reader(line.monitor, self._look)
-        self._impatience = self._loop.call_later(CONNECT_TIMEOUT, self._look)
+        self._impatience = [self._loop.call_later(wait, self._look) for wait in (REFUSED_TIMEOUT, CONNECT_TIMEOUT)]
         # A descriptor signals only what comes after somebody has looked in vain.
         self._drain_later()
         self._look()
@@ -44,7 +44,8 @@ class _AsyncLine:
     def close(self) -> None:
         if self._line.socket.closed:
             return
-        self._impatience.cancel()
+        for timer in self._impatience:
+            timer.cancel()
         self._loop.remove_reader(self._line.socket)
         self._loop.remove_reader(self._line.monitor)
         self._line.close()

@@ -54,10 +54,17 @@ class JobInfo:
         self.total_cores = sum(map(len, self.nodes.values()))
         self.wdir = runtime.get("wd")
         if "rtime" in runtime:
-            hours, minutes, seconds = runtime["rtime"].split(":")
-            self.time = timedelta(hours=int(hours), minutes=int(minutes), seconds=float(seconds))
+            self.time = _duration(runtime["rtime"])
         self.exit_code = int(runtime["exit_code"]) if "exit_code" in runtime else None
         self.pid = int(runtime["pid"]) if "pid" in runtime else None
+
+
+def _duration(text: str) -> timedelta:
+    """`0:00:02.027212`, or `2 days, 0:00:02.027212`."""
+    days, _, clock = text.rpartition(", ")
+    hours, minutes, seconds = clock.split(":")
+    whole_days = int(days.split()[0]) if days else 0
+    return timedelta(days=whole_days, hours=int(hours), minutes=int(minutes), seconds=float(seconds))
 
 
 def _history(text: str) -> list[tuple[datetime, str]]:

@@ -17,10 +17,14 @@ from qcg.pilotjob.wire.monitor import events_of
 
 CONNECT_TIMEOUT = 5.0
 """Seconds without a connection after which there is no service."""
+REFUSED_TIMEOUT = 1.0
+"""The same where attempts fail at once: nobody listens there, or does not let this client in."""
 HEARTBEAT, SILENCE = 1000, 5000
 """Milliseconds between signs of life that are asked for, and without any after which the connection is lost."""
 MOST_SOCKETS = 16_384
-_WATCHED = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.HANDSHAKE_FAILED_AUTH | zmq.Event.DISCONNECTED
+_WATCHED = (
+    zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.HANDSHAKE_FAILED_AUTH | zmq.Event.DISCONNECTED | zmq.Event.CONNECT_RETRIED
+)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -46,6 +50,7 @@ class Line:
         self.socket: zmq.Socket[bytes] = context.socket(kind)
         self.monitor: zmq.Socket[bytes] = self.socket.get_monitor_socket(_WATCHED)
         self._connected = False
+        self._failed = False
         self._since = time.monotonic()
         self._problem: ConnectionError | None = None
         for option, value in (
@@ -73,9 +78,11 @@ class Line:
                 self._connected = True
             elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:
                 self._problem = NotConnected(f"the service at {self.address} does not let this client in")
-            elif self._connected:
+            elif not self._connected:
+                self._failed = True
+            elif event == zmq.Event.DISCONNECTED:
                 self._problem = Interrupted(f"the service at {self.address} is gone")
-        if self._problem is None and self._impatient():
+        if self._problem is None and not self._connected and time.monotonic() >= self._since + self._patience:
             self._problem = NotConnected(
                 f"there is no service at {self.address}, or it does not let this client in: is it alive, and is its"
                 " contact file readable?"
@@ -90,7 +97,7 @@ class Line:
         poller.register(self.monitor, zmq.POLLIN)
         deadline = time.monotonic() + seconds
         while True:
-            limit = deadline if self._connected else min(deadline, self._since + CONNECT_TIMEOUT)
+            limit = deadline if self._connected else min(deadline, self._since + self._patience)
             ready = dict(poller.poll(math.ceil(max(limit - time.monotonic(), 0) * 1000)))
             if self.socket in ready:
                 return True
@@ -98,8 +105,9 @@ class Line:
             if time.monotonic() >= deadline:
                 return False
 
-    def _impatient(self) -> bool:
-        return not self._connected and time.monotonic() - self._since >= CONNECT_TIMEOUT
+    @property
+    def _patience(self) -> float:
+        return REFUSED_TIMEOUT if self._failed else CONNECT_TIMEOUT
 
     def close(self) -> None:
         with suppress(zmq.ZMQError):  # the context may be on its way out

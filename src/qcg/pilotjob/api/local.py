@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import subprocess
@@ -25,8 +26,8 @@ class LocalService:
     pipe that nobody writes to."""
 
     def __init__(self, arguments: Iterable[Any], init_timeout: float) -> None:
-        ready_reader, ready_writer = os.pipe()
-        lifeline_reader, self._lifeline = os.pipe()
+        ready_reader, ready_writer = _pipe()
+        lifeline_reader, self._lifeline = _pipe()
         self._lock = threading.Lock()
         command = [sys.executable, "-m", "qcg.pilotjob.service", "--net", *map(str, arguments)]
         command += ["--ready-fd", str(ready_writer), "--lifeline-fd", str(lifeline_reader)]
@@ -47,7 +48,8 @@ class LocalService:
             try:
                 self.conf = _wait_until_ready(self.process, ready_reader, said, init_timeout)
             except BaseException:
-                self.end(0.0)
+                self.terminate()
+                self.end()
                 raise
             finally:
                 os.close(ready_reader)
@@ -65,17 +67,26 @@ class LocalService:
         if self.is_alive:
             self.process.terminate()
 
-    def end(self, timeout: float = FINISH_TIMEOUT) -> None:
-        """Wait until it has ended; after the timeout it is killed."""
+    def end(self) -> None:
+        """Wait until it has ended; when that takes too long, it is killed."""
         with self._lock:
             if self._lifeline >= 0:
                 os.close(self._lifeline)
                 self._lifeline = -1
         try:
-            self.process.wait(timeout)
+            self.process.wait(FINISH_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def _pipe() -> tuple[int, int]:
+    """With numbers that a program whose standard streams are closed gives to nothing else."""
+    ends = os.pipe()
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends]
+    for end in ends:
+        os.close(end)
+    return moved[0], moved[1]
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], ready: int, said: BinaryIO, timeout: float) -> dict[str, Any]:

@@ -27,7 +27,8 @@ class LocalManager(Manager):
         try:
             self._connect(target_of(self._service.run_dir), cfg)
         except BaseException:
-            self._service.end(0.0)
+            self._service.terminate()
+            self._service.end()
             raise
 
     def finish(self) -> None:

@@ -1,0 +1,187 @@
+"""The asyncio face of the client."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.api.aio import AsyncManager
+from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError, ServiceError, TimeoutElapsed
+from qcg.pilotjob.api.job import Jobs
+from tests.support.processes import descendants
+from tests.support.serving import Served, served
+
+Scenario = Callable[[AsyncManager], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("run"), "--nodes", "4") as service:
+        yield service
+
+
+@pytest.fixture
+def play(service: Served, monkeypatch: pytest.MonkeyPatch) -> Callable[[Scenario], None]:
+    """Run a scenario with a manager, and take away all jobs."""
+    monkeypatch.chdir(service.wd)
+
+    async def run(scenario: Scenario) -> None:
+        async with AsyncManager() as manager:
+            await scenario(manager)
+            names = list(await manager.list())
+            await manager.cancel(names)
+            await manager.wait4all(30)
+            await manager.remove(names)
+
+    return lambda scenario: asyncio.run(run(scenario))
+
+
+def test_it_has_every_call_of_the_manager():
+    def calls(kind: type) -> set[str]:
+        return {name for name, value in vars(kind).items() if inspect.isfunction(value) and not name.startswith("_")}
+
+    assert calls(Manager) - calls(AsyncManager) == {"cleanup", "listen"}
+
+
+def test_every_call_works(play: Callable[[Scenario], None]):
+    async def scenario(manager: AsyncManager) -> None:
+        jobs = Jobs().add(name="a", exec="true").add(name="b", exec="sleep", args=["60"], iteration=2)
+        assert await manager.submit(jobs) == ["a", "b"]
+        assert await manager.wait4("a", 30) == {"a": "SUCCEED"}
+        assert (await manager.status(["a"]))["jobs"]["a"]["data"]["status"] == "SUCCEED"
+        assert list(await manager.list(["b"])) == ["b"]
+        assert (await manager.info("a"))["jobs"]["a"]["status"] == 0
+        assert (await manager.info_parsed("a"))["a"].exit_code == 0
+        assert (await manager.resources())["total_cores"] == 4
+        assert (await manager.system_status())["System"]["InstanceId"] == "x"
+        assert (await manager.send_request({"request": "resourcesInfo"}))["code"] == 0
+        next_end = asyncio.ensure_future(manager.wait4_any_job_finish(30))
+        iterations = asyncio.ensure_future(manager.wait4(["b:0", "b:1"], 30))
+        await asyncio.sleep(0.2)
+        assert await manager.cancel("b") == {"canceled": 1}
+        assert await next_end == ("b", "CANCELED")
+        assert await iterations == {"b:0": "CANCELED", "b:1": "CANCELED"}
+        await manager.wait4all(30)
+        assert await manager.remove("a") == {"removed": 1}
+
+    play(scenario)
+
+
+def test_errors_are_those_of_the_manager(play: Callable[[Scenario], None]):
+    async def scenario(manager: AsyncManager) -> None:
+        await manager.submit(Jobs().add(name="a", exec="sleep", args=["60"]))
+        with pytest.raises(TimeoutElapsed):
+            await manager.wait4("a", 0.1)
+        with pytest.raises(TimeoutElapsed):
+            await manager.wait4("a", 0)
+        with pytest.raises(RequestRefusedError, match="there is no job 'nobody'"):
+            await manager.wait4("nobody")
+
+    play(scenario)
+
+
+def test_a_thousand_waits_go_on_at_once_without_threads(play: Callable[[Scenario], None]):
+    async def scenario(manager: AsyncManager) -> None:
+        await manager.submit(
+            Jobs()
+            .add(name="many", exec="true", iteration=1000, after="gate")
+            .add(name="gate", exec="sleep", args=["60"])
+        )
+        before = threading.active_count()
+        waits = [asyncio.ensure_future(manager.wait4(f"many:{index}", 60)) for index in range(1000)]
+        await asyncio.sleep(0.5)
+        assert threading.active_count() == before
+        assert (await manager.resources())["total_cores"] == 4
+        await manager.cancel("many")
+        states = await asyncio.gather(*waits)
+        assert states == [{f"many:{index}": "CANCELED"} for index in range(1000)]
+
+    play(scenario)
+
+
+def test_a_wait_that_is_cancelled_leaves_nothing(play: Callable[[Scenario], None]):
+    async def scenario(manager: AsyncManager) -> None:
+        await manager.submit(Jobs().add(name="a", exec="sleep", args=["60"]))
+        before = threading.active_count(), len(asyncio.all_tasks())
+        for _ in range(100):
+            wait = asyncio.ensure_future(manager.wait4("a"))
+            await asyncio.sleep(0)
+            wait.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await wait
+        assert (threading.active_count(), len(asyncio.all_tasks())) == before
+        assert manager._events is None
+        assert list(await manager.list()) == ["a"]
+
+    play(scenario)
+
+
+def test_leaving_ends_what_is_under_way(service: Served, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(service.wd)
+
+    async def scenario() -> None:
+        async with AsyncManager() as manager:
+            await manager.submit(Jobs().add(name="a", exec="sleep", args=["60"]))
+            waits = [asyncio.ensure_future(manager.wait4("a")), asyncio.ensure_future(manager.wait4all())]
+            await asyncio.sleep(0.2)
+        for wait in waits:
+            with pytest.raises(ConnectionError, match="was left"):
+                await wait
+        with pytest.raises(ConnectionError, match="`async with` block"):
+            await manager.list()
+        async with AsyncManager() as other:
+            await other.cancel("a")
+            await other.wait4all(30)
+            await other.remove("a")
+
+    asyncio.run(scenario())
+
+
+def test_a_service_of_ones_own_ends_with_the_block(tmp_path: Path):
+    async def scenario() -> None:
+        options = ["--wd", tmp_path, "--nodes", 1]
+        async with AsyncManager(local=True, server_args=options) as manager:
+            names = await manager.submit(Jobs().add(name="a", exec="true").add(name="b", exec="sleep", args=["60"]))
+            assert await manager.wait4(names[0], 30) == {"a": "SUCCEED"}
+
+    before = descendants()
+    asyncio.run(scenario())
+    assert descendants() == before
+
+
+def test_a_service_of_ones_own_can_be_finished(tmp_path: Path):
+    async def scenario() -> None:
+        async with AsyncManager(local=True, server_args=["--wd", tmp_path]) as manager:
+            await manager.finish()
+            with pytest.raises(ConnectionError):
+                await manager.list()
+
+    asyncio.run(scenario())
+
+
+def test_a_service_that_cannot_start_is_told(tmp_path: Path):
+    async def scenario() -> None:
+        with pytest.raises(ServiceError, match="No such option"):
+            async with AsyncManager(local=True, server_args=["--nonsense"]):
+                pass
+
+    asyncio.run(scenario())
+
+
+def test_a_start_that_is_cancelled_leaves_no_service(tmp_path: Path):
+    async def scenario() -> None:
+        starting = asyncio.ensure_future(AsyncManager(local=True, server_args=["--wd", tmp_path]).__aenter__())
+        await asyncio.sleep(0.1)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+
+    before = descendants()
+    asyncio.run(scenario())
+    assert descendants() == before

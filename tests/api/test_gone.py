@@ -1,0 +1,173 @@
+"""A service that dies, hangs or comes back while clients wait: nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcg.pilotjob.api.aio import AsyncManager
+from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.errors import ConnectionError, TimeoutElapsed
+from qcg.pilotjob.api.job import Jobs
+from tests.support.processes import is_alive
+from tests.support.serving import Served, served
+from tests.support.waiting import wait_for
+
+SECONDS = 8.0
+"""What "within seconds" means: a connection is given up after five of silence."""
+LONG = "until [ -e release ]; do sleep 0.05; done"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path, "--nodes", "2", "--agent-linger", "1") as service:
+        service.submit({"name": "long", "script": LONG})
+        service.wait("long", "EXECUTING")
+        yield service
+        (tmp_path / "release").touch()
+        service.end()
+        wait_for(lambda: not (service.run_dir / "agent-local.json").exists(), what="the end of the agent")
+
+
+def started(
+    service: Served, calls: list[Callable[[Manager], Any]], cfg: dict[str, Any], threads: ThreadPoolExecutor
+) -> list[Any]:
+    """Each call in a client and a thread of its own; they have begun to wait."""
+
+    def live(call: Callable[[Manager], Any]) -> Any:
+        with Manager.of_run(service.run_dir, cfg) as manager:
+            ready.append(None)
+            return call(manager)
+
+    ready: list[None] = []
+    waiting = [threads.submit(live, call) for call in calls]
+    wait_for(lambda: len(ready) == len(calls), what="the clients")
+    time.sleep(0.3)  # until they listen
+    return waiting
+
+
+WAITS: list[Callable[[Manager], Any]] = [
+    lambda manager: manager.wait4("long"),
+    lambda manager: manager.wait4all(),
+    lambda manager: manager.wait4_any_job_finish(),
+]
+
+
+def test_waits_end_in_an_error_when_the_service_is_killed(service: Served):
+    with ThreadPoolExecutor(3) as threads:
+        waiting = started(service, WAITS, {}, threads)
+        service.kill()
+        began = time.monotonic()
+        for one in waiting:
+            with pytest.raises(ConnectionError, match="is gone|there is no service"):
+                one.result(SECONDS)
+        print(f"{time.monotonic() - began:.2f} s")
+
+
+def test_calls_end_in_an_error_when_the_service_is_gone(service: Served):
+    with Manager.of_run(service.run_dir) as manager:
+        service.kill()
+        for call in (manager.resources, manager.list, lambda: manager.wait4("long"), manager.finish):
+            began = time.monotonic()
+            with pytest.raises(ConnectionError):
+                call()
+            assert time.monotonic() - began < SECONDS
+
+
+def test_waits_and_calls_end_in_an_error_when_the_service_hangs(service: Served):
+    with ThreadPoolExecutor(5) as threads:
+        waiting = started(service, WAITS, {}, threads)
+        service.process.send_signal(signal.SIGSTOP)
+        with Manager.__new__(Manager) as manager:
+            began = time.monotonic()
+            with pytest.raises(ConnectionError):
+                manager.__init__(service.contact.address)  # type: ignore[misc]
+            assert time.monotonic() - began < SECONDS
+        for one in waiting:
+            with pytest.raises(ConnectionError):
+                one.result(SECONDS)
+        service.process.send_signal(signal.SIGCONT)
+
+
+def test_a_call_has_a_timeout_of_its_own(service: Served):
+    with Manager.of_run(service.run_dir, {"request_timeout": 0.5}) as manager:
+        service.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        with pytest.raises(ConnectionError, match=r"did not answer within 0\.5 s"):
+            manager.resources()
+        assert time.monotonic() - began < 2
+        service.process.send_signal(signal.SIGCONT)
+        assert manager.resources()["total_cores"] == 2
+
+
+def test_waits_go_on_with_the_resumed_service_when_told_to_reconnect(service: Served):
+    with ThreadPoolExecutor(3) as threads:
+        waiting = started(service, WAITS[:2], {"reconnect": 30}, threads)
+        service.kill()
+        time.sleep(1)  # while there is no service at all
+        service.resume()
+        assert not any(one.done() for one in waiting)
+        (service.wd / "release").touch()
+        assert waiting[0].result(SECONDS) == {"long": "SUCCEED"}
+        assert waiting[1].result(SECONDS) is None
+
+
+def test_questions_go_on_with_the_resumed_service_when_told_to_reconnect(service: Served):
+    with Manager.of_run(service.run_dir, {"reconnect": 30}) as manager, ThreadPoolExecutor(1) as other:
+        service.kill()
+        asked = other.submit(manager.list)
+        time.sleep(0.5)
+        service.resume()
+        assert list(asked.result(SECONDS)) == ["long"]
+        assert manager.submit(Jobs().add(name="new", exec="true")) == ["new"]
+        assert manager.wait4("new", 30) == {"new": "SUCCEED"}
+
+
+def test_reconnecting_ends_after_its_time(service: Served):
+    with Manager.of_run(service.run_dir, {"reconnect": 1}) as manager:
+        service.kill()
+        began = time.monotonic()
+        with pytest.raises(ConnectionError):
+            manager.wait4("long")
+        assert time.monotonic() - began < SECONDS
+        with pytest.raises(TimeoutElapsed):
+            manager.wait4("long", timeout=0.1)
+
+
+def test_the_asyncio_face_notices_and_reconnects_too(service: Served, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(service.wd)
+
+    async def scenario() -> None:
+        async with AsyncManager() as impatient, AsyncManager(cfg={"reconnect": 30}) as patient:
+            waits = [asyncio.ensure_future(impatient.wait4("long")) for _ in range(3)]
+            patient_waits = [asyncio.ensure_future(patient.wait4("long")) for _ in range(3)]
+            await asyncio.sleep(0.3)
+            service.kill()
+            for wait in waits:
+                with pytest.raises(ConnectionError):
+                    await asyncio.wait_for(wait, SECONDS)
+            await asyncio.to_thread(service.resume)
+            (service.wd / "release").touch()
+            for wait in patient_waits:
+                assert await asyncio.wait_for(wait, SECONDS) == {"long": "SUCCEED"}
+            assert list(await patient.list()) == ["long"]
+            with pytest.raises(ConnectionError):
+                await impatient.list()
+
+    asyncio.run(scenario())
+
+
+def test_the_agent_of_a_killed_service_is_not_the_clients_business(service: Served):
+    """The job of a killed service runs on: that is what resuming is for."""
+    pid = int(service.data("jobInfo", jobNames=["long"])["jobs"]["long"]["data"]["runtime"]["pid"])
+    service.kill()
+    assert is_alive(pid)
+    os.kill(pid, 0)

@@ -1,0 +1,67 @@
+"""What `info` tells, as objects."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from qcg.pilotjob.api.jobinfo import JobInfo
+
+RUNTIME = {
+    "allocation": "n1[0:1],n2[4]",
+    "wd": "/tmp/x",
+    "rtime": "0:00:02.027212",
+    "exit_code": "0",
+    "pid": "12",
+    "pname": "date",
+}
+HISTORY = "\n2020-06-08 12:56:06.789757: QUEUED\n2020-06-08 12:56:07.000000: SUCCEED"
+
+
+def test_a_job_is_read():
+    info = JobInfo.from_job({"jobName": "a", "status": "SUCCEED", "runtime": RUNTIME, "history": HISTORY})
+    assert (info.name, info.status) == ("a", "SUCCEED")
+    assert info.nodes == {"n1": ["0", "1"], "n2": ["4"]}
+    assert info.total_cores == 3
+    assert info.wdir == "/tmp/x"
+    assert info.time == timedelta(seconds=2.027212)
+    assert (info.exit_code, info.pid) == (0, 12)
+    assert info.history == [
+        (datetime(2020, 6, 8, 12, 56, 6, 789757), "QUEUED"),
+        (datetime(2020, 6, 8, 12, 56, 7), "SUCCEED"),
+    ]
+    assert info.childs == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0:00:05", timedelta(seconds=5)),
+        ("26:10:00.5", timedelta(hours=26, minutes=10, seconds=0.5)),
+        ("1 day, 2:00:00.25", timedelta(days=1, hours=2, seconds=0.25)),
+        ("3 days, 0:00:01", timedelta(days=3, seconds=1)),
+    ],
+)
+def test_running_times_of_any_length_are_read(text: str, expected: timedelta):
+    assert JobInfo.from_child("a", {"iteration": 1, "state": "SUCCEED", "runtime": {"rtime": text}}).time == expected
+
+
+def test_a_job_that_has_not_run_is_read():
+    info = JobInfo.from_job({"jobName": "a", "status": "QUEUED"})
+    assert (info.nodes, info.total_cores, info.time, info.exit_code, info.history) == ({}, 0, None, None, [])
+
+
+def test_iterations_are_read():
+    counts = {"start": 0, "stop": 2, "total": 2, "finished": 1, "failed": 1}
+    childs = [{"iteration": 0, "state": "FAILED", "runtime": {"exit_code": "-15"}, "messages": "why"}]
+    info = JobInfo.from_job({"jobName": "a", "status": "EXECUTING", "iterations": counts, "childs": childs})
+    assert info.iterations == counts
+    (child,) = info.childs
+    assert (child.name, child.iteration, child.status, child.exit_code, child.messages) == (
+        "a:0",
+        0,
+        "FAILED",
+        -15,
+        "why",
+    )

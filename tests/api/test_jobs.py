@@ -1,0 +1,125 @@
+"""Groups of job descriptions, with the names of today and of version 0.2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcg.appscheduler.api import Jobs as OldJobs
+from qcg.appscheduler.api.errors import InvalidJobDescription, JobNotDefined
+from qcg.pilotjob.api.errors import FileError, InvalidJobDescriptionError, JobNotDefinedError
+from qcg.pilotjob.api.job import Jobs
+
+both = pytest.mark.parametrize("kind", [Jobs, OldJobs], ids=["today", "version 0.2"])
+
+
+@both
+def test_jobs_are_added_in_the_simple_form_and_kept_in_the_standard_form(kind: type[Jobs]):
+    jobs = kind().add(name="a", exec="echo", args="x", numCores=2, after="b", wt="1h", stdout="out", iteration=3)
+    assert jobs.jobs() == [
+        {
+            "name": "a",
+            "iteration": {"start": 0, "stop": 3},
+            "execution": {"exec": "echo", "args": ["x"], "stdout": "out"},
+            "resources": {"numCores": {"exact": 2}, "wt": "1h"},
+            "dependencies": {"after": ["b"]},
+        }
+    ]
+
+
+@both
+def test_named_arguments_go_before_those_of_the_dictionary(kind: type[Jobs]):
+    assert kind().add({"name": "a", "exec": "x"}, exec="y").jobs()[0]["execution"] == {"exec": "y"}
+    standard = {"name": "a", "execution": {"exec": "x"}}
+    assert kind().add_std(standard, name="b").job_names() == ["b"]
+
+
+def test_calls_can_be_chained_and_the_order_is_kept():
+    jobs = Jobs().add(name="b", exec="true").add_std(name="a", execution={"exec": "true"}).add(name="c", script="x")
+    assert jobs.job_names() == jobs.ordered_job_names() == ["b", "a", "c"]
+    assert [job["name"] for job in jobs.ordered_jobs()] == ["b", "a", "c"]
+
+
+def test_a_job_without_a_name_gets_one_and_a_number_is_a_name():
+    names = Jobs().add(exec="true").add(exec="true").add(name=7, exec="true").job_names()
+    assert len(set(names)) == 3
+    assert names[2] == "7"
+
+
+def test_tuples_are_lists():
+    jobs = Jobs().add(name="a", exec="echo", args=("x", "y"), after=("b", "c"))
+    assert jobs.jobs()[0]["execution"]["args"] == ["x", "y"]
+    assert jobs.jobs()[0]["dependencies"] == {"after": ["b", "c"]}
+    Jobs().add_std(name="a", execution={"exec": "echo", "args": ("x",)}, dependencies={"after": ("b",)})
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"exec": "true", "numCore": 1}, 'numCore: unknown key; did you mean "numCores"'),
+        ({"name": "a b", "exec": "true"}, "name"),
+        ({"name": "a"}, "exec"),
+        ({"exec": "true", "script": "x"}, "script"),
+        ({"exec": "true", "numCores": {"exact": 1, "min": 1}}, "exact"),
+        ({"exec": "true", "wt": "soon"}, "wt"),
+        ({"exec": "true", "args": [object()]}, "job"),
+        ({"exec": "true", "model": "mpi"}, "model"),
+    ],
+    ids=range(8),
+)
+def test_a_wrong_description_is_refused_when_it_is_added(attributes: dict[str, Any], reason: str):
+    jobs = Jobs()
+    with pytest.raises(InvalidJobDescriptionError, match=reason):
+        jobs.add(attributes)
+    assert jobs.job_names() == []
+
+
+def test_a_name_can_be_used_once():
+    jobs = Jobs().add(name="a", exec="true")
+    with pytest.raises(InvalidJobDescriptionError, match="'a' is already in this group"):
+        jobs.add_std(name="a", execution={"exec": "true"})
+
+
+def test_jobs_can_be_taken_out_again():
+    jobs = Jobs().add(name="a", exec="true").add(name="b", exec="true").add(name="c", exec="true")
+    jobs.remove("b")
+    assert jobs.job_names() == ["a", "c"]
+    with pytest.raises(JobNotDefinedError, match="'b'"):
+        jobs.remove("b")
+    assert jobs.clear() == 2
+    assert jobs.job_names() == []
+
+
+def test_a_group_is_saved_and_loaded(tmp_path: Path):
+    jobs = Jobs().add(name="a", exec="echo", args=["ü", '"'], numCores=2).add(name="b", script="x", after="a")
+    jobs.save_to_file(tmp_path / "jobs.json")
+    again = Jobs()
+    again.load_from_file(str(tmp_path / "jobs.json"))
+    assert again.jobs() == jobs.jobs() == json.loads((tmp_path / "jobs.json").read_text())
+
+
+def test_files_that_cannot_be_used_are_told(tmp_path: Path):
+    with pytest.raises(FileError, match="No such file"):
+        Jobs().load_from_file(tmp_path / "missing")
+    with pytest.raises(FileError, match="cannot be written"):
+        Jobs().save_to_file(tmp_path / "no" / "such")
+    for text in ("{", "7", '["a"]', '[{"name": "a"}]', "\xff"):
+        (tmp_path / "wrong").write_text(text, encoding="latin-1")
+        with pytest.raises(InvalidJobDescriptionError):
+            Jobs().load_from_file(tmp_path / "wrong")
+
+
+def test_the_names_of_version_0_2(tmp_path: Path):
+    jobs = OldJobs().add({"name": "a", "exec": "true"}).addStd({"name": "b", "execution": {"exec": "true"}})
+    assert jobs.jobNames() == ["a", "b"]
+    jobs.saveToFile(tmp_path / "jobs.json")
+    again = OldJobs()
+    again.loadFromFile(tmp_path / "jobs.json")
+    assert again.jobNames() == ["a", "b"]
+    with pytest.raises(JobNotDefined):
+        jobs.remove("c")
+    with pytest.raises(InvalidJobDescription):
+        jobs.addStd({"name": "c"})

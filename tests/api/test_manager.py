@@ -1,0 +1,399 @@
+"""Every method of the client against a real service, with the names of today and of version 0.2."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import qcg.appscheduler.api.errors as old_errors
+import qcg.pilotjob
+from qcg.appscheduler.api import Manager as OldManager
+from qcg.pilotjob.api import errors
+from qcg.pilotjob.api.errors import (
+    ConnectionError,
+    QCGPJMAError,
+    RequestRefusedError,
+    TimeoutElapsed,
+    WrongArgumentsError,
+)
+from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.api.manager import Manager
+from tests.support.serving import Served, served
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("run"), "--nodes", "n1:2,n2:2") as service:
+        yield service
+
+
+@pytest.fixture(params=[Manager, OldManager], ids=["today", "version 0.2"])
+def manager(service: Served, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
+    """Found as a job finds it."""
+    monkeypatch.setenv("QCG_PM_ZMQ_ADDRESS", service.contact.address)
+    monkeypatch.setenv("QCG_PM_CONTACT", str(service.run_dir / "contact.json"))
+    with request.param() as manager:
+        yield manager
+        names = list(manager.list())
+        manager.cancel(names)
+        manager.wait4all(30)
+        manager.remove(names)
+
+
+def group(**programs: str) -> Jobs:
+    jobs = Jobs()
+    for name, line in programs.items():
+        jobs.add(name=name, script=line)
+    return jobs
+
+
+def test_jobs_are_submitted_and_waited_for(manager: Manager):
+    assert manager.submit(group(a="exit 0", b="exit 1")) == ["a", "b"]
+    assert manager.wait4(["a", "b"], timeout=30) == {"a": "SUCCEED", "b": "FAILED"}
+    manager.wait4all(30)
+
+
+@pytest.mark.parametrize("names", ["a", ["a"], ("a",), {"a"}, iter(["a"])], ids=lambda names: type(names).__name__)
+def test_names_are_a_string_or_any_collection(manager: Manager, names: Any):
+    manager.submit(group(a="exit 0"))
+    names = names if isinstance(names, str) else list(names) or ["a"]
+    assert manager.wait4(names, 30) == {"a": "SUCCEED"}
+    assert manager.status(tuple(names))["jobs"]["a"]["data"] == {"jobName": "a", "status": "SUCCEED"}
+    assert manager.info(names)["jobs"]["a"]["data"]["runtime"]["exit_code"] == "0"
+    assert list(manager.list(names)) == ["a"]
+    assert manager.cancel(names)["errors"] == {"a": "job 'a' is already SUCCEED"}
+    assert manager.remove(names) == {"removed": 1}
+
+
+def test_names_that_are_no_names_are_refused(manager: Manager):
+    with pytest.raises(WrongArgumentsError, match="a string or a list of strings"):
+        manager.status(7)  # type: ignore[arg-type]
+    with pytest.raises(WrongArgumentsError, match="submit wants a Jobs object, not list"):
+        manager.submit([])  # type: ignore[arg-type]
+
+
+def test_list_tells_of_all_jobs_or_of_some(manager: Manager):
+    manager.submit(group(a="exit 0", b="exit 0", c="exit 0"))
+    manager.wait4all(30)
+    assert manager.list() == {name: {"status": "SUCCEED"} for name in "abc"}
+    assert list(manager.list(["c", "a", "nobody"])) == ["c", "a"]
+
+
+def test_info_comes_as_objects(manager: Manager, service: Served):
+    manager.submit(Jobs().add(name="a", script="exit $((${it} == 1))", iteration=2, wd="sub", numCores=2))
+    manager.wait4("a", 30)
+    info = manager.info_parsed(["a", "nobody"], withChilds=True)
+    assert list(info) == ["a"]
+    assert info["a"].status == "FAILED"
+    assert [state for _, state in info["a"].history] == ["QUEUED", "EXECUTING", "FAILED"]
+    first, second = info["a"].childs
+    assert (first.name, first.status, first.exit_code, first.total_cores) == ("a:0", "SUCCEED", 0, 2)
+    assert (second.name, second.status, second.exit_code, second.wdir) == ("a:1", "FAILED", 1, str(service.wd / "sub"))
+    assert first.time is not None
+
+
+def test_resources_are_counted(manager: Manager):
+    resources = manager.resources()
+    assert {key: resources[key] for key in ("total_nodes", "total_cores", "used_cores", "free_cores")} == {
+        "total_nodes": 2,
+        "total_cores": 4,
+        "used_cores": 0,
+        "free_cores": 4,
+    }
+    if isinstance(manager, OldManager):
+        assert {key: resources[key] for key in ("totalNodes", "totalCores", "usedCores", "freeCores")} == {
+            "totalNodes": 2,
+            "totalCores": 4,
+            "usedCores": 0,
+            "freeCores": 4,
+        }
+
+
+def test_running_jobs_are_cancelled(manager: Manager):
+    manager.submit(group(a="sleep 60", b="sleep 60"))
+    assert manager.cancel("a") == {"canceled": 1}
+    assert manager.wait4("a", 30) == {"a": "CANCELED"}
+    assert manager.cancel(["a", "b"]) == {"canceled": 1, "errors": {"a": "job 'a' is already CANCELED"}}
+
+
+def test_one_iteration_is_waited_for(manager: Manager):
+    manager.submit(Jobs().add(name="a", script="[ ${it} != 1 ] || exec sleep 60", iteration=3))
+    assert manager.wait4(["a:0", "a:2"], 30) == {"a:0": "SUCCEED", "a:2": "SUCCEED"}
+    manager.cancel("a")
+    assert manager.wait4(["a:1", "a"], 30) == {"a:1": "CANCELED", "a": "CANCELED"}
+
+
+def test_iterations_that_never_started_are_waited_for(manager: Manager):
+    manager.submit(group(wide="sleep 60"))
+    manager.submit(Jobs().add(name="many", script="exit 0", iteration=1000, after="wide"))
+    with ThreadPoolExecutor(1) as other:
+        waiting = other.submit(manager.wait4, ["many:7", "many:999"], 30)
+        manager.cancel("many")
+        assert waiting.result(30) == {"many:7": "CANCELED", "many:999": "CANCELED"}
+
+
+def test_a_wait_for_something_that_does_not_end_ends_itself(manager: Manager):
+    manager.submit(group(a="sleep 60"))
+    for wait in (
+        lambda: manager.wait4("a", 0.2),
+        lambda: manager.wait4all(0.2),
+        lambda: manager.wait4_any_job_finish(0.2),
+    ):
+        began = time.monotonic()
+        with pytest.raises(TimeoutElapsed):
+            wait()
+        assert 0.2 <= time.monotonic() - began < 2
+
+
+def test_a_timeout_of_zero_is_a_question(manager: Manager):
+    manager.submit(group(a="exit 0", b="sleep 60"))
+    manager.wait4("a", 30)
+    assert manager.wait4("a", 0) == {"a": "SUCCEED"}
+    with pytest.raises(TimeoutElapsed):
+        manager.wait4("b", 0)
+    with pytest.raises(TimeoutElapsed):
+        manager.wait4all(0)
+
+
+def test_the_next_job_to_end_is_waited_for(manager: Manager):
+    manager.submit(group(early="exit 0", late="sleep 0.7; exit 3"))
+    manager.wait4("early", 30)
+    assert manager.wait4_any_job_finish(30) == ("late", "FAILED")
+
+
+def test_the_service_tells_of_itself(manager: Manager):
+    assert manager.system_status()["System"]["InstanceId"] == "x"
+    assert manager.send_request({"request": "status", "options": {"allJobsFinished": True}}) == {
+        "code": 0,
+        "data": {"AllJobsFinished": True},
+    }
+    assert [Manager.is_status_finished(state) for state in ("SUCCEED", "OMITTED", "EXECUTING")] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda manager: manager.wait4("nobody"), "there is no job 'nobody'"),
+        (lambda manager: manager.send_request({"request": "explode"}), "unknown request"),
+        (lambda manager: manager.info("a", depth=3), "depth"),
+        (lambda manager: manager.submit(Jobs().add(name="x", exec="true", after="nobody")), "nobody"),
+    ],
+    ids=range(4),
+)
+def test_what_the_service_refuses_is_an_error_with_its_words(manager: Manager, call: Any, reason: str):
+    with pytest.raises(ConnectionError, match=f"Request failed - .*{reason}") as caught:
+        call(manager)
+    assert isinstance(caught.value, RequestRefusedError)
+    assert reason in caught.value.reason
+
+
+def test_a_request_that_cannot_be_sent_is_told(manager: Manager):
+    with pytest.raises(WrongArgumentsError, match="cannot be written as JSON"):
+        manager.send_request({"request": "submit", "jobs": [object()]})
+    with pytest.raises(WrongArgumentsError, match="submit the jobs in several parts"):
+        manager.send_request({"request": "submit", "jobs": ["x" * (65 << 20)]})
+
+
+def test_errors_have_one_base_and_two_names():
+    for name in ("InternalError", "InvalidJobDescriptionError", "JobNotDefinedError", "ConnectionError"):
+        assert issubclass(getattr(errors, name), QCGPJMAError)
+    for name in ("WrongArgumentsError", "FileError", "ServiceError"):
+        assert issubclass(getattr(errors, name), QCGPJMAError)
+    assert issubclass(ConnectionError, builtins.ConnectionError)
+    assert not issubclass(TimeoutElapsed, QCGPJMAError)
+    assert old_errors.InvalidJobDescription is errors.InvalidJobDescriptionError
+    assert old_errors.JobNotDefined is errors.JobNotDefinedError
+    assert old_errors.WrongArguments is errors.WrongArgumentsError
+    assert old_errors.TimeoutElapsed is TimeoutElapsed
+
+
+# -- finding the service ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["{}", "{host}:{port}", "localhost:{port}", "tcp://localhost:{port}"])
+def test_an_address_is_enough_where_the_run_is_below(service: Served, monkeypatch: pytest.MonkeyPatch, form: str):
+    monkeypatch.chdir(service.wd)
+    host, _, port = service.contact.address.removeprefix("tcp://").rpartition(":")
+    with Manager(form.format(service.contact.address, host=host, port=port)) as manager:
+        assert manager.resources()["total_cores"] == 4
+
+
+def test_the_newest_run_of_the_working_directory_is_found(service: Served, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(service.wd)
+    Manager().cleanup()
+    with Manager.of_run(service.run_dir) as manager:
+        assert manager.run_dir == service.run_dir
+
+
+def test_an_address_where_nobody_listens_ends_in_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    began = time.monotonic()
+    with pytest.raises(ConnectionError, match="there is no service at tcp://127.0.0.1:9"):
+        Manager("127.0.0.1:9")
+    assert time.monotonic() - began < 7
+    with pytest.raises(ConnectionError, match="no manager with a network interface is at work in"):
+        Manager.of_run(tmp_path)
+    with pytest.raises(WrongArgumentsError, match="is no address of a service"):
+        Manager("no-such-protocol://x:1")
+
+
+def test_a_client_without_the_keys_is_told_so(service: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConnectionError, match="does not let this client in"):
+        Manager(service.contact.address)
+
+
+# -- configuration ----------------------------------------------------------------------------------------------------
+
+
+def test_keys_that_are_not_known_have_no_effect(service: Served, caplog: pytest.LogCaptureFixture):
+    with Manager.of_run(service.run_dir, {"report_format": "json", "scheduler": 7, "pub_timeout": 300}):
+        pass
+    assert [record.getMessage() for record in caplog.records] == [
+        "the configuration key 'report_format' is not known and has no effect",
+        "the configuration key 'scheduler' is not known and has no effect",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cfg", "reason"),
+    [
+        ({"poll_delay": "often"}, "'poll_delay' wants a number of seconds"),
+        ({"request_timeout": -1}, "'request_timeout' cannot be negative"),
+        ({"log_level": "loud"}, "the log level 'loud' is not known"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(service: Served, cfg: dict[str, Any], reason: str):
+    with pytest.raises(WrongArgumentsError, match=reason):
+        Manager.of_run(service.run_dir, cfg)
+
+
+@pytest.mark.parametrize(
+    ("cfg", "file"),
+    [({"log_level": "DEBUG"}, ".qcgpjm-client/api.log"), ({"log_level": "debug", "log_file": "my.log"}, "my.log")],
+)
+def test_the_client_keeps_a_log_when_told_to(service: Served, tmp_path: Path, cfg: dict[str, Any], file: str):
+    with Manager.of_run(service.run_dir, {**cfg, "wdir": tmp_path}) as manager:
+        manager.resources()
+    assert "request resourcesInfo" in (tmp_path / file).read_text()
+
+
+# -- threads, latency -------------------------------------------------------------------------------------------------
+
+
+def test_twenty_threads_share_one_manager(manager: Manager):
+    def work(number: int) -> dict[str, str]:
+        name = f"thread{number}"
+        for _ in range(3):
+            manager.submit(group(**{name: "exit 0"}))
+            states = manager.wait4(name, 60)
+            assert manager.info(name)["jobs"][name]["data"]["jobName"] == name
+            assert manager.remove(name) == {"removed": 1}
+        return states
+
+    with ThreadPoolExecutor(20) as threads:
+        results = list(threads.map(work, range(20)))
+    assert results == [{f"thread{number}": "SUCCEED"} for number in range(20)]
+
+
+def test_a_wait_in_another_thread_ends_when_the_manager_is_cleaned_up(service: Served):
+    manager = Manager.of_run(service.run_dir)
+    manager.submit(group(endless="sleep 60"))
+    with ThreadPoolExecutor(3) as threads:
+        waits: list[Future[Any]] = [threads.submit(manager.wait4, "endless"), threads.submit(manager.wait4all)]
+        time.sleep(0.2)  # until they listen
+        manager.cleanup()
+        for wait in waits:
+            with pytest.raises(ConnectionError, match="was cleaned up"):
+                wait.result(10)
+    with pytest.raises(ConnectionError, match="was cleaned up"):
+        manager.list()
+    manager.cleanup()
+    service.data("cancelJob", jobNames=["endless"])
+    service.wait("endless", "CANCELED")
+    service.data("removeJob", jobNames=["endless"])
+
+
+def test_a_wait_ends_right_after_the_job(manager: Manager):
+    """The job writes down when it ends."""
+    delays = []
+    for number in range(10):
+        manager.submit(Jobs().add(name=f"j{number}", script="sleep 0.05; date +%s.%N", stdout=f"end{number}"))
+        manager.wait4(f"j{number}", 30)
+        now = time.time()
+        wd = manager.system_status()["System"]["Wd"]
+        delays.append(now - float(Path(wd, f"end{number}").read_text()))
+    print(f"median {statistics.median(delays) * 1000:.1f} ms")
+    assert statistics.median(delays) < 0.02
+
+
+def test_a_wait_without_events_asks_once_and_no_more(service: Served):
+    with Manager.of_run(service.run_dir, {"poll_delay": 3}) as manager:
+        manager.submit(group(idle="sleep 60"))
+        asked = []
+        ask = manager._ask_once
+
+        def note(body: bytes) -> dict[str, Any]:
+            asked.append(json.loads(body)["request"])
+            return ask(body)
+
+        manager._ask_once = note  # type: ignore[method-assign]
+        with pytest.raises(TimeoutElapsed):
+            manager.wait4("idle", 7)
+        assert asked == ["jobStatus"]
+        manager.cancel("idle")
+        manager.wait4all(30)
+        manager.remove("idle")
+
+
+def test_a_service_without_events_is_asked_again_and_again(service: Served, monkeypatch: pytest.MonkeyPatch):
+    with Manager.of_run(service.run_dir, {"poll_delay": 0.05}) as manager:
+        silent = msgspec.structs.replace(manager._target.contact, publisher="")
+        manager._target = msgspec.structs.replace(manager._target, contact=silent)
+        manager.submit(group(polled="sleep 0.2"))
+        assert manager.wait4("polled", 30) == {"polled": "SUCCEED"}
+        manager.wait4all(30)
+        with pytest.raises(errors.ServiceError, match="does not publish events"):
+            manager.wait4_any_job_finish(1)
+        manager.remove("polled")
+
+
+def test_importing_the_client_is_quick():
+    code = (
+        "import time; began = time.perf_counter(); import qcg.pilotjob.api.manager; print(time.perf_counter() - began)"
+    )
+    took = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
+        for _ in range(5)
+    ]
+    print(f"{min(took) * 1000:.0f} ms")
+    assert min(took) < 0.15
+    loaded = "import qcg.pilotjob.api.manager, sys; print('asyncio' in sys.modules or 'rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, check=True).stdout == b"False\n"
+
+
+def test_programs_that_use_the_client_are_typed(tmp_path: Path):
+    assert (Path(qcg.pilotjob.__file__).parent / "py.typed").exists()
+    program = Path(__file__).parent / "programs/today.py"
+    source = Path(qcg.pilotjob.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--config-file=", program],
+        env={**os.environ, "MYPYPATH": str(source)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
