@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from qcg.pilotjob.agent.protocol import EndedRecord, Record
 from qcg.pilotjob.core import effects
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Transition
+from qcg.pilotjob.core.errors import CoreError
 from qcg.pilotjob.core.events import (
     AgentReported,
     AgentSilent,
@@ -68,6 +69,9 @@ class Engine(Listener):
         self.all_done.set()
         self.stalled = False
         """Nothing can be written at the moment, so nothing new is started."""
+        self.broken = False
+        """What happened was not carried out to its end: the books are wrong, and nothing may be written any more."""
+        self.on_broken: Callable[[], None] = lambda: None
         self.descriptions = Descriptions(journal)
         self.stories = Stories(journal, self.descriptions, site)
         self._loop = asyncio.get_running_loop()
@@ -88,7 +92,8 @@ class Engine(Listener):
 
     def dispatch(self, event: Event) -> dict[str, Any]:
         """Let something happen; the reply, where the event is a request."""
-        return self._apply(self.core.handle(event, time.time()))
+        with self._whole():
+            return self._apply(self.core.handle(event, time.time()))
 
     def notice(self, text: str) -> None:
         log.info("%s", text)
@@ -109,7 +114,7 @@ class Engine(Listener):
             self.commit()
         except (JournalError, ReportError):
             self.report.take_back(reported)
-            self._apply(self.core.handle(Withdraw(reply["jobs"]), time.time()))
+            self.dispatch(Withdraw(reply["jobs"]))
             raise
         try:
             await self.sync()
@@ -123,15 +128,16 @@ class Engine(Listener):
     def agent_told(self, agent: str, records: Sequence[Record]) -> None:
         handle = self.core.handle
         told: list[Effect] = []
-        for record in records:
-            body = record.body
-            if type(record) is EndedRecord:
-                told += handle(RunEnded(body), body.at)  # type: ignore[arg-type]
-            else:
-                told += handle(RunStarted(body), body.at)  # type: ignore[arg-type]
-        self._seen[agent] = records[-1].number
-        self.journal.set_acked(agent, records[-1].number)
-        self._apply(told)
+        with self._whole():
+            for record in records:
+                body = record.body
+                if type(record) is EndedRecord:
+                    told += handle(RunEnded(body), body.at)  # type: ignore[arg-type]
+                else:
+                    told += handle(RunStarted(body), body.at)  # type: ignore[arg-type]
+            self._seen[agent] = records[-1].number
+            self.journal.set_acked(agent, records[-1].number)
+            self._apply(told)
 
     def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
         if live:
@@ -143,6 +149,19 @@ class Engine(Listener):
         self.dispatch(AgentSilent(nodes))
 
     # -- effects ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """What is done in here is done to its end. A defect on the way leaves books that nobody should believe: the
+        registry stays as it was committed last, and agents still have what they told since."""
+        try:
+            yield
+        except CoreError:
+            raise  # refused, and nothing has changed
+        except BaseException:
+            self.broken = True
+            self.on_broken()
+            raise
 
     def _apply(self, happened: list[Effect]) -> dict[str, Any]:
         reply: dict[str, Any] = {}
@@ -202,11 +221,15 @@ class Engine(Listener):
             self._commit_timer = self._loop.call_later(COMMIT_DELAY, self._commit_later)
 
     def _turn(self) -> None:
-        if self._commit_first:
-            self.try_to_commit()
-        if not self.stalled:
-            self._apply(self.core.handle(Schedule(), time.time()))
-        self._turn_due = False
+        if self.broken:
+            return
+        try:
+            if self._commit_first:
+                self.try_to_commit()
+            if not self.stalled:
+                self.dispatch(Schedule())
+        finally:
+            self._turn_due = False
         self.executor.flush()
 
     def _commit_later(self) -> None:
@@ -226,6 +249,8 @@ class Engine(Listener):
 
     def commit(self) -> None:
         """Hand everything to the operating system: it outlives this process from now on."""
+        if self.broken:
+            raise JournalError("Nothing is written any more, because of the unexpected error that service.log tells.")
         self.journal.set_meta("report_size", self.report.flush())
         self.journal.commit()
         self._committed.update(self._seen)
@@ -273,8 +298,10 @@ class Engine(Listener):
     def _synced(self, syncing: asyncio.Future[None]) -> None:
         self._syncing.discard(syncing)
         error = None if syncing.cancelled() else syncing.exception()
-        if error is not None:
+        if isinstance(error, JournalError):
             log.error("%s", error)
+        elif error is not None:
+            raise error
 
     async def close(self) -> None:
         """Nothing left pending, and everything in the registry, if it can be written at all.

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -152,7 +153,9 @@ class Service:
         agent = LocalAgent(engine.executor, run_dir, self.options.linger)
         agent.on_hopeless = self._give_up(pilot)
         self._watch_signals(pilot)
+        self._watch_defects(pilot, run_dir)
         beating = asyncio.ensure_future(self._beat(engine, run_dir))
+        beating.add_done_callback(_raise_its_error)
         errors = cut_off = 0
         try:
             with _writing_to(run_dir):
@@ -164,7 +167,8 @@ class Service:
             errors = await run_requests(pilot, requests)
             await self._until_the_end(pilot)
             cut_off = engine.state.unfinished
-            await self._end(engine, agent)
+            if not self._left:
+                await self._end(engine, agent)
         finally:
             beating.cancel()
             agent.abandon()
@@ -172,6 +176,7 @@ class Service:
                 await network.close()
             await engine.close()
             self._leave_signals()
+            asyncio.get_running_loop().set_exception_handler(None)
         withdraw(run_dir)
         if self._left:
             log.warning("the run is left as it is; continue it with --resume %s", run_dir)
@@ -227,7 +232,7 @@ class Service:
             log.warning("the end waits until all is written; a second signal leaves the run as it is, to be resumed")
             await asyncio.wait({storing, hurried}, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
-        self._left = not storing.done()
+        self._left = self._left or not storing.done()
         storing.cancel()
         return not self._left
 
@@ -239,6 +244,22 @@ class Service:
             pilot.ending.set()
 
         return give_up
+
+    def _watch_defects(self, pilot: Pilot, run_dir: Path) -> None:
+        """What nobody has thought of must not end in silence: it is told, and the run is left to be resumed."""
+        give_up = self._give_up(pilot)
+
+        def leave() -> None:
+            self._left = True
+            give_up(f"an unexpected error, told in {run_dir / 'service.log'}; go on with --resume {run_dir}")
+
+        def told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            log.critical("unexpected: %s", context["message"], exc_info=context.get("exception"))
+            if "handle" in context and not self._left:  # in a callback, so that nobody else hears of it
+                leave()
+
+        pilot.engine.on_broken = leave
+        asyncio.get_running_loop().set_exception_handler(told)
 
     async def _beat(self, engine: Engine, run_dir: Path) -> None:
         told = ""
@@ -283,6 +304,11 @@ def main() -> None:
     from qcg.pilotjob.cli.service import main as command
 
     command()
+
+
+def _raise_its_error(task: asyncio.Future[None]) -> None:
+    if not task.cancelled():
+        task.result()
 
 
 @contextmanager

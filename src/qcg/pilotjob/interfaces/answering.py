@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -26,6 +27,8 @@ from qcg.pilotjob.interfaces.handlers.why import why
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.report.errors import ReportError
+
+log = logging.getLogger(__name__)
 
 _HANDLERS: dict[type[Request], Callable[[Pilot, Any], Awaitable[Answer]]] = {
     requests.Submit: submit,
@@ -61,7 +64,13 @@ async def attempt(pilot: Pilot, raw: bytes | msgspec.Raw, path: str) -> Answer:
         return error(str(problem.within(path)))
     except CoreError as problem:
         return error(_at(path, problem))
+    except (JournalError, ReportError):
+        raise
+    except Exception:
+        # Blind on purpose, and nowhere else: a defect in the handling of one request must not harm all the others.
+        log.critical("a request met an unexpected error", exc_info=True)
+        return error(_at(path, "internal error, see service.log"))
 
 
-def _at(path: str, problem: Exception) -> str:
+def _at(path: str, problem: Exception | str) -> str:
     return f"{path}: {problem}" if path else str(problem)
