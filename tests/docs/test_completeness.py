@@ -9,6 +9,12 @@ import click
 import msgspec
 import pytest
 
+from qcg.pilotjob.api import errors as api_errors
+from qcg.pilotjob.api.aio import AsyncManager
+from qcg.pilotjob.api.config import Config
+from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.api.jobinfo import JobInfo
+from qcg.pilotjob.api.manager import LocalManager, Manager
 from qcg.pilotjob.cli.client import command as client
 from qcg.pilotjob.cli.main import COMMANDS, main
 from qcg.pilotjob.cli.service import command as service
@@ -17,6 +23,9 @@ from qcg.pilotjob.description import forms
 from qcg.pilotjob.description.requests import REQUESTS, InfoParams, StatusOptions
 from qcg.pilotjob.description.sharing import MaximumIters
 from qcg.pilotjob.description.variables import AT_LAUNCH, AT_SUBMISSION, OF_ITERATION
+from qcg.pilotjob.interfaces import network, publisher
+from qcg.pilotjob.wire import doorman, hub
+from qcg.pilotjob.wire.contact import MOST_BYTES
 from tests.docs.pages import PAGES, ROOT
 from tests.test_project import project_files
 
@@ -73,6 +82,42 @@ def test_every_model_and_scheduler_is_described():
 
 def test_every_state_is_described():
     assert {state.name for state in State} <= words_in("docs/scheduling.md")
+
+
+def public_names(kind: type) -> set[str]:
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    "kind", [Manager, LocalManager, AsyncManager, Jobs, JobInfo, Config], ids=lambda kind: kind.__name__
+)
+def test_every_name_of_the_api_is_described(kind: type):
+    constructors = {"from_job", "from_child"}
+    assert public_names(kind) - constructors <= words_in("docs/api.md")
+
+
+def test_every_error_of_the_api_is_described():
+    assert public_names(api_errors) - {"annotations", "builtins"} <= words_in("docs/api.md")  # type: ignore[arg-type]
+
+
+def test_every_event_is_described():
+    topics = set(re.findall(r"`(\w+)`", text_of("docs/network.md")))
+    assert {"WEL", "JST", "JFI", "IST", "IFI", "NOJ", "BEAT"} <= topics
+
+
+def test_every_way_not_to_be_let_in_is_described():
+    reasons = [value for name, value in vars(doorman).items() if name.isupper() and isinstance(value, str)]
+    assert len(reasons) == 5
+    assert all(f"| `{reason}` |" in text_of("docs/network.md") for reason in reasons)
+
+
+def test_the_limits_of_the_network_are_those_of_the_program():
+    limits = text_of("docs/network.md").partition("### Limits")[2]
+    assert f"{MOST_BYTES >> 20} MiB" in limits
+    assert f"| {network.MOST_UNDER_WAY};" in limits
+    assert f"| {network.LIMITS.unsent};" in limits
+    assert f"| {publisher.LIMITS.unsent:,} |" in limits
+    assert f"within {hub.HANDSHAKE // 1000} seconds" in limits
 
 
 def test_the_numbers_of_maximum_iters_are_those_of_the_program():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from qcg.pilotjob.core.ending import find
@@ -12,11 +13,16 @@ from qcg.pilotjob.report.entries import runtime_strings
 from qcg.pilotjob.report.formats import history_text
 from qcg.pilotjob.report.record import JobEnd
 
+AT_ONCE = 1000
+"""Names that are looked up before others are served."""
+
 
 async def job_info(pilot: Pilot, request: JobInfo) -> Answer:
     """Everything about jobs and iterations."""
     jobs: dict[str, Any] = {}
-    for name in request.names:
+    for number, name in enumerate(request.names, 1):
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
         found = find(pilot.engine.state, name)
         if isinstance(found, str):
             jobs[name] = {"status": 1, "message": found}
