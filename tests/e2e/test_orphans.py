@@ -108,7 +108,9 @@ def test_a_signal_cancels_all_jobs_and_completes_the_report(tmp_path: Path, numb
     assert states["late"] in ("CANCELED", "OMITTED")
     assert "CANCELED" in out, "the closing table"
     assert "Traceback" not in out + err
-    assert f"{number.name}: the service ends" in (tmp_path / "service.log").read_text()
+    told = f"{number.name}: 4 jobs that have not ended are cancelled, for good"
+    assert told in out
+    assert told in (tmp_path / "service.log").read_text()
     assert sorted(path.name for path in next(tmp_path.glob(".qcgpjm*")).iterdir() if "contact" in path.name) == []
 
 
