@@ -11,6 +11,7 @@ from qcg.pilotjob.agent.protocol import EndedRecord, Record, StartedRecord
 from qcg.pilotjob.host.records import Ended, Started
 from qcg.pilotjob.journal.errors import JournalError
 from tests.service.wired import GRANT, Wired, jobs, run
+from tests.support.waiting import wait_for
 
 
 def test_that_an_attempt_was_given_up_is_committed_before_the_next_one_starts(tmp_path: Path):
@@ -74,3 +75,32 @@ def test_a_submission_that_cannot_be_stored_leaves_no_trace(tmp_path: Path):
 
     run(tmp_path, test)
     assert (tmp_path / "jobs.report").read_bytes() == b""
+
+
+def test_a_submission_that_cannot_be_synced_can_be_sent_again(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        wired.journal.unsyncable = True
+        with pytest.raises(JournalError):
+            await wired.engine.submit(jobs("a", "b"))
+        assert wired.engine.state.jobs == {}
+        wired.journal.unsyncable = False
+        await wired.engine.submit(jobs("a", "b"))
+
+    run(tmp_path, test)
+
+
+def test_jobs_of_a_submission_that_cannot_be_synced_are_gone_once_they_are_ended(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        wired.reported()
+        wired.journal.unsyncable = True
+        wired.journal.on_sync = lambda: wait_for(lambda: "launch 1.1" in wired.happened)
+        with pytest.raises(JournalError):
+            await wired.engine.submit(jobs("a"))
+        assert set(wired.engine.state.jobs) == {"a"}
+        wired.engine.agent_told("local", [EndedRecord(1, Ended("1.1", 2.0, -15, "cancel", "", 7, 1.0))])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert wired.engine.state.jobs == {}
+        wired.journal.unsyncable = False
+
+    run(tmp_path, test)

@@ -31,6 +31,9 @@ class NotedJournal(Journal):
 
     happened: list[str]
     broken = False
+    unsyncable = False
+    on_sync: Callable[[], object] = staticmethod(lambda: None)
+    """For tests that want something to happen meanwhile; called in the thread that syncs."""
 
     def commit(self) -> None:
         if self.broken:
@@ -39,6 +42,9 @@ class NotedJournal(Journal):
         self.happened.append("commit")
 
     def sync(self) -> None:
+        self.on_sync()
+        if self.unsyncable:
+            raise JournalError("The disk is broken.")
         super().sync()
         self.happened.append("sync")
 

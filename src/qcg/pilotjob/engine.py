@@ -23,13 +23,14 @@ from qcg.pilotjob.core.events import (
     AgentSilent,
     Cancel,
     Event,
+    Remove,
     RunEnded,
     RunStarted,
     Schedule,
     Submit,
     Withdraw,
 )
-from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
@@ -81,6 +82,8 @@ class Engine(Listener):
         """The same for what is committed and not synced yet."""
         self._commit_first = False
         """Something has to outlive this process before anything more is started."""
+        self._unwanted: list[Job] = []
+        """Jobs of refused submissions that have not ended yet."""
         self._turn_due = False
         self._commit_timer: asyncio.TimerHandle | None = None
         self._sync_timer: asyncio.TimerHandle | None = None
@@ -107,7 +110,8 @@ class Engine(Listener):
         self._apply(happened)
 
     async def submit(self, jobs: list[JobDescription]) -> dict[str, Any]:
-        """Take in jobs. When this returns, they are on disk; when it raises, they were never there."""
+        """Take in jobs. When this returns, they are on disk. When it raises, they can be sent again: they were never
+        there; or, where they could be written and not synced, those that had started are gone once they are ended."""
         reported = self.report.length
         reply = self.dispatch(Submit(jobs))
         try:
@@ -120,8 +124,18 @@ class Engine(Listener):
             await self.sync()
         except JournalError:
             self.dispatch(Cancel(reply["jobs"]))  # refused, and nobody can say what a crash would leave of them
+            self._unwanted += [self.state.jobs[name] for name in reply["jobs"]]
+            self._remove_unwanted()
             raise
         return reply
+
+    def _remove_unwanted(self) -> None:
+        over = [job for job in self._unwanted if job.state.is_final]
+        self._unwanted = [job for job in self._unwanted if not job.state.is_final]
+        # Somebody may have been quicker, and another job may have the name by now.
+        names = [job.name for job in over if self.state.jobs.get(job.name) is job]
+        if names:
+            self.dispatch(Remove(names))
 
     # -- what agents tell -------------------------------------------------------------------------------------------
 
@@ -226,6 +240,8 @@ class Engine(Listener):
         try:
             if self._commit_first:
                 self.try_to_commit()
+            if self._unwanted:
+                self._remove_unwanted()
             if not self.stalled:
                 self.dispatch(Schedule())
         finally:
