@@ -82,6 +82,20 @@ class WhatAJobFinds(HostTest):
         assert len(self.log) == 1
         assert "Cannot bind to cores 1000,1001" in self.log[0]
 
+    def test_a_job_runs_also_when_the_host_cannot_take_its_own_cores_back(self):
+        own = os.sched_getaffinity(0)
+        bind = os.sched_setaffinity
+
+        def once(pid, cores):
+            if set(cores) == own:
+                raise OSError(errno.EINVAL, "Invalid argument")
+            bind(pid, cores)
+
+        with mock.patch.object(os, "sched_setaffinity", once):
+            assert self.run_job("true", cores=(min(own),)).exit_code == 0
+        bind(0, own)
+        assert self.log == ["The agent itself stays on the cores of a job: Invalid argument."]
+
     def test_the_working_directory_is_made_and_entered(self):
         wd = self.path("new/deep/wd")
         self.run_job("pwd", wd=wd, stdout="out")

@@ -230,6 +230,22 @@ def test_nothing_is_lost_on_a_full_disk(tiny_disk: Path):
     journal.close()
 
 
+def test_a_disk_that_stays_full_costs_no_memory_for_each_try(tiny_disk: Path):
+    journal = Journal.create(tiny_disk / "registry.sqlite")
+    filler = fill(tiny_disk)
+    journal.record(Added([job(seq) for seq in range(1, 500)]))
+    for size in range(5):
+        journal.set_meta("report_size", size)
+        with pytest.raises(JournalError, match="database or disk is full"):
+            journal.commit()
+    assert journal._waiting == []
+    filler.unlink()
+    journal.commit()
+    assert journal.get_meta("report_size") == 4
+    assert len(list(journal.load().unfinished)) == 499
+    journal.close()
+
+
 def test_a_submission_that_found_no_room_can_be_taken_back(tiny_disk: Path):
     journal = Journal.create(tiny_disk / "registry.sqlite")
     first, large = job(1), job(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,21 @@ def test_records_are_acknowledged_once_they_are_synced(tmp_path: Path):
         assert [what for what in wired.happened if not what.startswith("launch")] == ["commit", "sync", "acknowledge 2"]
 
     run(tmp_path, test)
+
+
+def test_a_failure_without_a_message_is_logged_without_a_colon(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    async def test(wired: Wired) -> None:
+        wired.reported()
+        await wired.engine.submit(jobs("it", iteration=1))
+        await wired.until("launch 1:0.1")
+        wired.engine.agent_told("local", [EndedRecord(1, Ended("1:0.1", 2.0, 3, "exit", "", 7, 1.0))])
+
+    logger = logging.getLogger("qcg.pilotjob.engine")
+    logger.addHandler(caplog.handler)
+    run(tmp_path, test)
+    logger.removeHandler(caplog.handler)
+    told = {record.getMessage() for record in caplog.records}
+    assert {line for line in told if "FAILED" in line} == {"it:0 FAILED: exit code 3", "it FAILED"}
 
 
 def test_a_submission_that_cannot_be_stored_leaves_no_trace(tmp_path: Path):

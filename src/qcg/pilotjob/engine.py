@@ -217,7 +217,8 @@ class Engine(Listener):
         for watcher in self.watchers:
             watcher(transition)
         if transition.state is State.FAILED:
-            log.warning("%s FAILED: %s", name_of(transition.job, transition.position), transition.message)
+            why = f": {transition.message}" if transition.message else ""
+            log.warning("%s FAILED%s", name_of(transition.job, transition.position), why)
         elif log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s", name_of(transition.job, transition.position), transition.state.name)
         if transition.state.is_final:

@@ -116,7 +116,7 @@ class Spawner:
             raise Unstartable(unstartable.not_executable(error, program, argv, environment, launch.wd)) from None
         finally:
             if bound:
-                os.sched_setaffinity(0, self._cores)
+                self._unbind()
 
     def _find(self, name: bytes, environment: Dict[bytes, bytes]) -> bytes:
         path = environment.get(b"PATH", _DEFAULT_PATH)
@@ -144,6 +144,13 @@ class Spawner:
             )
             return False
         return True
+
+    def _unbind(self) -> None:
+        """The job runs by now: whatever goes wrong here is not its end."""
+        try:
+            os.sched_setaffinity(0, self._cores)
+        except OSError as error:
+            self._log("The agent itself stays on the cores of a job: %s." % error.strerror)
 
 
 def _bytes(text: str) -> bytes:

@@ -197,6 +197,8 @@ class Journal:
         self._written = 0
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
+        # What is gathered until then joins the newest group: a disk may be full for hours.
+        self._gathering = self._waiting.pop()
         return JournalError(
             f"The registry {self.path} could not be written: {error}. Nothing is lost yet: it is tried again,"
             " so make room on the disk or mend what is wrong with it."
