@@ -50,3 +50,8 @@ def write_and_run(wd: Path, job_of: dict, **changes: str) -> str:
     done = run("qcg-pm", "run", wd / "requests.json", "--wd", wd, env=environment(**changes))
     assert done.returncode == 0, done.stdout
     return (wd / "path").read_text()
+
+
+def test_an_agent_that_need_not_linger_still_waits_for_its_manager(tmp_path: Path):
+    done = run_requests(tmp_path, [job("a", "true")], options=("--nodes", "1", "--agent-linger", "0"))
+    assert done.states == {"a": "SUCCEED"}

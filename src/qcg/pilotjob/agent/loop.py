@@ -21,6 +21,8 @@ from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import Ended, Started
 
 TOLD_TO_END = "The agent was told to end, and ended this job."
+FIRST_MEETING = 60.0
+"""Seconds that an agent waits at least for its first manager."""
 END_GRACE = 5.0
 STARTS_A_TURN = 16
 """Between two looks at messages and ended jobs, so that a long batch delays neither."""
@@ -40,6 +42,7 @@ class Agent:
         self._wakeup, self._signalled = socket.socketpair()
         self._signals = 0
         self._exiting = False
+        self._was_met = False
         self._alone_since = time.monotonic()
         self._trouble = ""
 
@@ -133,7 +136,11 @@ class Agent:
     def _forsaken(self, now: float) -> bool:
         if self._connection.up or self._host.busy:
             self._alone_since = now
-        return now - self._alone_since >= self._linger
+            self._was_met = self._was_met or self._connection.up
+            return False
+        # The manager that has started this agent may take a while to notice it.
+        patience = self._linger if self._was_met else max(self._linger, FIRST_MEETING)
+        return now - self._alone_since >= patience
 
     def _watch_signals(self) -> None:
         """Signals become bytes on a socket, so that the loop can wait for them and for messages at once."""
