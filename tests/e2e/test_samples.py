@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import datetime
 from pathlib import Path
@@ -49,6 +50,13 @@ def _time(entry: dict, state: str) -> datetime:
 
 
 def test_the_samples_are_those_of_the_documents():
+    """By the digests of what the documents show, so that any change of a sample is noticed."""
     bac16 = json.loads((SAMPLES / "bac16.json").read_text())
-    assert [request["request"] for request in bac16] == ["submit", "control"]
-    assert [job["name"] for job in bac16[0]["jobs"]] == ["namd_bac16_${it}", "amber_bac16_${it}"]
+    submit, wait = json.loads((SAMPLES / "msleep2.json").read_text())
+    assert _digest(bac16) == "75574595a61ef50224b513537fbe2a07822637879667123543d76baef041a295"
+    assert _digest(submit) == "51804c9fd8ed0ceccff28bd54ce6833c695e0129e20727906cc4e87e5f1686d0"
+    assert wait == {"request": "control", "command": "finishAfterAllTasksDone"}
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
