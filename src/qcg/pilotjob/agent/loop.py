@@ -22,14 +22,14 @@ from qcg.pilotjob.host.records import Ended, Started
 
 TOLD_TO_END = "The agent was told to end, and ended this job."
 FIRST_MEETING = 60.0
-"""Seconds that an agent waits at least for its first manager."""
+"""Seconds that an agent waits at least for its first manager, as long as whoever has started it lives."""
 END_GRACE = 5.0
 STARTS_A_TURN = 16
 """Between two looks at messages and ended jobs, so that a long batch delays neither."""
 
 
 class Agent:
-    def __init__(self, run_dir: Path, name: str, linger: float) -> None:
+    def __init__(self, run_dir: Path, name: str, linger: float, parent: int = 0) -> None:
         self._linger = linger
         self._ledger = Ledger(str(run_dir / f"agent-{name}.ledger"))
         if self._ledger.unreadable_lines:
@@ -43,6 +43,8 @@ class Agent:
         self._signals = 0
         self._exiting = False
         self._was_met = False
+        self._parent = parent
+        """The manager that has started this agent, where that is its parent."""
         self._alone_since = time.monotonic()
         self._trouble = ""
 
@@ -138,8 +140,9 @@ class Agent:
             self._alone_since = now
             self._was_met = self._was_met or self._connection.up
             return False
-        # The manager that has started this agent may take a while to notice it.
-        patience = self._linger if self._was_met else max(self._linger, FIRST_MEETING)
+        # The manager that has started this agent may take a while to notice it, unless it is dead.
+        expected = not self._was_met and self._parent in (0, os.getppid())
+        patience = max(self._linger, FIRST_MEETING) if expected else self._linger
         return now - self._alone_since >= patience
 
     def _watch_signals(self) -> None:
