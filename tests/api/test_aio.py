@@ -58,6 +58,7 @@ def test_every_call_works(play: Callable[[Scenario], None]):
         assert list(await manager.list(["b"])) == ["b"]
         assert (await manager.info("a"))["jobs"]["a"]["status"] == 0
         assert (await manager.info_parsed("a"))["a"].exit_code == 0
+        assert (await manager.why("a"))["jobs"]["a"]["data"]["reason"] == "succeeded"
         assert (await manager.resources())["total_cores"] == 4
         assert (await manager.system_status())["System"]["InstanceId"] == "x"
         assert (await manager.send_request({"request": "resourcesInfo"}))["code"] == 0

@@ -171,6 +171,14 @@ def test_a_caller_without_standard_streams_works_too(tmp_path: Path):
     assert (tmp_path / "states").read_text() == "{'a': 'SUCCEED'}"
 
 
+def test_files_of_the_caller_are_not_taken_for_modules_of_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("msgspec", "zmq", "click", "asyncio", "qcg"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')")
+    monkeypatch.chdir(tmp_path)
+    with local(tmp_path) as manager:
+        assert manager.wait4(manager.submit(Jobs().add(name="a", exec="true")), 30) == {"a": "SUCCEED"}
+
+
 def test_nothing_is_left_when_the_caller_is_killed(tmp_path: Path):
     program = (
         "import time\n"

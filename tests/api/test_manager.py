@@ -128,6 +128,15 @@ def test_running_jobs_are_cancelled(manager: Manager):
     assert manager.cancel(["a", "b"]) == {"canceled": 1, "errors": {"a": "job 'a' is already CANCELED"}}
 
 
+def test_it_tells_why_a_job_is_where_it_is(manager: Manager):
+    manager.submit(group(a="exit 3", b="sleep 60"))
+    manager.wait4("a", 30)
+    told = manager.why(["a", "nobody"])["jobs"]
+    assert told["a"]["data"]["reason"] == "failed"
+    assert "exit code 3" in told["a"]["data"]["sentence"]
+    assert told["nobody"]["status"] != 0
+
+
 def test_one_iteration_is_waited_for(manager: Manager):
     manager.submit(Jobs().add(name="a", script="[ ${it} != 1 ] || exec sleep 60", iteration=3))
     assert manager.wait4(["a:0", "a:2"], 30) == {"a:0": "SUCCEED", "a:2": "SUCCEED"}

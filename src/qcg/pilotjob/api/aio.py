@@ -98,6 +98,9 @@ class AsyncManager:
     async def remove(self, names: Names) -> dict[str, Any]:
         return await self._data({"request": "removeJob", "jobNames": list_of(names)})
 
+    async def why(self, names: Names) -> dict[str, Any]:
+        return await self._data({"request": "why", "jobNames": list_of(names)})
+
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     async def wait4(self, names: Names, timeout: float | None = None) -> dict[str, str]:

@@ -102,6 +102,11 @@ class Manager:
         """Forget jobs that have ended; how many, and why not the others."""
         return self._data({"request": "removeJob", "jobNames": list_of(names)})
 
+    def why(self, names: Names) -> dict[str, Any]:
+        """What jobs and iterations wait for, where they run or how they ended: each with a `sentence` for people, and a
+        `reason` and figures for programs."""
+        return self._data({"request": "why", "jobNames": list_of(names)})
+
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     def wait4(self, names: Names, timeout: float | None = None) -> dict[str, str]:

@@ -20,6 +20,15 @@ from qcg.pilotjob.api.errors import ServiceError
 FINISH_TIMEOUT = 20.0
 """Seconds that a service may take to end its jobs and itself, before it is killed."""
 
+_SERVICE = """
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]
+sys.argv[0] = "qcg-pm-service"
+from qcg.pilotjob.service import main
+main()
+"""
+"""Not `python -m`: a file in the directory of the caller must not be taken for a module of the service."""
+
 
 class LocalService:
     """The service ends when it is told to, and when this process ends, however it does: it holds the other end of a
@@ -29,7 +38,7 @@ class LocalService:
         ready_reader, ready_writer = _pipe()
         lifeline_reader, self._lifeline = _pipe()
         self._lock = threading.Lock()
-        command = [sys.executable, "-m", "qcg.pilotjob.service", "--net", *map(str, arguments)]
+        command = [sys.executable, "-c", _SERVICE, "--net", *map(str, arguments)]
         command += ["--ready-fd", str(ready_writer), "--lifeline-fd", str(lifeline_reader)]
         with os.fdopen(os.memfd_create("said"), "w+b") as said:
             try:

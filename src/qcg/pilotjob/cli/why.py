@@ -23,8 +23,7 @@ def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
     """
-    request = {"request": "why", "jobNames": names_of(manager, names)}
-    jobs = manager.send_request(request)["data"]["jobs"]
+    jobs = manager.why(names_of(manager, names))["jobs"]
     known = {name: entry["data"] for name, entry in jobs.items() if entry["status"] == 0}
     if as_json:
         show_json(known)
