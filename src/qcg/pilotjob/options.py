@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+NodeSource = Literal["auto", "local", "slurm"]
 ReportFormat = Literal["text", "json", "none"]
 
 
@@ -26,6 +27,9 @@ class Options(Struct, frozen=True, omit_defaults=True):
     wait: bool = False
     """Wait for all jobs even when the request file does not ask for it."""
     nodes: str | None = None
+    """Pretended nodes of this machine."""
+    resources: NodeSource = "auto"
+    """Where nodes come from."""
     envschema: str = "auto"
     report_format: ReportFormat = "text"
     report_file: str = "jobs.report"

@@ -86,7 +86,7 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     """The options of a new run, or what to resume with which options changed: those that are given again."""
     values = {**given, **fixed}
     resume = values.pop("resume")
-    if values.pop("resources") == "slurm":
+    if values["resources"] == "slurm":
         raise UsageError("--resources slurm: there is no support for Slurm in this version; leave the option out")
     _check_schema(values["envschema"])
     if "file_path" in values:

@@ -1,0 +1,132 @@
+"""What `scontrol show job -d` and `scontrol show node` print, as records.
+
+Each fact is looked for where its line begins: names of jobs, commands and comments may hold any text.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from msgspec import Struct
+
+from qcg.pilotjob.cluster.errors import ClusterError
+
+_JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
+_STATE = re.compile(r"^ +JobState=(\S+)", re.MULTILINE)
+_HET_IDS = re.compile(r"^ +HetJobIdSet=(\S+)", re.MULTILINE)
+_END = re.compile(r"^ +StartTime=\S+ EndTime=(\S+)", re.MULTILINE)
+_NODES = re.compile(r"^ +NodeList=(\S*)", re.MULTILINE)
+_THREADS = re.compile(r"^ +NumNodes=.* ReqB:S:C:T=[^:\s]+:[^:\s]+:[^:\s]+:(\d+)", re.MULTILINE)
+_PART = re.compile(r"^ +Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(.*)$", re.MULTILINE)
+
+_NODE = re.compile(r"^NodeName=(\S+) ", re.MULTILINE)
+_ADDRESS = re.compile(r"^ +NodeAddr=(\S+)", re.MULTILINE)
+_THREADS_OF_NODE = re.compile(r"^ +(?:RealMemory|State)=.* ThreadsPerCore=(\d+)", re.MULTILINE)
+
+_COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
+_GPU = re.compile(r"gpu(?::[^:(]+)??(?::(\d+))?(?:\((IDX|CNT):([^)]*)\))?")
+_IDS = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+class Part(Struct, frozen=True):
+    """What a job has on each of some nodes that are alike."""
+
+    nodes: str
+    """A compressed list."""
+    cpus: tuple[int, ...]
+    gpus: tuple[str, ...]
+    memory: int
+    """MiB; 0 where memory is not shared out."""
+
+
+class JobRecord(Struct, frozen=True):
+    id: str
+    state: str
+    nodes: str
+    """A compressed list; empty before the start."""
+    parts: list[Part]
+    end: float | None
+    """Epoch seconds, where the job has a limit."""
+    threads: int | None
+    """Threads of each core that tasks may use, where that was asked for: `--hint=nomultithread` gives 1."""
+    het_ids: str
+    """Of all components, when the job is one of a heterogeneous job."""
+
+
+class NodeRecord(Struct, frozen=True):
+    name: str
+    address: str
+    """An address or a name that leads to the node."""
+    threads: int
+    """Of each core."""
+
+
+def parse_jobs(text: str) -> list[JobRecord]:
+    """All jobs in the output of `scontrol show job -d`, with times in seconds (SLURM_TIME_FORMAT=%s)."""
+    return [_job(record) for record in _records(_JOB, text)]
+
+
+def parse_shown_nodes(text: str) -> list[NodeRecord]:
+    """All nodes in the output of `scontrol show node`."""
+    return [_node(record) for record in _records(_NODE, text)]
+
+
+def parse_ids(text: str) -> tuple[int, ...]:
+    """`0-2,5` is 0, 1, 2, 5."""
+    ids: list[int] = []
+    for entry in text.split(","):
+        match = _IDS.fullmatch(entry)
+        if match is None:
+            raise ClusterError(f"{text[:100]!r} is not a list of ids such as 0-2,5")
+        ids += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return tuple(ids)
+
+
+def parse_gpus(text: str) -> tuple[str, ...]:
+    """The ids in what `GRES=` says: `gpu:tesla:2(IDX:0-1),gpu:1(IDX:3)` is 0, 1, 3."""
+    ids: list[int] = []
+    for entry in _COMMA_OUTSIDE_PARENTHESES.split(text.strip()):
+        match = _GPU.fullmatch(entry)
+        if match is None:
+            continue  # something else than GPUs
+        count, kind, given = match.groups()
+        if kind == "IDX":
+            ids += parse_ids(given) if given not in ("", "N/A") else ()
+        else:
+            ids += range(len(ids), len(ids) + int(count or 0))  # without files, so without ids of their own
+    return tuple(map(str, sorted(ids)))
+
+
+def _records(start: re.Pattern[str], text: str) -> list[str]:
+    starts = [match.start() for match in start.finditer(text)]
+    return [text[begin:end] for begin, end in pairwise([*starts, len(text)])]
+
+
+def _job(text: str) -> JobRecord:
+    end = _found(_END, text)
+    nodes = _found(_NODES, text)
+    threads = _found(_THREADS, text)
+    return JobRecord(
+        id=_found(_JOB, text),
+        state=_found(_STATE, text),
+        nodes="" if nodes == "(null)" else nodes,
+        parts=[
+            Part(names, parse_ids(cpus), parse_gpus(gres), int(memory))
+            for names, cpus, memory, gres in _PART.findall(text)
+            if cpus
+        ],
+        end=float(end) if end.isdecimal() else None,
+        threads=int(threads) if threads else None,
+        het_ids=_found(_HET_IDS, text),
+    )
+
+
+def _node(text: str) -> NodeRecord:
+    name = _found(_NODE, text)
+    return NodeRecord(name, _found(_ADDRESS, text) or name, int(_found(_THREADS_OF_NODE, text) or 1))
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
+    return match[1] if match else ""

@@ -1,0 +1,121 @@
+"""The allocation that this process runs in, as Slurm itself tells."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from qcg.pilotjob.cluster.errors import ClusterError, NoAllocation
+from qcg.pilotjob.cluster.node_lists import expand
+from qcg.pilotjob.cluster.parse_slurm import JobRecord, NodeRecord, Part, parse_jobs, parse_shown_nodes
+from qcg.pilotjob.core.resources import NodeSpec
+
+PATIENCE = 120.0
+"""Seconds for the controller to answer: `scontrol` itself tries for about a minute."""
+
+
+class Allocation(Struct, frozen=True):
+    job_id: str
+    specs: list[NodeSpec]
+    """In Slurm's order. Cores are Slurm's own CPU ids: abstract ones, in the order of sockets, cores and threads."""
+    cpus: dict[str, tuple[int, ...]]
+    """All CPU ids that the allocation has on a node: the cores, and threads of them that jobs are not to use."""
+    addresses: dict[str, str]
+    """Of each node: where it is reached."""
+    end: float | None
+    """Epoch seconds, where there is a limit."""
+
+
+def job_id_of(environ: Mapping[str, str]) -> str | None:
+    """The job that the environment speaks of."""
+    return environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID") or None
+
+
+def find_allocation(environ: Mapping[str, str]) -> Allocation:
+    """The allocation of the job that the environment speaks of."""
+    job = _find_job(environ)
+    return allocation_of(job, parse_shown_nodes(_scontrol(environ, "show", "node", job.nodes)))
+
+
+def allocation_of(job: JobRecord, nodes: list[NodeRecord]) -> Allocation:
+    """What a job has, put together from what Slurm says of it and of its nodes."""
+    if job.het_ids:
+        raise ClusterError(
+            f"job {job.id} is heterogeneous (jobs {job.het_ids}), and its parts cannot be used as one allocation;"
+            " ask for one kind of nodes, or use this machine alone with --resources local"
+        )
+    shown = {node.name: node for node in nodes}
+    given = {name: part for part in job.parts for name in expand(part.nodes)}
+    names = expand(job.nodes)
+    for name in names:
+        if name not in shown or name not in given:
+            raise ClusterError(
+                f"Slurm does not tell what job {job.id} has on node {name}; see what"
+                f" `scontrol show job -d {job.id}` and `scontrol show node {name}` say"
+            )
+    return Allocation(
+        job_id=job.id,
+        specs=[_spec(given[name], job, shown[name]) for name in names],
+        cpus={name: given[name].cpus for name in names},
+        addresses={name: shown[name].address for name in names},
+        end=job.end,
+    )
+
+
+def find_end(environ: Mapping[str, str]) -> float | None:
+    """When the allocation ends, as far as is known now: limits can be changed while it runs."""
+    return _find_job(environ).end
+
+
+def _spec(part: Part, job: JobRecord, node: NodeRecord) -> NodeSpec:
+    cores = part.cpus
+    if job.threads is not None and job.threads < node.threads:
+        # Slurm gives whole cores, with all their threads, also to jobs that want fewer threads of each.
+        cores = tuple(cpu for cpu in cores if cpu % node.threads < job.threads)
+    return NodeSpec(node.name, cores, part.gpus, part.memory)
+
+
+def _find_job(environ: Mapping[str, str]) -> JobRecord:
+    job_id = job_id_of(environ)
+    if job_id is None:
+        raise NoAllocation("there is no allocation here: SLURM_JOB_ID is not set")
+    if not job_id.isdecimal():
+        raise NoAllocation(f"SLURM_JOB_ID is {job_id[:100]!r}, which is no number of a job")
+    # Asked for one job of an array or of a heterogeneous job, Slurm may show its neighbours too.
+    for job in parse_jobs(_scontrol(environ, "show", "job", "-d", job_id)):
+        if job.id == job_id:
+            if job.state not in ("RUNNING", "CONFIGURING"):
+                raise NoAllocation(f"job {job_id} (SLURM_JOB_ID) does not run: it is {job.state}")
+            return job
+    raise ClusterError(f"`scontrol show job -d {job_id}` does not show job {job_id}")
+
+
+def _scontrol(environ: Mapping[str, str], *arguments: str) -> str:
+    command = ["scontrol", *arguments]
+    shown = " ".join(command)[:200]
+    try:
+        answer = subprocess.run(
+            command,
+            # Seconds, whatever form of times the user likes.
+            env={**environ, "SLURM_TIME_FORMAT": "%s"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise NoAllocation("there is no program scontrol on $PATH, so that Slurm cannot be asked") from None
+    except OSError as error:
+        raise ClusterError(f"`{shown}` could not be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise ClusterError(f"`{shown}` had no answer in {PATIENCE:g} s; is the controller of Slurm up?") from None
+    if answer.returncode == 0:
+        return answer.stdout
+    said = (answer.stderr.strip() or answer.stdout.strip() or f"exit code {answer.returncode}")[-300:]
+    if "Invalid job id" in said:
+        raise NoAllocation(f"Slurm does not know job {arguments[-1]} (SLURM_JOB_ID)")
+    raise ClusterError(f"`{shown}` failed: {said}")
