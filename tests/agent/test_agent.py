@@ -334,3 +334,26 @@ def test_records_are_what_the_host_made(first: Manager, agent: AgentProcess, run
     started = first.started("a")
     assert started == Started("a", ended.pid, ended.started, [(NAME, (0,), ())])
     assert ended == Ended("a", ended.at, 0, "exit", "", started.pid, started.at)
+
+
+def test_it_passes_signals_on_and_says_why_it_ended_a_job(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    first.meet()
+    catching = "trap 'echo told' USR1; echo up; while :; do sleep 0.01; done"
+    first.start(launch("a", "bash", "-c", catching, wd=run_dir))
+    wait_for(lambda: (run_dir / "a.out").exists() and "up" in (run_dir / "a.out").read_text())
+    first.send(protocol.Signal(["a"], signal.SIGUSR1))
+    wait_for(lambda: "told" in (run_dir / "a.out").read_text())
+    first.send(protocol.Kill(["a"], "closed", "It is over."))
+    ended = first.ended("a")
+    assert (ended.reason, ended.message) == ("closed", "It is over.")
+
+
+def test_it_ends_what_other_agents_have_started_on_its_machine(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    first.meet()
+    environment = {**os.environ, "QCG_PM_STEP_ID": f"{run_dir}.5.1"}
+    with subprocess.Popen(["sleep", "1000"], env=environment) as rank:
+        first.send(protocol.Sweep(["5.1"], str(run_dir)))
+        assert first.next(protocol.Swept) == protocol.Swept(["5.1"])
+        assert rank.wait(30) == -signal.SIGKILL

@@ -102,7 +102,11 @@ class Agent:
             for refused in self._host.start(message.launches):
                 say(f"{refused} was started before; it is not started again")
         elif isinstance(message, protocol.Kill):
-            self._host.kill(message.ids)
+            self._host.kill(message.ids, message.reason, message.message)
+        elif isinstance(message, protocol.Signal):
+            self._host.signal(message.ids, message.number)
+        elif isinstance(message, protocol.Sweep):
+            self._host.sweep({id: f"{message.instance}.{id}" for id in message.ids})
         elif isinstance(message, protocol.Ack):
             self._ledger.acknowledge(message.number)
         elif isinstance(message, protocol.Welcome):
@@ -127,6 +131,9 @@ class Agent:
             self._ledger.flush()
         elif records := self._host.take_records():
             self._connection.send(protocol.News([_record(number, body) for number, body in records]))
+        swept = self._host.take_swept()
+        if swept and self._connection.up:
+            self._connection.send(protocol.Swept(swept))
         if self._host.trouble != self._trouble:
             self._trouble = self._host.trouble
             say(self._trouble or "the ledger can be written again")

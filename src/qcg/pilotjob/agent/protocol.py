@@ -6,7 +6,7 @@ file and an agent needs no open port. The walk of a connection:
     agent   -> Hello                    who I am; sent on connecting, and whenever the manager says Identify
     manager -> Welcome(ack, seen)       the last record of yours that I have on disk, and the last that I have seen
     agent   -> Report(records, live)    all records after `ack`, and all jobs under way: the manager reconciles
-    then    manager -> Start, Kill, Ack, Beat, Exit         agent -> News, Beat, Bye
+    then    manager -> Start, Kill, Signal, Sweep, Ack, Beat, Exit      agent -> News, Swept, Beat, Bye
 
 Records are numbered 1, 2, 3 … over the agent's whole life and kept in its ledger, so a restarted agent goes on
 counting. They are kept until acknowledged; the manager acknowledges once its journal has them.
@@ -58,6 +58,12 @@ class News(Struct, tag="news"):
     records: list[Record]
 
 
+class Swept(Struct, tag="swept"):
+    """Nothing of these runs is left here."""
+
+    ids: list[str]
+
+
 class Beat(Struct, tag="beat"):
     """Nothing to say, and alive. Both directions."""
 
@@ -81,6 +87,25 @@ class Start(Struct, tag="start"):
 
 class Kill(Struct, tag="kill"):
     ids: list[str]
+    reason: str = "cancel"
+    """What the records of their ends will say, if this is what ends them."""
+    message: str = ""
+
+
+class Signal(Struct, tag="signal"):
+    """Give this signal to all processes of these jobs that catch it."""
+
+    ids: list[str]
+    number: int
+
+
+class Sweep(Struct, tag="sweep"):
+    """End what other agents' runs have on this machine: all processes with the marks of these runs. Answered with
+    `Swept`, over the same line, when there are none."""
+
+    ids: list[str]
+    instance: str
+    """Of the pilot: the first half of the marks."""
 
 
 class Ack(Struct, tag="ack"):
@@ -93,8 +118,8 @@ class Exit(Struct, tag="exit"):
     grace: float
 
 
-FromAgent = Union[Hello, Report, News, Beat, Bye]
-FromManager = Union[Identify, Welcome, Start, Kill, Ack, Beat, Exit]
+FromAgent = Union[Hello, Report, News, Swept, Beat, Bye]
+FromManager = Union[Identify, Welcome, Start, Kill, Signal, Sweep, Ack, Beat, Exit]
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_agent = msgspec.msgpack.Decoder(FromAgent).decode

@@ -7,12 +7,13 @@ import os
 import signal
 import time
 from collections import deque
-from typing import Callable, Deque, Dict, List, Optional, Tuple
+from typing import Callable, Deque, Dict, List, Optional, Set, Tuple
 
 from qcg.pilotjob.host import tree
 from qcg.pilotjob.host.ending import Ending, EndingOfAll, Endings, is_first_process
 from qcg.pilotjob.host.ledger import Ledger, Opened, Record
 from qcg.pilotjob.host.records import Ended, Launch, Running
+from qcg.pilotjob.host.signalling import pass_on
 from qcg.pilotjob.host.spawn import Spawner
 from qcg.pilotjob.host.unstartable import Unstartable
 
@@ -23,6 +24,8 @@ _MESSAGE_LENGTH = 1000
 _PR_SET_CHILD_SUBREAPER = 36
 _EVERYTHING = ""
 """Key of the ending that takes whatever the jobs have left behind; no job has an empty id."""
+_SWEEP = "sweep "
+"""Before the id, the key of an ending of what is not a job of this host."""
 
 
 class _Job:
@@ -58,6 +61,8 @@ class JobHost:
         self._wall_times: List[Tuple[float, str, float]] = []
         self._endings = Endings()
         self._finish: Optional[Tuple[str, str]] = None
+        self._sweeping: Set[str] = set()
+        self._swept: List[str] = []
         self._adopt_orphans()
         self._end_lost_jobs()
 
@@ -77,14 +82,28 @@ class JobHost:
                 self._queue.append(launch)
         return refused
 
-    def kill(self, ids: List[str]) -> None:
+    def kill(self, ids: List[str], reason: str = "cancel", message: str = "") -> None:
         """End these and all their processes. Ids that are not under way are passed over."""
         self.reap()
         for id in ids:
             if self._queued.pop(id, None) is not None:
-                self._never_started(id, "cancel", "")
+                self._never_started(id, reason, message)
             elif id in self._jobs:
-                self._end(self._jobs[id], "cancel", "", self._grace)
+                self._end(self._jobs[id], reason, message, self._grace)
+
+    def signal(self, ids: List[str], number: int) -> None:
+        """Give a signal to those of their processes that catch it."""
+        self.reap()
+        pass_on([self._jobs[id].start for id in ids if id in self._jobs], number)
+
+    def sweep(self, marks: Dict[str, str]) -> None:
+        """End at once what carries these marks: the part on this machine of jobs that others have started.
+
+        By id; `take_swept` tells of which nothing is left.
+        """
+        for id, mark in marks.items():
+            self._sweeping.add(id)
+            self._endings.begin(_SWEEP + id, Ending(Opened(mark, -1, 0.0, [], 0, 0), time.monotonic()))
 
     def finish(self, grace: float, reason: str = "cancel", message: str = "") -> None:
         """End everything; nothing is started any more. Again with a shorter `grace`: sooner."""
@@ -164,7 +183,7 @@ class JobHost:
     @property
     def busy(self) -> bool:
         """Whether anything is under way, also the ending of what jobs left behind."""
-        return bool(self._jobs or self._queued or _EVERYTHING in self._endings)
+        return bool(self._jobs or self._queued or self._sweeping or _EVERYTHING in self._endings)
 
     @property
     def trouble(self) -> str:
@@ -181,6 +200,11 @@ class JobHost:
         """Numbered records since the last call, all of them in the ledger: the others come when they are, too."""
         self._ledger.flush()
         return self._ledger.untold()
+
+    def take_swept(self) -> List[str]:
+        """What was swept since the last call."""
+        swept, self._swept = self._swept, []
+        return swept
 
     def report(self) -> Tuple[List[Tuple[int, Record]], List[Running]]:
         """All that a manager may not know: records that are not acknowledged, and jobs under way besides."""
@@ -248,6 +272,9 @@ class JobHost:
         if left:
             staying = "Processes %s do not end, even after SIGKILL." % ", ".join(map(str, left))
             self._log(staying)
+        if key.startswith(_SWEEP):
+            self._sweeping.discard(key[len(_SWEEP) :])
+            self._swept.append(key[len(_SWEEP) :])
         if job is not None:
             if left:
                 job.message = (job.message + " " + staying).strip()

@@ -49,7 +49,7 @@ class Ended(NamedTuple):
     exit_code: int
     """As Python has it: negative for a signal; -1 with pid 0 when nothing was started."""
     reason: str
-    """`exit`, `cancel`, `timeout`, `unstartable` or `lost`."""
+    """`exit`, `cancel`, `timeout`, `unstartable`, `lost`, or `closed`: to be run again later."""
     message: str
     """A sentence for people when there is something to say, else empty."""
     pid: int

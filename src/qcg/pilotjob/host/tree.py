@@ -103,6 +103,19 @@ def send(process: Process, number: int) -> None:
         os.kill(process.pid, number)
 
 
+def name_of(pid: int) -> bytes:
+    """Of the program that it runs, as far as the kernel keeps it; empty when it is gone."""
+    return _content("/proc/%d/comm" % pid).rstrip(b"\n")
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether it has a handler for this signal."""
+    for line in _content("/proc/%d/status" % pid).splitlines():
+        if line.startswith(b"SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
 def _marker_of(pid: int) -> str:
     environment = b"\0" + _content("/proc/%d/environ" % pid)
     start = environment.find(_MARKER_START)

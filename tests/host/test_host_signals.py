@@ -1,0 +1,86 @@
+"""Signals for jobs, and the ends of what other hosts have started here. Python 3.6 reads this file."""
+
+import os
+import signal
+import subprocess
+
+from tests.host.driver import HostTest, alive, wait_for
+
+CATCHES = "trap 'echo told >> %s' USR1; touch %s.is_up; while ! test -e go; do sleep 0.01; done"
+
+
+class Signals(HostTest):
+    def start_catchers(self, id, script, *names):
+        self.host.start([self.launch(id, "/bin/bash", "-c", script)])
+        for name in names:
+            self.until(lambda name=name: os.path.exists(self.path(name + ".is_up")), name + " being up")
+
+    def let_go(self, id):
+        with open(self.path("go"), "w"):
+            pass
+        return self.ended(id)
+
+    def test_every_process_that_catches_a_signal_gets_it_once_and_the_others_live(self):
+        child = CATCHES % ("child", "child")
+        # The first shell does not catch it, and would end of it, and with it the whole job.
+        script = f'sleep 1000 & /bin/bash -c "{child}" & wait %2'
+        self.start_catchers("a", script, "child")
+        self.host.signal(["a"], signal.SIGUSR1)
+        self.until(lambda: os.path.exists(self.path("child")), "the signal")
+        assert self.let_go("a").exit_code == 0
+        assert self.text("child") == "told\n"
+
+    def test_other_jobs_do_not_get_it_and_unknown_ones_are_passed_over(self):
+        self.start_catchers("a", CATCHES % ("a", "a"), "a")
+        self.start_catchers("b", CATCHES % ("b", "b"), "b")
+        self.host.signal(["b", "nobody"], signal.SIGUSR1)
+        self.until(lambda: os.path.exists(self.path("b")), "the signal")
+        assert self.let_go("a").exit_code == 0
+        assert not os.path.exists(self.path("a"))
+
+    def test_what_a_launcher_passes_on_by_itself_is_not_sent_again(self):
+        child = CATCHES % ("rank", "rank")
+        with open(self.path("mpirun"), "w") as file:
+            file.write(f'#!/bin/bash\ntrap "echo told >> launcher" USR1\n/bin/bash -c "{child}" &\nwait; wait\n')
+        os.chmod(self.path("mpirun"), 0o700)
+        self.start_catchers("a", "exec ./mpirun", "rank")
+        self.host.signal(["a"], signal.SIGUSR1)
+        self.until(lambda: os.path.exists(self.path("launcher")), "the signal")
+        self.let_go("a")
+        assert not os.path.exists(self.path("rank"))
+
+
+class Reasons(HostTest):
+    def test_the_record_says_why_a_job_was_ended(self):
+        self.host.start([self.launch("a", "sleep", "1000"), self.launch("b", "true")])
+        self.host.advance(1)
+        self.host.kill(["a", "b"], "closed", "The allocation ends.")
+        for id in ("a", "b"):
+            ended = self.ended(id)
+            assert (ended.reason, ended.message) == ("closed", "The allocation ends.")
+
+
+class Sweeps(HostTest):
+    def start_stranger(self, mark):
+        """A process that this host has not started."""
+        process = subprocess.Popen(["sleep", "1000"], env=dict(os.environ, QCG_PM_STEP_ID=mark))
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def swept(self):
+        return self.until(self.host.take_swept, "the sweep")
+
+    def test_what_carries_the_mark_is_ended_and_nothing_else(self):
+        mark = f"test{os.getpid()}.7.1"
+        marked, other = self.start_stranger(mark), self.start_stranger(mark + "1")
+        self.host.sweep({"7.1": mark})
+        assert self.host.busy
+        assert self.swept() == ["7.1"]
+        wait_for(lambda: not alive(marked.pid), "the end of what is marked")
+        assert alive(other.pid)
+        assert self.host.take_records() == []
+
+    def test_where_nothing_is_left_that_is_told_at_once(self):
+        self.host.sweep({"7.1": "nobody.7.1", "8.1": "nobody.8.1"})
+        assert sorted(self.swept()) == ["7.1", "8.1"]
