@@ -7,12 +7,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format lock clean
+.PHONY: help setup run test bench lint format lock clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make run      set up, then run a small example on this machine'
 	@echo 'make test     set up, then run every check and test'
+	@echo 'make bench    set up, then measure against the limit of this machine and against peers; ONLY=noop,latency selects'
 	@echo 'make setup    only set up: $(VENV) with the program and the tools of its developers'
 	@echo 'make lint     check style and types'
 	@echo 'make format   put the code in form'
@@ -43,6 +44,9 @@ run: $(VENV)/run.stamp
 test: lint
 	@tests/system-packages
 	$(BIN)/python -m pytest
+
+bench: $(VENV)/run.stamp
+	$(BIN)/python -m bench $(ONLY) $(BENCH)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check

@@ -41,6 +41,8 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """Seconds after which a request that is never served is not overtaken any more."""
     linger: float = 600.0
     """Seconds that an agent waits for a manager after its last job."""
+    pretend: bool = False
+    """Start no processes: jobs end at once. To measure everything else."""
 
 
 class Resumption(Struct, frozen=True):

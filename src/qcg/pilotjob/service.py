@@ -150,7 +150,7 @@ class Service:
         continued = engine.state.unfinished if self.resumption and not requests else None
         if network is not None:
             network.serve(pilot)
-        agent = LocalAgent(engine.executor, run_dir, self.options.linger)
+        agent = LocalAgent(engine.executor, run_dir, self.options.linger, pretend=self.options.pretend)
         agent.on_hopeless = self._give_up(pilot)
         self._watch_signals(pilot)
         self._watch_defects(pilot, run_dir)

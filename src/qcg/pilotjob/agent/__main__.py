@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("--name", required=True, help="name of this agent in the run")
     parser.add_argument("--linger", type=float, default=600.0, help="seconds to wait for a manager without jobs")
     parser.add_argument("--parent", type=int, default=0, help="pid of the manager, when that is what starts this agent")
+    parser.add_argument("--pretend", action="store_true", help="start nothing: jobs end at once")
     options = parser.parse_args()
     run_dir = options.run_dir.resolve()
     try:
@@ -25,7 +26,7 @@ def main() -> int:
             return 2
         # Before the ledger is opened: whoever opens it ends what the one before has left.
         write_agent_pid(run_dir, options.name)
-        agent = Agent(run_dir, options.name, options.linger, options.parent)
+        agent = Agent(run_dir, options.name, options.linger, options.parent, pretend=options.pretend)
     except (OSError, LedgerError) as error:
         say(f"the agent {options.name} cannot work in {run_dir}: {error}")
         remove_agent_pid(run_dir, options.name)

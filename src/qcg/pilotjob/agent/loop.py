@@ -16,6 +16,7 @@ import zmq
 from qcg.pilotjob import __version__
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.connection import Connection
+from qcg.pilotjob.agent.pretended import PretendedHost
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import Ended, Started
@@ -29,12 +30,12 @@ STARTS_A_TURN = 16
 
 
 class Agent:
-    def __init__(self, run_dir: Path, name: str, linger: float, parent: int = 0) -> None:
+    def __init__(self, run_dir: Path, name: str, linger: float, parent: int = 0, *, pretend: bool = False) -> None:
         self._linger = linger
         self._ledger = Ledger(str(run_dir / f"agent-{name}.ledger"))
         if self._ledger.unreadable_lines:
             say(f"{self._ledger.unreadable_lines} lines of {self._ledger.path} cannot be read and are passed over")
-        self._host = JobHost(self._ledger, name, log=say)
+        self._host = PretendedHost(self._ledger) if pretend else JobHost(self._ledger, name, log=say)
         cores = sorted(os.sched_getaffinity(0))
         hello = protocol.Hello(name, socket.gethostname(), os.getpid(), cores, __version__)
         self._poller = zmq.Poller()

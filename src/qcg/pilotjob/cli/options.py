@@ -72,6 +72,7 @@ _SHARED = [
         show_default=True,
         help="Seconds that an agent without a manager waits after its last job.",
     ),
+    click.option("--pretend", is_flag=True, hidden=True),
     click.option("--resume", metavar="PATH", help="Continue this run: its run directory, or the working directory."),
 ]
 

@@ -27,10 +27,11 @@ ENDING = 10
 
 
 class LocalAgent:
-    def __init__(self, executor: AgentExecutor, run_dir: Path, linger: float) -> None:
+    def __init__(self, executor: AgentExecutor, run_dir: Path, linger: float, *, pretend: bool = False) -> None:
         self._executor = executor
         self._run_dir = run_dir
         self._linger = linger
+        self._pretend = pretend
         self._process: AgentProcess | None = None
         self._watching: asyncio.Future[None] | None = None
         self._useless = 0
@@ -45,7 +46,7 @@ class LocalAgent:
             if self._process is not None:
                 log.info("the agent of the earlier manager (pid %d) still runs", self._process.pid)
             else:
-                self._process = start_agent(self._run_dir, NAME, self._linger, self._exited)
+                self._process = start_agent(self._run_dir, NAME, self._linger, self._exited, pretend=self._pretend)
                 log.info("agent started (pid %d)", self._process.pid)
             self._watching = asyncio.ensure_future(self._expect(self._process))
         except OSError as error:

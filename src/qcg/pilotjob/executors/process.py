@@ -81,11 +81,15 @@ def _descriptor_of(pid: int) -> int:
         return -1
 
 
-def start_agent(run_dir: Path, name: str, linger: float, on_exit: Callable[[], None]) -> AgentProcess:
+def start_agent(
+    run_dir: Path, name: str, linger: float, on_exit: Callable[[], None], *, pretend: bool = False
+) -> AgentProcess:
     """In a session of its own, so that nothing that ends the manager ends the agent; and in the run directory, so that
     no file of the user's is taken for a module."""
     command = [sys.executable, "-m", "qcg.pilotjob.agent"]
     command += ["--run-dir", str(run_dir), "--name", name, "--linger", str(linger), "--parent", str(os.getpid())]
+    if pretend:
+        command.append("--pretend")
     descriptor = os.open(run_dir / f"agent-{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         child = subprocess.Popen(

@@ -1,0 +1,63 @@
+"""`python -m bench [NAMES]`: run benchmarks and print what they find."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+from bench.finding import Finding, Result, Setting
+
+BENCHMARKS = {
+    "noop": "no-op jobs against the limit in C and against peers",
+    "manager": "manager, scheduler, journal, report and messages without processes",
+}
+DIRECTORY = Path(__file__).parents[1] / "build" / "bench"
+
+
+def main() -> int:
+    options = _parse(sys.argv[1:])
+    setting = Setting(
+        directory=options.directory.resolve(),
+        rounds=options.rounds,
+        scale=options.scale,
+        parallel=options.parallel,
+    )
+    results = {name: _run(name, setting) for name in options.names}
+    for result in results.values():
+        print_findings(result.findings)
+    return 0
+
+
+def _run(name: str, setting: Setting) -> Result:
+    print(f"{name}: {BENCHMARKS[name]}", file=sys.stderr, flush=True)
+    result: Result = import_module(f"bench.{name}").run(setting)
+    return result
+
+
+def print_findings(findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        verdict = {True: "reached", False: "MISSED", None: ""}[finding.reached]
+        print(f"{finding.what:<75} {finding.value:>12,.4g} {finding.unit:<8} {finding.bar:<24} {verdict}")
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help=", ".join(BENCHMARKS) + "; all without any")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each contestant (%(default)s)")
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the full size, for a quick look")
+    parser.add_argument("--parallel", type=int, default=len(os.sched_getaffinity(0)), help="processes at a time")
+    parser.add_argument("--directory", type=Path, default=DIRECTORY, help="for everything that is made")
+    options = parser.parse_args(arguments)
+    options.names = [name for given in options.names for name in given.split(",")] or list(BENCHMARKS)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""A whole manager in one process, with hosts that answer at once: everything real but sockets and agents.
+
+`measure` runs it in a process of its own. Messages to agents are encoded, and what they answer is decoded, as if they
+had come over a socket.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import subprocess
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import pilot
+from qcg.pilotjob import rundir
+from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.engine import Engine
+from qcg.pilotjob.executors.agents import Agent, AgentExecutor, Listener
+from qcg.pilotjob.host.records import Ended, Launch, Started
+from qcg.pilotjob.interfaces.answering import answer
+from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.report.writer import ReportWriter
+
+
+class Answering(AgentExecutor):
+    """Its agents are here, and done with whatever they are sent."""
+
+    def __init__(self, listener: Listener, agents: dict[str, list[str]]) -> None:
+        super().__init__(listener, agents, {})
+        self._loop = asyncio.get_running_loop()
+        self._numbers = dict.fromkeys(agents, 0)
+        self.held = False
+        """Nobody answers for the moment: jobs stay as they are."""
+
+    def connect(self) -> None:
+        for agent in self.agents.values():
+            agent.peer = agent.name.encode()
+            self._by_peer[agent.peer] = agent
+            agent.ready = True
+            self._listener.agent_ready(agent.name, agent.nodes, [])
+
+    def _send(self, agent: Agent, message: protocol.FromManager) -> None:
+        encoded = protocol.encode(message)
+        if isinstance(message, protocol.Start) and not self.held:
+            assert encoded
+            self._loop.call_soon(self._answer, agent, message.launches)
+
+    def _answer(self, agent: Agent, launches: list[Launch]) -> None:
+        number, now = self._numbers[agent.name], time.time()
+        records: list[protocol.Record] = []
+        for launch in launches:
+            records.append(protocol.StartedRecord(number + 1, Started(launch.id, 1, now, launch.grant)))
+            records.append(protocol.EndedRecord(number + 2, Ended(launch.id, now, 0, "exit", "", 1, now)))
+            number += 2
+        self._numbers[agent.name] = number
+        assert agent.peer is not None
+        self._messages([[agent.peer, protocol.encode(protocol.News(records))]])
+
+
+class Inside:
+    """A pilot without a service around it."""
+
+    def __init__(self, directory: Path, nodes: int, cores: int, agents: int) -> None:
+        run_dir = rundir.create(directory, None)
+        self.journal = Journal.create(run_dir / FILE_NAME)
+        specs = [NodeSpec(f"n{number}", tuple(range(cores))) for number in range(nodes)]
+        report = ReportWriter(run_dir / "jobs.report", "text")
+        site = Site(str(directory), "bench")
+        self.engine = Engine(Core(specs), self.journal, report, site)
+        names = [spec.name for spec in specs]
+        shares = {f"agent{number}": names[number::agents] for number in range(agents)}
+        self.executor = self.engine.executor = Answering(self.engine, shares)
+        self.pilot = Pilot(self.engine, "bench")
+        self.executor.connect()
+
+    async def submit(self, jobs: list[dict[str, Any]]) -> None:
+        await self.submit_text(json.dumps({"request": "submit", "jobs": jobs}).encode())
+
+    async def submit_text(self, request: bytes) -> None:
+        reply = await answer(self.pilot, request)
+        if reply.code:
+            raise RuntimeError(reply.message)
+
+    async def all_done(self) -> None:
+        await self.engine.all_done.wait()
+        await self.engine.store()
+
+
+@dataclass(frozen=True)
+class Cost:
+    seconds: float
+    cpu: float
+
+
+async def _run(directory: Path, jobs: int, nodes: int, cores: int, agents: int, iterated: bool) -> Cost:
+    inside = Inside(directory, nodes, cores, agents)
+    make = pilot.iterated if iterated else pilot.separate
+    request = json.dumps({"request": "submit", "jobs": make(jobs, "true")}).encode()
+    gc.collect()
+    gc.freeze()
+    began, cpu = time.monotonic(), time.process_time()
+    await inside.submit_text(request)
+    await inside.all_done()
+    cost = Cost(time.monotonic() - began, time.process_time() - cpu)
+    await inside.engine.close()
+    return cost
+
+
+def measure(directory: Path, *, jobs: int, nodes: int, cores: int, agents: int = 1, iterated: bool = False) -> Cost:
+    """What it takes from the text of a submission until all is on the disk."""
+    command = [*pilot.python("-m", "bench.inside"), str(directory), "--jobs", str(jobs), "--nodes", str(nodes)]
+    command += ["--cores", str(cores), "--agents", str(agents), *(["--iterated"] if iterated else [])]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(command, env=pilot.ENVIRONMENT, cwd=root, check=True, stdout=subprocess.PIPE, text=True)
+    return Cost(**json.loads(done.stdout))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--cores", type=int, default=128)
+    parser.add_argument("--agents", type=int, default=1)
+    parser.add_argument("--iterated", action="store_true", help="one job with that many iterations")
+    options = parser.parse_args()
+    directory = Path(os.path.abspath(options.directory))
+    cost = asyncio.run(
+        _run(directory, options.jobs, options.nodes, options.cores, options.agents, iterated=options.iterated)
+    )
+    print(json.dumps(asdict(cost)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""The programs in C: the limit of the machine, and a job that tells when it started."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+SOURCES = Path(__file__).parent
+
+
+def build(name: str, directory: Path) -> Path:
+    """Compile `name`.c, unless that has been done."""
+    source = SOURCES / f"{name}.c"
+    program = directory / name
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is None:
+            raise FileNotFoundError("no C compiler: install gcc, with which the limit of this machine is measured")
+        directory.mkdir(parents=True, exist_ok=True)
+        subprocess.run([compiler, "-O2", "-pthread", "-o", program, source], check=True)
+    return program
+
+
+def limit_seconds(directory: Path, count: int, parallel: int, threads: int) -> float:
+    """How long this machine needs at least for `count` processes with an output file each."""
+    folder = fresh(directory / "limit-out")
+    program = build("limit", directory / "bin")
+    command = [program, str(count), str(parallel), str(threads), folder]
+    done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def fresh(folder: Path) -> Path:
+    """An empty folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder

@@ -1,0 +1,67 @@
+"""Our own commands, run and timed as a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+QCG_PM = [sys.executable, "-c", "from qcg.pilotjob.cli.main import main; main(prog_name='qcg-pm')"]
+
+SOURCE = Path(__file__).parents[1] / "src"
+"""What is measured is this checkout, whatever is installed."""
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))}
+
+
+def job(name: str, *argv: str, **more: Any) -> dict[str, Any]:
+    """A job in the simple form."""
+    return {"name": name, "exec": argv[0], "args": list(argv[1:]), **more}
+
+
+def separate(count: int, *argv: str, **more: Any) -> list[dict[str, Any]]:
+    return [job(f"job{number}", *argv, stdout=f"out/{number}", **more) for number in range(count)]
+
+
+def iterated(count: int, *argv: str, **more: Any) -> list[dict[str, Any]]:
+    return [job("job", *argv, stdout="out/${it}", iteration=count, **more)]
+
+
+def write_requests(path: Path, jobs: list[dict[str, Any]]) -> Path:
+    path.write_text(json.dumps([{"request": "submit", "jobs": jobs}]))
+    return path
+
+
+def run(directory: Path, requests: Path, *options: str) -> float:
+    """Seconds that `qcg-pm run` takes, from the start of the command to its end, which must be a success."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [*QCG_PM, "run", str(requests), "--wd", str(directory), *options],
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    seconds = time.monotonic() - began
+    if done.returncode:
+        raise RuntimeError(f"qcg-pm run {requests} failed:\n{done.stdout}")
+    return seconds
+
+
+def nodes(count: int, cores: int) -> list[str]:
+    return ["--nodes", ",".join([str(cores)] * count)]
+
+
+def report(directory: Path) -> list[dict[str, Any]]:
+    """The entries of a JSON report."""
+    return [json.loads(line) for line in (directory / "jobs.report").read_text().splitlines()]
+
+
+def python(*arguments: str) -> Sequence[str]:
+    return [sys.executable, *arguments]

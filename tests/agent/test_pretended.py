@@ -1,0 +1,111 @@
+"""The host that starts nothing answers as the one that does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.agent.pretended import LOST, PretendedHost
+from qcg.pilotjob.host.jobhost import JobHost
+from qcg.pilotjob.host.ledger import Ledger
+from qcg.pilotjob.host.records import Ended, Started
+from tests.agent.manager import launch
+from tests.support.pilot import job, run_requests
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    made = Ledger(str(tmp_path / "ledger"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def host(ledger: Ledger) -> PretendedHost:
+    return PretendedHost(ledger)
+
+
+def told(host: PretendedHost) -> list[tuple[str, str]]:
+    """Ids and what became of them."""
+    return [(body.id, body.reason if isinstance(body, Ended) else "started") for _, body in host.take_records()]
+
+
+def test_it_can_stand_in_for_the_real_one():
+    public = {name for name in vars(JobHost) if not name.startswith("_")}
+    assert public - {"running"} <= {name for name in vars(PretendedHost) if not name.startswith("_")}
+
+
+def test_a_job_ends_at_once_and_is_recorded_as_a_real_one(host: PretendedHost, tmp_path: Path):
+    host.start([launch("a", "no-such-program", wd=tmp_path)])
+    host.advance()
+    (first, started), (second, ended) = host.take_records()
+    assert (first, second) == (1, 2)
+    assert isinstance(started, Started)
+    assert isinstance(ended, Ended)
+    assert (ended.id, ended.exit_code, ended.reason) == ("a", 0, "exit")
+    assert started.pid == ended.pid
+    assert not host.busy
+    assert list(tmp_path.iterdir()) == [tmp_path / "ledger"]
+
+
+def test_one_that_sleeps_ends_when_its_time_is_over(host: PretendedHost, tmp_path: Path):
+    host.start([launch("a", "sleep", "1000", wd=tmp_path)])
+    host.advance()
+    assert told(host) == [("a", "started")]
+    assert host.busy
+    over = host.next_deadline()
+    assert over is not None
+    assert 990 < over - time.monotonic() <= 1000
+    host.due(over - 1)
+    assert told(host) == []
+    host.due(over)
+    assert told(host) == [("a", "exit")]
+    assert host.next_deadline() is None
+
+
+def test_an_id_is_started_once(host: PretendedHost, tmp_path: Path):
+    assert host.start([launch("a", "true", wd=tmp_path)]) == []
+    assert host.start([launch("a", "true", wd=tmp_path)]) == ["a"]
+    host.advance()
+    assert host.start([launch("a", "true", wd=tmp_path), launch("b", "true", wd=tmp_path)]) == ["a"]
+
+
+def test_what_sleeps_and_what_waits_can_be_cancelled(host: PretendedHost, tmp_path: Path):
+    host.start([launch(id, "sleep", "1000", wd=tmp_path) for id in ("a", "b")])
+    host.advance()
+    host.start([launch("c", "true", wd=tmp_path)])
+    host.kill(["a", "c", "unknown"])
+    assert told(host) == [("a", "started"), ("b", "started"), ("a", "cancel"), ("c", "cancel")]
+    assert [running.id for running in host.report()[1]] == ["b"]
+    host.finish(0.0)
+    assert told(host) == [("b", "cancel")]
+    assert not host.busy
+
+
+def test_what_an_agent_that_died_had_under_way_is_lost(host: PretendedHost, ledger: Ledger, tmp_path: Path):
+    host.start([launch("a", "sleep", "1000", wd=tmp_path)])
+    host.advance()
+    host.take_records()
+    (_, ended) = PretendedHost(ledger).take_records()[-1]
+    assert isinstance(ended, Ended)
+    assert (ended.id, ended.reason, ended.message) == ("a", "lost", LOST)
+
+
+def test_a_run_of_pretended_jobs_goes_through_everything_but_processes(tmp_path: Path):
+    done = run_requests(
+        tmp_path,
+        [
+            job("many", "no-such-program", iteration=200, stdout="out.${it}"),
+            job("nap", "sleep", "0.2", numCores=128),
+            job("last", "false", after=["many", "nap"]),
+        ],
+        options=("--nodes", "128,128", "--pretend"),
+    )
+    assert done.done.returncode == 0, done.done.stdout + done.done.stderr
+    assert set(done.states.values()) == {"SUCCEED"}
+    assert len(done.states) == 203
+    assert 0.2 <= float(done.report["nap"]["runtime"]["rtime"].split(":")[2]) < 60
+    assert not list(tmp_path.glob("out.*"))
