@@ -60,7 +60,7 @@ class HostTest(unittest.TestCase):
 
     def open_host(self):
         self.ledger = Ledger(self.ledger_path)
-        self.host = JobHost(self.ledger, "n1", self.grace, self.log.append)
+        self.host = JobHost(self.ledger, "n1", self.path("files"), self.grace, self.log.append)
 
     def close_host(self):
         self.host.finish(0.0)

@@ -300,7 +300,7 @@ class AfterACrash(HostTest):
         child = os.fork()
         if child == 0:
             try:
-                host = JobHost(Ledger(self.path("crashed")), "n1")
+                host = JobHost(Ledger(self.path("crashed")), "n1", self.path("files"))
                 host.start(list(launches))
                 host.advance()
                 host.take_records()

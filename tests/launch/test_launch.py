@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelOptions
 from qcg.pilotjob.host.records import Launch
+from qcg.pilotjob.launch.binding import binding
 from qcg.pilotjob.launch.compose import compose, program_name, stream_paths
 from qcg.pilotjob.launch.environment import compress, job_environment
 from qcg.pilotjob.launch.models import apply_model
@@ -113,7 +114,49 @@ def test_a_plain_launch_starts_the_program_itself():
 
 
 def test_real_cores_are_bound_to():
-    assert launch(TWO, replace(SITE, bound_nodes=frozenset({"n1", "n2"}))).cores == (0, 1)
+    assert launch(TWO, replace(SITE, bindings={"n1": {0: 4, 1: 5}})).cores == (4, 5)
+
+
+def test_cores_are_called_by_what_they_are_where_that_is_known():
+    bound = replace(SITE, bindings={"n1": {0: 4, 1: 5}})
+    assert launch(TWO, bound).env["QCG_PM_CPU_SET"] == "4,5"
+    assert launch(TWO).env["QCG_PM_CPU_SET"] == "0,1"
+
+
+@pytest.mark.parametrize(
+    ("ids", "usable", "cpus"),
+    [
+        ((0, 1, 2, 3), [0, 1, 2, 3], {0: 0, 1: 1, 2: 2, 3: 3}),
+        ((0, 1, 2, 3), [0, 2, 1, 3], {0: 0, 1: 2, 2: 1, 3: 3}),
+        ((20, 21), [8, 9], {20: 8, 21: 9}),
+        ((2, 3), [0, 4, 1, 5], {2: 1, 3: 5}),
+        ((0, 1, 2, 3), [0, 1], None),
+        ((3,), [0, 1], None),
+        ((3,), [1], {3: 1}),
+    ],
+)
+def test_core_ids_are_places_among_the_cpus_of_a_node(ids: tuple[int, ...], usable: list[int], cpus: Any):
+    assert binding(ids, usable) == cpus
+
+
+def test_a_machine_file_has_a_line_for_each_core():
+    slurm = replace(SITE, slurm_environment=True, files="/run/files")
+    made = launch(TWO, slurm)
+    assert made.files == {"machines": "n1\nn1\nn2\nn2\nn2\n"}
+    assert made.env["SLURM_HOSTFILE"] == "/run/files/7.0/machines"
+
+
+def test_jobs_inside_a_node_share_machine_files():
+    slurm = replace(SITE, slurm_environment=True, files="/run/files")
+    a, b = (launch(Grant((NodePart("n1", cores),)), slurm) for cores in ((0, 1), (2, 3)))
+    other = launch(ONE, slurm)
+    assert a.files == b.files
+    ((name, text),) = a.files.items()
+    assert text == "n1\nn1\n"
+    assert a.env["SLURM_HOSTFILE"] == b.env["SLURM_HOSTFILE"] == f"/run/files/{name}"
+    assert list(other.files.values()) == ["n1\n"]
+    assert other.files.keys() != a.files.keys()
+    assert not launch(TWO).files, "only those who see Slurm's variables have one"
 
 
 def test_variables_get_their_values_at_launch():

@@ -16,6 +16,7 @@ from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.local import NAME
+from qcg.pilotjob.host.records import FILES
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.launch.site import Site
@@ -38,7 +39,8 @@ def wire(
         zmq_address=clients.address if clients else "",
         contact=str(run_dir / FILE_NAME) if clients else "",
         slurm_environment="slurm" in options.envschema,
-        bound_nodes=frozenset(spec.name for spec in specs) if nodes.real else frozenset(),
+        files=str(run_dir / FILES),
+        bindings={spec.name: {core: core for core in spec.cores} for spec in specs} if nodes.real else {},
         hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ,
         threads_chosen="OMP_NUM_THREADS" in os.environ,
     )

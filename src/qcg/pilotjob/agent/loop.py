@@ -19,7 +19,7 @@ from qcg.pilotjob.agent.connection import Connection
 from qcg.pilotjob.agent.pretended import PretendedHost
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
-from qcg.pilotjob.host.records import Ended, Started
+from qcg.pilotjob.host.records import FILES, Ended, Started
 
 TOLD_TO_END = "The agent was told to end, and ended this job."
 FIRST_MEETING = 60.0
@@ -35,7 +35,8 @@ class Agent:
         self._ledger = Ledger(str(run_dir / f"agent-{name}.ledger"))
         if self._ledger.unreadable_lines:
             say(f"{self._ledger.unreadable_lines} lines of {self._ledger.path} cannot be read and are passed over")
-        self._host = PretendedHost(self._ledger) if pretend else JobHost(self._ledger, name, log=say)
+        files = str(run_dir / FILES)
+        self._host = PretendedHost(self._ledger) if pretend else JobHost(self._ledger, name, files, log=say)
         cores = sorted(os.sched_getaffinity(0))
         hello = protocol.Hello(name, socket.gethostname(), os.getpid(), cores, __version__)
         self._poller = zmq.Poller()

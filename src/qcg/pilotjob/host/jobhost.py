@@ -11,6 +11,7 @@ from typing import Callable, Deque, Dict, List, Optional, Set, Tuple
 
 from qcg.pilotjob.host import tree
 from qcg.pilotjob.host.ending import Ending, EndingOfAll, Endings, is_first_process
+from qcg.pilotjob.host.files import LaunchFiles
 from qcg.pilotjob.host.ledger import Ledger, Opened, Record
 from qcg.pilotjob.host.records import Ended, Launch, Running
 from qcg.pilotjob.host.signalling import pass_on
@@ -29,12 +30,14 @@ _SWEEP = "sweep "
 
 
 class _Job:
-    __slots__ = ("exit_code", "id", "message", "reason", "report", "start")
+    __slots__ = ("exit_code", "files", "id", "message", "reason", "report", "start")
 
-    def __init__(self, id: str, start: Opened, report: int) -> None:
+    def __init__(self, id: str, start: Opened, report: int, files: bool) -> None:
         self.id = id
         self.start = start
         self.report = report
+        self.files = files
+        """It may have files of its own, which have to be removed."""
         self.reason = "exit"
         self.message = ""
         self.exit_code: Optional[int] = None
@@ -46,6 +49,7 @@ class JobHost:
         self,
         ledger: Ledger,
         instance: str,
+        files: str,
         grace: float = DEFAULT_GRACE,
         log: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -54,6 +58,7 @@ class JobHost:
         self._grace = grace
         self._log = log
         self._spawner = Spawner(log)
+        self._files = LaunchFiles(files)
         self._queue: Deque[Launch] = deque()
         self._queued: Dict[str, Launch] = {}
         self._jobs: Dict[str, _Job] = {}
@@ -222,13 +227,18 @@ class JobHost:
 
     def _start(self, launch: Launch) -> None:
         since = tree.ticks_now()
+        own_files = False
         try:
+            if launch.files:
+                own_files = self._files.write(launch.id, launch.files)
             pid, report = self._spawner.start(launch)
         except Unstartable as error:
+            if launch.files:
+                self._files.remove(launch.id)
             self._never_started(launch.id, "unstartable", str(error))
             return
         opened = Opened(launch.env.get(tree.MARKER, ""), pid, time.time(), launch.grant, since, tree.ticks_now())
-        job = _Job(launch.id, opened, report)
+        job = _Job(launch.id, opened, report, own_files)
         self._jobs[job.id] = self._by_pid[pid] = job
         self._ledger.started(job.id, opened)
         if launch.wall_time is not None:
@@ -247,6 +257,9 @@ class JobHost:
         message = job.message or _read_report(job.report)
         if job.report >= 0:
             os.close(job.report)
+        if job.files:
+            # Before the ledger has its end: an agent that is killed in between leaves them to the next one.
+            self._files.remove(job.id)
         ended = Ended(job.id, time.time(), exit_code, job.reason, message, job.start.pid, job.start.at)
         self._ledger.ended(ended)
 
@@ -292,7 +305,7 @@ class JobHost:
         why = "The agent %s that ran this job was killed; what was left of the job has been ended." % self._instance
         why_unsure = "The agent %s was killed while it started this job; it may or may not have run." % self._instance
         for id, opened in self._ledger.open.items():
-            job = self._jobs[id] = _Job(id, opened, -1)
+            job = self._jobs[id] = _Job(id, opened, -1, files=True)
             job.reason, job.message = "lost", why if opened.pid else why_unsure
             first = tree.look_at(opened.pid) if opened.pid else None
             if first is None or not is_first_process(first, opened):

@@ -9,6 +9,17 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 NodeGrant = Tuple[str, Tuple[int, ...], Tuple[str, ...]]
 
 
+FILES = "files"
+"""The directory of the files that come with launches, in a run directory."""
+SHARED = "shared/"
+"""What the names of files begin with that several jobs have in common. One such name never has two contents."""
+
+
+def file_path(directory: str, id: str, name: str) -> str:
+    """Where the file of a launch is, under the directory of all such files."""
+    return "%s/%s" % (directory, name) if name.startswith(SHARED) else "%s/%s/%s" % (directory, id, name)
+
+
 class Launch(NamedTuple):
     """One start of one job. The host refuses an `id` that it has started before."""
 
@@ -32,6 +43,8 @@ class Launch(NamedTuple):
     """argv starts with the setup wrapper, which reports what went wrong (module, venv) on descriptor 3."""
     grant: List[NodeGrant]
     """Opaque to the host; told back to a manager that has lost its memory."""
+    files: Dict[str, str] = {}
+    """Names and texts of files that are there while the job runs, at `file_path`."""
 
 
 class Started(NamedTuple):

@@ -9,8 +9,10 @@ from msgspec.structs import replace
 from qcg.pilotjob.core.records import Grant, Run
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.variables import iteration_variables, launch_variables, resolve_execution
-from qcg.pilotjob.host.records import Launch
+from qcg.pilotjob.host.records import Launch, file_path
+from qcg.pilotjob.launch.binding import bound_cpus
 from qcg.pilotjob.launch.environment import MARKER, job_environment
+from qcg.pilotjob.launch.machine_file import machine_file
 from qcg.pilotjob.launch.models import apply_model
 from qcg.pilotjob.launch.setup import script_command, wrapped
 from qcg.pilotjob.launch.site import Site
@@ -22,6 +24,11 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
     environment = job_environment(run.grant, run.id, site)
     if execution.model == "threads" and not site.threads_chosen:
         environment["OMP_NUM_THREADS"] = str(len(first.cores))
+    files: dict[str, str] = {}
+    if site.slurm_environment:
+        name, text = machine_file(run.grant)
+        files[name] = text
+        environment["SLURM_HOSTFILE"] = file_path(site.files, run.id, name)
     marker = environment[MARKER]
     environment.update(execution.env)
     environment[MARKER] = marker  # not for jobs to change: it tells whose a process is
@@ -36,10 +43,11 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
         stdin=execution.stdin,
         stdout=execution.stdout,
         stderr=_same_if_equal(execution.stderr, execution.stdout),
-        cores=first.cores if first.node in site.bound_nodes else None,
+        cores=bound_cpus(first, site),
         wall_time=description.wall_time,
         setup=setup,
         grant=[(part.node, part.cores, part.gpus) for part in run.grant.parts],
+        files=files,
     )
 
 

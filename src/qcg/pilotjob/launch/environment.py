@@ -1,10 +1,11 @@
-"""What a job finds in its environment about the resources it was given."""
+"""What a job finds in its environment about the resources it was given, and what it does not find there."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
 from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.launch.binding import bound_cpus
 from qcg.pilotjob.launch.site import Site
 
 MARKER = "QCG_PM_STEP_ID"
@@ -21,7 +22,7 @@ def job_environment(grant: Grant, run_id: str, site: Site) -> dict[str, str]:
         "QCG_PM_NTASKS": cores,
         MARKER: f"{site.instance}.{run_id}",
         "QCG_PM_TASKS_PER_NODE": ",".join([str(len(part.cores)) for part in parts]),
-        "QCG_PM_CPU_SET": ",".join(map(str, parts[0].cores)),
+        "QCG_PM_CPU_SET": ",".join(map(str, bound_cpus(parts[0], site) or parts[0].cores)),
     }
     if site.zmq_address:
         environment["QCG_PM_ZMQ_ADDRESS"] = site.zmq_address

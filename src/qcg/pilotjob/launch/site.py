@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 
@@ -16,8 +18,11 @@ class Site(Struct, frozen=True):
     """Path of the contact file, where a job that is a client finds the keys for that address."""
     slurm_environment: bool = False
     """Jobs see the variables that Slurm would have given them."""
-    bound_nodes: frozenset[str] = frozenset()
-    """Nodes whose core ids are real, so that processes can be bound to them."""
+    files: str = ""
+    """The directory where hosts put the files of launches, absolute and the same on all nodes."""
+    bindings: dict[str, Mapping[int, int]] = {}
+    """For each node whose cores are known, the CPU of its operating system for each core id of a grant. Processes on
+    other nodes are not bound. Filled in as agents tell."""
     hides_gpus: bool = False
     """GPUs were given to the manager by name: jobs see those that they asked for, and no others."""
     threads_chosen: bool = False

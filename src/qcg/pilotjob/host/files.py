@@ -1,0 +1,56 @@
+"""The files that come with a launch, such as the machine file of an MPI program: there while the job runs.
+
+    DIRECTORY/ID/NAME           of one job, removed when it has ended
+    DIRECTORY/shared/NAME       the same for all jobs that name it: written once, never changed
+
+Only their owner can read them.
+"""
+
+import contextlib
+import os
+import shutil
+from typing import Dict, Set
+
+from qcg.pilotjob.host.records import SHARED, file_path
+from qcg.pilotjob.host.unstartable import Unstartable
+
+
+class LaunchFiles:
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._written: Set[str] = set()
+        """Names of shared files."""
+
+    def write(self, id: str, files: Dict[str, str]) -> bool:
+        """Whether the job has files of its own now, which are to be removed. Or `Unstartable`."""
+        own = False
+        for name, text in files.items():
+            if name in self._written:
+                continue
+            path = file_path(self._directory, id, name)
+            try:
+                _write_whole(path, text)
+            except OSError as error:
+                why = "The file %s, which the job needs, cannot be written: %s." % (path, error.strerror)
+                raise Unstartable(why) from None
+            if name.startswith(SHARED):
+                self._written.add(name)
+            else:
+                own = True
+        return own
+
+    def remove(self, id: str) -> None:
+        """Those of one job, if it has any. What cannot be removed does no harm."""
+        shutil.rmtree(os.path.join(self._directory, id), ignore_errors=True)
+
+
+def _write_whole(path: str, text: str) -> None:
+    """Agents of other nodes may read or write the same file at this moment: it is there as a whole or not at all."""
+    target = path.encode("utf-8", "surrogateescape")
+    new = target + (".%s-%d" % (os.uname()[1], os.getpid())).encode("utf-8", "surrogateescape")
+    os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)  # of an agent that was killed
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+    os.rename(new, target)
