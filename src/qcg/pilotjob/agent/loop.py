@@ -36,7 +36,8 @@ class Agent:
         if self._ledger.unreadable_lines:
             say(f"{self._ledger.unreadable_lines} lines of {self._ledger.path} cannot be read and are passed over")
         files = str(run_dir / FILES)
-        self._host = PretendedHost(self._ledger) if pretend else JobHost(self._ledger, name, files, log=say)
+        host = PretendedHost if pretend else JobHost
+        self._host = host(self._ledger, name, files, log=say)
         cores = sorted(os.sched_getaffinity(0))
         hello = protocol.Hello(name, socket.gethostname(), os.getpid(), cores, __version__)
         self._poller = zmq.Poller()

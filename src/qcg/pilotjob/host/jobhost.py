@@ -29,7 +29,7 @@ _SWEEP = "sweep "
 """Before the id, the key of an ending of what is not a job of this host."""
 
 
-class _Job:
+class JobUnderWay:
     __slots__ = ("exit_code", "files", "id", "message", "reason", "report", "start")
 
     def __init__(self, id: str, start: Opened, report: int, files: bool) -> None:
@@ -61,8 +61,8 @@ class JobHost:
         self._files = LaunchFiles(files)
         self._queue: Deque[Launch] = deque()
         self._queued: Dict[str, Launch] = {}
-        self._jobs: Dict[str, _Job] = {}
-        self._by_pid: Dict[int, _Job] = {}
+        self._jobs: Dict[str, JobUnderWay] = {}
+        self._by_pid: Dict[int, JobUnderWay] = {}
         self._wall_times: List[Tuple[float, str, float]] = []
         self._endings = Endings()
         self._finish: Optional[Tuple[str, str]] = None
@@ -238,7 +238,7 @@ class JobHost:
             self._never_started(launch.id, "unstartable", str(error))
             return
         opened = Opened(launch.env.get(tree.MARKER, ""), pid, time.time(), launch.grant, since, tree.ticks_now())
-        job = _Job(launch.id, opened, report, own_files)
+        job = JobUnderWay(launch.id, opened, report, own_files)
         self._jobs[job.id] = self._by_pid[pid] = job
         self._ledger.started(job.id, opened)
         if launch.wall_time is not None:
@@ -251,7 +251,7 @@ class JobHost:
     def _never_started(self, id: str, reason: str, message: str) -> None:
         self._ledger.ended(Ended(id, time.time(), -1, reason, message, 0, 0.0))
 
-    def _over(self, job: _Job) -> None:
+    def _over(self, job: JobUnderWay) -> None:
         del self._jobs[job.id]
         exit_code = -1 if job.exit_code is None else job.exit_code
         message = job.message or _read_report(job.report)
@@ -263,7 +263,7 @@ class JobHost:
         ended = Ended(job.id, time.time(), exit_code, job.reason, message, job.start.pid, job.start.at)
         self._ledger.ended(ended)
 
-    def _end(self, job: _Job, reason: str, message: str, grace: float) -> None:
+    def _end(self, job: JobUnderWay, reason: str, message: str, grace: float) -> None:
         if job.id in self._endings:
             return
         job.reason, job.message = reason, message
@@ -305,7 +305,7 @@ class JobHost:
         why = "The agent %s that ran this job was killed; what was left of the job has been ended." % self._instance
         why_unsure = "The agent %s was killed while it started this job; it may or may not have run." % self._instance
         for id, opened in self._ledger.open.items():
-            job = self._jobs[id] = _Job(id, opened, -1, files=True)
+            job = self._jobs[id] = JobUnderWay(id, opened, -1, files=True)
             job.reason, job.message = "lost", why if opened.pid else why_unsure
             first = tree.look_at(opened.pid) if opened.pid else None
             if first is None or not is_first_process(first, opened):
