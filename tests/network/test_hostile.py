@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -98,6 +99,36 @@ def test_a_large_message_that_is_allowed_is_answered_and_forgotten(service: Serv
         assert len(answer[-1]) < 1000
     assert service.ask("resourcesInfo")["code"] == 0
     assert service.memory() < before + 30
+
+
+@pytest.mark.parametrize("frames", [[b"x"] * 100, [b"x" * (5 << 20)] * 10], ids=["many", "large"])
+def test_a_long_way_back_is_not_gone(service: Served, stranger: Bare, frames: list[bytes]):
+    stranger.send(*frames, b'{"request": "listJobs"}')
+    assert stranger.receive(NO_ANSWER) is None
+    assert f"a message of {len(frames) + 2} frames" in service.log()
+
+
+def test_twenty_thousand_subscriptions_do_not_slow_the_service_down(service: Served):
+    def seconds_of_a_burst(prefix: str) -> float:
+        jobs = [job(f"{prefix}{number}", "true") for number in range(2000)]
+        began = time.monotonic()
+        service.data("submit", jobs=jobs)
+        service.data("cancelJob", jobNames=[entry["name"] for entry in jobs])
+        return time.monotonic() - began
+
+    service.submit(job("occupant", "sleep", "600"))
+    service.wait("occupant", "EXECUTING")
+    before = seconds_of_a_burst("before")
+    with Bare(service.contact.publisher, kind=zmq.XSUB) as stranger:
+        for number in range(20_000):
+            stranger.send(b"\x01JFI {%d" % number)
+        stranger.send(b"\x01WEL")
+        assert stranger.receive() == [b"WEL"]
+        after = seconds_of_a_burst("after")
+    service.data("cancelJob", jobNames=["occupant"])
+    service.wait("occupant", "CANCELED")
+    print(f"{before:.2f} s without, {after:.2f} s with the subscriptions")
+    assert after < 4 * before + 1
 
 
 def test_events_cannot_be_sent_to_the_service(service: Served):

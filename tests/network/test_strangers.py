@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import re
+import resource
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,6 +177,32 @@ def test_thousands_of_connections_leave_no_trace_but_few_lines(service: Served, 
     wait_for(lambda: told() == 3000, what="all of them to be told")
     assert new_lines().count(MARK) < 60
     assert service.memory() < before + 10
+
+
+def test_strangers_who_take_all_descriptors_do_not_end_the_service(tmp_path: Path):
+    with served(tmp_path, "--nodes", "1") as service, service.client() as owner:
+        owner.ask("resourcesInfo")
+        resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE, (100, 100))
+        with contextlib.ExitStack() as strangers:
+            for _ in range(200):
+                strangers.enter_context(connect(service.contact.address))
+            assert owner.ask("submit", jobs=[job("a", "true")])["code"] == 0
+            wait_for(lambda: "(SUCCEED)" in (service.run_dir / "jobs.report").read_text(), what="the end of the job")
+        assert service.ask("resourcesInfo")["code"] == 0
+
+
+def test_jobs_have_the_limit_of_open_files_that_the_service_was_given(tmp_path: Path):
+    given = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (777, given[1]))
+    try:
+        with served(tmp_path, "--nodes", "1") as service:
+            limits = resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE)
+            service.submit(job("a", "sh", "-c", "ulimit -Sn; ulimit -Hn", stdout="told"))
+            service.wait("a", "SUCCEED")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, given)
+    assert limits == (given[1], given[1])
+    assert (tmp_path / "told").read_text().split() == ["777", str(given[1])]
 
 
 def test_the_owner_is_never_taken_for_a_stranger(service: Served, new_lines: Callable[[], str]):

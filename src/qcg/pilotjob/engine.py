@@ -10,6 +10,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+
+# By its own name, which loads it now: once strangers have taken all descriptors, nothing can be imported any more.
+from concurrent.futures.thread import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -88,6 +91,7 @@ class Engine(Listener):
         self._commit_timer: asyncio.TimerHandle | None = None
         self._sync_timer: asyncio.TimerHandle | None = None
         self._syncing: set[asyncio.Future[None]] = set()
+        self._syncer = ThreadPoolExecutor(1, "sync")
 
     @property
     def state(self) -> CoreState:
@@ -284,7 +288,7 @@ class Engine(Listener):
         """Wait until all that was committed is on the disk: it outlives the machine from now on."""
         committed, self._committed = self._committed, {}
         try:
-            await self._loop.run_in_executor(None, self.journal.sync)
+            await self._loop.run_in_executor(self._syncer, self.journal.sync)
         except JournalError:
             self._committed = {**committed, **self._committed}
             raise
@@ -338,6 +342,7 @@ class Engine(Listener):
             whole = False
         if self._sync_timer is not None:
             self._sync_timer.cancel()
+        self._syncer.shutdown()
         with suppress(ReportError):  # said already
             self.report.close()
         self.journal.close(commit=whole)

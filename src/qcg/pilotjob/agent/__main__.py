@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 from pathlib import Path
 
@@ -18,7 +19,11 @@ def main() -> int:
     parser.add_argument("--linger", type=float, default=600.0, help="seconds to wait for a manager without jobs")
     parser.add_argument("--parent", type=int, default=0, help="pid of the manager, when that is what starts this agent")
     parser.add_argument("--pretend", action="store_true", help="start nothing: jobs end at once")
+    parser.add_argument("--open-files", type=int, default=0, help="the limit of open files that jobs get")
     options = parser.parse_args()
+    if options.open_files:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (options.open_files, most))
     run_dir = options.run_dir.resolve()
     try:
         if not claim(run_dir, options.name):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
 from qcg.pilotjob.host.tree import look_at
+from qcg.pilotjob.wire import descriptors
 
 LOOK = 0.5
 """Seconds between looks at a process where the kernel gives no descriptor for it."""
@@ -88,6 +89,7 @@ def start_agent(
     no file of the user's is taken for a module."""
     command = [sys.executable, "-m", "qcg.pilotjob.agent"]
     command += ["--run-dir", str(run_dir), "--name", name, "--linger", str(linger), "--parent", str(os.getpid())]
+    command += ["--open-files", str(descriptors.GIVEN)]
     if pretend:
         command.append("--pretend")
     descriptor = os.open(run_dir / f"agent-{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -24,6 +24,9 @@ LIMITS = Limits(message=MOST_BYTES, unsent=1000, unread=100, turn=50)
 MOST_UNDER_WAY = 200
 """Requests that are worked on at once; what comes then waits in the network until one of them is answered."""
 MOST_BYTES_UNDER_WAY = 4 * MOST_BYTES
+MOST_FRAMES = 16
+MOST_WAY_BACK = 4096
+"""Bytes of the frames before the request, which are sent back with the answer."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -61,6 +64,9 @@ class NetworkInterface:
 
     def _messages(self, messages: list[Frames]) -> None:
         for frames in messages:
+            if len(frames) > MOST_FRAMES or sum(map(len, frames[:-1])) > MOST_WAY_BACK:
+                log.warning("a message of %d frames, %d bytes, was dropped", len(frames), sum(map(len, frames)))
+                continue
             under_way = asyncio.ensure_future(self._answer(frames))
             self._under_way[under_way] = frames
             self._bytes_under_way += len(frames[-1])

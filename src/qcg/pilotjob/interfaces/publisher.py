@@ -20,7 +20,7 @@ from qcg.pilotjob.wire.keys import Keys
 DOMAIN = "events"
 WELCOME = b"WEL"
 """Sent to every new subscriber that wants it: from then on it misses nothing."""
-BEAT = b"BEAT"
+BEAT = "BEAT"
 BEAT_PAUSE = 2.0
 LIMITS = Limits(message=64 << 10, unsent=20_000)
 """What subscribers send is the names of topics; a few megabytes are kept for one that does not read."""
@@ -30,10 +30,10 @@ _encode = msgspec.json.Encoder().encode
 class Publisher:
     def __init__(self, hub: Hub, keys: Keys | None, address: str) -> None:
         self._run_id = ""
-        self._topics: set[bytes] = set()
-        """Somebody has subscribed to these. Nobody there: nothing is put together."""
         self._numbers = {"JST": 0, "JFI": 0, "IST": 0, "IFI": 0, "NOJ": 0}
         """Of the last event of each topic."""
+        self._wanted = dict.fromkeys((*self._numbers, BEAT), 0)
+        """How many subscriptions mean each topic. For those that nobody wants, nothing is put together."""
         self._port = hub.publisher(DOMAIN, keys, address, WELCOME, self._subscriptions, LIMITS)
         self.address = self._port.address
         self._loop = asyncio.get_running_loop()
@@ -52,20 +52,20 @@ class Publisher:
     def _subscriptions(self, messages: list[Frames]) -> None:
         """A first byte 1 or 0 and the topic. The socket tells of a topic's first subscriber and of its last."""
         for message, *_ in messages:
-            if message[:1] == b"\x01":
-                self._topics.add(message[1:])
-            elif message[:1] == b"\x00":
-                self._topics.discard(message[1:])
+            change = {b"\x01": 1, b"\x00": -1}.get(message[:1], 0)
+            for topic in self._wanted:
+                if topic.encode().startswith(message[1:]):
+                    self._wanted[topic] += change
 
     def _changed(self, transition: Transition) -> None:
-        if not self._topics:
+        kind = "I" if transition.position >= 0 else "J"
+        if not (self._wanted[kind + "ST"] or self._wanted[kind + "FI"]):
             return
         job = transition.job
         event: dict[str, Any] = {"manager": self._run_id, "job": job.name, "state": transition.state.name}
         if transition.position >= 0:
             assert job.iterations is not None
             event["it"] = job.iterations.indices[transition.position]
-        kind = "I" if transition.position >= 0 else "J"
         self._publish(kind + "ST", event)
         if transition.state.is_final:
             self._publish(kind + "FI", event)
@@ -74,15 +74,14 @@ class Publisher:
         self._publish("NOJ", {"manager": self._run_id})
 
     def _publish(self, name: str, event: dict[str, Any]) -> None:
-        topic = name.encode()
-        if self._is_wanted(topic):
+        if self._wanted[name]:
             self._numbers[name] += 1
-            self._port.send([topic + b" " + _encode({**event, "number": self._numbers[name]})])
+            self._send(name, {**event, "number": self._numbers[name]})
 
     def _beat(self) -> None:
         self._beating = self._loop.call_later(BEAT_PAUSE, self._beat)
-        if self._is_wanted(BEAT):
-            self._port.send([BEAT + b" " + _encode({"manager": self._run_id, "numbers": self._numbers})])
+        if self._wanted[BEAT]:
+            self._send(BEAT, {"manager": self._run_id, "numbers": self._numbers})
 
-    def _is_wanted(self, topic: bytes) -> bool:
-        return any(topic.startswith(wanted) for wanted in self._topics)
+    def _send(self, topic: str, event: dict[str, Any]) -> None:
+        self._port.send([topic.encode() + b" " + _encode(event)])

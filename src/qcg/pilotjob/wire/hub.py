@@ -10,6 +10,7 @@ import msgspec
 import zmq
 from zmq.auth.asyncio import AsyncioAuthenticator
 
+from qcg.pilotjob.wire import descriptors
 from qcg.pilotjob.wire.doorman import WATCHED, Doorman
 from qcg.pilotjob.wire.keys import Keys
 from qcg.pilotjob.wire.monitor import events_of
@@ -47,6 +48,7 @@ FOR_AGENTS = Limits()
 
 class Hub:
     def __init__(self) -> None:
+        descriptors.take_all()
         self._loop = asyncio.get_running_loop()
         self._context = zmq.Context()
         self._allowed: dict[str, bytes] = {}
