@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
 import os
 import subprocess
@@ -20,6 +19,7 @@ from typing import Any
 from bench import pilot
 from qcg.pilotjob import rundir
 from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.collecting import collect_seldom
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.engine import Engine
@@ -106,8 +106,7 @@ async def _run(directory: Path, jobs: int, nodes: int, cores: int, agents: int, 
     inside = Inside(directory, nodes, cores, agents)
     make = pilot.iterated if iterated else pilot.separate
     request = json.dumps({"request": "submit", "jobs": make(jobs, "true")}).encode()
-    gc.collect()
-    gc.freeze()
+    collect_seldom()
     began, cpu = time.monotonic(), time.process_time()
     await inside.submit_text(request)
     await inside.all_done()

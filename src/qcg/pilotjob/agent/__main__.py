@@ -9,6 +9,7 @@ from pathlib import Path
 
 from qcg.pilotjob.agent.loop import Agent, say
 from qcg.pilotjob.agent.pidfile import claim, read_agent_pid, remove_agent_pid, write_agent_pid
+from qcg.pilotjob.collecting import collect_seldom
 from qcg.pilotjob.host.ledger import LedgerError
 
 
@@ -36,6 +37,7 @@ def main() -> int:
         say(f"the agent {options.name} cannot work in {run_dir}: {error}")
         remove_agent_pid(run_dir, options.name)
         return 2
+    collect_seldom()
     agent.run()
     remove_agent_pid(run_dir, options.name)
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import click
 from qcg.pilotjob.cli.options import build
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.collecting import collect_seldom
 from qcg.pilotjob.interfaces.file import FileError
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
@@ -39,9 +39,7 @@ async def _run(
 ) -> Ending:
     service = Service(options, resumption)
     service.on_ready = on_ready
-    # What was imported lives for ever: the collector need not look at it again and again.
-    gc.collect()
-    gc.freeze()
+    collect_seldom()
     try:
         return await service.run()
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import STATES, State
 
 if TYPE_CHECKING:
     from qcg.pilotjob.core.records import Run
@@ -43,7 +43,7 @@ class Iterations:
             return None
 
     def state(self, position: int) -> State:
-        return State(self.states[position])
+        return STATES[self.states[position]]
 
     def set_state(self, position: int, state: State) -> None:
         self.counts[self.states[position]] -= 1

@@ -16,6 +16,12 @@ class State(IntEnum):
     CANCELED = 5
     OMITTED = 6
 
-    @property
-    def is_final(self) -> bool:
-        return self >= State.SUCCEED
+    is_final: bool
+
+    def __init__(self, number: int) -> None:
+        # Asked for so often that even a property would show.
+        self.is_final = number >= 3
+
+
+STATES = tuple(State)
+"""By number: faster than `State(number)`."""

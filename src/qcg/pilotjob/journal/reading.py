@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import STATES, State
 from qcg.pilotjob.journal.grants import decode_grant
 from qcg.pilotjob.journal.records import (
     FinalJob,
@@ -18,9 +18,6 @@ from qcg.pilotjob.journal.records import (
     UnfinishedJob,
 )
 from qcg.pilotjob.journal.schema import place, seq_and_position
-
-STATES = tuple(State)
-"""By number: a look-up here is several times faster than `State(number)`, which counts for a million rows."""
 
 FINAL, QUEUED = int(State.SUCCEED), int(State.QUEUED)
 
