@@ -41,7 +41,8 @@ def _run(name: str, setting: Setting) -> Result:
 def print_findings(findings: Iterable[Finding]) -> None:
     for finding in findings:
         verdict = {True: "reached", False: "MISSED", None: ""}[finding.reached]
-        print(f"{finding.what:<75} {finding.value:>12,.4g} {finding.unit:<8} {finding.bar:<24} {verdict}")
+        told = f"{finding.what:<60} {finding.value:>10,.4g} {finding.unit:<7} {finding.bar:<24} {verdict:<8} {finding.note}"
+        print(told.rstrip())
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

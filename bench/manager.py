@@ -37,7 +37,7 @@ def run(setting: Setting) -> Result:
     )
     found = medians(measured)
     findings: list[Finding] = [
-        at_least(f"manager.{name}", f"manager alone, {NODES:,} nodes of {CORES} cores; {name}", value, BAR, "jobs/s")
+        at_least(f"manager.{name}", f"manager alone, {name}", value, BAR, "jobs/s")
         for name, value in found.items()
     ]
     return Result(findings, [Series("The manager alone", "jobs/s", found)])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench import pilot
 from bench.finding import Finding, Result, Series, Setting, at_least, at_most
 from bench.limit import fresh, limit_seconds
+from bench.peers import PEERS, Missing, Peer, set_up
 from bench.turns import Contestant, in_turns, medians, ratio
 
 COUNT = 20_000
@@ -17,46 +19,110 @@ PROGRAM = "/bin/true"
 SEPARATE = "separate jobs"
 ITERATED = "one iterated job"
 LIMIT = "limit in C"
+OURS = (SEPARATE, ITERATED)
+
+
+@dataclass
+class Rate:
+    """A contestant: jobs a second; and what it has cost, which tells more on a machine that does other things too."""
+
+    count: int
+    run: Callable[[int], float]
+    """How many seconds it takes for so many jobs."""
+    cpu: float = 0.0
+    jobs: int = 0
+
+    def __call__(self) -> float:
+        before = _cpu()
+        seconds = self.run(self.count)
+        self.cpu += _cpu() - before
+        self.jobs += self.count
+        return self.count / seconds
 
 
 def run(setting: Setting) -> Result:
     count = setting.count(COUNT, 200)
     folder = setting.directory / "noop"
-    threads = sorted({1, setting.parallel})
-    contestants: dict[str, Contestant] = {
-        f"{LIMIT}, {number} threads": partial(_limit_rate, setting, count, number) for number in threads
+    rates = {
+        f"{LIMIT}, {threads} thread{'s'[: threads - 1]}": Rate(count, _limit(setting, threads))
+        for threads in sorted({1, setting.parallel})
     }
-    contestants[SEPARATE] = partial(our_rate, folder, count, pilot.separate)
-    contestants[ITERATED] = partial(our_rate, folder, count, pilot.iterated)
-    rates = in_turns(contestants, setting.rounds)
-    rates[LIMIT] = _best(rates, [name for name in rates if name.startswith(LIMIT)])
-    return _result(rates)
+    rates[SEPARATE] = Rate(count, _ours(folder, pilot.separate))
+    rates[ITERATED] = Rate(count, _ours(folder, pilot.iterated))
+    missing = []
+    peers = {}
+    for peer in PEERS:
+        if setting.peers is None or peer.name in setting.peers:
+            try:
+                peers[peer.name] = (peer, set_up(peer, setting.directory))
+                rates[peer.name] = Rate(setting.count(peer.count, 20), _peer(setting, peer))
+                rates[peer.name].run(1)
+            except Missing as why:
+                missing.append(str(why))
+                rates.pop(peer.name, None)
+                peers.pop(peer.name, None)
+    contestants: dict[str, Contestant] = dict(rates)
+    measured = in_turns(contestants, setting.rounds)
+    best = _best(measured, [name for name in measured if name.startswith(LIMIT)])
+    findings = [*_told(measured, rates, peers), *_bars(measured, best, [peer for peer, _ in peers.values()])]
+    return Result(findings, [Series("No-op jobs on this machine", "jobs/s", medians(measured))], missing)
 
 
-def _result(rates: dict[str, list[float]]) -> Result:
-    found = medians(rates)
-    findings = [Finding(f"noop.{name}", f"{name}: no-op jobs", found[name], "jobs/s") for name in found]
-    for ours in (SEPARATE, ITERATED):
-        share = ratio(rates, ours, LIMIT)
-        findings.append(at_least(f"noop.{ours} / limit", f"{ours} against the limit in C", share, 0.8))
-    apart = ratio(rates, ITERATED, SEPARATE)
-    findings.append(
-        at_most("noop.apart", f"{ITERATED} and {SEPARATE}, how far apart", max(apart, 1 / apart), 1.1, note="ratio")
-    )
-    return Result(findings, [Series("No-op jobs on this machine", "jobs/s", found)])
+def _told(
+    measured: dict[str, list[float]], rates: dict[str, Rate], peers: dict[str, tuple[Peer, str]]
+) -> list[Finding]:
+    findings = []
+    for name, value in medians(measured).items():
+        notes = [f"{rates[name].cpu / rates[name].jobs * 1e3:.2f} ms of CPU a job"]
+        if name in peers:
+            peer, version = peers[name]
+            notes = [version, *notes, *([peer.less] if peer.less else [])]
+        findings.append(Finding(f"noop: {name}", f"no-op jobs, {name}", value, "jobs/s", note="; ".join(notes)))
+    return findings
 
 
-def _best(rates: dict[str, list[float]], names: list[str]) -> list[float]:
-    """Of the way that is faster on this machine."""
-    found = medians({name: rates[name] for name in names})
-    return rates[max(found, key=lambda name: found[name])]
+def _bars(measured: dict[str, list[float]], limit: str, peers: list[Peer]) -> list[Finding]:
+    findings = [
+        at_least(f"noop: {ours} / limit", f"{ours} against the {LIMIT}", ratio(measured, ours, limit), 0.8)
+        for ours in OURS
+    ]
+    apart = ratio(measured, ITERATED, SEPARATE)
+    findings.append(at_most("noop: apart", f"{ITERATED} and {SEPARATE}, ratio", max(apart, 1 / apart), 1.1))
+    findings += [
+        at_least(
+            f"noop: ours / {peer.name}", f"{SEPARATE} against {peer.name}", ratio(measured, SEPARATE, peer.name), 1
+        )
+        for peer in peers
+        if not peer.less
+    ]
+    return findings
 
 
-def _limit_rate(setting: Setting, count: int, threads: int) -> float:
-    return count / limit_seconds(setting.directory, count, setting.parallel, threads)
+def _best(measured: dict[str, list[float]], names: list[str]) -> str:
+    """The way that is faster on this machine."""
+    found = medians({name: measured[name] for name in names})
+    return max(found, key=lambda name: found[name])
 
 
-def our_rate(folder: Path, count: int, make: Callable[..., list[dict[str, Any]]], *options: str) -> float:
+def _limit(setting: Setting, threads: int) -> Callable[[int], float]:
+    return lambda count: limit_seconds(setting.directory, count, setting.parallel, threads)
+
+
+def _peer(setting: Setting, peer: Peer) -> Callable[[int], float]:
+    return lambda count: peer.seconds(setting.directory, count, setting.parallel)
+
+
+def _ours(folder: Path, make: Callable[..., list[dict[str, Any]]]) -> Callable[[int], float]:
     """The whole command, from its start to its end: interpreter, agent, jobs, report."""
-    requests = pilot.write_requests(fresh(folder) / "requests.json", make(count, PROGRAM))
-    return count / pilot.run(folder, requests, *options)
+
+    def seconds(count: int) -> float:
+        requests = pilot.write_requests(fresh(folder) / "requests.json", make(count, PROGRAM))
+        return pilot.run(folder, requests)
+
+    return seconds
+
+
+def _cpu() -> float:
+    """Of everything that was started and has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,141 @@
+"""Peers, each in an environment of its own: set up where that is possible, and run with no-op jobs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.limit import fresh
+from bench.turns import say
+
+DRIVERS = Path(__file__).parent / "drivers"
+PATIENCE = 600
+
+
+class Missing(Exception):
+    """A peer that cannot be measured here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    name: str
+    count: int
+    """Jobs that take it a few seconds."""
+    requirement: str = ""
+    """What pip installs."""
+    driver: str = ""
+    """A program of drivers/ that prints the seconds it took."""
+    program: str = ""
+    """Or a program of the system, of the Debian package `package`, in the shell line `line`."""
+    package: str = ""
+    line: str = ""
+    less: str = ""
+    """What it does not do that all others do: such a one is no measure."""
+
+    def seconds(self, directory: Path, count: int, parallel: int) -> float:
+        """From submission to the last end; its own start is not counted."""
+        folder = fresh(directory / "peer-out")
+        if self.line:
+            return _run_line(self.line.format(count=count, parallel=parallel), folder)
+        python = environment_of(directory, self) / "bin" / "python"
+        command = [str(python), str(DRIVERS / f"{self.driver}.py"), str(count), str(parallel), str(folder)]
+        path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**_without_ours(), "PATH": path, "PYTHONWARNINGS": "ignore"}
+        try:
+            done = subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True
+            )
+        except subprocess.CalledProcessError as error:
+            raise Missing(f"{self.name} failed: {error.stderr.strip()[-500:]}") from None
+        except subprocess.TimeoutExpired:
+            raise Missing(f"{self.name} did not end within {PATIENCE} s") from None
+        return float(done.stdout.split()[-1])
+
+
+PEERS = [
+    Peer("QCG-PilotJob 0.14", 1500, requirement="qcg-pilotjob==0.14.2", driver="run_qcg_pilotjob"),
+    Peer("HyperQueue", 8000, requirement="hyperqueue==0.27.0", driver="run_hyperqueue"),
+    Peer("Parsl", 2000, requirement="parsl==2026.10.26", driver="run_parsl"),
+    Peer("Dask", 3000, requirement="distributed==2026.8.0", driver="run_dask"),
+    Peer(
+        "GNU parallel",
+        1500,
+        program="parallel",
+        package="parallel",
+        line="seq {count} | parallel --will-cite -j {parallel} '/bin/true > {{}}'",
+    ),
+    Peer(
+        "xargs and sh",
+        10_000,
+        program="xargs",
+        package="findutils",
+        line="seq {count} | xargs -P {parallel} -I NUMBER sh -c 'exec /bin/true > NUMBER'",
+    ),
+    Peer(
+        "xargs alone",
+        10_000,
+        program="xargs",
+        package="findutils",
+        line="seq {count} | xargs -P {parallel} -n 1 /bin/true",
+        less="no output files",
+    ),
+]
+
+
+def set_up(peer: Peer, directory: Path) -> str:
+    """Install what is not there yet; the version. Raises `Missing`."""
+    if peer.program:
+        _install_package(peer)
+        done = subprocess.run([peer.program, "--version"], capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()[0]
+    environment = environment_of(directory, peer)
+    stamp = environment / "installed"
+    if not stamp.exists() or stamp.read_text() != peer.requirement:
+        say(f"installing {peer.requirement}")
+        shutil.rmtree(environment, ignore_errors=True)
+        for command in (
+            [sys.executable, "-m", "venv", str(environment)],
+            [str(environment / "bin" / "pip"), "--disable-pip-version-check", "install", "-q", peer.requirement],
+        ):
+            done = subprocess.run(command, env=_without_ours(), capture_output=True, text=True, check=False)
+            if done.returncode:
+                why = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
+                raise Missing(f"{peer.requirement} cannot be installed: {why[0]}")
+        stamp.write_text(peer.requirement)
+    return peer.requirement.replace("==", " ")
+
+
+def environment_of(directory: Path, peer: Peer) -> Path:
+    return directory / "peers" / peer.driver.removeprefix("run_")
+
+
+def _install_package(peer: Peer) -> None:
+    if shutil.which(peer.program):
+        return
+    if os.getuid() == 0 and shutil.which("apt-get"):
+        say(f"installing {peer.package}")
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        for command in (["update"], ["install", "-y", "--no-install-recommends", peer.package]):
+            subprocess.run(["apt-get", "-qq", *command], check=False, **quiet)  # type: ignore[call-overload]
+    if shutil.which(peer.program) is None:
+        raise Missing(f"{peer.name} is not there; as root: apt-get install {peer.package}")
+
+
+def _run_line(line: str, folder: Path) -> float:
+    began = time.monotonic()
+    try:
+        subprocess.run(["bash", "-c", f"set -o pipefail; cd {shlex.quote(str(folder))}; {line}"], check=True)
+    except subprocess.CalledProcessError as error:
+        raise Missing(f"it ended with exit code {error.returncode}: {line}") from None
+    return time.monotonic() - began
+
+
+def _without_ours() -> dict[str, str]:
+    """Nobody is to import our modules instead of their own."""
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
