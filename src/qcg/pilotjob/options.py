@@ -51,6 +51,8 @@ class Resumption(Struct, frozen=True):
     run_dir: Path
     changes: dict[str, Any]
     """Options that are other than they were."""
+    anew: bool = False
+    """It is given something to do: that an earlier manager was told to end does not count any more."""
 
 
 class UsageError(Exception):

@@ -59,6 +59,12 @@ def _iterations(final: FinalJob, journal: Journal) -> Iterations:
     return known_iterations(iteration.indices(), rest, ends)
 
 
+def forget_end(journal: Journal) -> None:
+    """That an earlier manager of this run was told to end, now or when all is done."""
+    journal.set_meta("ending", 0)
+    journal.set_meta("end_when_done", 0)
+
+
 def stored_options(journal: Journal) -> Options:
     """The options of the run as it was begun, or resumed the last time."""
     text = journal.get_meta("options")

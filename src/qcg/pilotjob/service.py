@@ -108,6 +108,8 @@ class Service:
             journal = Journal.open(run_dir / FILE_NAME)
             before = resume.stored_options(journal)
             self.options = msgspec.structs.replace(before, **self.resumption.changes)
+            if self.resumption.anew:
+                resume.forget_end(journal)
             if self.options.file_path != before.file_path:
                 forget_file(journal)
             elif self.options.file_path and ("file_path" in self.resumption.changes or not is_file_done(journal)):

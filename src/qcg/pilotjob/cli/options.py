@@ -98,7 +98,8 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
         return Options(**values), None
     again = {_FIELDS.get(name, name) for name in given if _was_given(context, name)} | fixed.keys()
     changes = {name: value for name, value in values.items() if name in again and name not in ("wd", "id")}
-    return Options(), Resumption(rundir.find(Path(resume)).resolve(), changes)
+    anew = "file_path" in fixed or bool(fixed.get("net") and not fixed.get("wait"))
+    return Options(), Resumption(rundir.find(Path(resume)).resolve(), changes, anew)
 
 
 _FIELDS = {"on_lost": "rerun_lost", "run_id": "id"}

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import suppress
+
+import click
 
 
 def say(text: str) -> None:
@@ -13,6 +16,17 @@ def say(text: str) -> None:
         print(text, flush=True)
     except OSError:
         say_no_more()
+
+
+def tell(text: str) -> None:
+    """A word for people, beside the output that programs may read."""
+    with suppress(OSError):
+        click.echo(text, err=True)
+
+
+def many(count: int, noun: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def say_no_more() -> None:

@@ -14,7 +14,10 @@ import click
 from qcg.pilotjob.cli.options import Command, join_node_list, shared
 from qcg.pilotjob.cli.progress import progress_lines
 from qcg.pilotjob.cli.running import run_service
+from qcg.pilotjob.cli.saying import tell
+from qcg.pilotjob.core.states import State
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.service import Ending
 
 DEFAULT_FILE = "qcg_pm_reqs.json"
 FIRST_PORT, LAST_PORT = 2222, 9999
@@ -74,8 +77,13 @@ def command(
             " --resume"
         )
     fixed: dict[str, Any] = {"show_progress": show_progress, **network}
+    if network:
+        # Whatever began this run: from now on it serves until it is told to finish.
+        fixed["wait"] = False
     if path is not None:
         fixed["file_path"] = path
+
+    serving: list[Pilot] = []
 
     def ready(pilot: Pilot) -> None:
         if show_progress:
@@ -84,15 +92,40 @@ def command(
             _end_with(lifeline_fd, pilot)
         if ready_fd is not None:
             _tell(ready_fd, pilot)
+        elif pilot.interfaces:
+            tell(_welcome(pilot))
+            serving.append(pilot)
 
     ending = run_service(context, given, fixed, ready)
     if ending.cut_off and not ending.told:
-        click.echo(
-            f"{ending.cut_off} jobs were cut off: the request file has no finishAfterAllTasksDone."
-            " `qcg-pm run` always waits.",
-            err=True,
+        were = "job was" if ending.cut_off == 1 else "jobs were"
+        tell(
+            f"{ending.cut_off} {were} cut off: the request file has no finishAfterAllTasksDone."
+            " `qcg-pm run` always waits."
         )
+    if serving:
+        told_before = not network and path is None and ending.continued == 0 and ending.told and not ending.signal
+        tell(_farewell(ending, told_before=told_before))
     sys.exit(ending.exit_code)
+
+
+def _welcome(pilot: Pilot) -> str:
+    site = pilot.engine.site
+    return (
+        f"Serving {Path(site.contact).parent} at {site.zmq_address}. Talk to it with `qcg-pm submit`, `qcg-pm jobs` and"
+        f" others in {site.root_wd}, or with --path {site.root_wd} elsewhere; end it with `qcg-pm finish`, or Ctrl-C."
+    )
+
+
+def _farewell(ending: Ending, *, told_before: bool) -> str:
+    counts = ", ".join(f"{ending.counts[state]} {state.name}" for state in State if ending.counts[state])
+    sentence = f"The service has ended: {counts or 'no jobs'}."
+    if told_before:
+        sentence += (
+            " This run had been told to finish; to serve it again, give --net too:"
+            f" `qcg-pm-service --net --resume {ending.run_dir}`."
+        )
+    return sentence
 
 
 def _network_options(given: dict[str, Any]) -> dict[str, Any]:
