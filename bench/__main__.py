@@ -10,16 +10,25 @@ from importlib import import_module
 from pathlib import Path
 
 from bench.finding import Finding, Result, Setting
+from bench.pilot import ENVIRONMENT, SOURCE
 
 BENCHMARKS = {
     "noop": "no-op jobs against the limit in C and against peers",
     "manager": "manager, scheduler, journal, report and messages without processes",
+    "growth": "what a job costs among ten thousand and among a million others",
+    "memory": "bytes for a queued job and for an iteration",
+    "latency": "how soon a job, the one after it, and the pilot itself start",
+    "utilisation": "a mix of jobs against the same order without overhead",
+    "idle": "what a service costs that has nothing to do",
 }
 DIRECTORY = Path(__file__).parents[1] / "build" / "bench"
 
 
 def main() -> int:
     options = _parse(sys.argv[1:])
+    # What is measured is this checkout, whatever is installed.
+    sys.path.insert(0, str(SOURCE))
+    os.environ["PYTHONPATH"] = ENVIRONMENT["PYTHONPATH"]
     setting = Setting(
         directory=options.directory.resolve(),
         rounds=options.rounds,
@@ -39,10 +48,11 @@ def _run(name: str, setting: Setting) -> Result:
 
 
 def print_findings(findings: Iterable[Finding]) -> None:
-    for finding in findings:
-        verdict = {True: "reached", False: "MISSED", None: ""}[finding.reached]
-        told = f"{finding.what:<60} {finding.value:>10,.4g} {finding.unit:<7} {finding.bar:<24} {verdict:<8} {finding.note}"
-        print(told.rstrip())
+    for found in findings:
+        verdict = {True: "reached", False: "MISSED", None: ""}[found.reached]
+        print(
+            f"{found.what:<60} {found.value:>10,.4g} {found.unit:<7} {found.bar:<24} {verdict:<8} {found.note}".rstrip()
+        )
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

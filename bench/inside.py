@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import subprocess
 import time
+from collections import deque
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,14 +35,18 @@ from qcg.pilotjob.report.writer import ReportWriter
 
 
 class Answering(AgentExecutor):
-    """Its agents are here, and done with whatever they are sent."""
+    """Its agents are here, and done at once with whatever they are sent: all of it, or as much as they are allowed."""
 
     def __init__(self, listener: Listener, agents: dict[str, list[str]]) -> None:
         super().__init__(listener, agents, {})
         self._loop = asyncio.get_running_loop()
         self._numbers = dict.fromkeys(agents, 0)
-        self.held = False
-        """Nobody answers for the moment: jobs stay as they are."""
+        self._waiting: deque[tuple[Agent, list[Launch]]] = deque()
+        self._due = False
+        self.allowed = math.inf
+        """So many more jobs may end."""
+        self.at_rest = asyncio.Event()
+        """As many have ended as are allowed."""
 
     def connect(self) -> None:
         for agent in self.agents.values():
@@ -49,11 +55,35 @@ class Answering(AgentExecutor):
             agent.ready = True
             self._listener.agent_ready(agent.name, agent.nodes, [])
 
+    async def end_jobs(self, count: int) -> None:
+        """Let so many jobs end, also such as are not started yet; all others stay as they are."""
+        self.allowed = count
+        self.at_rest.clear()
+        self._answer_soon()
+        await self.at_rest.wait()
+
     def _send(self, agent: Agent, message: protocol.FromManager) -> None:
-        encoded = protocol.encode(message)
-        if isinstance(message, protocol.Start) and not self.held:
-            assert encoded
-            self._loop.call_soon(self._answer, agent, message.launches)
+        protocol.encode(message)
+        if isinstance(message, protocol.Start):
+            self._waiting.append((agent, message.launches))
+            self._answer_soon()
+
+    def _answer_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._answer_all)
+
+    def _answer_all(self) -> None:
+        self._due = False
+        while self._waiting and self.allowed:
+            agent, launches = self._waiting.popleft()
+            if len(launches) > self.allowed:
+                self._waiting.appendleft((agent, launches[int(self.allowed) :]))
+                launches = launches[: int(self.allowed)]
+            self.allowed -= len(launches)
+            self._answer(agent, launches)
+        if not self.allowed:
+            self.at_rest.set()
 
     def _answer(self, agent: Agent, launches: list[Launch]) -> None:
         number, now = self._numbers[agent.name], time.time()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from bench import pilot
 from bench.finding import Finding, Result, Series, Setting, at_least, at_most
 from bench.limit import fresh, limit_seconds
 from bench.peers import PEERS, Missing, Peer, set_up
-from bench.turns import Contestant, in_turns, medians, ratio
+from bench.turns import Rate, in_turns, medians, ratio
 
 COUNT = 20_000
 PROGRAM = "/bin/true"
@@ -20,24 +18,6 @@ SEPARATE = "separate jobs"
 ITERATED = "one iterated job"
 LIMIT = "limit in C"
 OURS = (SEPARATE, ITERATED)
-
-
-@dataclass
-class Rate:
-    """A contestant: jobs a second; and what it has cost, which tells more on a machine that does other things too."""
-
-    count: int
-    run: Callable[[int], float]
-    """How many seconds it takes for so many jobs."""
-    cpu: float = 0.0
-    jobs: int = 0
-
-    def __call__(self) -> float:
-        before = _cpu()
-        seconds = self.run(self.count)
-        self.cpu += _cpu() - before
-        self.jobs += self.count
-        return self.count / seconds
 
 
 def run(setting: Setting) -> Result:
@@ -61,8 +41,7 @@ def run(setting: Setting) -> Result:
                 missing.append(str(why))
                 rates.pop(peer.name, None)
                 peers.pop(peer.name, None)
-    contestants: dict[str, Contestant] = dict(rates)
-    measured = in_turns(contestants, setting.rounds)
+    measured = in_turns(rates, setting.rounds)
     best = _best(measured, [name for name in measured if name.startswith(LIMIT)])
     findings = [*_told(measured, rates, peers), *_bars(measured, best, [peer for peer, _ in peers.values()])]
     return Result(findings, [Series("No-op jobs on this machine", "jobs/s", medians(measured))], missing)
@@ -73,7 +52,7 @@ def _told(
 ) -> list[Finding]:
     findings = []
     for name, value in medians(measured).items():
-        notes = [f"{rates[name].cpu / rates[name].jobs * 1e3:.2f} ms of CPU a job"]
+        notes = [rates[name].cost]
         if name in peers:
             peer, version = peers[name]
             notes = [version, *notes, *([peer.less] if peer.less else [])]
@@ -120,9 +99,3 @@ def _ours(folder: Path, make: Callable[..., list[dict[str, Any]]]) -> Callable[[
         return pilot.run(folder, requests)
 
     return seconds
-
-
-def _cpu() -> float:
-    """Of everything that was started and has ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime

@@ -14,7 +14,6 @@ from typing import Any
 QCG_PM = [sys.executable, "-c", "from qcg.pilotjob.cli.main import main; main(prog_name='qcg-pm')"]
 
 SOURCE = Path(__file__).parents[1] / "src"
-"""What is measured is this checkout, whatever is installed."""
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))}
 
 

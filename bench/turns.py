@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 import math
+import resource
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from statistics import median
 
 Contestant = Callable[[], float]
+
+
+@dataclass
+class Rate:
+    """A contestant: jobs a second. And what they cost, which tells more on a machine that does other things too."""
+
+    count: int
+    run: Callable[[int], float]
+    """How many seconds it takes for so many jobs."""
+    cpu: float = 0.0
+    jobs: int = 0
+
+    def __call__(self) -> float:
+        before = _cpu_of_children()
+        seconds = self.run(self.count)
+        self.cpu += _cpu_of_children() - before
+        self.jobs += self.count
+        return self.count / seconds
+
+    @property
+    def cost(self) -> str:
+        return f"{self.cpu / self.jobs * 1e6:,.0f} µs of CPU a job"
 
 
 def in_turns(contestants: Mapping[str, Contestant], rounds: int) -> dict[str, list[float]]:
@@ -33,6 +57,12 @@ def percentile(values: list[float], percent: float) -> float:
     """The smallest value that so many per cent of all do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, math.ceil(len(ordered) * percent / 100) - 1))]
+
+
+def _cpu_of_children() -> float:
+    """Of everything that was started and has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def say(line: str) -> None:

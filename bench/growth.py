@@ -1,0 +1,180 @@
+"""What a job costs with few and with many others in the queue: cost must follow distinct requests, not jobs.
+
+Two managers in processes of their own, one with a short queue and one with a long one, take turns: each takes in some
+jobs more and lets as many end. What counts is CPU time: other work on the machine does not make it longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench import pilot
+from bench.finding import Finding, Result, Setting, at_most
+from bench.inside import Inside
+from bench.limit import fresh
+from bench.turns import Contestant, in_turns, medians, ratio
+from qcg.pilotjob.collecting import collect_seldom
+
+SHORT, LONG = 10_000, 1_000_000
+STEP = 5_000
+BATCH = 10_000
+CHAINS = (10_000, 100_000)
+BAR = 1.2
+SHAPES = {
+    "plain": "one core each",
+    "mixed": "mixed sizes and dependencies",
+}
+
+
+def run(setting: Setting) -> Result:
+    findings: list[Finding] = []
+    for shape, words in SHAPES.items():
+        findings += _compare(setting, shape, words)
+    findings += _chains(setting)
+    return Result(findings)
+
+
+def _compare(setting: Setting, shape: str, words: str) -> list[Finding]:
+    sizes = [setting.count(size, 100) for size in (SHORT, LONG)]
+    step = setting.count(STEP, 50)
+    with ExitStack() as stack:
+        contestants: dict[str, Contestant] = {
+            f"{shape}, {size:,} queued": stack.enter_context(_worker(setting.directory, shape, size, step))
+            for size in sizes
+        }
+        measured = in_turns(contestants, setting.rounds)
+    short, long = measured
+    found = medians(measured)
+    what = f"cost of a job at {sizes[1]:,} queued over {sizes[0]:,}, {words}"
+    note = f"{found[long] * 1e6:.0f} and {found[short] * 1e6:.0f} µs of CPU"
+    return [at_most(f"growth: {shape}", what, ratio(measured, long, short), BAR, note=note)]
+
+
+def _chains(setting: Setting) -> list[Finding]:
+    sizes = [setting.count(size, 100) for size in CHAINS]
+    measured = in_turns(
+        {f"chain of {size:,}": lambda size=size: _chain_cost(setting, size) for size in sizes},  # type: ignore[misc]
+        setting.rounds,
+    )
+    short, long = measured
+    what = f"cost of a job in a chain of {sizes[1]:,} over {sizes[0]:,}"
+    note = f"{median(measured[long]) * 1e6:.0f} and {median(measured[short]) * 1e6:.0f} µs of CPU"
+    return [at_most("growth: chain", what, ratio(measured, long, short), BAR, note=note)]
+
+
+def _chain_cost(setting: Setting, size: int) -> float:
+    """CPU seconds a job, from the submission to the report."""
+    command = _command(fresh(setting.directory / "growth"), "chain", size, 0)
+    root = Path(__file__).parents[1]
+    done = subprocess.run(command, env=pilot.ENVIRONMENT, cwd=root, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout)
+
+
+@contextmanager
+def _worker(directory: Path, shape: str, queued: int, step: int) -> Iterator[Contestant]:
+    """Ready once its queue has that length; each call is one step, and gives the CPU seconds a job."""
+    command = _command(fresh(directory / f"growth-{shape}-{queued}"), shape, queued, step)
+    root = Path(__file__).parents[1]
+    with subprocess.Popen(
+        command, env=pilot.ENVIRONMENT, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        requests, answers = worker.stdin, worker.stdout
+
+        def one_step() -> float:
+            requests.write("step\n")
+            requests.flush()
+            return float(answers.readline())
+
+        if answers.readline() != "ready\n":
+            raise RuntimeError(f"{' '.join(command)} failed")
+        one_step()  # the first one finds cold caches
+        yield one_step
+        requests.close()
+
+
+def _command(directory: Path, shape: str, size: int, step: int) -> list[str]:
+    return [*pilot.python("-m", "bench.growth"), str(directory), shape, str(size), str(step)]
+
+
+# -- in a process of its own ----------------------------------------------------------------------------------------
+
+
+def plain_jobs() -> Iterator[dict[str, Any]]:
+    for number in itertools.count():
+        yield pilot.job(f"job{number}", "true", stdout=f"out/{number}")
+
+
+def mixed_jobs() -> Iterator[dict[str, Any]]:
+    for number in itertools.count():
+        more: dict[str, Any] = {"numCores": 1 + number % 8}
+        if number % 11 == 0:
+            more = {"numNodes": 1}
+        elif number % 7 == 0:
+            more = {"numCores": {"min": 1, "max": 4}}
+        if number % 3 == 2:
+            more["after"] = [f"job{number - 2}", f"job{number - 1}"]
+        yield pilot.job(f"job{number}", "true", stdout=f"out/{number}", **more)
+
+
+def chained_jobs(count: int) -> list[dict[str, Any]]:
+    first = pilot.job("job0", "true")
+    return [first, *(pilot.job(f"job{number}", "true", after=f"job{number - 1}") for number in range(1, count))]
+
+
+async def _serve(directory: Path, shape: str, queued: int, step: int) -> None:
+    inside = Inside(directory, nodes=64, cores=16, agents=64)
+    inside.executor.allowed = 0
+    collect_seldom()
+    jobs = plain_jobs() if shape == "plain" else mixed_jobs()
+    left = queued
+    while left > 0:
+        await inside.submit(list(itertools.islice(jobs, min(left, BATCH))))
+        left -= BATCH
+    print("ready", flush=True)
+    for _ in iter(sys.stdin.readline, ""):
+        began = time.process_time()
+        await inside.submit(list(itertools.islice(jobs, step)))
+        await inside.executor.end_jobs(step)
+        await inside.engine.store()
+        print((time.process_time() - began) / step, flush=True)
+    await inside.engine.close()
+
+
+async def _run_chain(directory: Path, count: int) -> None:
+    inside = Inside(directory, nodes=1, cores=1, agents=1)
+    jobs = chained_jobs(count)
+    collect_seldom()
+    began = time.process_time()
+    await inside.submit(jobs)
+    await inside.all_done()
+    print((time.process_time() - began) / count)
+    await inside.engine.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("shape", choices=[*SHAPES, "chain"])
+    parser.add_argument("size", type=int)
+    parser.add_argument("step", type=int)
+    options = parser.parse_args()
+    if options.shape == "chain":
+        asyncio.run(_run_chain(options.directory, options.size))
+    else:
+        asyncio.run(_serve(options.directory, options.shape, options.size, options.step))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""What a service costs that has nothing to do: manager and agent, a network interface, nobody who asks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import median
+
+from bench.finding import Result, Setting, at_most
+from bench.limit import fresh
+from bench.turns import in_turns
+from qcg.pilotjob.agent.pidfile import read_agent_pid
+from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.executors.local import NAME
+
+WINDOW = 6.0
+"""Seconds: three beats of each."""
+BAR = 0.1
+
+
+def run(setting: Setting) -> Result:
+    folder = fresh(setting.directory / "idle")
+    with LocalManager(["--wd", str(folder)]) as manager:
+        manager.submit(Jobs().add(name="first", exec="true"))
+        manager.wait4("first")
+        agent = read_agent_pid(Path(manager.qcgpm_conf["run_dir"]), NAME)
+        assert agent is not None
+        pids = [manager.qcgpm_process.pid, agent.pid]
+        time.sleep(1)  # the last commit and sync
+        measured = in_turns({"% of a core": lambda: _share(pids)}, setting.rounds)
+    share = median(measured["% of a core"])
+    note = "a beat every two seconds between manager and agent"
+    return Result([at_most("idle", "idle service, manager and agent together", share, BAR, "%", note)])
+
+
+def _share(pids: list[int]) -> float:
+    before = sum(map(_cpu, pids))
+    time.sleep(WINDOW)
+    return 100 * (sum(map(_cpu, pids)) - before) / WINDOW
+
+
+def _cpu(pid: int) -> float:
+    """Seconds that all threads of a process have run, as the kernel's scheduler counts them."""
+    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9

@@ -1,0 +1,109 @@
+"""How long things take on a pilot that has nothing else to do: to start a job, the one after it, and the pilot."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from statistics import median
+
+from bench import pilot
+from bench.finding import Result, Setting, at_most
+from bench.limit import build, fresh
+from bench.turns import in_turns, percentile, say
+from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.api.manager import LocalManager
+
+SAMPLES = 100
+"""In each round."""
+
+
+def run(setting: Setting) -> Result:
+    stamp = str(build("stamp", setting.directory / "bin"))
+    folder = fresh(setting.directory / "latency")
+    samples = setting.count(SAMPLES, 10)
+    submitted: list[float] = []
+    followed: list[float] = []
+    with LocalManager(["--wd", str(folder)]) as manager:
+        watch = Watch(manager, folder, stamp)
+        watch.after_submission()  # the agent has connected by then, and everything was imported
+
+        def submissions() -> float:
+            submitted.extend(watch.after_submission() for _ in range(samples))
+            return median(submitted[-samples:])
+
+        def dependents() -> float:
+            followed.extend(watch.after_the_job_before() for _ in range(samples))
+            return median(followed[-samples:])
+
+        measured = in_turns(
+            {
+                "ms from submit to start": submissions,
+                "ms from end to start": dependents,
+                "ms for a bare process": lambda: median(_bare(stamp) for _ in range(samples)),
+            },
+            setting.rounds,
+        )
+    starts = [_start(setting.directory / "start", stamp) for _ in range(setting.rounds)]
+    say(f"seconds from the command to the first job: {', '.join(f'{seconds:.3f}' for seconds in starts)}")
+    bare = median(measured["ms for a bare process"])
+    note = f"a bare process of Python's: {bare:.2f} ms"
+    what = "idle pilot, submit by API to process start"
+    return Result(
+        [
+            at_most("latency: median", f"{what}, median", median(submitted), 5, "ms", note),
+            at_most("latency: 99 %", f"{what}, 99th percentile", percentile(submitted, 99), 20, "ms"),
+            at_most("latency: dependent", "a job's end to the start of its dependent", median(followed), 5, "ms"),
+            at_most("latency: start", "start of the service to first job running", median(starts), 0.5, "s"),
+        ]
+    )
+
+
+class Watch:
+    """Jobs that tell when they started."""
+
+    def __init__(self, manager: LocalManager, folder: Path, stamp: str) -> None:
+        self._manager = manager
+        self._folder = folder
+        self._stamp = stamp
+        self._number = 0
+
+    def after_submission(self) -> float:
+        """Milliseconds until a job starts."""
+        name = self._next()
+        jobs = Jobs().add(name=name, exec=self._stamp, stdout=name)
+        began = time.time()
+        self._manager.submit(jobs)
+        self._manager.wait4(name)
+        return 1000 * (self._told(name) - began)
+
+    def after_the_job_before(self) -> float:
+        """Milliseconds between the last thing that a job does and the first that its dependent does."""
+        first, second = self._next(), self._next()
+        jobs = Jobs().add(name=first, exec=self._stamp, stdout=first)
+        jobs.add(name=second, exec=self._stamp, stdout=second, after=first)
+        self._manager.submit(jobs)
+        self._manager.wait4(second)
+        return 1000 * (self._told(second) - self._told(first))
+
+    def _next(self) -> str:
+        self._number += 1
+        return f"stamp{self._number}"
+
+    def _told(self, name: str) -> float:
+        return float((self._folder / name).read_text())
+
+
+def _bare(stamp: str) -> float:
+    """The same program, started by hand."""
+    began = time.time()
+    told = subprocess.run([stamp], stdout=subprocess.PIPE, check=True).stdout
+    return 1000 * (float(told) - began)
+
+
+def _start(folder: Path, stamp: str) -> float:
+    """Seconds from the start of the command to that of its first job."""
+    requests = pilot.write_requests(fresh(folder) / "requests.json", [pilot.job("first", stamp, stdout="first")])
+    began = time.time()
+    pilot.run(folder, requests)
+    return float((folder / "first").read_text()) - began
