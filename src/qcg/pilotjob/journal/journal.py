@@ -93,7 +93,7 @@ class Journal:
     def record(self, effect: Effect) -> None:
         """Gather what this effect changes; effects that change nothing in the registry are passed over."""
         group = self._gathering
-        if isinstance(effect, Transition):
+        if type(effect) is Transition:
             group.transition(effect)
         elif isinstance(effect, Added):
             group.add(effect)
