@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, RestSettled, Transition
@@ -93,7 +94,7 @@ class Journal:
     def record(self, effect: Effect) -> None:
         """Gather what this effect changes; effects that change nothing in the registry are passed over."""
         group = self._gathering
-        if type(effect) is Transition:
+        if isinstance(effect, Transition):
             group.transition(effect)
         elif isinstance(effect, Added):
             group.add(effect)
@@ -137,6 +138,11 @@ class Journal:
                 raise JournalError(
                     f"The registry {self.path} could not be synced to disk: {_reason(error)}."
                 ) from error
+
+    def give_back_memory(self) -> None:
+        """What SQLite keeps of pages that it may never need again."""
+        with suppress(sqlite3.ProgrammingError):  # closed meanwhile
+            self._connection.execute("PRAGMA shrink_memory")
 
     def close(self, *, commit: bool = True) -> None:
         """Commit, and fold everything into the one file. Or leave out what was gathered since the last commit."""

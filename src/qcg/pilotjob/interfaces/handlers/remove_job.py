@@ -1,12 +1,26 @@
 from __future__ import annotations
 
+import asyncio
+
 from qcg.pilotjob.core.events import Remove
 from qcg.pilotjob.description.requests import RemoveJob
 from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.memory import give_back
+
+MANY = 10_000
+"""After the removal of so many jobs, it is worth the time to give their memory back."""
 
 
 async def remove_job(pilot: Pilot, request: RemoveJob) -> Answer:
     data = pilot.engine.dispatch(Remove(request.names))
     pilot.engine.commit()
+    if len(request.names) >= MANY:
+        asyncio.get_running_loop().call_later(0.1, _give_memory_back, pilot)
     return ok(data)
+
+
+def _give_memory_back(pilot: Pilot) -> None:
+    """A moment after the answer, when the request is forgotten too."""
+    pilot.engine.journal.give_back_memory()
+    give_back()
