@@ -14,7 +14,7 @@ from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.records import RunRecord
-from qcg.pilotjob.launch.compose import program_name, stream_paths
+from qcg.pilotjob.launch.compose import directory_of, program_name, stream_paths
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.record import IterationCounts, JobEnd
 
@@ -154,7 +154,7 @@ class Stories:
         message: str,
     ) -> JobEnd:
         started, ended = times
-        wd = stream_paths(description, position, grant, self._site).wd if grant else None
+        wd = directory_of(description, position, grant, self._site) if grant else None
         counts = _counts(job.iterations) if position < 0 and job.iterations is not None else None
         if counts is not None and state is State.FAILED and not message:
             message = f"{counts.failed} of {counts.total} iterations failed"

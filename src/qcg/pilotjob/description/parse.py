@@ -152,7 +152,14 @@ def _decode(
                 problems += nulls
                 return None
         try:
-            return _decode_simple(text) if only_simple else _decode_standard(text)
+            if only_simple:
+                return _decode_simple(text)
+            if b'"execution"' in text:
+                return _decode_standard(text)
+            form = _decode_simple(text)
+            if form.exec is not None or form.script is not None:
+                return form
+            value = decode_anything(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             value = decode_anything(text)
         is_simple = only_simple or (
@@ -161,8 +168,8 @@ def _decode(
         try:
             return _decode_simple(text) if is_simple else _decode_standard(text)
         except msgspec.ValidationError as error:
-            form = SimpleForm if is_simple else StandardForm
-            problems += find_problems(value, form, where) or [Problem(where, f"the job is not right: {error}")]
+            expected = SimpleForm if is_simple else StandardForm
+            problems += find_problems(value, expected, where) or [Problem(where, f"the job is not right: {error}")]
     except Unreadable as unreadable:
         problems.append(Problem(where, f"the job {unreadable}"))
     return None

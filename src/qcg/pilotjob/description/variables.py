@@ -77,12 +77,12 @@ def substitute_early(text: str, variables: Mapping[str, str]) -> str:
 
 def substitute_submission(execution: Execution, variables: Mapping[str, str]) -> Execution:
     """The first of an execution's two steps."""
-    return _rewrite(execution, lambda text: substitute_early(text, variables))
+    return rewrite(execution, lambda text: substitute_early(text, variables))
 
 
 def resolve_execution(execution: Execution, variables: Mapping[str, str]) -> Execution:
     """The last step, at launch: what comes out is what the job gets."""
-    return _rewrite(execution, lambda text: substitute(text, variables))
+    return rewrite(execution, lambda text: substitute(text, variables))
 
 
 def substitute_everywhere(value: Any, variables: Mapping[str, str]) -> Any:
@@ -124,8 +124,8 @@ def references(text: str) -> list[str]:
     return [name for escape, name in _REFERENCE.findall(text) if not escape] if "${" in text else []
 
 
-def _rewrite(execution: Execution, change: Callable[[str], str]) -> Execution:
-    """Runs at every launch: what holds no variable is left alone, for most jobs the whole execution."""
+def rewrite(execution: Execution, change: Callable[[str], str]) -> Execution:
+    """Change every string that may hold a variable. Runs at every launch; most executions stay as they are."""
     changed = _changes(execution, _TEXTS, _LISTS, change)
     if execution.env:
         env = execution.env

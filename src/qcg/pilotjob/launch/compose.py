@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from posixpath import basename, join, normpath
 
 from msgspec.structs import replace
 
 from qcg.pilotjob.core.records import Grant, Run
 from qcg.pilotjob.description.model import Execution, JobDescription
-from qcg.pilotjob.description.variables import iteration_variables, launch_variables, resolve_execution
+from qcg.pilotjob.description.variables import iteration_variables, launch_variables, rewrite, substitute
 from qcg.pilotjob.host.records import Launch, file_path
 from qcg.pilotjob.launch.binding import bound_cpus
 from qcg.pilotjob.launch.environment import MARKER, job_environment
@@ -58,7 +59,20 @@ def _same_if_equal(path: str | None, other: str | None) -> str | None:
 
 def resolve(description: JobDescription, run: Run, site: Site) -> Execution:
     """The execution with every variable in place."""
-    return resolve_execution(description.execution, variables_of(description, run.position, run.grant, site))
+    return rewrite(description.execution, _Substitution(description, run.position, run.grant, site))
+
+
+class _Substitution:
+    """Puts the variables of a run in place. They are found out for the first string that has one, if there is any."""
+
+    def __init__(self, description: JobDescription, position: int, grant: Grant, site: Site) -> None:
+        self._run = (description, position, grant, site)
+        self._variables: dict[str, str] | None = None
+
+    def __call__(self, text: str) -> str:
+        if self._variables is None:
+            self._variables = variables_of(*self._run)
+        return substitute(text, self._variables)
 
 
 def variables_of(description: JobDescription, position: int, grant: Grant, site: Site) -> dict[str, str]:
@@ -74,8 +88,14 @@ def stream_paths(description: JobDescription, position: int, grant: Grant, site:
     """Where a run had its working directory and streams: an execution with just these, `wd` absolute."""
     given = description.execution
     paths = Execution(wd=given.wd, stdin=given.stdin, stdout=given.stdout, stderr=given.stderr)
-    resolved = resolve_execution(paths, variables_of(description, position, grant, site))
+    resolved = rewrite(paths, _Substitution(description, position, grant, site))
     return replace(resolved, wd=working_directory(resolved, site))
+
+
+def directory_of(description: JobDescription, position: int, grant: Grant, site: Site) -> str:
+    """Where a run had its working directory."""
+    wd = description.execution.wd or ""
+    return _below(site.root_wd, substitute(wd, variables_of(description, position, grant, site)) if "${" in wd else wd)
 
 
 def program(execution: Execution) -> list[str]:
@@ -86,7 +106,13 @@ def program(execution: Execution) -> list[str]:
 
 
 def working_directory(execution: Execution, site: Site) -> str:
-    return normpath(join(site.root_wd, execution.wd or ""))
+    return _below(site.root_wd, execution.wd or "")
+
+
+# Many jobs work in few directories.
+@lru_cache(maxsize=1024)
+def _below(root: str, path: str) -> str:
+    return normpath(join(root, path))
 
 
 def program_name(execution: Execution) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import groupby
 
 from qcg.pilotjob.core.records import Grant
@@ -12,35 +13,42 @@ MARKER = "QCG_PM_STEP_ID"
 
 
 def job_environment(grant: Grant, run_id: str, site: Site) -> dict[str, str]:
-    parts = grant.parts
-    nodes = ",".join([part.node for part in parts])
-    cores = str(grant.ncores)
-    environment = {
-        "QCG_PM_NNODES": str(len(parts)),
-        "QCG_PM_NODELIST": nodes,
-        "QCG_PM_NPROCS": cores,
-        "QCG_PM_NTASKS": cores,
-        MARKER: f"{site.instance}.{run_id}",
-        "QCG_PM_TASKS_PER_NODE": ",".join([str(len(part.cores)) for part in parts]),
-        "QCG_PM_CPU_SET": ",".join(map(str, bound_cpus(parts[0], site) or parts[0].cores)),
-    }
+    first = grant.parts[0]
+    sizes = tuple([(part.node, len(part.cores)) for part in grant.parts])
+    environment = _of_sizes(sizes, site.slurm_environment).copy()
+    environment["QCG_PM_CPU_SET"] = ",".join(map(str, bound_cpus(first, site) or first.cores))
+    environment[MARKER] = f"{site.instance}.{run_id}"
     if site.zmq_address:
         environment["QCG_PM_ZMQ_ADDRESS"] = site.zmq_address
         environment["QCG_PM_CONTACT"] = site.contact
-    if parts[0].gpus:
-        gpus = ",".join(parts[0].gpus)
-        environment["CUDA_VISIBLE_DEVICES"] = gpus
-        environment["QCG_PM_GPUS"] = gpus
+    if first.gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = environment["QCG_PM_GPUS"] = ",".join(first.gpus)
     elif site.hides_gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ""
-    if site.slurm_environment:
-        environment.update(_slurm_environment(grant, nodes, cores))
     return environment
 
 
-def _slurm_environment(grant: Grant, nodes: str, cores: str) -> dict[str, str]:
-    count = str(len(grant.parts))
-    per_node = [len(part.cores) for part in grant.parts]
+# As many cores of the same nodes are given again and again.
+@lru_cache(maxsize=4096)
+def _of_sizes(sizes: tuple[tuple[str, int], ...], slurm: bool) -> dict[str, str]:
+    """What follows from the number of cores on each node."""
+    nodes = ",".join([node for node, _ in sizes])
+    per_node = [count for _, count in sizes]
+    cores = str(sum(per_node))
+    environment = {
+        "QCG_PM_NNODES": str(len(sizes)),
+        "QCG_PM_NODELIST": nodes,
+        "QCG_PM_NPROCS": cores,
+        "QCG_PM_NTASKS": cores,
+        "QCG_PM_TASKS_PER_NODE": ",".join(map(str, per_node)),
+    }
+    if slurm:
+        environment.update(_slurm_environment(nodes, per_node, cores))
+    return environment
+
+
+def _slurm_environment(nodes: str, per_node: list[int], cores: str) -> dict[str, str]:
+    count = str(len(per_node))
     compressed = compress(per_node)
     return {
         "SLURM_NNODES": count,

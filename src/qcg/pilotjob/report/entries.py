@@ -20,17 +20,19 @@ _allocation = lru_cache(maxsize=4096)(Grant.__str__)
 
 def text_entry(end: JobEnd) -> bytes:
     """A block: the name and the state, then one indented line for each thing known."""
-    lines = [f"{end.name} ({STATE_NAMES[end.state]})"]
-    lines += [f"    {timestamp(at)}: {STATE_NAMES[state]}" for state, at in end.history]
-    lines += [f"    {key}: {value}" for key, value in runtime_strings(end).items()]
+    text = f"{end.name} ({STATE_NAMES[end.state]})\n"
+    for state, at in end.history:
+        text += f"    {timestamp(at)}: {STATE_NAMES[state]}\n"
+    for key, value in runtime_strings(end).items():
+        text += f"    {key}: {value}\n"
     if end.iterations is not None:
         counts = msgspec.structs.asdict(end.iterations)
-        lines.append("    iterations: " + ", ".join([f"{key} {count}" for key, count in counts.items()]))
+        text += f"    iterations: {', '.join([f'{key} {count}' for key, count in counts.items()])}\n"
     if end.message:
-        lines.append("    messages: " + end.message.strip().replace("\n", "\n        "))
-    lines.append("")
+        message = end.message.strip().replace("\n", "\n        ")
+        text += f"    messages: {message}\n"
     # File names of other encodings come in as surrogates, and go out as the bytes they were.
-    return "\n".join(lines).encode(errors="surrogateescape")
+    return text.encode("utf-8", "surrogateescape")
 
 
 def json_entry(end: JobEnd) -> bytes:
