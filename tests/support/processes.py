@@ -27,6 +27,9 @@ class Process(NamedTuple):
         return f"{self.pid} {command.decode(errors='replace') or '(gone)'}"
 
 
+_apart: set[Process] = set()
+
+
 def adopt_orphans() -> None:
     """From now on a process whose parent ends becomes a child of this one, however deep it was.
 
@@ -43,32 +46,62 @@ def is_alive(pid: int) -> bool:
     return stat is not None and stat[0] not in "ZX"
 
 
-def descendants() -> set[Process]:
-    """Every process below this one that has not ended. Ended orphans are waited for on the way."""
+def identify(pid: int) -> Process | None:
+    """The process that has this pid now, unless it has ended."""
+    stat = _stat(pid)
+    return Process(pid, stat[1]) if stat is not None and stat[0] not in "ZX" else None
+
+
+def set_apart(process: Process) -> None:
+    """From now on this one, and what is below it, is not among the `descendants` of this process.
+
+    For a world of its own, with somebody else who looks after what is left behind there.
+    """
+    _apart.add(process)
+
+
+def descendants(root: int | None = None) -> set[Process]:
+    """Every process below this one, or below another, that has not ended. Ended orphans are waited for on the way."""
     found = set()
-    below = _children(os.getpid())
-    own = set(below)
+    below = _children(root or os.getpid())
+    own = set() if root else set(below)
     while below:
         pid = below.pop()
         stat = _stat(pid)
         if stat is None:
             continue
         state, started = stat
-        if state not in "ZX":
-            found.add(Process(pid, started))
+        process = Process(pid, started)
+        if state in "ZX":
+            if pid in own:
+                _reap(pid)
+        elif root or process not in _apart:
+            found.add(process)
             below += _children(pid)
-        elif pid in own:
-            _reap(pid)
     return found
+
+
+def children(pid: int) -> set[Process]:
+    return {process for child in _children(pid) if (process := identify(child))}
+
+
+def inner_pids(pid: int) -> list[int]:
+    """The pids of a process: here, and in each of the namespaces that it is in. None of a process that is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [int(word) for line in status.splitlines() if line.startswith("NSpid:") for word in line.split()[1:]]
 
 
 def end(processes: set[Process], timeout: float = 5.0) -> None:
     """Kill these and wait until they are gone."""
     deadline = time.monotonic() + timeout
-    while (left := processes & descendants()) and time.monotonic() < deadline:
+    while (left := {one for one in processes if identify(one.pid) == one}) and time.monotonic() < deadline:
         for process in left:
             os.kill(process.pid, signal.SIGKILL)
         time.sleep(0.005)
+        descendants()  # waits for those that are ours
 
 
 def _children(pid: int) -> list[int]:

@@ -1,0 +1,75 @@
+"""The cluster that tests run on does what they rely on."""
+
+from __future__ import annotations
+
+from tests.support.slurm_cluster import Cluster, running_cluster
+from tests.support.waiting import wait_for
+
+
+def test_nodes_are_hosts_of_their_own(cluster: Cluster):
+    job = cluster.sbatch("srun hostname | sort", nodes=3, ntasks_per_node=2)
+    assert job.wait() == 0
+    assert job.output.split() == ["n1", "n1", "n2", "n2", "n3", "n3"]
+
+
+def test_the_exit_code_and_the_state_of_a_job_are_told(cluster: Cluster):
+    failing = cluster.sbatch("exit 3")
+    killed = cluster.sbatch("kill -KILL $$")
+    assert (failing.wait(), failing.wait_for_state()) == (3, "FAILED")
+    assert killed.wait() == 128 + 9
+
+
+def test_salloc_runs_on_the_login_node(cluster: Cluster):
+    done = cluster.salloc("bash", "-c", "hostname; srun hostname", nodes=1, nodelist="n3")
+    assert done.stdout.split() == ["login", "n3"]
+
+
+def test_a_node_can_crash_and_boot(cluster: Cluster):
+    node = cluster.node("n2")
+    job = cluster.sbatch("touch up; exec sleep 600", nodelist="n2")
+    wait_for((cluster.cwd / "up").exists)
+    assert node.processes()
+    node.crash()
+    assert not node.processes()
+    node.boot()
+    job.cancel()
+    assert cluster.run("srun", "-w", "n2", "hostname").stdout == "n2\n"
+
+
+def test_a_node_can_be_cut_off_for_a_while(cluster: Cluster):
+    node = cluster.node("n4")
+    reach = ["timeout", "1", "bash", "-c", "< /dev/tcp/login/6817"]
+    assert node.exec(*reach).returncode == 0
+    node.cut()
+    assert node.exec(*reach, check=False).returncode != 0
+    node.heal()
+    wait_for(lambda: node.exec(*reach, check=False).returncode == 0)
+
+
+def test_calls_of_the_controller_are_counted(cluster: Cluster):
+    before = cluster.calls()
+    assert cluster.sbatch("for i in 1 2 3; do srun true; done").wait() == 0
+    assert (cluster.calls() - before)["REQUEST_JOB_STEP_CREATE"] == 3
+
+
+def test_what_a_job_leaves_behind_is_found_and_ended(cluster: Cluster):
+    job = cluster.sbatch("(setsid setsid sleep 601 &) ; (setsid sleep 602 &)")
+    cluster.run("bash", "-c", "(setsid sleep 603 &)")
+    assert job.wait() == 0
+    told = cluster.clean_up()
+    assert len([line for line in told if line.startswith("login: ") and line.endswith("sleep 603")]) == 1
+    assert cluster.left_behind() == []
+
+
+def test_binding_is_real_where_cpus_are(real_cluster: Cluster):
+    script = "srun -n2 --cpu-bind=cores grep Cpus_allowed_list /proc/self/status"
+    job = real_cluster.sbatch(script, nodes=1, ntasks=2)
+    assert job.wait() == 0
+    assert sorted(line.split()[1] for line in job.output.splitlines()) == ["0", "1"]
+
+
+def test_a_cluster_leaves_nothing_behind(cluster: Cluster):
+    with running_cluster(nodes=1, gpus=0) as small:
+        assert small.run("srun", "hostname").stdout == "n1\n"
+        assert cluster.run("srun", "-N4", "true").returncode == 0
+    assert not small.directory.exists()
