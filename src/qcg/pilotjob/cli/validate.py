@@ -12,7 +12,7 @@ import msgspec
 
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cluster.errors import ClusterError
-from qcg.pilotjob.cluster.local import local_nodes
+from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.errors import Refused
@@ -27,7 +27,9 @@ from qcg.pilotjob.interfaces.file import FileError, read_requests
 
 @click.command("validate")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--nodes", help="Check against these nodes instead of this machine: 4, n1:2, 4,2,2 or n1:4,n2:4.")
+@click.option(
+    "--nodes", help="Check against these nodes instead of this machine or allocation: 4, n1:2, 4,2,2 or n1:4,n2:4."
+)
 def command(file: Path, nodes: str | None) -> None:
     """Check FILE: its form, its jobs, their names and dependencies, and whether they fit into the nodes.
 
@@ -35,7 +37,7 @@ def command(file: Path, nodes: str | None) -> None:
     """
     try:
         found = read_requests(file)
-        core = Core(local_nodes(nodes, os.environ).specs)
+        core = Core(find_nodes("auto", nodes, os.environ).specs)
     except (FileError, ClusterError) as error:
         raise Refusal(str(error)) from None
     problems = [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw)]
