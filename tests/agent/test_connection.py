@@ -13,6 +13,7 @@ import zmq
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.connection import BEAT, LOOK, SILENCE, Connection
+from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.wire import contact
 from tests.agent.manager import TIMEOUT, manager
 
@@ -25,7 +26,7 @@ class Line:
     def __init__(self, run_dir: Path) -> None:
         self.log: list[str] = []
         self._poller = zmq.Poller()
-        self.connection = Connection(run_dir, HELLO, self._poller, self.log.append)
+        self.connection = Connection(run_dir, HELLO, self._poller, self.log.append, Fence(lambda: None))
 
     def receive(self) -> list[protocol.FromManager]:
         """The next messages, or nothing when the line has broken."""

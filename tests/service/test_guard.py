@@ -19,9 +19,29 @@ def test_a_run_whose_agent_is_on_another_host_is_not_taken_up(run_dir: Path):
     path = run_dir / "agent-local.json"
     path.write_text('{"pid": 1, "started": 1, "host": "elsewhere"}')
     with pytest.raises(UsageError, match="started on elsewhere and may still run jobs there"):
-        guard.check_agents(run_dir)
+        guard.check_agents(run_dir, None)
     path.unlink()
-    guard.check_agents(run_dir)
+    guard.check_agents(run_dir, None)
+
+
+def test_agents_on_other_hosts_of_the_same_allocation_are_called(run_dir: Path):
+    (run_dir / "agent-n2.json").write_text('{"pid": 1, "started": 1, "host": "n2", "allocation": "17"}')
+    guard.check_agents(run_dir, "17")
+    assert (run_dir / "agent-n2.json").exists()
+
+
+def test_agents_of_an_allocation_that_is_over_are_gone(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+    monkeypatch.setattr(guard, "is_over", lambda job_id, environ: asked.append(job_id) or job_id == "17")
+    for node, allocation in (("n2", "17"), ("n3", "17"), ("n4", "18")):
+        path = run_dir / f"agent-{node}.json"
+        path.write_text(f'{{"pid": 1, "started": 1, "host": "{node}", "allocation": "{allocation}"}}')
+    with pytest.raises(UsageError, match="started on n4 and may still run jobs there"):
+        guard.check_agents(run_dir, "19")
+    assert sorted(asked) in (["17", "18"], ["18"])
+    (run_dir / "agent-n4.json").unlink()
+    guard.check_agents(run_dir, "19")
+    assert not list(run_dir.glob("agent-*.json"))
 
 
 def test_the_clock_of_the_directory_counts_and_not_that_of_this_machine(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
@@ -47,7 +67,7 @@ def test_an_agent_is_watched_without_a_descriptor_too(monkeypatch: pytest.Monkey
 
     async def scenario() -> None:
         gone = asyncio.Event()
-        watched = process.AgentProcess(child.pid, child, gone.set)
+        watched = process.WatchedProcess(child.pid, child, gone.set)
         await asyncio.sleep(0)
         assert not watched.exited.is_set()
         watched.kill()

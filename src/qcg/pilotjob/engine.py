@@ -73,6 +73,8 @@ class Engine(Listener):
         self.all_done.set()
         self.stalled = False
         """Nothing can be written at the moment, so nothing new is started."""
+        self.gathering = False
+        """Not enough agents are there to begin with."""
         self.broken = False
         """What happened was not carried out to its end: the books are wrong, and nothing may be written any more."""
         self.on_broken: Callable[[], None] = lambda: None
@@ -106,6 +108,11 @@ class Engine(Listener):
         log.info("%s", text)
         for tell in self.notices:
             tell(text)
+
+    def begin(self) -> None:
+        """Enough agents are there."""
+        self.gathering = False
+        self._turn_soon()
 
     def take_over(self, happened: list[Effect]) -> None:
         """Begin with books that were restored, and with what followed from that."""
@@ -247,7 +254,7 @@ class Engine(Listener):
                 self.try_to_commit()
             if self._unwanted:
                 self._remove_unwanted()
-            if not self.stalled:
+            if not (self.stalled or self.gathering):
                 self.dispatch(Schedule())
         finally:
             self._turn_due = False

@@ -7,7 +7,8 @@ import socket
 import tempfile
 from pathlib import Path
 
-from qcg.pilotjob.agent.pidfile import read_agent_pid
+from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
+from qcg.pilotjob.cluster.slurm import is_over
 from qcg.pilotjob.host.tree import look_at
 from qcg.pilotjob.options import UsageError
 from qcg.pilotjob.wire import contact
@@ -42,11 +43,22 @@ def is_alive(run_dir: Path, found: Contact) -> bool:
         return False
 
 
-def check_agents(run_dir: Path) -> None:
-    """Refuse a run whose agents may be at work on another host: what they run must not be started again here."""
+def check_agents(run_dir: Path, job_id: str | None) -> None:
+    """Refuse a run whose agents may be at work on another host: what they run must not be started again here.
+
+    Those of the allocation that the manager is in are called to it. Those of one that is over are gone.
+    """
+    over: dict[str, bool] = {}
     for path in run_dir.glob("agent-*.json"):
-        found = read_agent_pid(run_dir, path.stem.removeprefix("agent-"))
-        if found is not None and found.host != socket.gethostname():
+        name = path.stem.removeprefix("agent-")
+        found = read_agent_pid(run_dir, name)
+        if found is None or (job_id and found.allocation == job_id):
+            continue
+        if found.allocation and found.allocation not in over:
+            over[found.allocation] = is_over(found.allocation, os.environ)
+        if over.get(found.allocation):
+            remove_agent_pid(run_dir, name)
+        elif found.host != socket.gethostname():
             raise UsageError(
                 f"an agent of {run_dir} was started on {found.host} and may still run jobs there; resume the run on"
                 f" {found.host}, or remove {path} when that host is gone for good"

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 NodeSource = Literal["auto", "local", "slurm"]
+StartMethod = Literal["slurm", "ssh"]
 ReportFormat = Literal["text", "json", "none"]
 
 
@@ -41,6 +42,14 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """Seconds after which a request that is never served is not overtaken any more."""
     linger: float = 600.0
     """Seconds that an agent waits for a manager after its last job."""
+    node_timeout: float = 25.0
+    """Seconds of silence after which a node counts as lost."""
+    nl_init_timeout: float = 600.0
+    """Seconds for the agents of an allocation's nodes to connect."""
+    nl_ready_threshold: float = 1.0
+    """The part of them that has to be there before jobs are started."""
+    nl_start_method: StartMethod = "slurm"
+    """How they are started."""
     pretend: bool = False
     """Start no processes: jobs end at once. To measure everything else."""
 

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from qcg.pilotjob import resume, rundir
-from qcg.pilotjob.cluster.local import local_nodes
+from qcg.pilotjob.cluster.slurm import job_id_of
 from qcg.pilotjob.core.events import CancelAll, NodesLost
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.engine import Engine
-from qcg.pilotjob.executors.local import LocalAgent
+from qcg.pilotjob.executors.supervision import Supervision, raise_its_error
 from qcg.pilotjob.guard import announce, check_agents, check_free, refresh, withdraw
 from qcg.pilotjob.interfaces.file import (
     check_unchanged,
@@ -34,6 +34,7 @@ from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.logs import log_to, stop_logging
 from qcg.pilotjob.options import Options, Resumption, UsageError
+from qcg.pilotjob.place import Place, find_place, look_after_agents
 from qcg.pilotjob.report.progress import progress_line
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.keys import make_keys
@@ -104,7 +105,7 @@ class Service:
         if self.resumption:
             run_dir = self.resumption.run_dir
             check_free(run_dir)
-            check_agents(run_dir)
+            check_agents(run_dir, job_id_of(os.environ))
             journal = Journal.open(run_dir / FILE_NAME)
             before = resume.stored_options(journal)
             self.options = msgspec.structs.replace(before, **self.resumption.changes)
@@ -115,12 +116,13 @@ class Service:
             elif self.options.file_path and ("file_path" in self.resumption.changes or not is_file_done(journal)):
                 check_unchanged(journal, Path(self.options.file_path))
             requests = [] if is_file_done(journal) else self._requests()
-            network = self._network(hub)
+            place = find_place(self.options)
+            network = self._network(hub, place)
         else:
             requests = self._requests()
             # What is wrong with nodes or ports is told before anything is made.
-            local_nodes(self.options.nodes, os.environ)
-            network = self._network(hub)
+            place = find_place(self.options)
+            network = self._network(hub, place)
             run_dir = rundir.create(self.wd, self.options.id)
             journal = Journal.create(run_dir / FILE_NAME)
         with _writing_to(run_dir):
@@ -128,41 +130,42 @@ class Service:
         try:
             rundir.link(self.wd, run_dir / "service.log", "service.log")
             log.info("%s %s in %s", "resuming" if self.resumption else "starting", run_dir.name, self.wd)
-            return await self._run(hub, network, run_dir, journal, requests)
+            return await self._run(hub, place, network, run_dir, journal, requests)
         finally:
             stop_logging(handler)
 
     def _requests(self) -> list[msgspec.Raw]:
         return read_requests(Path(self.options.file_path)) if self.options.file_path else []
 
-    def _network(self, hub: Hub) -> NetworkInterface | None:
-        return NetworkInterface(hub, self.options) if self.options.net else None
+    def _network(self, hub: Hub, place: Place) -> NetworkInterface | None:
+        return NetworkInterface(hub, self.options, place.address) if self.options.net else None
 
     async def _run(
         self,
         hub: Hub,
+        place: Place,
         network: NetworkInterface | None,
         run_dir: Path,
         journal: Journal,
         requests: list[msgspec.Raw],
     ) -> Ending:
         clients = network.contact if network else None
-        pilot = wire(self.options, self.wd, run_dir, journal, clients, resumed=self.resumption is not None)
+        pilot = wire(self.options, place, self.wd, run_dir, journal, clients, resumed=self.resumption is not None)
         engine = pilot.engine
         continued = engine.state.unfinished if self.resumption and not requests else None
         if network is not None:
             network.serve(pilot)
-        agent = LocalAgent(engine.executor, run_dir, self.options.linger, pretend=self.options.pretend)
-        agent.on_hopeless = self._give_up(pilot)
+        agents = look_after_agents(place, engine, self.options, run_dir)
+        agents.on_hopeless = self._give_up(pilot)
         self._watch_signals(pilot)
         self._watch_defects(pilot, run_dir)
         beating = asyncio.ensure_future(self._beat(engine, run_dir))
-        beating.add_done_callback(_raise_its_error)
+        beating.add_done_callback(raise_its_error)
         errors = cut_off = 0
         try:
             with _writing_to(run_dir):
-                announce(run_dir, engine.executor.open(hub, make_keys(), "tcp://127.0.0.1:*"), clients)
-            agent.start()
+                announce(run_dir, engine.executor.open(hub, make_keys(), f"tcp://{place.address}:*"), clients)
+            agents.start()
             self.on_ready(pilot)
             if requests and self.options.file_path:
                 remember_file(journal, Path(self.options.file_path))
@@ -170,10 +173,10 @@ class Service:
             await self._until_the_end(pilot)
             cut_off = engine.state.unfinished
             if not self._left:
-                await self._end(engine, agent)
+                await self._end(engine, agents)
         finally:
             beating.cancel()
-            agent.abandon()
+            agents.abandon()
             if network is not None:
                 await network.close()
             await engine.close()
@@ -204,7 +207,7 @@ class Service:
         await pilot.end_when_done.wait()
         await pilot.engine.all_done.wait()
 
-    async def _end(self, engine: Engine, agent: LocalAgent) -> None:
+    async def _end(self, engine: Engine, agents: Supervision) -> None:
         """Nothing is left: no job that is not final, no process."""
         # First: an agent that has gone cannot tell again what was not written.
         if not await self._stored(engine):
@@ -214,7 +217,7 @@ class Service:
             log.warning("the service ends before %d jobs have ended; they are cancelled", left)
             engine.dispatch(CancelAll(self._trouble or "the service ended before the job did"))
         hurried = asyncio.ensure_future(self._hurry.wait())
-        ending = asyncio.ensure_future(agent.end(KILL_GRACE))
+        ending = asyncio.ensure_future(agents.end(KILL_GRACE))
         await asyncio.wait({ending, hurried}, return_when=asyncio.FIRST_COMPLETED)
         if not ending.done():
             engine.executor.tell_to_exit(0.0)
@@ -306,11 +309,6 @@ def main() -> None:
     from qcg.pilotjob.cli.service import main as command
 
     command()
-
-
-def _raise_its_error(task: asyncio.Future[None]) -> None:
-    if not task.cancelled():
-        task.result()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import sys
 from pathlib import Path
@@ -16,17 +17,21 @@ from qcg.pilotjob.host.ledger import LedgerError
 def main() -> int:
     parser = argparse.ArgumentParser(prog="qcg.pilotjob.agent", description="Runs the jobs of a manager on this node.")
     parser.add_argument("--run-dir", type=Path, required=True, help="run directory of the manager")
-    parser.add_argument("--name", required=True, help="name of this agent in the run")
+    node = os.environ.get("SLURMD_NODENAME")
+    parser.add_argument("--name", default=node, required=node is None, help="name of this agent in the run")
     parser.add_argument("--linger", type=float, default=600.0, help="seconds to wait for a manager without jobs")
     parser.add_argument("--parent", type=int, default=0, help="pid of the manager, when that is what starts this agent")
     parser.add_argument("--pretend", action="store_true", help="start nothing: jobs end at once")
     parser.add_argument("--open-files", type=int, default=0, help="the limit of open files that jobs get")
+    parser.add_argument("--own-log", action="store_true", help="write to agent-NAME.log in the run directory")
     options = parser.parse_args()
     if options.open_files:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (options.open_files, most))
     run_dir = options.run_dir.resolve()
     try:
+        if options.own_log:
+            _log_to(run_dir / f"agent-{options.name}.log")
         if not claim(run_dir, options.name):
             say(f"the agent {options.name} of {run_dir} runs already{_pid_of_other(run_dir, options.name)}")
             return 2
@@ -41,6 +46,14 @@ def main() -> int:
     agent.run()
     remove_agent_pid(run_dir, options.name)
     return 0
+
+
+def _log_to(path: Path) -> None:
+    """Instead of wherever this process was started from, which may be far away and gone one day."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
 
 
 def _pid_of_other(run_dir: Path, name: str) -> str:

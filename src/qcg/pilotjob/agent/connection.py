@@ -11,11 +11,17 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.agent.fence import Fence
+from qcg.pilotjob.agent.signs import Signs
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
 
 BEAT = 2.0
-SILENCE = 5 * BEAT
+SILENCE = 3 * BEAT
+KNOCK = 2.0
+MOST_KNOCKS = 6
+"""Seconds for an answer to Hello before a fresh line is tried. After so many of them the manager has other things to
+do, or is not there, and gets as long as a silence may be."""
 LOOK = 0.5
 """Seconds between looks at the contact file while there is no manager."""
 SELDOM = 2.0
@@ -24,8 +30,17 @@ SELDOM_AFTER = 60.0
 
 
 class Connection:
-    def __init__(self, run_dir: Path, hello: protocol.Hello, poller: zmq.Poller, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        hello: protocol.Hello,
+        poller: zmq.Poller,
+        log: Callable[[str], None],
+        fence: Fence,
+    ) -> None:
         self._run_dir = run_dir
+        self._fence = fence
+        self._signs = Signs()
         self._hello = hello
         self._poller = poller
         """Watches this line, whatever sockets it has just now."""
@@ -39,14 +54,17 @@ class Connection:
         """The manager has welcomed this agent over this line."""
         self._down_since = time.monotonic()
         self._opened = 0.0
+        self._knocks = 0
+        self._greeted = 0.0
+        """When the last Hello was said."""
         self._heard = 0.0
-        self._said = 0.0
+        self._beat = 0.0
         self._next_look = 0.0
 
     def next_deadline(self) -> float:
         if not self.up:
             return self._next_look
-        return min(self._said + BEAT, self._heard + SILENCE)
+        return min(self._beat + BEAT, self._heard + SILENCE)
 
     def keep(self, now: float) -> None:
         """Beat, notice silence, and follow the contact file while there is nobody at the other end."""
@@ -54,8 +72,9 @@ class Connection:
             if now - self._heard >= SILENCE:
                 self._log("the manager is silent; looking for it")
                 self._break(now)
-            elif now - self._said >= BEAT:
-                self.send(protocol.Beat())
+            elif now - self._beat >= BEAT:
+                self._beat = now
+                self.send(protocol.Beat(now))
         elif now >= self._next_look:
             self._next_look = now + (LOOK if now - self._down_since < SELDOM_AFTER else SELDOM)
             self._look(now)
@@ -63,19 +82,25 @@ class Connection:
     def welcomed(self) -> None:
         # The line may have broken right after the welcome.
         self.up = self._socket is not None
+        self._knocks = 0
+        self._signs.forget()
+        self._fence.known_at(self._greeted)
 
     def say_hello(self) -> None:
         self.up = False
+        self._greeted = time.monotonic()
         self.send(self._hello)
 
     def send(self, message: protocol.FromAgent) -> None:
         if self._socket is not None:
             self._socket.send(protocol.encode(message), zmq.NOBLOCK)
-            self._said = time.monotonic()
 
     def receive(self, ready: dict[object, int]) -> list[protocol.FromManager]:
         """All that has arrived. `ready` is what the poller saw."""
         messages: list[protocol.FromManager] = []
+        if self.up and self._fence.has_fallen:
+            # Whatever waits there was meant for jobs that are taken for lost by now.
+            self._break(time.monotonic())
         if self._socket is not None and self._socket in ready:
             self._heard = time.monotonic()
             for body in _drain(self._socket):
@@ -96,15 +121,27 @@ class Connection:
 
     def _look(self, now: float) -> None:
         try:
-            found = contact.read(self._run_dir)
-            if found is None or (self._socket and found == self._contact and now - self._opened < SILENCE):
+            stamped = contact.read_stamped(self._run_dir)
+            self._take_signs(stamped, now)
+            patience = KNOCK if self._knocks < MOST_KNOCKS else SILENCE
+            if stamped is None or (self._socket and stamped[0] == self._contact and now - self._opened < patience):
                 return  # nobody there, or still knocking
             self._close(linger=0)
-            self._open(found, now)
+            self._open(stamped[0], now)
         except ContactError as error:
+            self._signs.could_not_look()
             if str(error) != self._complaint:
                 self._complaint = str(error)
                 self._log(self._complaint)
+
+    def _take_signs(self, stamped: tuple[Contact, int] | None, now: float) -> None:
+        """A manager that has just come, or come back, gives each node all the time there is."""
+        is_new = stamped is not None and stamped[0] != self._contact
+        if self._signs.saw(stamped[1] if stamped else None, now) or is_new:
+            self._knocks = 0
+            self._fence.known_at(now)
+        elif self._signs.gone:
+            self._fence.lift()
 
     def _open(self, found: Contact, now: float) -> None:
         agents = found.agents
@@ -125,6 +162,7 @@ class Connection:
         self._poller.register(self._monitor, zmq.POLLIN)
         self._contact = found
         self._opened = now
+        self._knocks += 1
         self.say_hello()
 
     def _break(self, now: float) -> None:

@@ -16,11 +16,14 @@ import zmq
 from qcg.pilotjob import __version__
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.connection import Connection
+from qcg.pilotjob.agent.cpus import usable_cpus
+from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.pretended import PretendedHost
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import FILES, Ended, Started
 
+CUT_OFF = "The node was cut off from its manager, and ended its jobs before others could be started for them."
 TOLD_TO_END = "The agent was told to end, and ended this job."
 FIRST_MEETING = 60.0
 """Seconds that an agent waits at least for its first manager, as long as whoever has started it lives."""
@@ -38,10 +41,10 @@ class Agent:
         files = str(run_dir / FILES)
         host = PretendedHost if pretend else JobHost
         self._host = host(self._ledger, name, files, log=say)
-        cores = sorted(os.sched_getaffinity(0))
-        hello = protocol.Hello(name, socket.gethostname(), os.getpid(), cores, __version__)
+        hello = protocol.Hello(name, socket.gethostname(), os.getpid(), usable_cpus(), __version__)
         self._poller = zmq.Poller()
-        self._connection = Connection(run_dir, hello, self._poller, say)
+        self._fence = Fence(self._cut_off)
+        self._connection = Connection(run_dir, hello, self._poller, say, self._fence)
         self._wakeup, self._signalled = socket.socketpair()
         self._signals = 0
         self._exiting = False
@@ -59,6 +62,8 @@ class Agent:
             ready = dict(self._poller.poll(0 if more else math.ceil(self._patience() * 1000)))
             if self._wakeup.fileno() in ready:
                 self._take_signals()
+            if self._host.cut_off:
+                self._lose_all()
             for message in self._connection.receive(ready):
                 self._handle(message)
             self._ledger.sync()
@@ -74,6 +79,7 @@ class Agent:
         if self._connection.up:
             self._connection.send(protocol.Bye())
         self._connection.close()
+        self._fence.close()
         self._host.close()
         self._ledger.close()
         self._stop_watching_signals()
@@ -92,6 +98,19 @@ class Agent:
             say("told to end" if self._signals == 1 else "told to end at once")
             self._exit(END_GRACE if self._signals == 1 else 0.0, "lost", TOLD_TO_END)
 
+    def _cut_off(self) -> None:
+        """The fence has fallen. In its thread: whatever ends from here on ends because of that."""
+        self._host.cut_off = CUT_OFF
+        with contextlib.suppress(BlockingIOError):
+            self._signalled.send(b"\0")
+
+    def _lose_all(self) -> None:
+        if not self._fence.has_fallen:
+            self._host.cut_off = ""
+        elif self._host.busy:
+            say("this node is cut off from its manager: its jobs are ended")
+            self._host.lose_all()
+
     def _exit(self, grace: float, reason: str, message: str) -> None:
         self._exiting = True
         self._host.finish(grace, reason, message)
@@ -109,7 +128,9 @@ class Agent:
         elif isinstance(message, protocol.Signal):
             self._host.signal(message.ids, message.number)
         elif isinstance(message, protocol.Sweep):
-            self._host.sweep({id: f"{message.instance}.{id}" for id in message.ids})
+            self._host.sweep({id: f"{message.instance}.{id}" for id in message.ids}, message.grace)
+        elif isinstance(message, protocol.Beat):
+            self._fence.known_at(message.at)
         elif isinstance(message, protocol.Ack):
             self._ledger.acknowledge(message.number)
         elif isinstance(message, protocol.Welcome):
@@ -122,6 +143,7 @@ class Agent:
 
     def _report(self, welcome: protocol.Welcome) -> None:
         """Tell a manager everything that it does not know for sure."""
+        self._fence.set(welcome.instance, welcome.fence)
         self._ledger.seen(welcome.seen)
         self._ledger.acknowledge(welcome.ack)
         records, live = self._host.report()

@@ -15,6 +15,10 @@ A number never means two things, because the manager takes a record that is not 
 repetition. So an agent sends no record before its ledger has it, however full the disk is: until then a job that has
 ended is told as `live`. When a crash of its machine takes lines from the ledger all the same, the next agent counts on
 above `seen`, and what it has recorded before that Welcome moves up as well, in the ledger before on the wire.
+
+An agent beats, and the manager answers each beat at once with the same time in it. So an agent knows by its own clock a
+moment at which its manager has heard of it, or later: `fence` seconds after that moment the manager may soon take the
+node for lost and run its jobs elsewhere.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ class Hello(Struct, tag="hello"):
     host: str
     pid: int
     cores: list[int]
-    """The core ids this agent may use."""
+    """The CPUs that this agent may use, in the order of sockets, cores and threads."""
     version: str
 
 
@@ -67,6 +71,9 @@ class Swept(Struct, tag="swept"):
 class Beat(Struct, tag="beat"):
     """Nothing to say, and alive. Both directions."""
 
+    at: float = 0.0
+    """By the agent's clock; 0 when it answers no beat."""
+
 
 class Bye(Struct, tag="bye"):
     """The agent has ended all its jobs and exits."""
@@ -79,6 +86,10 @@ class Identify(Struct, tag="identify"):
 class Welcome(Struct, tag="welcome"):
     ack: int
     seen: int
+    instance: str = ""
+    """Of the pilot: the first half of the marks of all its jobs."""
+    fence: float = 0.0
+    """Seconds after which a node that is cut off from its manager ends its jobs; 0: it never does."""
 
 
 class Start(Struct, tag="start"):
@@ -106,6 +117,8 @@ class Sweep(Struct, tag="sweep"):
     ids: list[str]
     instance: str
     """Of the pilot: the first half of the marks."""
+    grace: float = 0.0
+    """Seconds between SIGTERM and SIGKILL."""
 
 
 class Ack(Struct, tag="ack"):

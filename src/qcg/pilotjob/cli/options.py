@@ -73,6 +73,35 @@ _SHARED = [
         help="Seconds that an agent without a manager waits after its last job.",
     ),
     click.option("--pretend", is_flag=True, hidden=True),
+    click.option(
+        "--node-timeout",
+        type=click.FloatRange(min=20),
+        default=25.0,
+        show_default=True,
+        help="Seconds of silence after which a node of an allocation counts as lost.",
+    ),
+    click.option(
+        "--nl-init-timeout",
+        type=click.FloatRange(min=1),
+        default=600.0,
+        show_default=True,
+        help="Seconds to wait for the agents of an allocation's nodes before jobs are started without those missing.",
+    ),
+    click.option(
+        "--nl-ready-threshold",
+        "--nl-ready-treshold",
+        type=click.FloatRange(0, 1),
+        default=1.0,
+        show_default=True,
+        help="The part of these agents with which jobs are started at once.",
+    ),
+    click.option(
+        "--nl-start-method",
+        type=click.Choice(["slurm", "ssh"]),
+        default="slurm",
+        show_default=True,
+        help="Start these agents with srun, or with ssh.",
+    ),
     click.option("--resume", metavar="PATH", help="Continue this run: its run directory, or the working directory."),
 ]
 
@@ -87,8 +116,6 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     """The options of a new run, or what to resume with which options changed: those that are given again."""
     values = {**given, **fixed}
     resume = values.pop("resume")
-    if values["resources"] == "slurm":
-        raise UsageError("--resources slurm: there is no support for Slurm in this version; leave the option out")
     _check_schema(values["envschema"])
     if "file_path" in values:
         values["file_path"] = os.path.abspath(values["file_path"])

@@ -119,3 +119,15 @@ def _scontrol(environ: Mapping[str, str], *arguments: str) -> str:
     if "Invalid job id" in said:
         raise NoAllocation(f"Slurm does not know job {arguments[-1]} (SLURM_JOB_ID)")
     raise ClusterError(f"`{shown}` failed: {said}")
+
+
+def is_over(job_id: str, environ: Mapping[str, str]) -> bool:
+    """Whether nothing of this job runs any more. A job that Slurm has forgotten ended long ago."""
+    try:
+        answer = _scontrol(environ, "show", "job", job_id)
+    except NoAllocation:
+        return job_id.isdecimal()
+    return all(job.state not in _HOLDING_NODES for job in parse_jobs(answer) if job.id == job_id)
+
+
+_HOLDING_NODES = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")

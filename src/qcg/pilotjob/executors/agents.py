@@ -50,16 +50,27 @@ class Agent:
         """It has reported, so that whatever it is sent from now on is not missing from its report."""
         self.launches: list[Launch] = []
         self.kills: list[str] = []
+        self.sweeps: dict[float, list[str]] = {}
+        """Runs to end here that were started from other nodes, by the seconds they have for it."""
 
 
 class AgentExecutor:
-    def __init__(self, listener: Listener, agents: dict[str, list[str]], acked: dict[str, int]) -> None:
-        """`agents`: the nodes that each agent looks after. `acked`: what the journal has of them."""
+    def __init__(
+        self, listener: Listener, agents: dict[str, list[str]], acked: dict[str, int], instance: str = ""
+    ) -> None:
+        """`agents`: the nodes that each agent looks after. `acked`: what the journal has of them. `instance`: what the
+        markers of all jobs begin with."""
         self._listener = listener
+        self._instance = instance
+        self.fence = 0.0
+        """Seconds after which an agent that is cut off ends its jobs; 0: never."""
         self.agents = {name: Agent(name, nodes, acked.get(name, 0)) for name, nodes in agents.items()}
         self._by_node = {node: self.agents[name] for name, nodes in agents.items() for node in nodes}
         self._by_peer: dict[bytes, Agent] = {}
         self._port: Port | None = None
+        self.on_hello: Callable[[protocol.Hello], None] = lambda hello: None
+        self.on_heard: Callable[[str], None] = lambda name: None
+        self.on_ready: Callable[[str], None] = lambda name: None
         self.on_bye: Callable[[str], None] = lambda name: None
         self._exit: protocol.Exit | None = None
         """Set once agents are to end."""
@@ -75,6 +86,10 @@ class AgentExecutor:
     def kill(self, node: str, run_id: str) -> None:
         self._by_node[node].kills.append(run_id)
 
+    def sweep(self, node: str, run_id: str, grace: float = 0.0) -> None:
+        """End what a run that was started from another node has on this one."""
+        self._by_node[node].sweeps.setdefault(grace, []).append(run_id)
+
     def flush(self) -> None:
         """Send what has gathered; what is for an agent that is away is dropped, and its report puts the books right."""
         for agent in self.agents.values():
@@ -86,6 +101,11 @@ class AgentExecutor:
                 if agent.ready:
                     self._send(agent, protocol.Kill(agent.kills))
                 agent.kills = []
+            if agent.sweeps:
+                if agent.ready:
+                    for grace, ids in agent.sweeps.items():
+                        self._send(agent, protocol.Sweep(ids, self._instance, grace))
+                agent.sweeps = {}
 
     def acknowledge(self, seen: dict[str, int]) -> None:
         """The journal has everything up to these records."""
@@ -135,12 +155,20 @@ class AgentExecutor:
         elif agent is None:
             assert self._port is not None
             self._port.send([peer, protocol.encode(protocol.Identify())])
+        else:
+            self.on_heard(agent.name)
+            self._words(agent, message)
+
+    def _words(self, agent: Agent, message: protocol.FromAgent) -> None:
+        if isinstance(message, protocol.Beat):
+            self._send(agent, message)  # at once: its time tells the agent since when it is known to be alive
         elif isinstance(message, protocol.News):
             self._records(agent, message.records)
         elif isinstance(message, protocol.Report):
             self._records(agent, message.records)
             agent.ready = True
             self._listener.agent_ready(agent.name, agent.nodes, message.live)
+            self.on_ready(agent.name)
         elif isinstance(message, protocol.Bye):
             self.on_bye(agent.name)
 
@@ -153,7 +181,8 @@ class AgentExecutor:
         agent.peer = peer
         self._by_peer[peer] = agent
         log.info("agent %s connected from %s (pid %d)", hello.agent, hello.host, hello.pid)
-        self._send(agent, protocol.Welcome(agent.acked, agent.seen))
+        self.on_hello(hello)
+        self._send(agent, protocol.Welcome(agent.acked, agent.seen, self._instance, self.fence))
         if self._exit is not None:
             self._send(agent, self._exit)
 

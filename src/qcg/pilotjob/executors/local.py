@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import remove_agent_pid
 from qcg.pilotjob.executors.agents import AgentExecutor
-from qcg.pilotjob.executors.process import AgentProcess, find_agent, start_agent
+from qcg.pilotjob.executors.process import WatchedProcess, find_agent, start_agent
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class LocalAgent:
         self._run_dir = run_dir
         self._linger = linger
         self._pretend = pretend
-        self._process: AgentProcess | None = None
+        self._process: WatchedProcess | None = None
         self._watching: asyncio.Future[None] | None = None
         self._useless = 0
         self._ending = False
@@ -53,7 +53,7 @@ class LocalAgent:
             self._process = None
             self._was_useless(f"no agent can be started: {error}")
 
-    async def _expect(self, process: AgentProcess) -> None:
+    async def _expect(self, process: WatchedProcess) -> None:
         """An agent that does not connect is of no use to anybody."""
         if not await _happens(lambda: self._executor.agents[NAME].ready or process.exited.is_set(), PATIENCE):
             log.error("the agent (pid %d) does not connect; it is killed", process.pid)
@@ -100,7 +100,7 @@ class LocalAgent:
             self.start()
         remove_agent_pid(self._run_dir, NAME)
 
-    async def _gone(self, process: AgentProcess, grace: float, said_bye: asyncio.Event) -> None:
+    async def _gone(self, process: WatchedProcess, grace: float, said_bye: asyncio.Event) -> None:
         slow = asyncio.ensure_future(_happens(process.exited.is_set, int(grace) + ENDING))
         gone = asyncio.ensure_future(process.exited.wait())
         await asyncio.wait({slow, gone}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""One agent process on this machine: started, watched, or found again after a crash of the manager."""
+"""Processes on this machine that are agents, or start some: started, watched, or found again after a crash."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LOOK = 0.5
 """Seconds between looks at a process where the kernel gives no descriptor for it."""
 
 
-class AgentProcess:
-    """Watched through a descriptor of its process, so that one which another manager started is watched as well."""
+class WatchedProcess:
+    """Watched through a descriptor of the process, so that one which another manager started is watched as well."""
 
     def __init__(self, pid: int, child: subprocess.Popen[bytes] | None, on_exit: Callable[[], None]) -> None:
         self.pid = pid
@@ -58,6 +58,10 @@ class AgentProcess:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
 
+    def terminate(self) -> None:
+        if not self.exited.is_set():
+            os.kill(self.pid, signal.SIGTERM)
+
     def kill(self) -> None:
         if not self.exited.is_set():
             os.kill(self.pid, signal.SIGKILL)
@@ -84,15 +88,21 @@ def _descriptor_of(pid: int) -> int:
 
 def start_agent(
     run_dir: Path, name: str, linger: float, on_exit: Callable[[], None], *, pretend: bool = False
-) -> AgentProcess:
-    """In a session of its own, so that nothing that ends the manager ends the agent; and in the run directory, so that
-    no file of the user's is taken for a module."""
+) -> WatchedProcess:
     command = [sys.executable, "-m", "qcg.pilotjob.agent"]
     command += ["--run-dir", str(run_dir), "--name", name, "--linger", str(linger), "--parent", str(os.getpid())]
     command += ["--open-files", str(descriptors.GIVEN)]
     if pretend:
         command.append("--pretend")
-    descriptor = os.open(run_dir / f"agent-{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return start_apart(command, run_dir, f"agent-{name}.log", None, on_exit)
+
+
+def start_apart(
+    command: list[str], run_dir: Path, log_name: str, environ: dict[str, str] | None, on_exit: Callable[[], None]
+) -> WatchedProcess:
+    """In a session of its own, so that nothing that ends the manager ends the process; and in the run directory, so
+    that no file of the user's is taken for a module."""
+    descriptor = os.open(run_dir / log_name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         child = subprocess.Popen(
             command,
@@ -100,19 +110,20 @@ def start_agent(
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
+            env=environ,
             start_new_session=True,
         )
     finally:
         os.close(descriptor)
-    return AgentProcess(child.pid, child, on_exit)
+    return WatchedProcess(child.pid, child, on_exit)
 
 
-def find_agent(run_dir: Path, name: str, on_exit: Callable[[], None]) -> AgentProcess | None:
+def find_agent(run_dir: Path, name: str, on_exit: Callable[[], None]) -> WatchedProcess | None:
     """The agent that an earlier manager left running on this machine, if it still does."""
     info = read_agent_pid(run_dir, name)
     if info is None or not is_alive(info):
         return None
     try:
-        return AgentProcess(info.pid, None, on_exit)
+        return WatchedProcess(info.pid, None, on_exit)
     except ProcessLookupError:
         return None

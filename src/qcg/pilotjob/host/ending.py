@@ -11,6 +11,9 @@ from qcg.pilotjob.host.ledger import Opened
 GIVE_UP_AFTER = 30.0
 """Seconds after the first SIGKILL; what stays that long sits in the kernel or belongs to another user."""
 
+LAUNCHER_PATIENCE = 3.0
+"""Seconds for a launcher to end the rest of its processes, also on other nodes, before it is killed itself."""
+
 _SHORTEST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.25
 
@@ -29,6 +32,8 @@ class Ending:
         self.kill_at = kill_at
         self.known: Dict[int, tree.Process] = {}
         """Members seen so far: still members when their parent is gone."""
+        self.has_ranks = False
+        """Some of them were started by launchers, or could have been."""
 
     def members(self, snapshot: tree.Snapshot) -> Dict[int, tree.Process]:
         roots = snapshot.same(list(self.known.values())) + snapshot.marked(self._start.marker)
@@ -114,12 +119,22 @@ class Endings:
 
 
 def _signal(ending: Ending, members: Dict[int, tree.Process], now: float) -> None:
+    launchers = tree.launchers(members.values())
+    ending.has_ranks = ending.has_ranks or len(launchers) < len(members)
     # Parents first: a shell that saw its child die before its own signal would go on with the next command.
     for process in sorted(members.values(), key=lambda process: (process.began, process.pid)):
         known = ending.known.get(process.pid)
-        if now >= ending.kill_at:
+        new = known is None or known.began != process.began
+        if process.pid in launchers:
+            # It answers SIGTERM by killing what it has started, on other nodes too: that comes after their grace.
+            # Killed itself, it would leave them running.
+            if now >= ending.kill_at + LAUNCHER_PATIENCE:
+                tree.send(process, signal.SIGKILL)
+            elif now >= ending.kill_at or (new and not ending.has_ranks):
+                tree.send(process, signal.SIGTERM)
+        elif now >= ending.kill_at:
             tree.send(process, signal.SIGKILL)
-        elif known is None or known.began != process.began:
+        elif new:
             tree.send(process, signal.SIGTERM)
             tree.send(process, signal.SIGCONT)
     ending.known.update(members)

@@ -66,6 +66,8 @@ class JobHost:
         self._wall_times: List[Tuple[float, str, float]] = []
         self._endings = Endings()
         self._finish: Optional[Tuple[str, str]] = None
+        self.cut_off = ""
+        """Why whatever ends from now on counts as lost; empty when it does not. Another thread may set it."""
         self._sweeping: Set[str] = set()
         self._swept: List[str] = []
         self._adopt_orphans()
@@ -101,14 +103,14 @@ class JobHost:
         self.reap()
         pass_on([self._jobs[id].start for id in ids if id in self._jobs], number)
 
-    def sweep(self, marks: Dict[str, str]) -> None:
-        """End at once what carries these marks: the part on this machine of jobs that others have started.
+    def sweep(self, marks: Dict[str, str], grace: float = 0.0) -> None:
+        """End what carries these marks: the part on this machine of jobs that others have started.
 
         By id; `take_swept` tells of which nothing is left.
         """
         for id, mark in marks.items():
             self._sweeping.add(id)
-            self._endings.begin(_SWEEP + id, Ending(Opened(mark, -1, 0.0, [], 0, 0), time.monotonic()))
+            self._endings.begin(_SWEEP + id, Ending(Opened(mark, -1, 0.0, [], 0, 0), time.monotonic() + grace))
 
     def finish(self, grace: float, reason: str = "cancel", message: str = "") -> None:
         """End everything; nothing is started any more. Again with a shorter `grace`: sooner."""
@@ -122,6 +124,15 @@ class JobHost:
         kill_at = time.monotonic() + grace
         self._endings.begin(_EVERYTHING, EndingOfAll(kill_at))
         self._endings.kill_by(kill_at)
+
+    def lose_all(self) -> None:
+        """End everything at once, as lost. Those not started yet are forgotten: nobody was told of them."""
+        self.reap()
+        self._queued.clear()
+        self._queue.clear()
+        for job in self._jobs.values():
+            self._end(job, "lost", self.cut_off, 0.0)
+        self._endings.kill_by(time.monotonic())
 
     # The driver's turns
 
@@ -150,6 +161,8 @@ class JobHost:
                 return
             pid = child.si_pid
             job = self._by_pid.pop(pid, None)
+            if job is not None and job.reason == "exit" and self.cut_off:
+                job.reason, job.message = "lost", self.cut_off
             if job is not None and job.reason == "exit":
                 # While the dead leader is not reaped, its process group can be no other.
                 with contextlib.suppress(ProcessLookupError, PermissionError):

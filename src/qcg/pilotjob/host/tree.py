@@ -3,10 +3,14 @@
 import contextlib
 import os
 import time
-from typing import Dict, Iterable, List, NamedTuple, Optional
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
 MARKER = "QCG_PM_STEP_ID"
 """Environment variable that every job has with a value of its own: the thread that leads to its daemons."""
+
+_LAUNCHERS = frozenset(
+    (b"srun", b"mpirun", b"mpiexec", b"mpiexec.hydra", b"orterun", b"orted", b"prterun", b"prted", b"hydra_pmi_proxy")
+)
 
 _MARKER_START = b"\0" + MARKER.encode("ascii") + b"="
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -77,6 +81,11 @@ class Snapshot:
     def marked(self, marker: str) -> List[Process]:
         return self._marked.get(marker, []) if marker else []
 
+    def marked_with(self, prefix: str) -> List[Process]:
+        """All whose marker begins like this."""
+        found = (processes for marker, processes in self._marked.items() if marker.startswith(prefix))
+        return [process for processes in found for process in processes]
+
     def same(self, processes: Iterable[Process]) -> List[Process]:
         """Those of `processes`, seen earlier, that still live."""
         now = (self.processes.get(process.pid) for process in processes)
@@ -101,6 +110,11 @@ def send(process: Process, number: int) -> None:
     # Ended meanwhile; or it runs as another user now, and whoever waits for its end will hear that it stays.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process.pid, number)
+
+
+def launchers(processes: Iterable[Process]) -> Set[int]:
+    """The pids of those that start and end others, also on other nodes."""
+    return {process.pid for process in processes if name_of(process.pid) in _LAUNCHERS}
 
 
 def name_of(pid: int) -> bytes:

@@ -19,7 +19,6 @@ from qcg.pilotjob.wire.keys import make_keys
 log = logging.getLogger(__name__)
 
 DOMAIN = "clients"
-HOST = "tcp://127.0.0.1"
 LIMITS = Limits(message=MOST_BYTES, unsent=1000, unread=100, turn=50)
 MOST_UNDER_WAY = 200
 """Requests that are worked on at once; what comes then waits in the network until one of them is answered."""
@@ -33,11 +32,12 @@ _encode = msgspec.json.Encoder().encode
 class NetworkInterface:
     """Open from the start, so that jobs can be told its address; it answers once it serves a pilot."""
 
-    def __init__(self, hub: Hub, options: Options) -> None:
+    def __init__(self, hub: Hub, options: Options, host: str) -> None:
+        """`host`: the address of this machine at which clients reach it."""
         keys = None if options.insecure_net else make_keys()
         try:
-            self._port = hub.router(DOMAIN, keys, f"{HOST}:{options.net_port}", self._messages, LIMITS)
-            self._publisher = Publisher(hub, keys, f"{HOST}:{options.net_pub_port}")
+            self._port = hub.router(DOMAIN, keys, f"tcp://{host}:{options.net_port}", self._messages, LIMITS)
+            self._publisher = Publisher(hub, keys, f"tcp://{host}:{options.net_pub_port}")
         except BindError as problem:
             raise UsageError(f"the network interface cannot be opened: {problem}") from None
         self._port.pause()

@@ -49,12 +49,19 @@ class Contact(msgspec.Struct, frozen=True):
 
 def read(run_dir: Path) -> Contact | None:
     """The contact of the run's manager; None when there is none."""
+    found = read_stamped(run_dir)
+    return found[0] if found else None
+
+
+def read_stamped(run_dir: Path) -> tuple[Contact, int] | None:
+    """With the time at which it was touched last. On shared file systems, only who opens a file sees that in time."""
     path = run_dir / FILE_NAME
     try:
         with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            status = os.fstat(file.fileno())
+            if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise ContactError(f"{path} can be read by others, so its keys are worth nothing; chmod 600 it")
-            return msgspec.json.decode(file.read(), type=Contact)
+            return msgspec.json.decode(file.read(), type=Contact), status.st_mtime_ns
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:

@@ -1,0 +1,257 @@
+"""The agents of an allocation's nodes: started all at once, listened to, started again, given up, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
+from qcg.pilotjob.executors.agents import AgentExecutor
+from qcg.pilotjob.executors.process import WatchedProcess, start_apart
+from qcg.pilotjob.executors.starting import Start
+from qcg.pilotjob.executors.supervision import raise_its_error
+from qcg.pilotjob.executors.vigil import Standing, Step, Times, Vigil
+
+log = logging.getLogger(__name__)
+
+LOG_NAME = "agents.log"
+"""What those say who start agents; each agent has a log of its own."""
+TICK = 0.5
+ASLEEP = 5.0
+"""A pause between two ticks that is so long says nothing about agents: the manager itself was busy or asleep."""
+SETTLING = 60.0
+"""Seconds after which one `srun` for many nodes does not fail as a whole any more because of one of them."""
+MOST_STARTS = 32
+"""Commands that start agents again at the same time."""
+MOST_USELESS = 5
+"""So many commands may end before a single agent has connected."""
+ENDING = 10.0
+"""Seconds that agents have to end, besides the grace of their jobs."""
+
+
+class NodeAgents:
+    def __init__(
+        self,
+        executor: AgentExecutor,
+        start: Start,
+        run_dir: Path,
+        times: Times,
+        threshold: float,
+    ) -> None:
+        """`threshold`: the part of all agents that has to be there before jobs are started."""
+        self._executor = executor
+        self._start = start
+        self._run_dir = run_dir
+        self._threshold = threshold
+        self._gathering = True
+        self._times = times
+        self._vigils: dict[str, Vigil] = {}
+        self._starters: dict[WatchedProcess, list[str]] = {}
+        """Commands under way, and the nodes that they are to bring agents to."""
+        self._began = 0.0
+        self._ticked = 0.0
+        self._useless = 0
+        self._met = False
+        """An agent has connected to this manager."""
+        self._ending = False
+        self._changed = asyncio.Event()
+        self._ticking: asyncio.Future[None] | None = None
+        self.on_hopeless: Callable[[str], None] = lambda reason: None
+        self.on_gathered: Callable[[list[str]], None] = lambda missing: None
+        """Jobs may start from now on; told the nodes whose agents are not there."""
+        self.on_lost: Callable[[list[str], str], None] = lambda nodes, message: None
+        executor.on_heard = self._heard
+        executor.on_ready = self._ready
+        executor.on_bye = self._bye
+
+    def start(self) -> None:
+        now = self._began = self._ticked = time.monotonic()
+        for name in self._executor.agents:
+            has_run = read_agent_pid(self._run_dir, name) is not None
+            self._vigils[name] = Vigil(self._times, now, has_run=has_run)
+        found = [name for name, vigil in self._vigils.items() if vigil.standing is Standing.AWAY]
+        if found:
+            log.info("agents of an earlier manager are expected on %s", listed(found))
+        self._tick()
+        self._ticking = asyncio.ensure_future(self._keep_ticking())
+        self._ticking.add_done_callback(raise_its_error)
+
+    async def end(self, grace: float) -> None:
+        self._ending = True
+        self._executor.tell_to_exit(grace)
+        deadline = time.monotonic() + grace + ENDING
+        while self._still_expected(deadline):
+            self._changed.clear()
+            await self._changed.wait()
+        self._stop_ticking()
+        for name in self._vigils:
+            remove_agent_pid(self._run_dir, name)
+        await self._end_starters()
+
+    def abandon(self) -> None:
+        self._ending = True
+        self._stop_ticking()
+        for process in self._starters:
+            process.let_go()
+        self._starters = {}
+
+    # -- what agents say ------------------------------------------------------------------------------------------
+
+    def _heard(self, name: str) -> None:
+        self._vigils[name].hears(time.monotonic())
+
+    def _ready(self, name: str) -> None:
+        self._met = True
+        vigil = self._vigils[name]
+        if vigil.standing is Standing.LOST:
+            log.warning("the agent of %s is back; the node is used again", name)
+        vigil.reported(time.monotonic())
+        self._gather(time.monotonic())
+
+    def _bye(self, name: str) -> None:
+        self._vigils[name].said_goodbye()
+        self._changed.set()
+
+    # -- what time says -------------------------------------------------------------------------------------------
+
+    async def _keep_ticking(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            self._tick()
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        if now - self._ticked > ASLEEP:
+            for vigil in self._vigils.values():
+                vigil.forgive(now)
+        self._ticked = now
+        due = {name: vigil.due(now) for name, vigil in self._vigils.items()}
+        for name in _with(due, Step.AWAY):
+            log.warning("the agent of %s has not been heard for %g s; it gets no work", name, self._times.away)
+            self._executor.gone(name)
+        lost = _with(due, Step.LOST)
+        if lost:
+            self.on_lost(lost, f"node lost: its agent has not been heard for {self._times.lost:g} s")
+        never_came = _with(due, Step.NEVER_CAME)
+        if never_came:
+            self.on_lost(never_came, f"node lost: no agent has connected from it within {self._times.never_came:g} s")
+        for name in _with(due, Step.GIVE_UP_START):
+            self._give_up_start(name)
+        self._start_agents(self._wanted(_with(due, Step.START)))
+        self._gather(now)
+        self._changed.set()
+
+    def _wanted(self, names: list[str]) -> list[str]:
+        """At the end, only where jobs may be left is somebody needed to end them."""
+        if self._ending:
+            return [name for name in names if self._vigils[name].standing is Standing.AWAY]
+        return names
+
+    # -- starting -------------------------------------------------------------------------------------------------
+
+    def _start_agents(self, names: Sequence[str]) -> None:
+        """At first one command for all. Later ones are for one node each: a node that fails takes the whole command
+        with it."""
+        if not names:
+            return
+        together = not self._met and not self._useless
+        groups = [list(names)] if together else [[name] for name in names]
+        if not together:
+            groups = groups[: max(MOST_STARTS - len(self._starters), 0)]
+        for group in groups:
+            for nodes, command in self._start.commands(group):
+                self._run_starter(nodes, command)
+
+    def _run_starter(self, nodes: list[str], command: list[str]) -> None:
+        log.info("starting %d agents on %s", len(nodes), listed(nodes))
+        now = time.monotonic()
+        for name in nodes:
+            self._vigils[name].starts(now)
+        try:
+            process = start_apart(
+                command, self._run_dir, LOG_NAME, self._start.environ, lambda: self._starter_ended(process)
+            )
+            self._starters[process] = nodes
+        except OSError as error:
+            self._was_useless(nodes, f"{command[0]} cannot be started: {error}")
+
+    def _starter_ended(self, process: WatchedProcess) -> None:
+        nodes = self._starters.pop(process)
+        if not self._ending:
+            self._was_useless(nodes, f"what started the agents of {listed(nodes)} has ended")
+
+    def _was_useless(self, nodes: list[str], why: str) -> None:
+        now = time.monotonic()
+        for name in nodes:
+            self._vigils[name].start_ended(now)
+        why = f"{why}; {self._run_dir / LOG_NAME} says more"
+        log.warning("%s", why)
+        if not self._met:
+            self._useless += 1
+            if self._useless == MOST_USELESS:
+                self.on_hopeless(why)
+
+    def _give_up_start(self, name: str) -> None:
+        for process, nodes in self._starters.items():
+            if nodes == [name]:
+                process.kill()
+
+    # -- gathering ------------------------------------------------------------------------------------------------
+
+    def _gather(self, now: float) -> None:
+        if not self._gathering or self._ending:
+            return
+        missing = [name for name, vigil in self._vigils.items() if vigil.standing is not Standing.READY]
+        ready = len(self._vigils) - len(missing)
+        enough = ready >= math.ceil(self._threshold * len(self._vigils)) and self._settled(now)
+        late = now - self._began >= self._times.never_came
+        if not missing or enough or late:
+            self._gathering = False
+            if ready:
+                self.on_gathered(missing)
+            else:
+                self.on_hopeless(
+                    f"no agent has connected within {self._times.never_came:g} s; {self._run_dir / LOG_NAME} says more"
+                )
+
+    def _settled(self, now: float) -> bool:
+        """A command for many nodes that fails on one of them ends the agents on all of them, with their jobs."""
+        together = [nodes for nodes in self._starters.values() if len(nodes) > 1]
+        waiting = any(self._vigils[name].standing is Standing.EXPECTED for nodes in together for name in nodes)
+        return not waiting or now - self._began >= SETTLING
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _still_expected(self, deadline: float) -> bool:
+        """Agents that are there have until the deadline. Those that are away may have left jobs behind: they are
+        started again, or lost in the end."""
+        standings = [vigil.standing for vigil in self._vigils.values()]
+        return Standing.AWAY in standings or (Standing.READY in standings and time.monotonic() < deadline)
+
+    async def _end_starters(self) -> None:
+        """They end with the last of their agents; those of nodes that cannot be reached do not."""
+        for seconds, end in ((2, WatchedProcess.terminate), (5, WatchedProcess.kill), (5, WatchedProcess.let_go)):
+            waiting = [asyncio.ensure_future(process.exited.wait()) for process in self._starters]
+            if waiting:
+                await asyncio.wait(waiting, timeout=seconds)
+            for future in waiting:
+                future.cancel()
+            for process in self._starters:
+                end(process)
+
+    def _stop_ticking(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+
+
+def _with(due: dict[str, list[Step]], step: Step) -> list[str]:
+    return [name for name, steps in due.items() if step in steps]
+
+
+def listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:10])
+    return f"{shown} and {len(names) - 10} more" if len(names) > 10 else shown

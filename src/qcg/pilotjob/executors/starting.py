@@ -1,0 +1,90 @@
+"""The commands that start agents on the nodes of an allocation."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from qcg.pilotjob.wire import descriptors
+
+
+class AgentCommand(Struct, frozen=True):
+    """How an agent is started once one is on its node."""
+
+    run_dir: Path
+    linger: float
+
+    def words(self) -> list[str]:
+        command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(self.run_dir), "--own-log"]
+        command += ["--open-files", str(descriptors.GIVEN)]
+        return [*command, "--linger", f"{self.linger:g}"]
+
+
+class SlurmStart:
+    """One `srun` for any number of nodes. Agents know from their environment which node they are on."""
+
+    def __init__(self, agent: AgentCommand, environ: Mapping[str, str]) -> None:
+        self._agent = agent
+        self.environ = {name: value for name, value in environ.items() if not _shapes_steps(name)}
+
+    def commands(self, nodes: Sequence[str]) -> list[tuple[list[str], list[str]]]:
+        """Which nodes each command is for, and the command."""
+        count = str(len(nodes))
+        # Steps share what the allocation has: a step of its own would wait for others to end. A node that fails, or an
+        # agent that ends, harms no other.
+        step = ["srun", "--overlap", "--mem=0", "-N", count, "-n", count, "--ntasks-per-node=1", "-w", ",".join(nodes)]
+        step += [
+            "--no-kill",
+            "--kill-on-bad-exit=0",
+            "--wait=0",
+            "--cpu-bind=none",
+            "--input=none",
+            "--job-name=qcg-pm",
+        ]
+        return [(list(nodes), [*step, *self._agent.words()])]
+
+
+class SshStart:
+    """One `ssh` for each node, where Slurm starts no steps."""
+
+    def __init__(self, agent: AgentCommand, environ: Mapping[str, str]) -> None:
+        self._agent = agent
+        self.environ = dict(environ)
+
+    def commands(self, nodes: Sequence[str]) -> list[tuple[list[str], list[str]]]:
+        options = ["ssh", "-n", "-oBatchMode=yes", "-oConnectTimeout=10"]
+        return [([node], [*options, node, self._far_line(node)]) for node in nodes]
+
+    def _far_line(self, node: str) -> str:
+        """What the shell there reads: nothing of the manager's environment comes by itself."""
+        variables = {name: value for name, value in self.environ.items() if _is_needed_far_away(name)}
+        variables["SLURMD_NODENAME"] = node
+        settings = [f"{name}={value}" for name, value in variables.items()]
+        return "exec env " + shlex.join([*settings, *self._agent.words()])
+
+
+Start = SlurmStart | SshStart
+
+_SHAPES = (
+    *("SLURM_MEM_PER_", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_CPUS_PER_TASK", "SLURM_GPUS", "SLURM_TRES_PER_TASK"),
+    *("SLURM_DISTRIBUTION", "SLURM_EXCLUSIVE", "SLURM_EXACT", "SLURM_HINT", "SLURM_HOSTFILE", "SLURM_CORE_SPEC"),
+    *("SLURM_THREAD_SPEC", "SLURM_THREADS_PER_CORE", "SLURM_STEP_", "SLURM_CPU_BIND", "SRUN_", "SBATCH_"),
+)
+
+
+def _shapes_steps(name: str) -> bool:
+    """Options of the whole job that `srun` would take for its own, some of them against those it is given."""
+    return name.startswith(_SHAPES)
+
+
+def _is_needed_far_away(name: str) -> bool:
+    return name.startswith("SLURM_") or name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG")
+
+
+def starter(method: str, agent: AgentCommand) -> Start:
+    return SshStart(agent, os.environ) if method == "ssh" else SlurmStart(agent, os.environ)

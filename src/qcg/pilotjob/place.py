@@ -1,0 +1,105 @@
+"""Where a run takes place: its nodes, the address at which they reach the manager, and who looks after their agents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.cluster.find import find_nodes
+from qcg.pilotjob.cluster.slurm import Allocation
+from qcg.pilotjob.core.events import NodesLost
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.engine import Engine
+from qcg.pilotjob.executors.local import NAME, LocalAgent
+from qcg.pilotjob.executors.nodes import NodeAgents, listed
+from qcg.pilotjob.executors.starting import AgentCommand, starter
+from qcg.pilotjob.executors.supervision import Supervision
+from qcg.pilotjob.executors.vigil import Times
+from qcg.pilotjob.launch.binding import binding
+from qcg.pilotjob.options import Options
+from qcg.pilotjob.wire.routing import LOOPBACK, address_towards
+
+
+class Place(Struct, frozen=True):
+    specs: list[NodeSpec]
+    bindings: dict[str, Mapping[int, int]]
+    """As far as they are known before agents tell."""
+    allocation: Allocation | None = None
+
+    @property
+    def agents(self) -> dict[str, list[str]]:
+        """The names of the agents, and the nodes that each of them looks after."""
+        names = [spec.name for spec in self.specs]
+        return {NAME: names} if self.allocation is None else {name: [name] for name in names}
+
+    @property
+    def address(self) -> str:
+        """Of this machine, as nodes see it."""
+        return LOOPBACK if self.allocation is None else address_towards(self.allocation.addresses.values())
+
+    @property
+    def job_id(self) -> str:
+        """Of the allocation; empty without one."""
+        return "" if self.allocation is None else self.allocation.job_id
+
+
+def find_place(options: Options) -> Place:
+    found = find_nodes(options.resources, options.nodes, os.environ)
+    specs = _without_system_core(found.specs) if options.system_core else found.specs
+    if isinstance(found, Allocation):
+        return Place(specs, {}, found)
+    return Place(specs, {spec.name: {core: core for core in spec.cores} for spec in specs} if found.real else {})
+
+
+def _without_system_core(specs: list[NodeSpec]) -> list[NodeSpec]:
+    """The first core of the first node is the manager's own."""
+    first = specs[0]
+    return [msgspec.structs.replace(first, cores=first.cores[1:]), *specs[1:]]
+
+
+def look_after_agents(place: Place, engine: Engine, options: Options, run_dir: Path) -> Supervision:
+    if place.allocation is None:
+        return LocalAgent(engine.executor, run_dir, options.linger, pretend=options.pretend)
+    times = Times(options.node_timeout, options.nl_init_timeout)
+    start = starter(options.nl_start_method, AgentCommand(run_dir, options.linger))
+    agents = NodeAgents(engine.executor, start, run_dir, times, options.nl_ready_threshold)
+    engine.gathering = True
+    engine.executor.fence = times.fence
+    unbound = _bind_as_agents_tell(place.allocation, engine)
+
+    def gathered(missing: list[str]) -> None:
+        if missing:
+            engine.notice(f"no agent has connected from {listed(missing)} so far; jobs are started on the other nodes")
+        if unbound:
+            engine.notice(
+                f"{listed(unbound)}: fewer CPUs are there than Slurm has given; jobs are not bound to their cores there"
+            )
+        engine.begin()
+
+    def lost(nodes: list[str], message: str) -> None:
+        engine.notice(f"{listed(nodes)}: {message}")
+        engine.dispatch(NodesLost(nodes, message))
+
+    agents.on_gathered = gathered
+    agents.on_lost = lost
+    return agents
+
+
+def _bind_as_agents_tell(allocation: Allocation, engine: Engine) -> list[str]:
+    """The nodes whose cores cannot be bound to, as they are found."""
+    unbound: list[str] = []
+
+    def hello(said: protocol.Hello) -> None:
+        found = binding(allocation.cpus[said.agent], said.cores)
+        if found is not None:
+            engine.site.bindings[said.agent] = found
+        elif said.agent not in unbound:
+            unbound.append(said.agent)
+
+    engine.executor.on_hello = hello
+    return unbound

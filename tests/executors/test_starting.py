@@ -1,0 +1,37 @@
+"""The commands that start agents."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from qcg.pilotjob.executors.starting import AgentCommand, SlurmStart, SshStart
+
+AGENT = AgentCommand(Path("/runs/a b"), 600.0)
+
+
+def test_one_srun_is_for_all_nodes_and_waits_for_no_other_step():
+    [(nodes, command)] = SlurmStart(AGENT, {}).commands(["n1", "n2", "n3"])
+    assert nodes == ["n1", "n2", "n3"]
+    assert command[:2] == ["srun", "--overlap"]
+    assert "--mem=0" in command
+    assert command[command.index("-w") + 1] == "n1,n2,n3"
+    assert command[command.index("-N") + 1] == command[command.index("-n") + 1] == "3"
+    assert command[command.index("--run-dir") + 1] == "/runs/a b"
+
+
+def test_what_the_job_was_asked_for_with_does_not_shape_the_step():
+    environ = {"SLURM_MEM_PER_CPU": "100", "SLURM_NTASKS_PER_NODE": "4", "SLURM_CPUS_PER_TASK": "14"}
+    kept = {"SLURM_JOB_ID": "7", "SLURM_CONF": "/etc/slurm.conf", "PATH": "/bin"}
+    assert SlurmStart(AGENT, {**environ, **kept}).environ == kept
+
+
+def test_ssh_is_for_one_node_each_and_carries_what_an_agent_needs():
+    environ = {"PATH": "/bin", "PYTHONPATH": "/a b", "SLURM_JOB_ID": "7", "HOME": "/home/me"}
+    commands = SshStart(AGENT, environ).commands(["n1", "n2"])
+    assert [nodes for nodes, _ in commands] == [["n1"], ["n2"]]
+    words = shlex.split(commands[1][1][-1])
+    assert words[:2] == ["exec", "env"]
+    assert {"PYTHONPATH=/a b", "SLURM_JOB_ID=7", "SLURMD_NODENAME=n2"} <= set(words)
+    assert "HOME=/home/me" not in words
+    assert words[words.index("--run-dir") + 1] == "/runs/a b"
