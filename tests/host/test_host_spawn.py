@@ -40,6 +40,20 @@ class WhatAJobFinds(HostTest):
             found.pop(name, None)
         assert found == expected
 
+    def test_a_name_with_a_star_unsets_all_that_begin_so(self):
+        self.close_host()
+        with mock.patch.dict(os.environ, {"STEP_ID": "1", "STEPS": "2", "STE": "3", "OTHER": "4"}):
+            self.open_host()
+        self.run_job(*python(TELL_ENVIRONMENT), env={"STEP_NEW": "5"}, unset=["STEP*", "OTHER"])
+        found = json.loads(self.text("e"))
+        assert {name: found.get(name) for name in ("STEP_ID", "STEPS", "STE", "OTHER", "STEP_NEW")} == {
+            "STEP_ID": None,
+            "STEPS": None,
+            "STE": "3",
+            "OTHER": None,
+            "STEP_NEW": "5",
+        }
+
     def test_no_descriptor_but_the_standard_streams(self):
         inherited = os.dup(1)
         os.set_inheritable(inherited, True)

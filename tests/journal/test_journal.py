@@ -80,8 +80,8 @@ def test_a_registry_that_was_never_completed_is_told(path: Path):
 
 def test_a_registry_of_another_format_is_told(journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch):
     journal.close()
-    monkeypatch.setattr("qcg.pilotjob.journal.schema.FORMAT", 2)
-    with pytest.raises(JournalError, match="has format 1, this program reads format 2"):
+    monkeypatch.setattr("qcg.pilotjob.journal.schema.FORMAT", 3)
+    with pytest.raises(JournalError, match="has format 2, this program reads format 3"):
         Journal.open(path)
     monkeypatch.undo()
     journal.__dict__.update(Journal.open(path).__dict__)
@@ -233,6 +233,7 @@ def test_a_removed_job_leaves_nothing_but_its_number(journal: Journal):
     journal.record(Added(jobs))
     for one in jobs:
         journal.record(ended(run(one, 0)))
+        journal.set_command(run(one, 0), f"mpirun {one.seq}")
         journal.record(settled(one, -1, State.SUCCEED))
     journal.commit()
     journal.record(Removed(jobs[2]))
@@ -244,6 +245,7 @@ def test_a_removed_job_leaves_nothing_but_its_number(journal: Journal):
     assert journal.spec_of(3) is None
     assert list(journal.runs_of(3)) == list(journal.runs_of(2)) == []
     assert len(list(journal.runs_of(1))) == 1
+    assert [journal.command_of(seq, 0) for seq in (1, 2, 3)] == ["mpirun 1", None, None]
 
 
 def test_a_job_added_and_removed_in_one_group_leaves_nothing(journal: Journal):

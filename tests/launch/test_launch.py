@@ -10,12 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
-from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelOptions
+from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.binding import binding
 from qcg.pilotjob.launch.compose import compose, program_name, stream_paths
 from qcg.pilotjob.launch.environment import compress, job_environment
-from qcg.pilotjob.launch.models import apply_model
 from qcg.pilotjob.launch.setup import script_command, wrapped
 from qcg.pilotjob.launch.site import Site
 
@@ -32,7 +31,7 @@ def launch(
 
 
 def test_a_job_knows_what_it_was_given():
-    assert job_environment(TWO, "7.0", SITE) == {
+    assert job_environment(TWO, "7.0", SITE, slurm=False) == {
         "QCG_PM_NNODES": "2",
         "QCG_PM_NODELIST": "n1,n2",
         "QCG_PM_NPROCS": "5",
@@ -41,17 +40,18 @@ def test_a_job_knows_what_it_was_given():
         "QCG_PM_TASKS_PER_NODE": "2,3",
         "QCG_PM_CPU_SET": "0,1",
     }
-    assert job_environment(ONE, "7.0", replace(SITE, zmq_address="tcp://a:1"))["QCG_PM_ZMQ_ADDRESS"] == "tcp://a:1"
+    assert launch(site=replace(SITE, zmq_address="tcp://a:1")).env["QCG_PM_ZMQ_ADDRESS"] == "tcp://a:1"
 
 
 def test_a_job_sees_just_its_gpus():
     grant = Grant((NodePart("n1", (0,), ("2", "GPU-x")),))
-    assert job_environment(grant, "1.0", SITE)["CUDA_VISIBLE_DEVICES"] == "2,GPU-x"
-    assert "CUDA_VISIBLE_DEVICES" not in job_environment(ONE, "1.0", SITE)
+    assert launch(grant).env["CUDA_VISIBLE_DEVICES"] == "2,GPU-x"
+    assert "CUDA_VISIBLE_DEVICES" not in launch().env
 
 
 def test_with_the_schema_of_slurm_a_job_believes_that_slurm_started_it():
-    found = job_environment(TWO, "7.0", replace(SITE, slurm_environment=True))
+    slurm = replace(SITE, slurm_environment=True, files="/run/files")
+    found = launch(TWO, slurm).env
     assert {name: value for name, value in found.items() if name.startswith("SLURM")} == {
         "SLURM_NNODES": "2",
         "SLURM_NODELIST": "n1,n2",
@@ -59,15 +59,18 @@ def test_with_the_schema_of_slurm_a_job_believes_that_slurm_started_it():
         "SLURM_NTASKS": "5",
         "SLURM_JOB_NODELIST": "n1,n2",
         "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_JOB_CPUS_PER_NODE": "2,3",
+        "SLURM_CPUS_ON_NODE": "2",
         "SLURM_STEP_NODELIST": "n1,n2",
         "SLURM_STEP_NUM_NODES": "2",
         "SLURM_STEP_NUM_TASKS": "5",
-        "SLURM_NTASKS_PER_NODE": "2,3",
+        "SLURM_NTASKS_PER_NODE": "3",
         "SLURM_STEP_TASKS_PER_NODE": "2,3",
         "SLURM_TASKS_PER_NODE": "2,3",
+        "SLURM_HOSTFILE": "/run/files/7.0/machines",
+        "SLURM_OVERLAP": "1",
     }
-    equal = Grant((NodePart("n1", (0, 1)), NodePart("n2", (0, 1))))
-    found = job_environment(equal, "7.0", replace(SITE, slurm_environment=True))
+    found = launch(Grant((NodePart("n1", (0, 1)), NodePart("n2", (0, 1)))), slurm).env
     assert found["SLURM_NTASKS_PER_NODE"] == "2"
     assert found["SLURM_TASKS_PER_NODE"] == "2(x2)"
 
@@ -78,28 +81,6 @@ def test_with_the_schema_of_slurm_a_job_believes_that_slurm_started_it():
 )
 def test_numbers_per_node_are_written_as_slurm_does(numbers: list[int], text: str):
     assert compress(numbers) == text
-
-
-@pytest.mark.parametrize(
-    ("execution", "command"),
-    [
-        (Execution(), ["p", "-x"]),
-        (Execution(model="threads"), ["p", "-x"]),
-        (Execution(model="openmpi"), ["mpirun", "-n", "5", "p", "-x"]),
-        (Execution(model="intelmpi"), ["mpirun", "-n", "5", "p", "-x"]),
-        (Execution(model="srunmpi"), ["srun", "-n", "5", "p", "-x"]),
-        (
-            Execution(model="openmpi", model_opts=ModelOptions(mpirun="/opt/mpirun", mpirun_args=("-v", "a b"))),
-            ["/opt/mpirun", "-n", "5", "-v", "a b", "p", "-x"],
-        ),
-        (
-            Execution(model="srunmpi", model_opts=ModelOptions(srun_args=("--overlap",))),
-            ["srun", "-n", "5", "--overlap", "p", "-x"],
-        ),
-    ],
-)
-def test_each_model_has_its_command(execution: Execution, command: list[str]):
-    assert apply_model(execution, ["p", "-x"], TWO) == command
 
 
 def test_a_plain_launch_starts_the_program_itself():

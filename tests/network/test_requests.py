@@ -90,6 +90,7 @@ def test_job_info_tells_everything(client: Bare, service: Served):
     assert runtime["allocation"] == "n1[0:1],n2[0:1]"
     assert runtime["wd"] == str(service.wd / "in/here")
     assert (runtime["exit_code"], runtime["pname"]) == ("0", "sleep")
+    assert runtime["command"] == "sleep 0.1"
     assert re.fullmatch(r"0:00:00\.\d{6}", runtime["rtime"])
     assert int(runtime["pid"]) > 1
     stamp = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}"

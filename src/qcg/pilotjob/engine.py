@@ -42,7 +42,8 @@ from qcg.pilotjob.executors.agents import AgentExecutor, Listener
 from qcg.pilotjob.host.records import Running
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
-from qcg.pilotjob.launch.compose import compose
+from qcg.pilotjob.launch.compose import command_line, compose
+from qcg.pilotjob.launch.models import PARALLEL
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.writer import ReportWriter
@@ -221,7 +222,11 @@ class Engine(Listener):
         return reply
 
     def _launch(self, run: Run) -> None:
-        launch = compose(self.descriptions.keep(run.job), run, self.site)
+        description = self.descriptions.keep(run.job)
+        launch = compose(description, run, self.site)
+        if description.execution.model in PARALLEL:
+            # Not to be found out later: it depends on what agents have told about their nodes.
+            self.journal.set_command(run, command_line(description, run.position, run.grant, run.id, self.site))
         self.executor.launch(run.grant.parts[0].node, launch)
 
     def _transition(self, transition: Transition) -> None:

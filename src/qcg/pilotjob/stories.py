@@ -14,7 +14,7 @@ from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.records import RunRecord
-from qcg.pilotjob.launch.compose import directory_of, program_name, stream_paths
+from qcg.pilotjob.launch.compose import command_line, directory_of, program_name, stream_paths
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.record import IterationCounts, JobEnd
 
@@ -77,6 +77,11 @@ class Stories:
         assert paths.wd is not None
         streams = (("stdout", paths.stdout), ("stderr", paths.stderr))
         return {name: normpath(join(paths.wd, path)) for name, path in streams if path}
+
+    def command_of(self, job: Job, position: int, grant: Grant) -> str:
+        """What a run was started with, as it could be typed into a shell."""
+        stored = self._journal.command_of(job.seq, position)
+        return stored or command_line(self._descriptions.of(job), position, grant, "", self._site)
 
     def _living(self, job: Job, position: int, state: State, run: Run) -> JobEnd:
         return self._story(

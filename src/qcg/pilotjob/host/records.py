@@ -28,7 +28,7 @@ class Launch(NamedTuple):
     env: Dict[str, str]
     """Added to the host's own environment; an empty value for a name in `unset` never occurs."""
     unset: List[str]
-    """Names taken out of the host's own environment."""
+    """Names taken out of the host's own environment; one that ends in `*` stands for all that begin so."""
     wd: str
     """Absolute; made when missing."""
     stdin: Optional[str]

@@ -21,6 +21,7 @@ REPORT_DESCRIPTOR = 3
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _DEFAULT_PATH = os.defpath.encode("ascii")
 _PROGRAMS_REMEMBERED = 1000
+_ENVIRONMENTS_REMEMBERED = 100
 
 
 class Spawner:
@@ -29,6 +30,7 @@ class Spawner:
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
         self._environment = dict(os.environb)
+        self._environments: Dict[Tuple[str, ...], Dict[bytes, bytes]] = {}
         self._cores: FrozenSet[int] = frozenset(os.sched_getaffinity(0))
         self._binding_works = True
         self._programs: Dict[Tuple[bytes, bytes], bytes] = {}
@@ -71,13 +73,27 @@ class Spawner:
         return pid, report
 
     def _environment_of(self, launch: Launch) -> Dict[bytes, bytes]:
-        environment = self._environment.copy()
-        for name in launch.unset:
-            environment.pop(_bytes(name), None)
+        environment = self._environment_without(tuple(launch.unset)).copy()
         if b"PWD" in environment:
             environment[b"PWD"] = _bytes(launch.wd)
         for name, value in launch.env.items():
             environment[name.encode("utf-8", "surrogateescape")] = value.encode("utf-8", "surrogateescape")
+        return environment
+
+    def _environment_without(self, unset: Tuple[str, ...]) -> Dict[bytes, bytes]:
+        """The host's own. The same few names are left out again and again."""
+        environment = self._environments.get(unset)
+        if environment is None:
+            names = {_bytes(name) for name in unset}
+            beginnings = tuple(name[:-1] for name in names if name.endswith(b"*"))
+            environment = {
+                name: value
+                for name, value in self._environment.items()
+                if name not in names and not name.startswith(beginnings)
+            }
+            if len(self._environments) >= _ENVIRONMENTS_REMEMBERED:
+                self._environments.clear()
+            self._environments[unset] = environment
         return environment
 
     def _open_streams(self, launch: Launch, ours: List[int]) -> Tuple[int, int, int]:

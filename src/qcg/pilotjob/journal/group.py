@@ -28,6 +28,7 @@ PUT_RUN = """
     (place, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 PUT_SETTLED = "INSERT OR REPLACE INTO runs (place, attempt, state, ended, message) VALUES (?, 0, ?, ?, ?)"
+PUT_COMMAND = "INSERT OR REPLACE INTO commands (place, command) VALUES (?, ?)"
 PUT_META = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"
 PUT_ACKED = "INSERT OR REPLACE INTO agents (name, acked) VALUES (?, ?)"
 RAISE_MAX_SEQ = """
@@ -38,7 +39,19 @@ RAISE_MAX_SEQ = """
 class Group:
     """A run that changes several times inside one group costs one row: only the last change is kept."""
 
-    __slots__ = ("acked", "added", "empty", "ended_jobs", "meta", "removed", "rests", "runs", "settled", "started_jobs")
+    __slots__ = (
+        "acked",
+        "added",
+        "commands",
+        "empty",
+        "ended_jobs",
+        "meta",
+        "removed",
+        "rests",
+        "runs",
+        "settled",
+        "started_jobs",
+    )
 
     def __init__(self) -> None:
         self.empty = True
@@ -50,6 +63,7 @@ class Group:
         """By run, how it ended; `None` while it is under way."""
         self.settled: list[Row] = []
         """Iterations that became final without a run."""
+        self.commands: list[Row] = []
         self.removed: list[Row] = []
         self.meta: dict[str, Value] = {}
         self.acked: dict[str, int] = {}
@@ -85,6 +99,10 @@ class Group:
         self.empty = False
         self.runs.setdefault(effect.run, None)
 
+    def start_with(self, run: Run, command: str) -> None:
+        self.empty = False
+        self.commands.append((place(run.job.seq, run.position), command))
+
     def forget(self, effect: Requeued) -> None:
         self.empty = False
         self.runs[effect.run] = effect
@@ -103,13 +121,13 @@ class Group:
         many(SETTLE_REST, self.rests)
         many(PUT_RUN, self._run_rows())
         many(PUT_SETTLED, self.settled)
+        many(PUT_COMMAND, self.commands)
         if self.removed:
             many("DELETE FROM jobs WHERE seq = ?", self.removed)
             many("DELETE FROM specs WHERE seq = ?", self.removed)
-            many(
-                "DELETE FROM runs WHERE place >= ? AND place < ?",
-                [(place(seq, -1), place(seq + 1, -1)) for (seq,) in self.removed],
-            )
+            places = [(place(seq, -1), place(seq + 1, -1)) for (seq,) in self.removed]
+            many("DELETE FROM runs WHERE place >= ? AND place < ?", places)
+            many("DELETE FROM commands WHERE place >= ? AND place < ?", places)
             many(RAISE_MAX_SEQ, [max(self.removed)])
         many(PUT_META, self.meta.items())
         many(PUT_ACKED, self.acked.items())

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, RestSettled, Transition
+from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.journal import reading, schema
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.group import PUT_META, Group, Value
@@ -22,7 +23,7 @@ FILE_NAME = "registry.sqlite"
 class Journal:
     """Group commits on one SQLite file.
 
-    `record`, `set_meta` and `set_acked` only gather, and never fail. `commit` hands everything gathered to the
+    `record` and what begins with `set_` only gather, and never fail. `commit` hands everything gathered to the
     operating system in one transaction, all or nothing: from then on it outlives this process. `sync` waits until all
     that was committed before the call is on the disk: from then on it outlives the machine.
 
@@ -109,6 +110,10 @@ class Journal:
                 earlier.added.pop(effect.job.seq, None)
             group.remove(effect)
 
+    def set_command(self, run: Run, command: str) -> None:
+        """What a run is started with."""
+        self._gathering.start_with(run, command)
+
     def set_meta(self, key: str, value: Value) -> None:
         self._gathering.meta[key] = value
         self._gathering.empty = False
@@ -172,6 +177,10 @@ class Journal:
     def runs_of(self, seq: int, positions: Iterable[int] | None = None) -> Iterator[RunRecord]:
         """What is known of a job's runs, or of those of some iterations; -1 is the position of a job without any."""
         return reading.runs_of(self._current(), seq, positions)
+
+    def command_of(self, seq: int, position: int) -> str | None:
+        """What the latest run was started with, where that is known."""
+        return reading.command_of(self._current(), seq, position)
 
     def get_meta(self, key: str) -> Value:
         value: Value = reading.meta_value(self._current(), key)

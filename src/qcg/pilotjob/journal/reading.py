@@ -81,6 +81,11 @@ def runs_of(connection: sqlite3.Connection, seq: int, positions: Iterable[int] |
         yield from map(_run, connection.execute(f"{query} = ?", (place(seq, position),)))
 
 
+def command_of(connection: sqlite3.Connection, seq: int, position: int) -> str | None:
+    row = connection.execute("SELECT command FROM commands WHERE place = ?", (place(seq, position),)).fetchone()
+    return None if row is None else row[0]
+
+
 def run_records(connection: sqlite3.Connection) -> Iterator[RunRecord]:
     return map(_run, connection.execute(f"SELECT {RUN_COLUMNS} FROM runs WHERE state > {QUEUED} ORDER BY place"))
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from qcg.pilotjob.journal.errors import JournalError, RegistryInUseError
 
-FORMAT = 1
+FORMAT = 2
 
 # Descriptions have a table of their own: they are large, written once and read rarely, while the rows of `jobs` are
 # read all at once by a resumed manager and changed when a job ends.
@@ -20,6 +20,9 @@ FORMAT = 1
 # A place is a job or one of its iterations. Its row is its latest run, or its end when it never ran (attempt 0, nothing
 # scheduled); state QUEUED is a run that was forgotten, kept because its attempt number is used up. The one integer is
 # the row's address in SQLite, so that a change at a run's end costs half of what a key of three columns costs.
+#
+# The command of a run is stored where it depends on more than the description and the grant: under the models that
+# start a process for each core.
 #
 # 0 and '' stand for "nothing yet" in most columns, and blobs are given as bytearray: the sqlite3 module sends None and
 # bytes through its adapters, which takes longer than all the rest of a row.
@@ -52,6 +55,7 @@ CREATE TABLE runs (
     killed INTEGER DEFAULT 0,
     message TEXT
 );
+CREATE TABLE commands (place INTEGER PRIMARY KEY, command TEXT);
 """
 
 SECONDS_TO_WAIT_FOR_A_LOCK = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from qcg.pilotjob.core.records import NodePart
+from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.launch.site import Site
 
 
@@ -21,6 +21,12 @@ def binding(ids: Sequence[int], usable: Sequence[int]) -> Mapping[int, int] | No
     if max(ids) < len(usable):
         return {id: usable[id] for id in ids}
     return None
+
+
+def all_bound_cpus(grant: Grant, site: Site) -> list[tuple[int, ...]] | None:
+    """The CPUs of each part of a grant, or `None` when not all of its nodes can bind processes."""
+    cpus = [bound for part in grant.parts if (bound := bound_cpus(part, site)) is not None]
+    return cpus if len(cpus) == len(grant.parts) else None
 
 
 def bound_cpus(part: NodePart, site: Site) -> tuple[int, ...] | None:

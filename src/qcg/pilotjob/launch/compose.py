@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import lru_cache
 from posixpath import basename, join, normpath
 
@@ -12,44 +13,65 @@ from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.variables import iteration_variables, launch_variables, rewrite, substitute
 from qcg.pilotjob.host.records import Launch, file_path
 from qcg.pilotjob.launch.binding import bound_cpus
-from qcg.pilotjob.launch.environment import MARKER, job_environment
+from qcg.pilotjob.launch.environment import MARKER, NOT_FOR_JOBS, job_environment
 from qcg.pilotjob.launch.machine_file import machine_file
-from qcg.pilotjob.launch.models import apply_model
-from qcg.pilotjob.launch.setup import script_command, wrapped
+from qcg.pilotjob.launch.models import PARALLEL, start_of
+from qcg.pilotjob.launch.setup import refused, script_command, wrapped
 from qcg.pilotjob.launch.site import Site
 
 
 def compose(description: JobDescription, run: Run, site: Site) -> Launch:
     execution = resolve(description, run, site)
-    first = run.grant.parts[0]
-    environment = job_environment(run.grant, run.id, site)
-    if execution.model == "threads" and not site.threads_chosen:
-        environment["OMP_NUM_THREADS"] = str(len(first.cores))
+    grant = run.grant
+    parallel = execution.model in PARALLEL
+    slurm = site.slurm_environment or (parallel and bool(site.allocation))
+    environment = job_environment(grant, run.id, site, slurm=slurm)
+    marker = environment[MARKER]
     files: dict[str, str] = {}
-    if site.slurm_environment:
-        name, text = machine_file(run.grant)
+    if slurm:
+        name, text = machine_file(grant)
         files[name] = text
         environment["SLURM_HOSTFILE"] = file_path(site.files, run.id, name)
-    marker = environment[MARKER]
+    if execution.model == "threads" and not site.threads_chosen:
+        environment["OMP_NUM_THREADS"] = str(len(grant.parts[0].cores))
+    argv = program(execution)
+    unset = NOT_FOR_JOBS if site.allocation else []
+    refusal = ""
+    if parallel:
+        start = start_of(execution, argv, grant, run.id, site)
+        argv, refusal = start.argv, start.refusal
+        environment.update(start.env)
+        files.update(start.files)
+        unset = [*unset, *start.unset]
+        for name in start.unset:
+            environment.pop(name, None)
     environment.update(execution.env)
     environment[MARKER] = marker  # not for jobs to change: it tells whose a process is
     setup = bool(execution.modules or execution.venv)
-    argv = apply_model(execution, program(execution), run.grant)
+    if setup:
+        argv = wrapped(argv, execution.modules, execution.venv or "")
     return Launch(
         id=run.id,
-        argv=wrapped(argv, execution.modules, execution.venv or "") if setup else argv,
+        argv=refused(refusal) if refusal else argv,
         env=environment,
-        unset=[],
+        unset=unset,
         wd=working_directory(execution, site),
         stdin=execution.stdin,
         stdout=execution.stdout,
         stderr=_same_if_equal(execution.stderr, execution.stdout),
-        cores=bound_cpus(first, site),
+        cores=bound_cpus(grant.parts[0], site),
         wall_time=description.wall_time,
-        setup=setup,
-        grant=[(part.node, part.cores, part.gpus) for part in run.grant.parts],
+        setup=setup or bool(refusal),
+        grant=[(part.node, part.cores, part.gpus) for part in grant.parts],
         files=files,
     )
+
+
+def command_line(description: JobDescription, position: int, grant: Grant, run_id: str, site: Site) -> str:
+    """The command of a run, as it could be typed into a shell. What modules and virtual environments need first is left
+    out."""
+    execution = rewrite(description.execution, _Substitution(description, position, grant, site))
+    return shlex.join(start_of(execution, program(execution), grant, run_id, site).argv)
 
 
 def _same_if_equal(path: str | None, other: str | None) -> str | None:

@@ -5,27 +5,66 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import groupby
 
-from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.launch.binding import bound_cpus
 from qcg.pilotjob.launch.site import Site
 
 MARKER = "QCG_PM_STEP_ID"
 
+NOT_FOR_JOBS = [
+    # Of the step that is the agent: a program that finds these takes itself for a part of that step.
+    "SLURM_STEP*",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_GTIDS",
+    "SLURM_TASK_PID",
+    "SLURM_SRUN_COMM_*",
+    "SLURM_LAUNCH_NODE_IPADDR",
+    "PMI_*",
+    "PMI2_*",
+    "PMIX_*",
+    # How that step, or the allocation, was asked for: an `srun` of the job would take these for its own options.
+    "SLURM_CPU_BIND*",
+    "SLURM_MEM_BIND*",
+    "SLURM_DISTRIBUTION",
+    "SLURM_NTASKS_PER_*",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_TRES_PER_TASK",
+    "SLURM_EXACT",
+    # What the allocation has, of which the job has a part.
+    "SLURM_JOB_CPUS_PER_NODE*",
+    "SLURM_GPU*",
+    "SLURM_JOB_GPUS",
+    # CUDA_VISIBLE_DEVICES says it to all kinds of GPUs; a second list would choose among those of the first.
+    "GPU_DEVICE_ORDINAL",
+    "ROCR_VISIBLE_DEVICES",
+]
+"""In an allocation, variables of the agent that would betray it, or mislead a job."""
 
-def job_environment(grant: Grant, run_id: str, site: Site) -> dict[str, str]:
+
+def job_environment(grant: Grant, run_id: str, site: Site, *, slurm: bool) -> dict[str, str]:
+    """With `slurm`, also what Slurm would tell a job that has just this grant. `srun` and `mpirun` in the job believe
+    it, too."""
     first = grant.parts[0]
     sizes = tuple([(part.node, len(part.cores)) for part in grant.parts])
-    environment = _of_sizes(sizes, site.slurm_environment).copy()
+    environment = _of_sizes(sizes, slurm).copy()
     environment["QCG_PM_CPU_SET"] = ",".join(map(str, bound_cpus(first, site) or first.cores))
     environment[MARKER] = f"{site.instance}.{run_id}"
     if site.zmq_address:
         environment["QCG_PM_ZMQ_ADDRESS"] = site.zmq_address
         environment["QCG_PM_CONTACT"] = site.contact
-    if first.gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = environment["QCG_PM_GPUS"] = ",".join(first.gpus)
-    elif site.hides_gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = ""
+    if first.gpus or site.hides_gpus:
+        environment.update(gpu_variables(first, site))
     return environment
+
+
+def gpu_variables(part: NodePart, site: Site) -> dict[str, str]:
+    """What processes on this node of a grant are told about GPUs."""
+    if part.gpus:
+        gpus = ",".join(part.gpus)
+        return {"CUDA_VISIBLE_DEVICES": gpus, "QCG_PM_GPUS": gpus}
+    return {"CUDA_VISIBLE_DEVICES": ""} if site.hides_gpus else {}
 
 
 # As many cores of the same nodes are given again and again.
@@ -57,12 +96,17 @@ def _slurm_environment(nodes: str, per_node: list[int], cores: str) -> dict[str,
         "SLURM_NTASKS": cores,
         "SLURM_JOB_NODELIST": nodes,
         "SLURM_JOB_NUM_NODES": count,
+        "SLURM_JOB_CPUS_PER_NODE": compressed,
+        "SLURM_CPUS_ON_NODE": str(per_node[0]),
         "SLURM_STEP_NODELIST": nodes,
         "SLURM_STEP_NUM_NODES": count,
         "SLURM_STEP_NUM_TASKS": cores,
-        "SLURM_NTASKS_PER_NODE": ",".join(map(str, per_node)) if len(set(per_node)) > 1 else str(per_node[0]),
+        # A number: with a list, srun refuses to work. Where nodes have different numbers it is the most on any.
+        "SLURM_NTASKS_PER_NODE": str(max(per_node)),
         "SLURM_STEP_TASKS_PER_NODE": compressed,
         "SLURM_TASKS_PER_NODE": compressed,
+        # Steps of jobs share nodes with each other and with the agent, and none waits for another.
+        "SLURM_OVERLAP": "1",
     }
 
 

@@ -6,30 +6,21 @@ from collections.abc import Callable
 
 from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.description.model import Execution, ModelName
+from qcg.pilotjob.launch.hydra import hydra
+from qcg.pilotjob.launch.openmpi import openmpi
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.launch.srun import srun
+from qcg.pilotjob.launch.start import Start
 
-
-def apply_model(execution: Execution, program: list[str], grant: Grant) -> list[str]:
-    """The command that starts `program` under the model of the execution."""
-    return _MODELS[execution.model](execution, program, grant)
-
-
-def _one_process(execution: Execution, program: list[str], grant: Grant) -> list[str]:
-    return program
-
-
-def _mpirun(execution: Execution, program: list[str], grant: Grant) -> list[str]:
-    options = execution.model_opts
-    return [options.mpirun or "mpirun", "-n", str(grant.ncores), *options.mpirun_args, *program]
-
-
-def _srun(execution: Execution, program: list[str], grant: Grant) -> list[str]:
-    return ["srun", "-n", str(grant.ncores), *execution.model_opts.srun_args, *program]
-
-
-_MODELS: dict[ModelName, Callable[[Execution, list[str], Grant], list[str]]] = {
-    "default": _one_process,
-    "threads": _one_process,
-    "openmpi": _mpirun,
-    "intelmpi": _mpirun,
-    "srunmpi": _srun,
+PARALLEL: dict[ModelName, Callable[[Execution, list[str], Grant, str, Site], Start]] = {
+    "openmpi": openmpi,
+    "intelmpi": hydra,
+    "srunmpi": srun,
 }
+"""The models that start a process for each core; the others start the program itself, once."""
+
+
+def start_of(execution: Execution, program: list[str], grant: Grant, run_id: str, site: Site) -> Start:
+    """How `program` is started under the model of the execution."""
+    model = PARALLEL.get(execution.model)
+    return Start(program) if model is None else model(execution, program, grant, run_id, site)

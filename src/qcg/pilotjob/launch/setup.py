@@ -44,6 +44,11 @@ def wrapped(argv: list[str], modules: tuple[str, ...], venv: str) -> list[str]:
     return ["bash", "-c", _SETUP, "qcg-pm-setup", str(len(modules)), *modules, venv, *argv]
 
 
+def refused(why: str) -> list[str]:
+    """The command of a job that cannot be started: it tells why, as if it were a problem of its setup."""
+    return ["bash", "-c", 'printf %s "$1" >&3; exit 1', "qcg-pm-refusal", why]
+
+
 def script_command(script: str) -> list[str]:
     """bash on the text of a script. One that uses `module` finds it, as it would in a login shell."""
     return ["bash", "-c", _MODULE_COMMAND + script if "module " in script else script]

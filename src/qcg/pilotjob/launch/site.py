@@ -16,6 +16,8 @@ class Site(Struct, frozen=True):
     """Of the network interface, when there is one."""
     contact: str = ""
     """Path of the contact file, where a job that is a client finds the keys for that address."""
+    allocation: str = ""
+    """The id of the Slurm job whose nodes these are; empty where Slurm has nothing to do with them."""
     slurm_environment: bool = False
     """Jobs see the variables that Slurm would have given them."""
     files: str = ""

@@ -38,6 +38,7 @@ def _info(pilot: Pilot, name: str, job: Job, position: int, *, childs: bool) -> 
         info["messages"] = story.message
     if story.grant is not None:
         info["runtime"] = _runtime(pilot, job, position, story)
+        info["runtime"]["command"] = pilot.stories.command_of(job, position, story.grant)
     if position < 0 and job.iterations is not None:
         info["iterations"] = _iterations(job)
         if childs:

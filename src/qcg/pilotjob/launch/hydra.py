@@ -1,0 +1,60 @@
+"""The model `intelmpi`: `mpirun` of Intel MPI, or of another member of its family, such as MPICH's `mpiexec.hydra`.
+
+Intel MPI binds processes by a list for each node (`I_MPI_PIN_PROCESSOR_LIST`), MPICH by one list for all of them
+(`HYDRA_BINDING`); neither minds the other's.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.description.model import Execution
+from qcg.pilotjob.host.records import file_path
+from qcg.pilotjob.launch.binding import all_bound_cpus
+from qcg.pilotjob.launch.environment import gpu_variables
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.launch.start import STEP_OPTIONS, Start, without_separator
+
+MACHINE_FILE = "processes"
+
+
+def hydra(execution: Execution, program: list[str], grant: Grant, run_id: str, site: Site) -> Start:
+    options = execution.model_opts
+    command = [options.mpirun or "mpirun"]
+    cpus = all_bound_cpus(grant, site)
+    env = _binding(cpus)
+    program = without_separator(program)
+    if not site.allocation or len(grant.parts) == 1:
+        # All on this machine: nothing has to be started elsewhere, so Slurm is not asked.
+        command += ["-bootstrap", "fork", "-host", "localhost", *options.mpirun_args]
+        pinned = _pinned(cpus[0]) if cpus else []
+        return Start([*command, "-n", str(grant.ncores), *pinned, *program], env)
+    command += ["-machinefile", file_path(site.files, run_id, MACHINE_FILE), *options.mpirun_args]
+    sets: list[list[str]] = []
+    for place, part in enumerate(grant.parts):
+        variables = chain.from_iterable([("-env", *item) for item in gpu_variables(part, site).items()])
+        pinned = _pinned(cpus[place]) if cpus else []
+        sets.append(["-n", str(len(part.cores)), *pinned, *variables, *program])
+    argv = [*command, *sets[0], *chain.from_iterable([(":", *words) for words in sets[1:]])]
+    env["HYDRA_LAUNCHER_EXTRA_ARGS"] = env["I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS"] = STEP_OPTIONS
+    env["I_MPI_HYDRA_BOOTSTRAP"] = "slurm"
+    # Ours is in the machine file.
+    env["I_MPI_JOB_RESPECT_PROCESS_PLACEMENT"] = "off"
+    lines = [f"{part.node}:{len(part.cores)}\n" for part in grant.parts]
+    return Start(argv, env, {MACHINE_FILE: "".join(lines)})
+
+
+def _binding(cpus: list[tuple[int, ...]] | None) -> dict[str, str]:
+    if cpus is None:
+        # Left to itself, Intel MPI binds, and takes the same cores for every job of a node.
+        return {"I_MPI_PIN": "off"}
+    longest = max(cpus, key=len)
+    env = {"I_MPI_PIN": "on"}
+    if all(bound == longest[: len(bound)] for bound in cpus):
+        env["HYDRA_BINDING"] = "user:" + ",".join(map(str, longest))
+    return env
+
+
+def _pinned(cpus: tuple[int, ...]) -> list[str]:
+    return ["-env", "I_MPI_PIN_PROCESSOR_LIST", ",".join(map(str, cpus))]

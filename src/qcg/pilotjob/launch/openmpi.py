@@ -1,0 +1,43 @@
+"""The model `openmpi`: `mpirun` of Open MPI, each process bound to one granted CPU by a rankfile."""
+
+from __future__ import annotations
+
+from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.description.model import Execution
+from qcg.pilotjob.host.records import file_path
+from qcg.pilotjob.launch.binding import all_bound_cpus
+from qcg.pilotjob.launch.ranks import with_gpus_of_node
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.launch.start import STEP_OPTIONS, Start, without_separator
+
+RANKFILE = "ranks"
+
+
+def openmpi(execution: Execution, program: list[str], grant: Grant, run_id: str, site: Site) -> Start:
+    options = execution.model_opts
+    command = [options.mpirun or "mpirun"]
+    files: dict[str, str] = {}
+    cpus = all_bound_cpus(grant, site)
+    if cpus is None:
+        command += ["-n", str(grant.ncores), "--bind-to", "none"]
+        if not site.allocation:
+            # Pretended cores may be more than real ones.
+            command.append("--oversubscribe")
+    else:
+        files[RANKFILE] = _rankfile(grant, cpus)
+        # A number in a rankfile is the place of a core, unless it is said to be that of a CPU as the system counts.
+        command += ["--use-hwthread-cpus", "--mca", "rmaps_rank_file_physical", "1"]
+        command += ["--rankfile", file_path(site.files, run_id, RANKFILE)]
+    env: dict[str, str] = {}
+    program = without_separator(program)
+    if site.allocation and len(grant.parts) > 1:
+        env["OMPI_MCA_plm_slurm_args"] = STEP_OPTIONS
+        program = with_gpus_of_node(program, grant, site)
+    # Without an allocation of ours, mpirun must not find that of others.
+    unset = () if site.allocation else ("SLURM_JOB_ID", "SLURM_JOBID")
+    return Start([*command, *options.mpirun_args, *program], env, files, unset)
+
+
+def _rankfile(grant: Grant, cpus: list[tuple[int, ...]]) -> str:
+    slots = [(part.node, cpu) for part, bound in zip(grant.parts, cpus, strict=True) for cpu in bound]
+    return "".join([f"rank {rank}={node} slot={cpu}\n" for rank, (node, cpu) in enumerate(slots)])

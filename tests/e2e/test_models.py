@@ -1,0 +1,143 @@
+"""Parallel models on one machine, with the real Open MPI and MPICH."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.mpi import ENVIRONMENT, Rank, compiled, ranks
+from tests.support.pilot import Run, job, run_requests
+from tests.support.serving import Served, served
+
+CPUS = sorted(os.sched_getaffinity(0))
+STARTERS = {"openmpi": "mpirun.openmpi", "intelmpi": "mpiexec.hydra"}
+FAMILIES = {"openmpi": "openmpi", "intelmpi": "mpich"}
+
+models = pytest.mark.parametrize("model", list(STARTERS))
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("programs")
+
+
+def parallel(name: str, model: str, programs: Path, cores: int, *args: str, **more: Any) -> dict[str, Any]:
+    program = str(compiled(FAMILIES[model], programs))
+    return job(
+        name,
+        program,
+        *args,
+        **{"model": model, "model_opts": {"mpirun": STARTERS[model]}, "numCores": cores, "env": ENVIRONMENT}
+        | {"stdout": f"{name}.out", "stderr": f"{name}.err"}
+        | more,
+    )
+
+
+def told(run: Run, name: str) -> list[Rank]:
+    """What the ranks of a job told; they have to know each other, and to be marked as one job."""
+    assert run.states[name] == "SUCCEED", (run.report[name], (run.wd / f"{name}.err").read_text())
+    found = ranks((run.wd / f"{name}.out").read_text())
+    assert [rank.rank for rank in found] == list(range(len(found)))
+    assert {(rank.size, rank.sum) for rank in found} == {(len(found), len(found))}
+    (marker,) = {rank.marker for rank in found}
+    assert marker != "-"
+    assert {rank.host for rank in found} == {socket.gethostname()}
+    return found
+
+
+@models
+def test_each_process_has_one_of_the_granted_cpus(model: str, programs: Path, run_dir: Path):
+    run = run_requests(run_dir, [parallel("p", model, programs, len(CPUS))], options=())
+    assert [rank.cpus for rank in told(run, "p")] == [(cpu,) for cpu in CPUS]
+
+
+@models
+def test_jobs_at_the_same_time_have_different_cpus(model: str, programs: Path, run_dir: Path):
+    # Each waits for the other: they cannot have run one after the other.
+    meet = 'touch "$0"; for i in $(seq 3000); do [ -e "$1" ] && break; sleep 0.01; done; exec "$2"'
+    program = str(compiled(FAMILIES[model], programs))
+    jobs = [
+        parallel(name, model, programs, 1, exec="bash", args=["-c", meet, name, other, program])
+        for name, other in (("a", "b"), ("b", "a"))
+    ]
+    run = run_requests(run_dir, jobs, options=())
+    cpus = [cpu for name in ("a", "b") for rank in told(run, name) for cpu in rank.cpus]
+    assert sorted(cpus) == CPUS[:2]
+
+
+@models
+def test_pretended_nodes_are_this_machine_and_nothing_is_bound(model: str, programs: Path, run_dir: Path):
+    run = run_requests(run_dir, [parallel("p", model, programs, 4)], options=("--nodes", "3,2"))
+    found = told(run, "p")
+    assert len(found) == 4
+    assert {rank.cpus for rank in found} == {tuple(CPUS)}
+
+
+@models
+def test_arguments_reach_every_process_as_they_are(model: str, programs: Path, run_dir: Path):
+    args = ["a b", "", ":", "'", '"', "$x", "*", "-n"]
+    run = run_requests(run_dir, [parallel("p", model, programs, 2, *args)])
+    assert {rank.args for rank in told(run, "p")} == {"".join(f"<{argument}>" for argument in args)}
+
+
+@models
+def test_a_script_runs_in_every_process(model: str, programs: Path, run_dir: Path):
+    program = compiled(FAMILIES[model], programs)
+    one = parallel("p", model, programs, 2, script=f"x='a b'\n{program} \"$x\"")
+    del one["execution"]["exec"], one["execution"]["args"]
+    run = run_requests(run_dir, [one])
+    assert [rank.args for rank in told(run, "p")] == ["<a b>", "<a b>"]
+
+
+@models
+def test_a_virtual_environment_reaches_every_process(model: str, programs: Path, run_dir: Path):
+    (run_dir / "v/bin").mkdir(parents=True)
+    (run_dir / "v/bin/activate").write_text("export VIRTUAL_ENV=active\n")
+    run = run_requests(run_dir, [parallel("p", model, programs, 2, venv=str(run_dir / "v"))])
+    assert [rank.venv for rank in told(run, "p")] == ["active", "active"]
+
+
+@models
+def test_the_command_is_told_also_after_a_crash_and_no_file_is_left(model: str, programs: Path, run_dir: Path):
+    def command(service: Served) -> str:
+        runtime = service.data("jobInfo", jobNames=["p"])["jobs"]["p"]["data"]["runtime"]
+        return str(runtime["command"])
+
+    with served(run_dir) as service:
+        service.submit(parallel("p", model, programs, 1))
+        service.wait("p", "SUCCEED")
+        first = command(service)
+        assert first.startswith(STARTERS[model])
+        if model == "openmpi":
+            assert f"--rankfile {service.run_dir}/files/" in first
+        assert not any(path.is_file() for path in service.run_dir.glob("files/**/*"))
+        service.kill()
+        # Cores are pretended now: what is started from here on is not bound.
+        service.resume("--nodes", "2")
+        assert command(service) == first
+
+
+def test_srunmpi_outside_an_allocation_fails_with_advice(run_dir: Path):
+    run = run_requests(run_dir, [job("p", "true", model="srunmpi", numCores=2)])
+    assert run.states == {"p": "FAILED"}
+    assert "start qcg-pm with sbatch or salloc" in run.report["p"]["messages"]
+
+
+def test_numbers_in_a_rankfile_are_those_of_the_operating_system(programs: Path, run_dir: Path):
+    """With a topology of one core with two threads, the second CPU is no core of its own."""
+    environment = {**ENVIRONMENT, "HWLOC_SYNTHETIC": "pack:1 core:1 pu:2", "HWLOC_THISSYSTEM": "1"}
+    run = run_requests(run_dir, [parallel("p", "openmpi", programs, 2, env=environment)], options=())
+    assert [rank.cpus for rank in told(run, "p")] == [(0,), (1,)]
+
+
+def test_openmpi_complains_to_the_job_s_own_streams(run_dir: Path):
+    one = job("p", "no-such-program", model="openmpi", numCores=2, stderr="err", env=ENVIRONMENT)
+    run = run_requests(run_dir, [one])
+    assert run.states == {"p": "FAILED"}
+    assert "no-such-program" in (run_dir / "err").read_text()
+    assert json.loads((run_dir / "jobs.report").read_text().splitlines()[0])["runtime"]["exit_code"] != "0"

@@ -1,0 +1,241 @@
+"""The commands, environments and files of the execution models."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
+from qcg.pilotjob.description.model import Execution, JobDescription, ModelOptions
+from qcg.pilotjob.host.records import Launch
+from qcg.pilotjob.launch.compose import command_line, compose
+from qcg.pilotjob.launch.site import Site
+
+LOCAL = Site(root_wd="/data/here", instance="abc", files="/run/files")
+SLURM = replace(LOCAL, allocation="77", slurm_environment=True)
+BOUND = {"n1": {0: 4, 1: 0, 2: 5, 3: 1}, "n2": {0: 4, 1: 0, 2: 5, 3: 1}}
+ONE = Grant((NodePart("n1", (0, 1)),))
+UNEVEN = Grant((NodePart("n1", (0, 1)), NodePart("n2", (0, 1, 2))))
+UNLIKE = Grant((NodePart("n1", (0, 1)), NodePart("n2", (3,))))
+STEP = "--overlap --mem=0 --cpu-bind=none --ntasks-per-node=1"
+
+
+def launch(model: Any, grant: Grant, site: Site, **execution: Any) -> Launch:
+    description = JobDescription("job", Execution(exec="prog", args=("-x",), model=model, **execution))
+    return compose(description, Run(Job(7, "job", b"", 0.0), -1, 0, grant, 0.0), site)
+
+
+def bound(site: Site) -> Site:
+    return replace(site, bindings=BOUND)
+
+
+# -- openmpi --------------------------------------------------------------------------------------------------------
+
+
+def test_openmpi_binds_by_a_rankfile_of_granted_cpus():
+    made = launch("openmpi", UNLIKE, bound(SLURM))
+    assert made.argv == [
+        *("mpirun", "--use-hwthread-cpus", "--mca", "rmaps_rank_file_physical", "1"),
+        *("--rankfile", "/run/files/7.0/ranks", "prog", "-x"),
+    ]
+    assert made.files["ranks"] == "rank 0=n1 slot=4\nrank 1=n1 slot=0\nrank 2=n2 slot=1\n"
+    assert made.env["OMPI_MCA_plm_slurm_args"] == STEP
+    assert made.cores == (4, 0)
+
+
+def test_openmpi_does_not_bind_where_one_node_cannot():
+    site = replace(SLURM, bindings={"n1": BOUND["n1"]})
+    made = launch("openmpi", UNEVEN, site)
+    assert made.argv == ["mpirun", "-n", "5", "--bind-to", "none", "prog", "-x"]
+    assert list(made.files) == ["machines"]
+
+
+def test_openmpi_inside_a_node_asks_slurm_for_nothing():
+    assert "OMPI_MCA_plm_slurm_args" not in launch("openmpi", ONE, bound(SLURM)).env
+
+
+def test_openmpi_outside_an_allocation_makes_room_for_pretended_cores_and_stays_on_its_machine():
+    made = launch("openmpi", UNEVEN, LOCAL)
+    assert made.argv == ["mpirun", "-n", "5", "--bind-to", "none", "--oversubscribe", "prog", "-x"]
+    assert made.unset == ["SLURM_JOB_ID", "SLURM_JOBID"]
+    assert made.files == {}
+
+
+def test_the_user_chooses_mpirun_and_adds_to_its_arguments():
+    options = ModelOptions(mpirun="/opt/mpirun", mpirun_args=("-v", "a b"))
+    assert launch("openmpi", ONE, LOCAL, model_opts=options).argv == [
+        *("/opt/mpirun", "-n", "2", "--bind-to", "none", "--oversubscribe", "-v", "a b", "prog", "-x")
+    ]
+    assert launch("intelmpi", ONE, LOCAL, model_opts=options).argv == [
+        *("/opt/mpirun", "-bootstrap", "fork", "-host", "localhost", "-v", "a b", "-n", "2", "prog", "-x")
+    ]
+
+
+@pytest.mark.parametrize("model", ["openmpi", "intelmpi"])
+def test_an_argument_that_is_a_colon_does_not_begin_another_program(model: str):
+    description = JobDescription("job", Execution(exec="echo", args=("a b", ":", "$c"), model=model))  # type: ignore[arg-type]
+    made = compose(description, Run(Job(7, "job", b"", 0.0), -1, 0, ONE, 0.0), LOCAL)
+    assert ":" not in made.argv
+    assert made.argv[-3:-1] == ["bash", "-c"]
+    assert subprocess.run(made.argv[-3:], capture_output=True, text=True, check=True).stdout == "a b : $c\n"
+
+
+# -- intelmpi -------------------------------------------------------------------------------------------------------
+
+
+def test_intelmpi_has_arguments_for_each_node():
+    made = launch("intelmpi", UNEVEN, bound(SLURM))
+    assert made.argv == [
+        *("mpirun", "-machinefile", "/run/files/7.0/processes"),
+        *("-n", "2", "-env", "I_MPI_PIN_PROCESSOR_LIST", "4,0", "prog", "-x", ":"),
+        *("-n", "3", "-env", "I_MPI_PIN_PROCESSOR_LIST", "4,0,5", "prog", "-x"),
+    ]
+    assert made.files["processes"] == "n1:2\nn2:3\n"
+    assert made.env["I_MPI_PIN"] == "on"
+    assert made.env["HYDRA_BINDING"] == "user:4,0,5"
+    assert made.env["HYDRA_LAUNCHER_EXTRA_ARGS"] == made.env["I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS"] == STEP
+
+
+def test_one_list_for_all_nodes_is_not_given_where_nodes_differ():
+    made = launch("intelmpi", UNLIKE, bound(SLURM))
+    assert made.argv[3:7] == ["-n", "2", "-env", "I_MPI_PIN_PROCESSOR_LIST"]
+    assert "HYDRA_BINDING" not in made.env
+
+
+def test_intelmpi_inside_a_node_needs_no_slurm():
+    for site in (bound(SLURM), bound(LOCAL)):
+        made = launch("intelmpi", ONE, site)
+        assert made.argv == [
+            *("mpirun", "-bootstrap", "fork", "-host", "localhost", "-n", "2"),
+            *("-env", "I_MPI_PIN_PROCESSOR_LIST", "4,0", "prog", "-x"),
+        ]
+        assert made.env["HYDRA_BINDING"] == "user:4,0"
+
+
+def test_intelmpi_does_not_bind_by_itself_where_cores_are_not_known():
+    made = launch("intelmpi", UNEVEN, SLURM)
+    assert "-env" not in made.argv
+    assert made.env["I_MPI_PIN"] == "off"
+
+
+def test_intelmpi_gives_each_node_its_gpus():
+    grant = Grant((NodePart("n1", (0,), ("0",)), NodePart("n2", (0,), ("1",))))
+    argv = launch("intelmpi", grant, SLURM).argv
+    assert argv[3:] == [
+        *("-n", "1", "-env", "CUDA_VISIBLE_DEVICES", "0", "-env", "QCG_PM_GPUS", "0", "prog", "-x", ":"),
+        *("-n", "1", "-env", "CUDA_VISIBLE_DEVICES", "1", "-env", "QCG_PM_GPUS", "1", "prog", "-x"),
+    ]
+
+
+# -- srunmpi --------------------------------------------------------------------------------------------------------
+
+SRUN = ["srun", "--overlap", "--mem=0", "--export=ALL", "-N", "2"]
+PLACED = ["--distribution=arbitrary", "--cpu-bind=none"]
+
+
+def test_srunmpi_starts_a_process_for_each_line_of_the_machine_file():
+    made = launch("srunmpi", UNEVEN, SLURM, model_opts=ModelOptions(srun_args=("--mpi=pmix",)))
+    assert made.argv == [*SRUN, "-n", "5", *PLACED, "--mpi=pmix", "prog", "-x"]
+    assert made.env["SLURM_HOSTFILE"] == "/run/files/7.0/machines"
+    assert made.files == {"machines": "n1\nn1\nn2\nn2\nn2\n"}
+
+
+def test_srun_is_not_given_a_number_per_node_that_it_would_complain_about():
+    assert "SLURM_NTASKS_PER_NODE" not in launch("srunmpi", UNEVEN, SLURM).env
+    assert launch("srunmpi", ONE, SLURM).env["SLURM_NTASKS_PER_NODE"] == "2"
+
+
+def test_ranks_of_srunmpi_take_the_cpu_that_is_theirs():
+    made = launch("srunmpi", UNLIKE, bound(SLURM))
+    assert made.argv[:-3] == [
+        *(*SRUN, "-n", "3", *PLACED, "bash", "-c"),
+        'case $SLURMD_NODENAME in n1) cpus=(4 0);; n2) cpus=(1);; esac; exec taskset -c "${cpus[SLURM_LOCALID]}" "$@"',
+    ]
+    assert made.argv[-3:] == ["qcg-pm-rank", "prog", "-x"]
+
+
+def test_nodes_with_the_same_cpus_are_told_together():
+    grant = Grant((NodePart("n1", (0, 1)), NodePart("n2", (0, 1))))
+    text = launch("srunmpi", grant, bound(SLURM)).argv[-4]
+    assert text == 'cpus=(4 0); exec taskset -c "${cpus[SLURM_LOCALID]}" "$@"'
+
+
+def test_ranks_of_srunmpi_see_the_gpus_of_their_node_and_no_others():
+    grant = Grant((NodePart("n1", (0,), ("0",)), NodePart("n2", (0,), ("1",))))
+    text = launch("srunmpi", grant, SLURM).argv[-4]
+    assert text == (
+        "case $SLURMD_NODENAME in n1) export CUDA_VISIBLE_DEVICES=0 QCG_PM_GPUS=0;;"
+        ' n2) export CUDA_VISIBLE_DEVICES=1 QCG_PM_GPUS=1;; esac; exec "$@"'
+    )
+    text = launch("srunmpi", UNEVEN, replace(SLURM, hides_gpus=True)).argv[-4]
+    assert text == "export CUDA_VISIBLE_DEVICES=''; exec \"$@\""
+
+
+def test_openmpi_across_nodes_gives_each_node_its_gpus():
+    grant = Grant((NodePart("n1", (0,), ("0",)), NodePart("n2", (0,), ("1",))))
+    made = launch("openmpi", grant, SLURM)
+    assert made.argv[-3:] == ["qcg-pm-rank", "prog", "-x"]
+    assert "n2) export CUDA_VISIBLE_DEVICES=1 QCG_PM_GPUS=1;;" in made.argv[-4]
+
+
+def test_whoever_binds_with_arguments_of_srun_is_left_alone():
+    options = ModelOptions(srun_args=("--cpu-bind=rank",))
+    assert launch("srunmpi", UNLIKE, bound(SLURM), model_opts=options).argv[-3:] == ["--cpu-bind=rank", "prog", "-x"]
+
+
+def test_srunmpi_outside_an_allocation_says_what_to_do():
+    made = launch("srunmpi", ONE, LOCAL)
+    assert made.setup, "the host takes the message from descriptor 3"
+    done = subprocess.run(["bash", "-c", '"$@" 3>&1', "sh", *made.argv], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "not inside an allocation: start qcg-pm with sbatch or salloc" in done.stdout
+
+
+# -- all of them ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["openmpi", "intelmpi", "srunmpi"])
+def test_a_script_runs_in_each_process(model: str):
+    description = JobDescription("job", Execution(script="echo $x", model=model))  # type: ignore[arg-type]
+    made = compose(description, Run(Job(7, "job", b"", 0.0), -1, 0, UNEVEN, 0.0), SLURM)
+    assert made.argv[-3:] == ["bash", "-c", "echo $x"]
+
+
+@pytest.mark.parametrize("model", ["openmpi", "intelmpi", "srunmpi"])
+def test_modules_and_venv_come_before_the_starter(model: str):
+    made = launch(model, UNEVEN, SLURM, modules=("a",), venv="v")
+    assert made.argv[:2] == ["bash", "-c"]
+    assert made.argv[3:7] == ["qcg-pm-setup", "1", "a", "v"]
+    assert made.argv[7] in ("mpirun", "srun")
+    assert made.setup
+
+
+@pytest.mark.parametrize("model", ["openmpi", "intelmpi", "srunmpi"])
+def test_the_user_s_own_environment_wins_over_that_of_the_model(model: str):
+    own = {"HYDRA_BINDING": "none", "OMPI_MCA_plm_slurm_args": "-v", "SLURM_HOSTFILE": "mine"}
+    made = launch(model, UNEVEN, bound(SLURM), env=own)
+    assert own.items() <= made.env.items()
+
+
+def test_parallel_models_see_slurm_in_an_allocation_whatever_the_schema():
+    common = replace(SLURM, slurm_environment=False)
+    assert launch("openmpi", UNEVEN, common).env["SLURM_TASKS_PER_NODE"] == "2,3"
+    assert "SLURM_TASKS_PER_NODE" not in launch("default", UNEVEN, common).env
+
+
+def test_in_an_allocation_jobs_do_not_see_the_step_of_the_agent():
+    made = launch("default", ONE, SLURM)
+    assert {"SLURM_STEP*", "SLURM_PROCID", "SLURM_CPU_BIND*", "PMIX_*"} <= set(made.unset)
+    assert launch("default", ONE, LOCAL).unset == []
+
+
+def test_the_command_for_people_can_be_typed_into_a_shell():
+    description = JobDescription("job", Execution(exec="prog", args=("a b", "${ncores}"), model="openmpi", venv="v"))
+    assert command_line(description, -1, UNEVEN, "7.0", LOCAL) == (
+        "mpirun -n 5 --bind-to none --oversubscribe prog 'a b' 5"
+    )
+    plain = JobDescription("job", Execution(script="echo 'x'"))
+    assert command_line(plain, -1, ONE, "", LOCAL) == """bash -c 'echo '"'"'x'"'"''"""

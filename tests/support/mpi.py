@@ -1,0 +1,59 @@
+"""Real MPI programs: compiled once, and what their processes tell."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "launch/ranks.c"
+
+ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    # Tests start more processes than there are cores: one that waits must not keep others from working.
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+"""For Open MPI, in tests."""
+
+_LINE = re.compile(
+    r"rank=(\d+) size=(\d+) sum=(\d+) host=(\S+) cpus=(\S*) gpus=(\S*) marker=(\S+) venv=(\S+) args=(.*)"
+)
+
+
+class Rank(NamedTuple):
+    """What one process told."""
+
+    rank: int
+    size: int
+    sum: int
+    host: str
+    cpus: tuple[int, ...]
+    gpus: str
+    marker: str
+    venv: str
+    args: str
+
+
+def compiled(family: str, directory: Path) -> Path:
+    """The program for `openmpi` or `mpich`."""
+    compiler = shutil.which(f"mpicc.{family}")
+    if compiler is None:
+        pytest.skip(f"{family} is not installed; tests/system-packages installs it")
+    program = directory / f"ranks.{family}"
+    if not program.exists():
+        subprocess.run([compiler, "-O1", "-o", program, SOURCE], check=True, timeout=60)
+    return program
+
+
+def ranks(text: str) -> list[Rank]:
+    """In order; lines of others are passed over."""
+    found = [
+        Rank(int(rank), int(size), int(total), host, tuple(map(int, cpus.split(","))), gpus, marker, venv, args)
+        for rank, size, total, host, cpus, gpus, marker, venv, args in _LINE.findall(text)
+    ]
+    return sorted(found)
