@@ -1,4 +1,4 @@
-"""`python -m bench [NAMES]`: run benchmarks and print what they find."""
+"""`python -m bench [NAMES]`: run benchmarks, print what they find, and, when all are run, write it into the docs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
+from bench import machine, page
 from bench.finding import Finding, Result, Setting
 from bench.pilot import ENVIRONMENT, SOURCE
 
@@ -34,15 +35,27 @@ def main() -> int:
         rounds=options.rounds,
         scale=options.scale,
         parallel=options.parallel,
+        peers=None if options.peers else [],
     )
+    about = [*machine.describe(), f"Medians of {setting.rounds} rounds, in turns.{_before()}"]
     results = {name: _run(name, setting) for name in options.names}
+    about[-1] += f" Load averages after it: {machine.load()}."
+    print("\n".join(about))
     for result in results.values():
         print_findings(result.findings)
+        print("\n".join(result.missing), end="\n" if result.missing else "")
+    if options.write or (len(results) == len(BENCHMARKS) and options.scale == 1):
+        page.write(results.values(), about)
     return 0
+
+
+def _before() -> str:
+    return f" Load averages (1, 5, 15 minutes) before it: {machine.load()}."
 
 
 def _run(name: str, setting: Setting) -> Result:
     print(f"{name}: {BENCHMARKS[name]}", file=sys.stderr, flush=True)
+    setting.directory.mkdir(parents=True, exist_ok=True)
     result: Result = import_module(f"bench.{name}").run(setting)
     return result
 
@@ -50,9 +63,8 @@ def _run(name: str, setting: Setting) -> Result:
 def print_findings(findings: Iterable[Finding]) -> None:
     for found in findings:
         verdict = {True: "reached", False: "MISSED", None: ""}[found.reached]
-        print(
-            f"{found.what:<60} {found.value:>10,.4g} {found.unit:<7} {found.bar:<24} {verdict:<8} {found.note}".rstrip()
-        )
+        told = f"{found.what:<64} {page.amount(found):>14}  {found.bar:<24} {verdict:<8} {found.note}"
+        print(told.rstrip())
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -62,6 +74,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="part of the full size, for a quick look")
     parser.add_argument("--parallel", type=int, default=len(os.sched_getaffinity(0)), help="processes at a time")
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="for everything that is made")
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave out what others do")
+    parser.add_argument("--write", action="store_true", help=f"write {page.PAGE.name} although not all was measured")
     options = parser.parse_args(arguments)
     options.names = [name for given in options.names for name in given.split(",")] or list(BENCHMARKS)
     unknown = [name for name in options.names if name not in BENCHMARKS]

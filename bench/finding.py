@@ -30,6 +30,8 @@ class Series:
     title: str
     unit: str
     values: dict[str, float]
+    ours: tuple[str, ...] = ()
+    """Those to be seen first."""
 
 
 @dataclass

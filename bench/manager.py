@@ -30,19 +30,16 @@ def run(setting: Setting) -> Result:
         at_least(f"manager: {name}", f"manager alone, {name}", value, BAR, "jobs/s", rates[name].cost)
         for name, value in found.items()
     ]
-    return Result(findings, [Series("The manager alone", "jobs/s", found)])
+    return Result(findings, [Series("The manager alone", "jobs/s", found, tuple(found))])
 
 
 def _command(folder: Path, make: Callable[..., list[dict[str, Any]]]) -> Callable[[int], float]:
-    """`qcg-pm run` with hosts that answer at once; what a run of one job takes is not counted."""
-    options = ["--pretend", *pilot.nodes(NODES, CORES)]
+    """`qcg-pm run` with hosts that answer at once, from the first line of its log to the last."""
 
     def seconds(count: int) -> float:
-        one, all_of_them = (
-            pilot.run(folder, pilot.write_requests(fresh(folder) / "requests.json", make(jobs, "true")), *options)
-            for jobs in (1, count)
-        )
-        return all_of_them - one
+        requests = pilot.write_requests(fresh(folder) / "requests.json", make(count, "true"))
+        pilot.run(folder, requests, "--pretend", *pilot.nodes(NODES, CORES))
+        return pilot.logged_seconds(folder)
 
     return seconds
 

@@ -44,7 +44,7 @@ def run(setting: Setting) -> Result:
     measured = in_turns(rates, setting.rounds)
     best = _best(measured, [name for name in measured if name.startswith(LIMIT)])
     findings = [*_told(measured, rates, peers), *_bars(measured, best, [peer for peer, _ in peers.values()])]
-    return Result(findings, [Series("No-op jobs on this machine", "jobs/s", medians(measured))], missing)
+    return Result(findings, [Series("No-op jobs on this machine", "jobs/s", medians(measured), OURS)], missing)
 
 
 def _told(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,13 @@ def nodes(count: int, cores: int) -> list[str]:
 def report(directory: Path) -> list[dict[str, Any]]:
     """The entries of a JSON report."""
     return [json.loads(line) for line in (directory / "jobs.report").read_text().splitlines()]
+
+
+def logged_seconds(directory: Path) -> float:
+    """Between the first and the last line of a run's log: the start of the agent is in it, Python's own is not."""
+    lines = (directory / "service.log").read_text().splitlines()
+    first, last = (datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S,%f") for line in (lines[0], lines[-1]))
+    return (last - first).total_seconds()
 
 
 def python(*arguments: str) -> Sequence[str]:

@@ -16,6 +16,10 @@ _CHANGING = [
     (re.compile(r"\d+\.\d%"), "PERCENT"),
     (re.compile(r"\d+\.\d+ core-hours"), "N core-hours"),
     (re.compile(r"connected from \S+"), "connected from HOST"),
+    (re.compile(r"[\d,]+ jobs/s +[\d,]+"), "N jobs/s N"),
+    (re.compile(r"[\d,]+ jobs/s"), "N jobs/s"),
+    (re.compile(r"\d+\.\d ms"), "N ms"),
+    (re.compile(r"\d+\.\d\d s\b"), "N s"),
 ]
 _PROGRESS = re.compile(r"\d+ of \d+ jobs done, .* cores? busy")
 """How often this is printed depends on the machine."""

@@ -26,6 +26,7 @@ COMMANDS = {
     "remove": "Remove jobs that have ended.",
     "resources": "Show how many cores there are and how many are free.",
     "finish": "End a running manager.",
+    "bench": "Measure how fast a pilot is here.",
 }
 
 

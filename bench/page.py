@@ -1,0 +1,65 @@
+"""Writes what was found into the page on performance, between its markers, and draws the plot beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from bench.finding import Finding, Result
+from bench.plot import draw
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "performance.md"
+PLOT = DOCS / "performance.svg"
+BEGIN = "<!-- figures: written by make bench -->"
+END = "<!-- end of figures -->"
+
+
+class PageError(Exception):
+    """The page is not as it should be; the message says why."""
+
+
+def write(results: Iterable[Result], about: list[str]) -> None:
+    results = list(results)
+    PAGE.write_text(put_between(PAGE.read_text(), figures(results, about)))
+    PLOT.write_text(draw([series for result in results for series in result.series]))
+
+
+def put_between(page: str, text: str) -> str:
+    """The page with this between its markers."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise PageError(f"{PAGE} has no markers {BEGIN} and {END}, between which the figures are written")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
+
+def figures(results: list[Result], about: list[str]) -> str:
+    findings = [finding for result in results for finding in result.findings]
+    bars = table(["what", "measured", "bar", "", "remark"], [_row(finding) for finding in findings if finding.bar])
+    told = table(["what", "measured", "remark"], [_told_row(finding) for finding in findings if not finding.bar])
+    missing = [f"- not measured: {why}" for result in results for why in result.missing]
+    plot = f"![Jobs a second, as bars]({PLOT.name})"
+    return "\n\n".join(filter(None, ["\n".join(about), bars, plot, told, "\n".join(missing)]))
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    if not rows:
+        return ""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
+
+
+def _row(finding: Finding) -> list[str]:
+    verdict = "reached" if finding.reached else "**missed**"
+    return [finding.what, amount(finding), finding.bar, verdict, finding.note]
+
+
+def _told_row(finding: Finding) -> list[str]:
+    return [finding.what, amount(finding), finding.note]
+
+
+def amount(finding: Finding) -> str:
+    value = finding.value
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 3
+    return f"{value:,.{digits}f} {finding.unit}".rstrip()

@@ -1,0 +1,128 @@
+"""Benchmarks measure what they say: small ones, whose figures only have to make sense."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.finding import Finding, Result, Setting
+from bench.growth import chained_jobs, mixed_jobs
+from bench.limit import build, limit_seconds
+from bench.utilisation import ideal_seconds, mix
+from tests.support.pilot import run
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (package gcc)")
+
+
+def setting(directory: Path, scale: float = 0.01) -> Setting:
+    return Setting(directory=directory, rounds=1, scale=scale, parallel=2, peers=[])
+
+
+def by_name(result: Result) -> dict[str, Finding]:
+    return {finding.name: finding for finding in result.findings}
+
+
+@needs_compiler
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_limit_starts_each_process_once_with_an_output_file(tmp_path: Path, threads: int):
+    assert 0 < limit_seconds(tmp_path, 50, 3, threads) < 60
+    assert sorted(int(path.name) for path in (tmp_path / "limit-out").iterdir()) == list(range(50))
+
+
+@needs_compiler
+def test_the_limit_says_what_it_wants(tmp_path: Path):
+    done = subprocess.run([build("limit", tmp_path), "0", "2", "1", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "COUNT and THREADS are at least 1" in done.stderr
+
+
+@needs_compiler
+@pytest.mark.timeout(120)
+def test_a_small_run_of_what_counts_most_gives_figures_that_make_sense(tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Ratios for whoever looks on. Only nonsense is a failure: what else this machine does is not known."""
+    from bench import growth, manager, noop
+
+    found = {
+        name: finding
+        for module in (noop, manager, growth)
+        for name, finding in by_name(module.run(setting(tmp_path))).items()
+    }
+    shares = [found[f"noop: {name} / limit"].value for name in (noop.SEPARATE, noop.ITERATED)]
+    alone = [finding.value for name, finding in found.items() if name.startswith("manager: ")]
+    growths = [finding.value for name, finding in found.items() if name.startswith("growth: ")]
+    with capsys.disabled():
+        print("\nagainst the limit in C:", ", ".join(f"{share:.2f}" for share in shares))
+        print("the manager alone, jobs/s:", ", ".join(f"{rate:,.0f}" for rate in alone))
+        print("cost of a job with 100 times as many queued:", ", ".join(f"{growth:.2f}" for growth in growths))
+    assert all(0.01 < share < 2 for share in shares)
+    assert all(100 < rate < 10_000_000 for rate in alone)
+    assert all(0.1 < growth < 10 for growth in growths)
+
+
+def test_without_overhead_jobs_follow_each_other_at_once():
+    jobs = [{"name": f"j{number}", "exec": "sleep", "args": ["2"], "numCores": 2} for number in range(5)]
+    assert ideal_seconds(jobs, nodes=1, cores=4) == pytest.approx(6)
+    assert ideal_seconds(jobs, nodes=2, cores=4) == pytest.approx(4)
+
+
+def test_a_mix_has_short_and_long_narrow_and_wide_jobs_and_is_the_same_for_a_seed():
+    jobs = mix(500, seed=1)
+    lengths = [float(job["args"][0]) for job in jobs]
+    assert 0.1 <= min(lengths) < 0.2
+    assert 8 < max(lengths) <= 10
+    assert {job["numCores"] for job in jobs} == set(range(1, 9))
+    assert jobs == mix(500, seed=1) != mix(500, seed=2)
+
+
+def test_what_grows_has_dependencies_and_sizes_of_all_kinds():
+    jobs = [job for _, job in zip(range(100), mixed_jobs(), strict=False)]
+    assert any("numNodes" in job for job in jobs)
+    assert any(isinstance(job.get("numCores"), dict) for job in jobs)
+    assert sum("after" in job for job in jobs) == 33
+    assert [job.get("after") for job in chained_jobs(3)] == [None, "job0", "job1"]
+
+
+def test_an_unknown_name_is_refused_with_those_that_there_are():
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-m", "bench", "speed"], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "there is no benchmark 'speed'; there are noop, manager," in done.stderr
+
+
+def test_the_command_for_users_measures_and_leaves_nothing(run_dir: Path):
+    done = run("qcg-pm", "bench", "--nodes", "2", "--seconds", "1", "--json", timeout=100)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["nodes"], figures["cores"], figures["ideal"]) == (1, 2, 1.0)
+    assert 0 < figures["latency"] <= figures["latency_99"] < 60
+    assert min(figures["separate"], figures["iterated"]) > 1
+    assert figures["real"] >= 1.0
+    assert list(run_dir.iterdir()) == []
+
+
+def test_the_command_without_processes_has_as_many_nodes_as_one_likes(run_dir: Path):
+    done = run("qcg-pm", "bench", "--pretend", "50x20", "--seconds", "1", timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1000 cores on 50 nodes, pretended, without processes\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--pretend", "10"], "--pretend wants NODESxCORES"),
+        (["--pretend", "0x4"], "--pretend wants NODESxCORES"),
+        (["--pretend", "2x4", "--nodes", "2"], "no --nodes beside it"),
+        (["--nodes", "0"], "cannot have 0 cores"),
+        (["--wd", "missing"], "nothing can be made in missing: No such file or directory; choose another --wd"),
+    ],
+)
+def test_what_cannot_be_measured_is_told_in_a_sentence(run_dir: Path, arguments: list[str], told: str):
+    done = run("qcg-pm", "bench", *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr

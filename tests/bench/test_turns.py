@@ -1,0 +1,89 @@
+"""Figures are made of rounds, and written down, as they should be."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from bench import page
+from bench.finding import Finding, Result, Series, at_least, at_most
+from bench.plot import draw
+from bench.turns import Rate, in_turns, medians, percentile, ratio
+
+
+def test_contestants_take_turns():
+    order: list[str] = []
+    contestants = {name: _noting(order, name) for name in "ab"}
+    assert in_turns(contestants, 2) == {"a": [1.0, 3.0], "b": [2.0, 4.0]}
+    assert order == ["a", "b", "a", "b"]
+
+
+def _noting(order: list[str], name: str):
+    def contestant() -> float:
+        order.append(name)
+        return float(len(order))
+
+    return contestant
+
+
+def test_a_ratio_compares_within_rounds():
+    """The second round was on a machine that did other things: both were slow, and neither is to blame."""
+    measured = {"ours": [90.0, 9.0, 90.0], "limit": [100.0, 10.0, 100.0]}
+    assert ratio(measured, "ours", "limit") == pytest.approx(0.9)
+    assert medians(measured) == {"ours": 90.0, "limit": 100.0}
+
+
+@pytest.mark.parametrize(("percent", "value"), [(50, 50), (99, 99), (99.5, 100), (100, 100), (0, 1)])
+def test_a_percentile_is_a_value_that_was_measured(percent: float, value: float):
+    assert percentile([float(number) for number in range(100, 0, -1)], percent) == value
+
+
+def test_a_rate_is_jobs_a_second():
+    rate = Rate(100, lambda count: count / 50)
+    assert rate() == 50
+    assert rate.jobs == 100
+
+
+@pytest.mark.parametrize(("value", "reached"), [(0.79, False), (0.8, True), (1.2, True)])
+def test_a_bar_is_reached_or_not(value: float, reached: bool):
+    assert at_least("a", "a", value, 0.8).reached is reached
+    assert at_most("a", "a", -value, -0.8).reached is reached
+
+
+def test_the_page_gets_figures_between_its_markers_and_nowhere_else():
+    before = f"# Title\n\n{page.BEGIN}\nold\n{page.END}\n\nMore.\n"
+    after = page.put_between(before, "new")
+    assert after == f"# Title\n\n{page.BEGIN}\n\nnew\n\n{page.END}\n\nMore.\n"
+    assert page.put_between(after, "new") == after
+    with pytest.raises(page.PageError, match="no markers"):
+        page.put_between("# Title\n", "new")
+
+
+def test_the_page_that_is_there_has_the_markers():
+    page.put_between(page.PAGE.read_text(), "new")
+
+
+def test_figures_say_what_was_measured_what_was_missed_and_what_is_missing():
+    result = Result(
+        [
+            at_least("a", "ours | limit", 0.5, 0.8, note="why"),
+            at_most("b", "latency", 3.217, 5, "ms"),
+            Finding("c", "a peer", 1234.5, "jobs/s", note="1.0"),
+        ],
+        missing=["Parsl is not there"],
+    )
+    text = page.figures([result], ["Measured today."])
+    assert "| ours \\| limit | 0.50 | at least 0.8 | **missed** | why |" in text
+    assert "| latency | 3.22 ms | at most 5 ms | reached |  |" in text
+    assert "| a peer | 1,234 jobs/s | 1.0 |" in text
+    assert "- not measured: Parsl is not there" in text
+    assert text.startswith("Measured today.")
+
+
+def test_the_plot_is_a_picture_with_a_bar_for_each_value():
+    drawn = ElementTree.fromstring(draw([Series("A & B", "jobs/s", {"<one>": 1000.0, "two": 250.0}, ("two",))]))
+    bars = drawn.findall("{http://www.w3.org/2000/svg}rect")[1:]
+    lengths = [float(bar.get("width", "0")) for bar in bars]
+    assert lengths[0] == pytest.approx(4 * lengths[1])
+    assert {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")} >= {"<one>", "1,000", "A & B, jobs/s"}
