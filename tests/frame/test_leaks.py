@@ -146,3 +146,32 @@ def test_a_process_that_was_not_waited_for_is_not_alive():
     os.waitpid(pid, 0)
     assert not is_alive(pid)
     assert is_alive(os.getpid())
+
+
+def test_a_world_set_apart_is_not_looked_at_and_all_else_is(run_checked):
+    result = run_checked("""
+        import os, subprocess
+        import pytest
+        from tests.support import processes
+
+        @pytest.fixture(scope="session")
+        def world():
+            process = subprocess.Popen(["sh", "-c", "read line; sleep 61 & wait"], stdin=subprocess.PIPE)
+            processes.set_apart(processes.identify(process.pid))
+            yield process
+            processes.end({processes.identify(process.pid), *processes.children(process.pid)})
+            process.stdin.close()
+            process.wait()
+
+        @pytest.mark.leaves_open("the pipe to the world")
+        def test_that_makes_the_world(world): ...
+
+        def test_that_starts_something_in_it(world):
+            os.write(world.stdin.fileno(), b"go\\n")
+            while not processes.children(world.pid): ...
+
+        def test_that_starts_something_outside(world):
+            subprocess.Popen(["sleep", "62"])
+    """)
+    result.assert_outcomes(passed=3, errors=1)
+    result.stdout.fnmatch_lines(["*Left behind:*", "*process * sleep 62"])

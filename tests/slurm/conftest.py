@@ -11,14 +11,14 @@ from tests.support.slurm_cluster import Cluster, running_cluster, why_impossible
 
 
 @pytest.fixture(scope="session")
-def claiming_cluster(_clusters_are_possible: None) -> Iterator[Cluster]:
+def claiming_cluster(clusters_are_possible: None) -> Iterator[Cluster]:
     """Four nodes with four CPUs and two GPUs each: more CPUs than most machines have for each of them."""
     with running_cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
-def binding_cluster(_clusters_are_possible: None) -> Iterator[Cluster]:
+def binding_cluster(clusters_are_possible: None) -> Iterator[Cluster]:
     """Two nodes that claim two CPUs each, which exist, so that Slurm binds its steps."""
     with running_cluster(nodes=2, cpus=2, gpus=0, task_plugin="task/affinity") as cluster:
         yield cluster
@@ -46,7 +46,8 @@ def lent(cluster: Cluster, directory: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def _clusters_are_possible() -> None:
+def clusters_are_possible() -> None:
+    """Skips tests where they are not."""
     reason = why_impossible()
     if reason is not None:
         pytest.skip(reason)

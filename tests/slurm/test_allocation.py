@@ -30,7 +30,7 @@ EVERY_CORE = (0, 1, 2, 3)
 
 
 @pytest.fixture(scope="module")
-def threaded_cluster(_clusters_are_possible: None) -> Iterator[Cluster]:
+def threaded_cluster(clusters_are_possible: None) -> Iterator[Cluster]:
     """A node with four cores of two threads each."""
     with running_cluster(nodes=1, cpus=8, threads=2) as cluster:
         yield cluster
@@ -160,7 +160,8 @@ def test_a_job_that_has_ended_is_refused(cluster: Cluster):
     assert told.stderr.startswith(f"--resources slurm: job {job.id} (SLURM_JOB_ID) does not run: it is COMPLETED;")
 
 
-def test_a_controller_that_is_gone_is_told(_clusters_are_possible: None):
+@pytest.mark.usefixtures("clusters_are_possible")
+def test_a_controller_that_is_gone_is_told():
     with running_cluster(nodes=1, configuration="MessageTimeout=2") as cluster:
         cluster.kill_controller()
         told = cluster.run("bash", "-c", FIND, env={"SLURM_JOB_ID": "1"}, check=False)

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import processes
 from tests.support.slurm_cluster import Cluster, running_cluster
 from tests.support.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_nodes_are_hosts_of_their_own(cluster: Cluster):
@@ -38,18 +48,24 @@ def test_a_node_can_crash_and_boot(cluster: Cluster):
 
 def test_a_node_can_be_cut_off_for_a_while(cluster: Cluster):
     node = cluster.node("n4")
-    reach = ["timeout", "1", "bash", "-c", "< /dev/tcp/login/6817"]
-    assert node.exec(*reach).returncode == 0
+
+    def reaches_login(patience: int = 20) -> bool:
+        connect = ["timeout", str(patience), "bash", "-c", "< /dev/tcp/login/6817"]
+        return node.exec(*connect, check=False).returncode == 0
+
+    assert reaches_login()
     node.cut()
-    assert node.exec(*reach, check=False).returncode != 0
+    assert not reaches_login(patience=1)
     node.heal()
-    wait_for(lambda: node.exec(*reach, check=False).returncode == 0)
+    assert reaches_login()
 
 
 def test_calls_of_the_controller_are_counted(cluster: Cluster):
     before = cluster.calls()
-    assert cluster.sbatch("for i in 1 2 3; do srun true; done").wait() == 0
-    assert (cluster.calls() - before)["REQUEST_JOB_STEP_CREATE"] == 3
+    assert cluster.sbatch("for i in 1 2 3; do scontrol show job $SLURM_JOB_ID; done; srun true").wait() == 0
+    calls = cluster.calls() - before
+    assert calls["REQUEST_JOB_INFO_SINGLE"] == 3
+    assert calls["REQUEST_JOB_STEP_CREATE"] >= 1
 
 
 def test_what_a_job_leaves_behind_is_found_and_ended(cluster: Cluster):
@@ -59,6 +75,12 @@ def test_what_a_job_leaves_behind_is_found_and_ended(cluster: Cluster):
     told = cluster.clean_up()
     assert len([line for line in told if line.startswith("login: ") and line.endswith("sleep 603")]) == 1
     assert cluster.left_behind() == []
+
+
+def test_nodes_are_reached_with_ssh(cluster: Cluster):
+    reach = ["ssh", "-oBatchMode=yes", "-oConnectTimeout=10"]
+    assert cluster.run(*reach, "n2", "hostname").stdout == "n2\n"
+    assert cluster.node("n3").exec(*reach, "n4", "hostname").stdout == "n4\n"
 
 
 def test_binding_is_real_where_cpus_are(real_cluster: Cluster):
@@ -73,3 +95,24 @@ def test_a_cluster_leaves_nothing_behind(cluster: Cluster):
         assert small.run("srun", "hostname").stdout == "n1\n"
         assert cluster.run("srun", "-N4", "true").returncode == 0
     assert not small.directory.exists()
+
+
+@pytest.mark.usefixtures("clusters_are_possible")
+def test_a_cluster_ends_with_the_tests_however_they_end():
+    program = """
+import time
+from tests.support.slurm_cluster import running_cluster
+with running_cluster(nodes=1) as cluster:
+    print(cluster.directory, flush=True)
+    time.sleep(600)
+"""
+    tests = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert tests.stdout is not None
+    with tests.stdout:
+        directory = Path(tests.stdout.readline().strip())
+    login = int((directory / "login.pid").read_text())
+    assert processes.is_alive(login)
+    tests.kill()
+    tests.wait()
+    wait_for(lambda: not processes.is_alive(login), what="the end of the login node")
+    shutil.rmtree(directory)

@@ -144,9 +144,9 @@ class Node:
         init = self.cluster.outer_pid(self._recorded_pid())
         if init is None:
             return set()
-        pid_file = self.cluster.directory / f"slurmd.{self.name}.pid"
-        own = [int(pid_file.read_text())] if pid_file.exists() else []
-        return {found for found in processes.descendants(init) if processes.inner_pids(found.pid)[-1:] != own}
+        pid_files = [self.cluster.directory / f"{daemon}.{self.name}.pid" for daemon in ("slurmd", "sshd")]
+        own = [[int(path.read_text())] for path in pid_files if path.exists()]
+        return {found for found in processes.descendants(init) if processes.inner_pids(found.pid)[-1:] not in own}
 
     def reset(self) -> None:
         """As it was at first: whatever happened to it, it is booted anew."""
@@ -207,6 +207,10 @@ class Cluster:
     def close(self) -> None:
         self._lab.kill()
         self._lab.wait()
+        recorded = self.directory / "login.pid"
+        if recorded.exists():
+            login = int(recorded.read_text())
+            wait_for(lambda: not processes.is_alive(login), 30, "the end of the cluster")
 
     def node(self, name: str) -> Node:
         return next(node for node in self.nodes if node.name == name)
@@ -282,7 +286,8 @@ class Cluster:
     def calls(self) -> Counter[str]:
         """How often the controller has been called, by type: subtract an earlier answer from a later one.
 
-        `REQUEST_JOB_STEP_CREATE` is an `srun`, `REQUEST_JOB_INFO_SINGLE` a look at a job. The nodes call too.
+        `REQUEST_JOB_STEP_CREATE` is an `srun`, which may have to ask again; `REQUEST_JOB_INFO_SINGLE` a look at a job.
+        The nodes call too.
         """
         shown = self.run("sdiag").stdout
         by_type = shown.partition("by message type")[2].partition("by user")[0]

@@ -27,9 +27,7 @@ from qcg.pilotjob.interfaces.file import FileError, read_requests
 
 @click.command("validate")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--nodes", help="Check against these nodes instead of this machine or allocation: 4, n1:2, 4,2,2 or n1:4,n2:4."
-)
+@click.option("--nodes", help="Check against these nodes, not this machine or allocation: 4, n1:2, 4,2,2 or n1:4,n2:4.")
 def command(file: Path, nodes: str | None) -> None:
     """Check FILE: its form, its jobs, their names and dependencies, and whether they fit into the nodes.
 
