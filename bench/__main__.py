@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from bench import machine, page
-from bench.finding import Finding, Result, Setting
+from bench.finding import BenchError, Finding, Result, Setting
 from bench.pilot import ENVIRONMENT, SOURCE
 
 BENCHMARKS = {
@@ -38,7 +38,11 @@ def main() -> int:
         peers=None if options.peers else [],
     )
     about = [*machine.describe(), f"Medians of {setting.rounds} rounds, in turns.{_before()}"]
-    results = {name: _run(name, setting) for name in options.names}
+    try:
+        results = {name: _run(name, setting) for name in options.names}
+    except BenchError as why:
+        print(f"bench: {why}", file=sys.stderr)
+        return 1
     about[-1] += f" Load averages after it: {machine.load()}."
     print("\n".join(about))
     for result in results.values():

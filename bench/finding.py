@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 
+class BenchError(Exception):
+    """Something cannot be measured; the message says why."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """One figure of the table."""

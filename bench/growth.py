@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from bench import pilot
-from bench.finding import Finding, Result, Setting, at_most
+from bench.finding import BenchError, Finding, Result, Setting, at_most
 from bench.inside import Inside
 from bench.limit import fresh
 from bench.turns import Contestant, in_turns, medians, ratio
@@ -98,7 +98,7 @@ def _worker(directory: Path, shape: str, queued: int, step: int) -> Iterator[Con
             return float(answers.readline())
 
         if answers.readline() != "ready\n":
-            raise RuntimeError(f"{' '.join(command)} failed")
+            raise BenchError(f"{' '.join(command)} failed")
         one_step()  # the first one finds cold caches
         yield one_step
         requests.close()

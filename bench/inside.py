@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import pilot
+from bench.finding import BenchError
 from qcg.pilotjob import rundir
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.collecting import collect_seldom
@@ -119,7 +120,7 @@ class Inside:
     async def submit_text(self, request: bytes) -> None:
         reply = await answer(self.pilot, request)
         if reply.code:
-            raise RuntimeError(reply.message)
+            raise BenchError(str(reply.message))
 
     async def all_done(self) -> None:
         await self.engine.all_done.wait()

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from bench.finding import BenchError
+
 SOURCES = Path(__file__).parent
 
 
@@ -16,9 +18,11 @@ def build(name: str, directory: Path) -> Path:
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         compiler = shutil.which("cc") or shutil.which("gcc")
         if compiler is None:
-            raise FileNotFoundError("no C compiler: install gcc, with which the limit of this machine is measured")
+            raise BenchError("no C compiler: install gcc and libc6-dev, and the limit of this machine can be measured")
         directory.mkdir(parents=True, exist_ok=True)
-        subprocess.run([compiler, "-O2", "-pthread", "-o", program, source], check=True)
+        done = subprocess.run([compiler, "-O2", "-pthread", "-o", program, source], capture_output=True, text=True)
+        if done.returncode:
+            raise BenchError(f"{source.name} cannot be compiled: {done.stderr.strip()}")
     return program
 
 

@@ -29,38 +29,40 @@ def run(setting: Setting) -> Result:
     }
     rates[SEPARATE] = Rate(count, _ours(folder, pilot.separate))
     rates[ITERATED] = Rate(count, _ours(folder, pilot.iterated))
-    missing = []
-    peers = {}
+    peers: dict[str, Peer] = {}
+    versions: dict[str, str] = {}
+    missing: list[str] = []
     for peer in PEERS:
-        if setting.peers is None or peer.name in setting.peers:
-            try:
-                peers[peer.name] = (peer, set_up(peer, setting.directory))
-                rates[peer.name] = Rate(setting.count(peer.count, 20), _peer(setting, peer))
-                rates[peer.name].run(1)
-            except Missing as why:
-                missing.append(str(why))
-                rates.pop(peer.name, None)
-                peers.pop(peer.name, None)
-    measured = in_turns(rates, setting.rounds)
+        if setting.peers is not None and peer.name not in setting.peers:
+            continue
+        try:
+            versions[peer.name] = set_up(peer, setting.directory)
+        except Missing as why:
+            missing.append(str(why))
+        else:
+            peers[peer.name] = peer
+            rates[peer.name] = Rate(setting.count(peer.count, 20), _peer(setting, peer))
+    measured = in_turns(rates, setting.rounds, optional=dict.fromkeys(peers, missing))
     best = _best(measured, [name for name in measured if name.startswith(LIMIT)])
-    findings = [*_told(measured, rates, peers), *_bars(measured, best, [peer for peer, _ in peers.values()])]
+    peers = {name: peer for name, peer in peers.items() if name in measured}
+    findings = [*_told(measured, rates, peers, versions), *_bars(measured, best, peers)]
     return Result(findings, [Series("No-op jobs on this machine", "jobs/s", medians(measured), OURS)], missing)
 
 
 def _told(
-    measured: dict[str, list[float]], rates: dict[str, Rate], peers: dict[str, tuple[Peer, str]]
+    measured: dict[str, list[float]], rates: dict[str, Rate], peers: dict[str, Peer], versions: dict[str, str]
 ) -> list[Finding]:
     findings = []
     for name, value in medians(measured).items():
         notes = [rates[name].cost]
         if name in peers:
-            peer, version = peers[name]
-            notes = [version, *notes, *([peer.less] if peer.less else [])]
-        findings.append(Finding(f"noop: {name}", f"no-op jobs, {name}", value, "jobs/s", note="; ".join(notes)))
+            notes = [versions[name], *notes, peers[name].less]
+        note = "; ".join(filter(None, notes))
+        findings.append(Finding(f"noop: {name}", f"no-op jobs, {name}", value, "jobs/s", note=note))
     return findings
 
 
-def _bars(measured: dict[str, list[float]], limit: str, peers: list[Peer]) -> list[Finding]:
+def _bars(measured: dict[str, list[float]], limit: str, peers: dict[str, Peer]) -> list[Finding]:
     findings = [
         at_least(f"noop: {ours} / limit", f"{ours} against the {LIMIT}", ratio(measured, ours, limit), 0.8)
         for ours in OURS
@@ -68,10 +70,8 @@ def _bars(measured: dict[str, list[float]], limit: str, peers: list[Peer]) -> li
     apart = ratio(measured, ITERATED, SEPARATE)
     findings.append(at_most("noop: apart", f"{ITERATED} and {SEPARATE}, ratio", max(apart, 1 / apart), 1.1))
     findings += [
-        at_least(
-            f"noop: ours / {peer.name}", f"{SEPARATE} against {peer.name}", ratio(measured, SEPARATE, peer.name), 1
-        )
-        for peer in peers
+        at_least(f"noop: ours / {name}", f"{SEPARATE} against {name}", ratio(measured, SEPARATE, name), 1)
+        for name, peer in peers.items()
         if not peer.less
     ]
     return findings

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.finding import BenchError
 from bench.limit import fresh
 from bench.turns import say
 
@@ -18,8 +19,8 @@ DRIVERS = Path(__file__).parent / "drivers"
 PATIENCE = 600
 
 
-class Missing(Exception):
-    """A peer that cannot be measured here; the message says why."""
+class Missing(BenchError):
+    """A peer that cannot be measured here."""
 
 
 @dataclass(frozen=True)

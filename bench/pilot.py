@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from bench.finding import BenchError
+
 QCG_PM = [sys.executable, "-c", "from qcg.pilotjob.cli.main import main; main(prog_name='qcg-pm')"]
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -50,7 +52,7 @@ def run(directory: Path, requests: Path, *options: str) -> float:
     )
     seconds = time.monotonic() - began
     if done.returncode:
-        raise RuntimeError(f"qcg-pm run {requests} failed:\n{done.stdout}")
+        raise BenchError(f"qcg-pm run {requests} failed:\n{done.stdout}")
     return seconds
 
 

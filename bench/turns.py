@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from bench.finding import BenchError
+
 Contestant = Callable[[], float]
 
 
@@ -34,13 +36,24 @@ class Rate:
         return f"{self.cpu / self.jobs * 1e6:,.0f} µs of CPU a job"
 
 
-def in_turns(contestants: Mapping[str, Contestant], rounds: int) -> dict[str, list[float]]:
-    """What each measured in each round."""
+def in_turns(
+    contestants: Mapping[str, Contestant], rounds: int, optional: Mapping[str, list[str]] | None = None
+) -> dict[str, list[float]]:
+    """What each measured in each round. Of those that are `optional`, one that fails is left out, and its list gets
+    to know why."""
     measured: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(1, rounds + 1):
-        for name, contestant in contestants.items():
-            measured[name].append(contestant())
-            say(f"round {number} of {rounds}: {name} {measured[name][-1]:.6g}")
+        for name in list(measured):
+            try:
+                measured[name].append(contestants[name]())
+            except BenchError as why:
+                if optional is None or name not in optional:
+                    raise
+                optional[name].append(str(why))
+                del measured[name]
+                say(f"round {number} of {rounds}: {why}")
+            else:
+                say(f"round {number} of {rounds}: {name} {measured[name][-1]:.6g}")
     return measured
 
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import page
-from bench.finding import Finding, Result, Series, at_least, at_most
+from bench.finding import BenchError, Finding, Result, Series, at_least, at_most
 from bench.plot import draw
 from bench.turns import Rate, in_turns, medians, percentile, ratio
 
@@ -17,6 +17,17 @@ def test_contestants_take_turns():
     contestants = {name: _noting(order, name) for name in "ab"}
     assert in_turns(contestants, 2) == {"a": [1.0, 3.0], "b": [2.0, 4.0]}
     assert order == ["a", "b", "a", "b"]
+
+
+def test_one_that_fails_is_left_out_when_it_may_be():
+    def broken() -> float:
+        raise BenchError("it is not there")
+
+    why: list[str] = []
+    assert in_turns({"a": lambda: 1.0, "b": broken}, 2, optional={"b": why}) == {"a": [1.0, 1.0]}
+    assert why == ["it is not there"]
+    with pytest.raises(BenchError, match="it is not there"):
+        in_turns({"b": broken}, 2)
 
 
 def _noting(order: list[str], name: str):
