@@ -116,7 +116,10 @@ def test_a_manager_that_was_killed_does_not_change_how_the_program_ends(tmp_path
         "os.kill(json.loads(pathlib.Path(os.environ['QCG_PM_CONTACT']).read_text())['pid'], 9)\n"
         "raise SystemExit(4)"
     )
-    assert client(tmp_path, program, options=("--agent-linger", "1")).returncode == 4
+    done = client(tmp_path, program, options=("--agent-linger", "1", "--id", "x"))
+    assert done.returncode == 4
+    assert done.stderr.startswith("the manager was killed (SIGKILL) while the program ran")
+    assert f"`qcg-pm run --resume {tmp_path / '.qcgpjm-service-x'}`" in done.stderr
     wait_for(lambda: not list(tmp_path.glob(".qcgpjm-service-*/agent-local.json")), what="the agent to end")
 
 

@@ -63,11 +63,28 @@ def test_a_job_works_where_it_was_submitted_from(pm: Pm, wd: Path, monkeypatch: 
 
 def test_waiting_ends_with_1_when_a_job_did_not_succeed(pm: Pm):
     done = pm("submit", "--name", "bad", "--wait", "--", "false", code=1)
-    assert done.stdout.splitlines() == ["bad", "bad FAILED", "1 FAILED"]
+    assert done.stdout.splitlines() == ["bad", "bad FAILED: it failed: exit code 1", "1 FAILED"]
     pm("submit", "--name", "good", "--", "true")
     assert pm("wait", "good").stdout == "1 SUCCEED\n"
-    assert pm("wait", "--all", code=1).stdout.splitlines() == ["bad FAILED", "1 FAILED, 1 SUCCEED"]
+    told = pm("wait", "--all", code=1).stdout.splitlines()
+    assert told == ["bad FAILED: it failed: exit code 1", "1 FAILED, 1 SUCCEED"]
     pm("wait", "b*", code=1)
+
+
+def test_of_many_that_did_not_succeed_the_first_are_explained(pm: Pm):
+    pm("submit", "--name", "its", "--iteration", "22", "--", "false")
+    lines = pm("wait", "its:*", code=1).stdout.splitlines()
+    assert lines[0] == "its:0 FAILED: it failed: exit code 1"
+    assert lines[20:] == ["… and 2 more that did not succeed; see: qcg-pm why NAME", "22 FAILED"]
+
+
+def test_a_job_that_can_never_start_is_warned_about_when_it_is_submitted(pm: Pm):
+    done = pm("submit", "--name", "wide", "-c", "99", "--", "true")
+    assert done.stdout == "wide\n"
+    assert done.stderr == "Warning: wide is FAILED: 99 cores asked for, and 2 exist\n"
+    assert pm("submit", "--name", "fits", "--", "false").stderr == ""
+    waited = pm("submit", "--name", "wider", "-c", "100", "--wait", "--", "true", code=1)
+    assert "wider FAILED: it failed: 100 cores asked for, and 2 exist" in waited.stdout
 
 
 def test_waiting_ends_with_3_when_it_takes_too_long(pm: Pm, gate: Any):
@@ -144,11 +161,20 @@ def test_the_status_counts_jobs_and_cores(pm: Pm, pm_json: Told, wd: Path, manag
     assert re.fullmatch(rf"Manager \S+ on \S+, since [-\d]+ [\d:]+, in {wd}", lines[0])
     assert lines[1] == "0 of 2 cores on 1 node in use"
     assert [line.split() for line in lines[3:]] == [
-        ["total", "waiting", "running", "finished", "failed"],
-        ["jobs", "1", "0", "0", "1", "0"],
-        ["iterations", "5", "0", "0", "5", "0"],
+        ["total", "waiting", "running", "succeeded", "failed", "cancelled", "omitted"],
+        ["jobs", "1", "0", "0", "1", "0", "0", "0"],
+        ["iterations", "5", "0", "0", "5", "0", "0", "0"],
     ]
     assert pm_json("status")["IterationStats"]["FinishedIterations"] == 5
+
+
+def test_the_status_does_not_count_cancelled_and_omitted_jobs_as_failed(pm: Pm):
+    pm("submit", "--name", "bad", "--", "false")
+    pm("submit", "--name", "after-bad", "--after", "bad", "--", "true")
+    pm("submit", "--name", "long", "--", "sleep", "100")
+    pm("cancel", "long")
+    pm("wait", code=1)
+    assert pm("status").stdout.splitlines()[4].split() == ["jobs", "3", "0", "0", "0", "1", "1", "1"]
 
 
 def test_jobs_are_listed_by_pattern_iteration_and_state(pm: Pm, pm_json: Told):
@@ -170,7 +196,10 @@ def test_jobs_are_listed_by_pattern_iteration_and_state(pm: Pm, pm_json: Told):
         "length": 1,
         "jobs": {"bad": {"status": "FAILED", "messages": "exit code 1"}},
     }
-    assert pm("jobs", "-s", "QUEUED").stdout == "There are no such jobs.\n"
+    for word in ("Finished", "succeeded", "SUCCEED"):
+        assert "its" in pm("jobs", "-s", word).stdout
+    for word in ("QUEUED", "waiting", "Running", "cancelled", "omitted"):
+        assert pm("jobs", "-s", word).stdout == "There are no such jobs.\n"
     done = pm("jobs", "its", "nobody", code=1)
     assert done.stdout.splitlines()[1] == "its   SUCCEED"
     assert done.stderr == "Error: there is no job 'nobody'\n"
@@ -183,6 +212,7 @@ def test_info_tells_all_that_is_known(pm: Pm, pm_json: Told, wd: Path):
     assert lines[0] == "its (FAILED)"
     assert "    iterations: start 0, stop 2, total 2, finished 2, failed 1" in lines
     assert "    messages: 1 of 2 iterations failed" in lines
+    assert pm("jobs", "its").stdout.splitlines()[1].split(maxsplit=2)[2] == "1 of 2 iterations failed"
     assert "    its:1 (FAILED)" not in lines
     assert "    its:1 (FAILED)" in pm("info", "-i", "its").stdout.splitlines()
     info = pm_json("info", "its:1")["its:1"]
@@ -263,6 +293,29 @@ def test_patterns_remove_what_has_ended(pm: Pm, pm_json: Told):
     assert pm("remove", "o*").stdout == "1 removed\n"
     assert list(pm_json("jobs")["jobs"]) == ["open"]
     assert "none has ended" in pm("remove", "o*", code=1).stderr
+
+
+def test_an_iteration_cannot_be_removed_but_its_job(pm: Pm):
+    pm("submit", "--name", "its", "--iteration", "2", "--wait", "--", "true")
+    assert pm("remove", "its:1", code=1).stderr == "Error: an iteration cannot be removed; remove 'its'\n"
+    assert "has no iteration '7'" in pm("remove", "its:7", code=1).stderr
+    pm("remove", "its")
+
+
+def test_an_unknown_name_is_told_with_the_nearest_one(pm: Pm):
+    pm("submit", "--name", "simulate", "--wait", "--", "true")
+    for command in ("jobs", "info", "why", "logs", "wait", "cancel", "remove"):
+        assert "there is no job 'simulat'; did you mean 'simulate'?" in pm(command, "simulat", code=1).stderr, command
+    assert pm("jobs", "other", code=1).stderr == "Error: there is no job 'other'\n"
+
+
+def test_a_job_that_wrote_only_errors_is_told_so(pm: Pm):
+    pm("submit", "--name", "fail", "--wait", "--", "bash", "-c", "echo no >&2; exit 1", code=1)
+    done = pm("logs", "fail")
+    assert (done.stdout, done.stderr) == (
+        "",
+        "fail has written nothing to its stdout; see: qcg-pm logs --stderr fail\n",
+    )
 
 
 def test_nothing_is_said_when_nobody_reads(pm: Pm, manager: LocalManager, wd: Path):

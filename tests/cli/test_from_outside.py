@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -75,28 +76,54 @@ def test_waiting_for_the_last_job_of_a_run_ends_well_though_the_run_ends_with_it
         assert process.wait(30) == 0
 
 
-def test_a_manager_that_is_killed_ends_those_who_wait_with_2_and_a_sentence(tmp_path: Path):
-    with running(tmp_path) as process, start("qcg-pm", "wait", "gate", "-p", tmp_path) as waiting:
+@pytest.mark.parametrize("command", ["wait gate", "logs -f gate"])
+def test_a_manager_that_is_killed_ends_those_who_wait_with_2_and_how_to_go_on(command: str, tmp_path: Path):
+    with running(tmp_path) as process, start("qcg-pm", *command.split(), "-p", tmp_path) as waiting:
         (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
-        wait_for(lambda: _connections(waiting.pid) == 2, what="it to be connected")
+        wait_for(lambda: _connections(waiting.pid) >= 1, what="it to be connected")
         process.kill()
         out, err = waiting.communicate(timeout=30)
         assert (waiting.returncode, out) == (2, "")
         assert err.startswith("Error: ")
+        assert "has died" in err
+        assert f"what runs goes on, and `qcg-pm run --resume {run_dir}`" in err
         assert "Traceback" not in err
-        done = pm("status", "-p", tmp_path)
-        assert done.exit_code == 2
-        assert "has died" in done.stderr
         (tmp_path / "go").touch()
     wait_for(lambda: not (run_dir / "agent-local.json").exists(), what="the agent to end")
 
 
-def test_an_interrupt_ends_a_command_quietly_with_130(tmp_path: Path):
-    with running(tmp_path), start("qcg-pm", "wait", "gate", "-p", tmp_path) as waiting:
-        wait_for(lambda: _connections(waiting.pid) == 2, what="it to be connected")
+@pytest.mark.parametrize("command", ["wait gate", "logs -f gate", "submit"])
+def test_an_interrupt_ends_a_command_with_130_and_says_that_the_jobs_go_on(command: str, tmp_path: Path):
+    (tmp_path / "FILE").write_text(json.dumps([job("more", "true", after=["gate"])]))
+    line = ["submit", "--wait", str(tmp_path / "FILE")] if "submit" in command else command.split()
+    with running(tmp_path), start("qcg-pm", *line, "-p", tmp_path) as waiting:
+        wait_for(lambda: _connections(waiting.pid) >= 1, what="it to be connected")
         waiting.send_signal(signal.SIGINT)
-        out, err = waiting.communicate(timeout=30)
-    assert (waiting.returncode, out, err) == (130, "", "")
+        _, err = waiting.communicate(timeout=30)
+    assert (waiting.returncode, err) == (130, "interrupted; the jobs go on (`qcg-pm cancel` ends jobs)\n")
+
+
+def test_a_manager_that_does_not_answer_is_not_said_to_be_gone(tmp_path: Path):
+    with running(tmp_path) as process:
+        process.send_signal(signal.SIGSTOP)
+        done = pm("status", "-p", tmp_path)
+        process.send_signal(signal.SIGCONT)
+    assert done.exit_code == 2
+    assert f"(pid {process.pid} on " in done.stderr
+    assert "is there, but does not answer" in done.stderr
+
+
+def test_a_manager_whose_contact_file_is_gone_is_not_said_to_have_ended(tmp_path: Path):
+    with running(tmp_path) as process:
+        (contact,) = tmp_path.glob(".qcgpjm-service-*/contact.json")
+        kept = contact.read_bytes()
+        contact.unlink()
+        for line in (["status"], ["jobs"], ["finish"]):
+            done = pm(*line, "-p", tmp_path)
+            assert done.exit_code == 2
+            assert f"a manager (pid {process.pid}) is at work in {contact.parent}" in done.stderr
+        contact.write_bytes(kept)
+        contact.chmod(0o600)
 
 
 def test_finish_ends_a_run_and_returns_when_it_is_over(tmp_path: Path):

@@ -176,6 +176,8 @@ def test_status_is_an_overview_of_the_whole_system(tmp_path: Path):
             "FailedJobs": 1,
             "FinishedJobs": 0,
             "ExecutingJobs": 1,
+            "CanceledJobs": 0,
+            "OmittedJobs": 0,
         }
         assert status["IterationStats"]["ExecutingIterations"] == 2
         assert await service.data("status", options={"allJobsFinished": True}) == {"AllJobsFinished": False}

@@ -157,6 +157,7 @@ def test_status_gives_an_overview(client: Bare, service: Served):
     assert data["System"]["InstanceId"] == "x"
     assert data["Resources"] == {"TotalNodes": 2, "TotalCores": 4, "UsedCores": 0, "FreeCores": 4}
     jobs = {"TotalJobs": 3, "InScheduleJobs": 0, "FailedJobs": 1, "FinishedJobs": 2, "ExecutingJobs": 0}
+    jobs |= {"CanceledJobs": 0, "OmittedJobs": 0}
     assert data["JobStats"] == jobs
     assert data["IterationStats"]["TotalIterations"] == 3
 

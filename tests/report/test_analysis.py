@@ -171,7 +171,7 @@ def test_the_newest_run_of_a_working_directory_is_taken(tmp_path: Path):
         directory = tmp_path / f".qcgpjm-service-{name}"
         directory.mkdir()
         Journal.create(directory / "registry.sqlite").close()
-        os.utime(directory / "registry.sqlite", (1e9 - age, 1e9 - age))
+        os.utime(directory, (1e9 - age, 1e9 - age))
     (tmp_path / ".qcgpjm-service-empty").mkdir()
     assert analyse(tmp_path).directory == str(tmp_path / ".qcgpjm-service-new")
 

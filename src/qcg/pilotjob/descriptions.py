@@ -6,13 +6,13 @@ import msgspec
 
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.questions import Questions
 
 _decode = msgspec.msgpack.Decoder(JobDescription).decode
 
 
 class Descriptions:
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Questions) -> None:
         self._journal = journal
         self._kept: dict[int, JobDescription] = {}
 

@@ -167,7 +167,7 @@ class Engine(Listener):
 
     def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
         if live:
-            self.notice(f"{len(live)} jobs were found running")
+            self.notice("1 job was found running" if len(live) == 1 else f"{len(live)} jobs were found running")
         self.dispatch(AgentReported(nodes, live))
 
     def agent_away(self, agent: str, nodes: list[str]) -> None:

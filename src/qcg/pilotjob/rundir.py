@@ -44,19 +44,6 @@ def create(wd: Path, given_id: str | None) -> Path:
         ) from None
 
 
-def find(path: Path) -> Path:
-    """The run directory that `--resume` means: itself, or the newest one in a working directory."""
-    if path.name.startswith(PREFIX) and path.is_dir():
-        return path
-    if not path.is_dir():
-        what = "is a file" if path.exists() else "is not there"
-        raise UsageError(f"{path} {what}; --resume wants a run directory, or the working directory of a run")
-    found = [candidate for candidate in path.glob(PREFIX + "*") if candidate.is_dir()]
-    if not found:
-        raise UsageError(f"there is no run to resume in {path}: no directory {PREFIX}* is there")
-    return max(found, key=lambda candidate: candidate.stat().st_mtime_ns)
-
-
 def link(wd: Path, target: Path, name: str) -> None:
     """`name` in the working directory leads to the newest run's file. What is the user's own there is left alone.
 

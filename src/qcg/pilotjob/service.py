@@ -287,8 +287,9 @@ class Service:
                 pilot.engine.notice(f"{name}: everything is ended at once")
             else:
                 left = pilot.engine.state.unfinished
+                jobs = "1 job that has not ended is" if left == 1 else f"{left} jobs that have not ended are"
                 pilot.engine.notice(
-                    f"{name}: {left} jobs that have not ended are cancelled, for good; running ones have"
+                    f"{name}: {jobs} cancelled, for good; running ones have"
                     f" {KILL_GRACE:g} s to end by themselves, or until the next signal"
                 )
             self._signal = number

@@ -12,7 +12,7 @@ from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.descriptions import Descriptions
-from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import RunRecord
 from qcg.pilotjob.launch.compose import command_line, directory_of, program_name, stream_paths
 from qcg.pilotjob.launch.site import Site
@@ -22,7 +22,7 @@ History = list[tuple[State, float]]
 
 
 class Stories:
-    def __init__(self, journal: Journal, descriptions: Descriptions, site: Site) -> None:
+    def __init__(self, journal: Questions, descriptions: Descriptions, site: Site) -> None:
         self._journal = journal
         self._descriptions = descriptions
         self._site = site
@@ -161,8 +161,8 @@ class Stories:
         started, ended = times
         wd = directory_of(description, position, grant, self._site) if grant else None
         counts = _counts(job.iterations) if position < 0 and job.iterations is not None else None
-        if counts is not None and state is State.FAILED and not message:
-            message = f"{counts.failed} of {counts.total} iterations failed"
+        if counts is not None and not message:
+            message = message_of(job)
         return JobEnd(
             name=name_of(job, position),
             state=state,
@@ -177,6 +177,14 @@ class Stories:
             description=description if position < 0 else None,
             iterations=counts,
         )
+
+
+def message_of(job: Job) -> str:
+    """Of a job as a whole; one that failed because of its iterations has no other words of its own."""
+    if job.message or job.iterations is None or job.state is not State.FAILED:
+        return job.message
+    counts = _counts(job.iterations)
+    return f"{counts.failed} of {counts.total} iterations failed"
 
 
 def _counts(iterations: Iterations) -> IterationCounts:

@@ -1,43 +1,86 @@
-"""How jobs ended, from the registry of a manager that has ended."""
+"""Questions to a run whose manager has ended: its registry answers them."""
 
 from __future__ import annotations
 
-import sqlite3
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
-import msgspec
-
-from qcg.pilotjob.core.states import State
-from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.api.asking import accepted
+from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.errors import ConnectionError
+from qcg.pilotjob.cli.refusing import Refusal
+from qcg.pilotjob.cli.wait import MOST_EXPLAINED
+from qcg.pilotjob.description import requests
+from qcg.pilotjob.description.requests import Request, decode_request
+from qcg.pilotjob.ended import EndedBooks
+from qcg.pilotjob.interfaces.answers import Answer
+from qcg.pilotjob.interfaces.books import Books
+from qcg.pilotjob.interfaces.handlers.job_info import job_info
+from qcg.pilotjob.interfaces.handlers.job_status import job_status
+from qcg.pilotjob.interfaces.handlers.list_jobs import list_jobs
+from qcg.pilotjob.interfaces.handlers.status import counts
+from qcg.pilotjob.interfaces.handlers.why import why
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.journal.records import JobRecord
-from qcg.pilotjob.journal.snapshot import snapshot
+
+_HANDLERS: dict[type[Request], Callable[[Books, Any], Awaitable[Answer]]] = {
+    requests.ListJobs: list_jobs,
+    requests.JobStatus: job_status,
+    requests.JobInfo: job_info,
+    requests.Why: why,
+}
 
 
-def final_states(run_dir: Path, names: list[str] | None) -> dict[str, str] | None:
-    """Of these jobs and iterations, or of all jobs; None when the registry does not know how all of them ended."""
+class EndedRun(Manager):
+    """As a manager to commands that only look: the same calls and the same answers."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        try:
+            self._books = EndedBooks(run_dir)
+        except JournalError as error:
+            raise Refusal(str(error)) from None
+
+    @property
+    def run_dir(self) -> Path:
+        return self._run_dir
+
+    def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
+        wanted = decode_request(request)
+        if type(wanted) not in _HANDLERS:
+            raise ConnectionError(f"no manager is at work in {self._run_dir}, so nobody can answer this request")
+        return accepted(asyncio.run(self._answer(wanted)).to_dict())
+
+    async def _answer(self, wanted: Request) -> Answer:
+        return await _HANDLERS[type(wanted)](self._books, wanted)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Of jobs and iterations by state, as the answer to `status` has them."""
+        return counts(self._books)
+
+    def cleanup(self) -> None:
+        self._books.close()
+
+
+def final_states(run_dir: Path, names: list[str] | None) -> tuple[dict[str, str], dict[str, str]] | None:
+    """Of these jobs and iterations, or of all jobs: how they ended, and sentences about those that did not succeed.
+    None when the registry does not know how all of them ended."""
     try:
-        with snapshot(run_dir / FILE_NAME) as connection:
-            jobs = {record.name: record for record in reading.job_records(connection)}
-            wanted = list(jobs) if names is None else names
-            states = {name: _state(connection, jobs, name) for name in wanted}
-    except JournalError:
+        ended = EndedRun(run_dir)
+    except Refusal:
         return None
-    final = {name: state.name for name, state in states.items() if state is not None and state.is_final}
-    return final if len(final) == len(states) else None
+    with ended:
+        wanted = list(ended.list()) if names is None else names
+        entries = ended.status(wanted)["jobs"]
+        known = {name: entry["data"]["status"] for name, entry in entries.items() if entry["status"] == 0}
+        if len(known) < len(entries) or not all(map(ended.is_status_finished, known.values())):
+            return None
+        return known, sentences_of(ended, known)
 
 
-def _state(connection: sqlite3.Connection, jobs: dict[str, JobRecord], name: str) -> State | None:
-    job, colon, index = name.partition(":")
-    record = jobs.get(job)
-    if record is None or not colon:
-        return None if record is None else record.state
-    spec = reading.spec_of(connection, record.seq)
-    iteration = None if spec is None else msgspec.msgpack.decode(spec, type=JobDescription).iteration
-    if iteration is None:
-        return None
-    position = iteration.indices().index(int(index))
-    run = next(reading.runs_of(connection, record.seq, [position]), None)
-    return run.state if run is not None else record.rest or record.state
+def sentences_of(manager: Manager, states: dict[str, str]) -> dict[str, str]:
+    """Why those that did not succeed did not."""
+    names = [name for name, state in states.items() if state != "SUCCEED"][:MOST_EXPLAINED]
+    entries = manager.why(names)["jobs"] if names else {}
+    return {name: entry["data"]["sentence"] for name, entry in entries.items() if entry["status"] == 0}

@@ -22,6 +22,7 @@ from click.core import ParameterSource
 from qcg.pilotjob.cli import finding
 from qcg.pilotjob.cli.options import join_node_list, shared
 from qcg.pilotjob.cli.refusing import Refusal
+from qcg.pilotjob.cli.saying import many, tell
 from qcg.pilotjob.wire import contact
 
 if TYPE_CHECKING:
@@ -53,12 +54,18 @@ def command(context: click.Context, /, program: str, arguments: tuple[str, ...],
         raise Refusal(str(error)) from None
     try:
         code = _run([sys.executable, program, *arguments], _environment(manager), given["wd"])
+        killed_by = -(manager.qcgpm_process.poll() or 0)
         left = _unfinished(manager)
     finally:
         manager.cleanup()
+    if killed_by > 0:
+        run_dir = manager.qcgpm_conf["run_dir"]
+        tell(
+            f"the manager was killed ({signal.Signals(killed_by).name}) while the program ran; jobs that it had started"
+            f" go on, and `qcg-pm run --resume {run_dir}` goes on with the rest"
+        )
     if left:
-        jobs = "1 job" if left == 1 else f"{left} jobs"
-        click.echo(f"cancelled {jobs} that had not ended when the program did", err=True)
+        tell(f"cancelled {many(left, 'job')} that had not ended when the program did")
     sys.exit(code)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from qcg.pilotjob.cli.finding import Registry
+from qcg.pilotjob.cli.finding import Registry, with_suggestion
 from qcg.pilotjob.cli.names import NoSuchName, expand
-from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import show_json
 from qcg.pilotjob.core.states import State
 
@@ -33,7 +31,8 @@ def end_jobs(
     unfit = {name for name, entry in states.items() if _has_ended(entry) != final}
     chosen = [name for name in wanted if name not in unfit]
     if not chosen:
-        raise NoSuchName(f"none of {len(unfit)} jobs can be {done}: {'none has' if final else 'all have'} ended")
+        why_not = "none has" if final else "all have"
+        raise NoSuchName(f"none of {many(len(unfit), 'job')} can be {done}: {why_not} ended")
     answer = do(chosen)
     errors = answer.get("errors", {})
     if as_json:
@@ -41,7 +40,7 @@ def end_jobs(
     else:
         say(f"{answer[done]} {done}")
         for sentence in errors.values():
-            click.echo(f"Error: {sentence}", err=True)
+            tell(f"Error: {with_suggestion(manager, sentence)}")
     return 1 if errors else 0
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
+import re
 import sys
+import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +16,9 @@ import click
 
 from qcg.pilotjob.cli.names import NoSuchName, expand
 from qcg.pilotjob.cli.refusing import Denial, Refusal
-from qcg.pilotjob.cli.saying import say_no_more
-from qcg.pilotjob.guard import is_alive
+from qcg.pilotjob.cli.saying import say_no_more, tell
 from qcg.pilotjob.rundir import PREFIX
+from qcg.pilotjob.runs import RunsError, holder_of, is_there, left_runs, runs_of, unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
 
@@ -27,36 +30,89 @@ ADDRESS = "QCG_PJM_ADDRESS"
 CONTACT = "QCG_PM_CONTACT"
 INTERRUPTED = 130
 _RUN_DIR = "qcg.pilotjob.run_dir"
+_NO_SUCH_JOB = re.compile(r"there is no job '(.*)'")
+MOST_COMPARED = 10_000
+"""Names of jobs among which the nearest is looked for."""
+MOST_SUGGESTED = 3
+"""Missing names for which that is done."""
+PAUSE, PROBES = 0.05, 20
+"""Seconds between two looks at a manager that has gone away, and how many there are."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
 def on_manager(function: Callable[..., int | None]) -> Callable[..., None]:
     """Make of `function(manager, …)`, which returns an exit code, the body of a command that finds its manager."""
+    return _command(function, afterwards=False)
 
+
+def on_manager_or_registry(function: Callable[..., int | None]) -> Callable[..., None]:
+    """The same for commands that only look: when no manager is at work, the registry of its run answers."""
+    return _command(function, afterwards=True)
+
+
+def _command(function: Callable[..., int | None], *, afterwards: bool) -> Callable[..., None]:
     @click.option("-p", "--path", metavar="DIR", help=f"Its run or working directory [{DIRECTORY}].")
     @click.option("-a", "--address", help=f"Its address instead [{ADDRESS}].")
     @functools.wraps(function)
     def body(path: str | None, address: str | None, **given: Any) -> None:
-        from qcg.pilotjob.api.errors import QCGPJMAError, RequestRefusedError
-
         try:
-            with connect(path, address, os.environ) as manager:
-                code = function(manager, **given)
+            code = _call(function, path, address, given, afterwards=afterwards)
         except KeyboardInterrupt:
+            if _was_waiting(click.get_current_context()):
+                tell("interrupted; the jobs go on (`qcg-pm cancel` ends jobs)")
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
             say_no_more()
             sys.exit(0)
-        except RequestRefusedError as error:
-            raise Denial(error.reason) from None
-        except NoSuchName as error:
-            raise Denial(str(error)) from None
-        except QCGPJMAError as error:
-            raise Refusal(str(error)) from None
         sys.exit(code or 0)
 
     return body
+
+
+def _was_waiting(context: click.Context) -> bool:
+    """Whoever ends such a command with Ctrl-C should know that this is all that ends."""
+    return context.info_name == "wait" or bool(context.params.get("follow") or context.params.get("wait"))
+
+
+def _call(
+    function: Callable[..., int | None],
+    path: str | None,
+    address: str | None,
+    given: dict[str, Any],
+    *,
+    afterwards: bool,
+) -> int | None:
+    from qcg.pilotjob.api.errors import ConnectionError, QCGPJMAError, RequestRefusedError
+
+    try:
+        with connect(path, address, os.environ) as manager:
+            try:
+                return function(manager, **given)
+            except RequestRefusedError as error:
+                raise Denial(with_suggestion(manager, error.reason)) from None
+            except NoSuchName as error:
+                raise Denial(with_suggestion(manager, str(error))) from None
+    except NoManager as nobody:
+        if not afterwards or nobody.run is None:
+            raise
+        return _ask_registry(nobody.run, function, given)
+    except ConnectionError as error:
+        raise Refusal(_what_became_of(current_run_dir()) or str(error)) from None
+    except QCGPJMAError as error:
+        raise Refusal(str(error)) from None
+
+
+def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[str, Any]) -> int | None:
+    from qcg.pilotjob.cli.afterwards import EndedRun
+
+    with EndedRun(run) as ended:
+        try:
+            return function(ended, **given)
+        except NoSuchName as error:
+            raise Denial(with_suggestion(ended, str(error))) from None
+        finally:
+            tell(f"This is what the registry of the run says. {standing(run)}")
 
 
 def connect(path: str | None, address: str | None, environ: Mapping[str, str]) -> Manager:
@@ -86,40 +142,112 @@ def current_run_dir() -> Path | None:
     return found
 
 
+class NoManager(Refusal):
+    """Nobody is at work there."""
+
+    def __init__(self, message: str, run: Path | None = None) -> None:
+        super().__init__(message)
+        self.run = run
+        """The run whose manager was at work there last."""
+
+
 def live_run(directory: Path) -> Path:
     """The run directory, itself or the newest in a working directory, whose manager is alive and can be talked to."""
-    shown = directory.absolute()
-    if directory.name.startswith(PREFIX) or (directory / contact.FILE_NAME).is_file():
-        runs = [directory] if directory.is_dir() else []
-    else:
-        runs = sorted(directory.glob(PREFIX + "*"), key=lambda run: -run.stat().st_mtime_ns)
+    try:
+        runs = runs_of(directory)
+    except RunsError as error:
+        raise NoManager(f"no manager was found: {error}") from None
     if not runs:
-        raise Refusal(
-            f"no manager was found: there is no run ({PREFIX}*) in {shown}. Say where it is with --path DIR or"
-            f" --address, or set {DIRECTORY}"
+        raise NoManager(
+            f"no manager was found: there is no run ({PREFIX}*) in {directory.absolute()}. Start one there with"
+            f" `qcg-pm-service --net`, or say where it is with --path DIR or --address, or set {DIRECTORY}"
         )
-    silent = None
+    problems = []
     for run in runs:
         try:
             found = contact.read(run)
         except ContactError as error:
-            raise Refusal(str(error)) from None
-        if found is None or not is_alive(run, found):
+            problems.append(Refusal(str(error)))
             continue
-        if found.clients is not None:
-            return run
-        silent = silent or run
-    if silent is not None:
-        raise Refusal(
-            f"the manager in {silent.absolute()} has no network interface, so nobody can talk to it: start it without"
-            " --no-net, or qcg-pm-service with --net"
-        )
+        if found is None:
+            holder = holder_of(run)
+            if holder is not None:
+                problems.append(Refusal(_without_contact(run, holder)))
+        elif is_there(run, found):
+            if found.clients is not None:
+                return run
+            problems.append(
+                Refusal(
+                    f"the manager in {run.absolute()} has no network interface, so nobody can talk to it: start it"
+                    " without --no-net, or qcg-pm-service with --net"
+                )
+            )
+    if problems:
+        raise problems[0]
     newest = runs[0].absolute()
-    ended = "has ended" if contact.read(runs[0]) is None else "has died"
-    raise Refusal(
-        f"no manager is at work in {shown}: that of the newest run, {newest}, {ended}. See what happened with"
-        f" `qcg-pm report {newest}`, go on with `qcg-pm run --resume {newest}`, or say where another one is with --path"
+    raise NoManager(
+        f"{standing(runs[0])} See what happened with `qcg-pm report {newest}`, start another manager with"
+        " `qcg-pm-service --net`, or say where one is with --path",
+        newest,
     )
+
+
+def standing(run: Path) -> str:
+    """How it is about a run that has no manager, and about others beside it that wait for one."""
+    run = run.absolute()
+    became = "has ended" if contact.read(run) is None else "has died"
+    sentence = f"No manager is at work in {run.parent}: that of the newest run, {run}, {became}."
+    mine = unfinished(run)
+    if mine:
+        were = "1 job has" if mine == 1 else f"{mine} jobs have"
+        sentence += (
+            f" As far as it knew, {were} not ended: what runs goes on, and `qcg-pm run --resume {run}` goes on with"
+            f" the rest (or, to serve it again, `qcg-pm-service --net --resume {run}`)."
+        )
+    else:
+        sentence += f" To go on with it, `qcg-pm-service --net --resume {run}`."
+    others = [left for left in left_runs(run.parent) if left.run_dir != run]
+    return " ".join([sentence, *(f"Also, {left}." for left in others)])
+
+
+def _without_contact(run: Path, holder: int) -> str:
+    who = f"a manager (pid {holder})" if holder else "a manager"
+    kill = f"`kill {holder}`" if holder else "SIGTERM"
+    return (
+        f"{who} is at work in {run.absolute()}, but its {contact.FILE_NAME} is gone, and without the keys in it"
+        f" nobody can talk to it; {kill} ends it and its jobs"
+    )
+
+
+def _what_became_of(run: Path | None) -> str:
+    """Of a manager that was there, and does not answer any more; nothing when that is not known."""
+    if run is None:
+        return ""
+    for _ in range(PROBES):
+        try:
+            found = contact.read(run)
+        except ContactError:
+            return ""
+        if found is None or not is_there(run, found):
+            return standing(run)
+        time.sleep(PAUSE)  # its connections are closed before it is gone
+    assert found is not None
+    return (
+        f"the manager of {run.absolute()} (pid {found.pid} on {found.host}) is there, but does not answer: it is"
+        f" stopped, or very busy; see {run.absolute() / 'service.log'}"
+    )
+
+
+def with_suggestion(manager: Manager, sentence: str) -> str:
+    """The name that may have been meant, where there is no such job."""
+    missing = _NO_SUCH_JOB.fullmatch(sentence)
+    if missing is None:
+        return sentence
+    known = list(manager.list())
+    if len(known) > MOST_COMPARED:
+        return sentence
+    near = difflib.get_close_matches(missing[1], known, n=1)
+    return f"{sentence}; did you mean {near[0]!r}?" if near else sentence
 
 
 class Registry:
@@ -147,9 +275,9 @@ def names_of(manager: Manager, wanted: Collection[str]) -> list[str]:
     return list(expand(wanted, Registry(manager)))
 
 
-def tell_missing(jobs: Mapping[str, Any]) -> int:
+def tell_missing(manager: Manager, jobs: Mapping[str, Any]) -> int:
     """Say which names are not there; the exit code."""
     missing = [entry["message"] for entry in jobs.values() if entry["status"] != 0]
-    for sentence in missing:
-        click.echo(f"Error: {sentence}", err=True)
+    for number, sentence in enumerate(missing):
+        tell(f"Error: {with_suggestion(manager, sentence) if number < MOST_SUGGESTED else sentence}")
     return 1 if missing else 0

@@ -1,4 +1,4 @@
-"""`qcg-pm info`: all that a running manager knows of jobs."""
+"""`qcg-pm info`: all that is known of jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.finding import json_option, names_of, on_manager, tell_missing
+from qcg.pilotjob.cli.finding import json_option, names_of, on_manager_or_registry, tell_missing
 from qcg.pilotjob.cli.saying import say
 from qcg.pilotjob.cli.showing import printable, show_json
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, required=True)
 @click.option("-i", "--iterations", is_flag=True, help="Tell about each iteration too.")
 @json_option
-@on_manager
+@on_manager_or_registry
 def command(manager: Manager, names: tuple[str, ...], iterations: bool, as_json: bool) -> int:
     """Show all that is known of jobs: when what happened, where they run, their files, their exit code.
 
@@ -30,7 +30,7 @@ def command(manager: Manager, names: tuple[str, ...], iterations: bool, as_json:
         show_json(known)
     elif known:
         say("\n\n".join("\n".join(_lines(info)) for info in known.values()))
-    return tell_missing(jobs)
+    return tell_missing(manager, jobs)
 
 
 def _lines(info: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`qcg-pm jobs`: the jobs of a running manager."""
+"""`qcg-pm jobs`: the jobs of a manager."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.finding import Registry, json_option, on_manager, tell_missing
+from qcg.pilotjob.cli.finding import Registry, json_option, on_manager_or_registry, tell_missing
 from qcg.pilotjob.cli.names import expand
 from qcg.pilotjob.cli.saying import say
 from qcg.pilotjob.cli.showing import show_json, show_table
@@ -14,6 +14,16 @@ from qcg.pilotjob.core.states import State
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
+
+STATES: dict[str, tuple[str, ...]] = {
+    **{state.name: (state.name,) for state in State},
+    "waiting": ("QUEUED", "SCHEDULED"),
+    "running": ("EXECUTING",),
+    "succeeded": ("SUCCEED",),
+    "cancelled": ("CANCELED",),
+    "finished": tuple(state.name for state in State if state.is_final),
+}
+"""By the names of states, and by the words that people see elsewhere."""
 
 
 @click.command("jobs")
@@ -23,11 +33,12 @@ if TYPE_CHECKING:
     "--state",
     "states",
     multiple=True,
-    type=click.Choice([state.name for state in State], case_sensitive=False),
-    help="Only jobs in this state; may be given several times.",
+    type=click.Choice(list(STATES), case_sensitive=False),
+    metavar="STATE",
+    help=f"Only jobs in this state; may be given several times: {', '.join(STATES)}.",
 )
 @json_option
-@on_manager
+@on_manager_or_registry
 def command(manager: Manager, names: tuple[str, ...], states: tuple[str, ...], as_json: bool) -> int:
     """List jobs with their states: all, or those of these NAMES.
 
@@ -38,7 +49,8 @@ def command(manager: Manager, names: tuple[str, ...], states: tuple[str, ...], a
     if names:
         jobs, code = _chosen(manager, jobs, names)
     if states:
-        jobs = {name: job for name, job in jobs.items() if job["status"] in states}
+        chosen = {name for word in states for name in STATES[word]}
+        jobs = {name: job for name, job in jobs.items() if job["status"] in chosen}
     if as_json:
         show_json({"length": len(jobs), "jobs": jobs})
     elif jobs:
@@ -60,4 +72,4 @@ def _chosen(manager: Manager, listed: dict[str, Any], names: tuple[str, ...]) ->
             chosen[name] = listed[name]
         elif told[name]["status"] == 0:
             chosen[name] = {"status": told[name]["data"]["status"]}
-    return chosen, tell_missing(told)
+    return chosen, tell_missing(manager, told)

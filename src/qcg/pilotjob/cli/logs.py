@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.finding import current_run_dir, names_of, on_manager
+from qcg.pilotjob.cli.finding import current_run_dir, names_of, on_manager_or_registry, with_suggestion
 from qcg.pilotjob.cli.refusing import Denial
-from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.saying import say, tell
 from qcg.pilotjob.cli.streams import Follower, path_of, show_end
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("-f", "--follow", is_flag=True, help="Go on showing what is written, until the job has ended.")
 @click.option("-e", "--stderr", is_flag=True, help="Show what it writes to its standard error.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
-@on_manager
+@on_manager_or_registry
 def command(manager: Manager, names: tuple[str, ...], follow: bool, stderr: bool, lines: int | None) -> int:
     """Show the file that a job writes its output to: the `stdout`, or `stderr`, of its description.
 
@@ -39,8 +40,19 @@ def command(manager: Manager, names: tuple[str, ...], follow: bool, stderr: bool
             path = path_of(name, entry, stream)
             if len(wanted) > 1:
                 say(f"==> {name}: {path} <==")
-            show_end(path, lines)
+            empty = not show_end(path, lines)
+            if empty and not stderr and _has_content(entry, "stderr"):
+                tell(f"{name} has written nothing to its stdout; see: qcg-pm logs --stderr {name}")
         except Denial as problem:
-            problem.show()
+            tell(f"Error: {with_suggestion(manager, problem.message)}")
             code = 1
     return code
+
+
+def _has_content(entry: dict[str, Any], stream: str) -> bool:
+    """Whether a job has written to a stream, by its entry of `jobInfo`."""
+    path = entry["data"]["runtime"].get(stream)
+    try:
+        return path is not None and os.stat(path).st_size > 0
+    except OSError:
+        return False

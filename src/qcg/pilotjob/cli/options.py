@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob import rundir
 from qcg.pilotjob.logs import LEVELS
 from qcg.pilotjob.options import Options, Resumption, UsageError
+from qcg.pilotjob.runs import to_resume
 
 Command = Callable[..., Any]
 
@@ -126,7 +126,7 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     again = {_FIELDS.get(name, name) for name in given if _was_given(context, name)} | fixed.keys()
     changes = {name: value for name, value in values.items() if name in again and name not in ("wd", "id")}
     anew = "file_path" in fixed or bool(fixed.get("net") and not fixed.get("wait"))
-    return Options(), Resumption(rundir.find(Path(resume)).resolve(), changes, anew)
+    return Options(), Resumption(to_resume(Path(resume)).resolve(), changes, anew)
 
 
 _FIELDS = {"on_lost": "rerun_lost", "run_id": "id"}

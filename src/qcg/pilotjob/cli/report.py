@@ -7,14 +7,15 @@ from pathlib import Path
 import click
 
 from qcg.pilotjob.cli.refusing import Refusal
-from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.saying import say, tell
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.render import print_report, render_json
+from qcg.pilotjob.runs import left_runs
 
 
 @click.command("report")
-@click.argument("directory", type=click.Path(path_type=Path), default=".")
+@click.argument("directory", type=click.Path(path_type=Path, readable=False), default=".")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def command(directory: Path, as_json: bool) -> None:
     """Show what happened in a run: states, times, core utilisation, the slowest and the failed jobs.
@@ -24,6 +25,8 @@ def command(directory: Path, as_json: bool) -> None:
     """
     try:
         show_report(directory, as_json=as_json)
+        for left in left_runs(directory):
+            tell(f"Note: {left}.")
     except ReportError as error:
         raise Refusal(str(error)) from None
 

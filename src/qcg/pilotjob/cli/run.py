@@ -33,7 +33,8 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
     ending = run_service(context, given, fixed, progress.start, progress.stop)
     if ending.refusals:
         nothing = "" if sum(ending.counts) else ", and nothing was run"
-        click.echo(f"Error: {len(ending.refusals)} of the requests were refused{nothing}:", err=True)
+        were = "request was" if len(ending.refusals) == 1 else "requests were"
+        click.echo(f"Error: {len(ending.refusals)} {were} refused{nothing}:", err=True)
     for refusal in ending.refusals:
         click.echo(refusal, err=True)
     try:
@@ -46,7 +47,8 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
         )
     earlier = ending.request_errors - len(ending.refusals)
     if earlier:
-        click.echo(f"{earlier} requests were refused before this run was resumed; service.log says why.", err=True)
+        were = "request was" if earlier == 1 else "requests were"
+        click.echo(f"{earlier} {were} refused before this run was resumed; service.log says why.", err=True)
     if ending.trouble:
         click.echo(f"The run could not go on: {ending.trouble}", err=True)
     sys.exit(ending.exit_code)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from qcg.pilotjob.cli.options import build
 from qcg.pilotjob.cli.refusing import Refusal
+from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.collecting import collect_seldom
 from qcg.pilotjob.interfaces.file import FileError
@@ -17,7 +19,11 @@ from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.options import Options, Resumption, UsageError
 from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.runs import left_runs, runs_of
 from qcg.pilotjob.service import Ending, Service
+
+MOST_TOLD = 3
+"""Runs that were left, of those in one directory."""
 
 
 def run_service(
@@ -29,9 +35,20 @@ def run_service(
 ) -> Ending:
     try:
         options, resumption = build(context, given, **fixed)
+        _tell_of_other_runs(options, resumption, given["resume"])
         return asyncio.run(_run(options, resumption, on_ready, on_end))
     except (UsageError, ClusterError, FileError, JournalError, ReportError) as error:
         raise Refusal(str(error)) from None
+
+
+def _tell_of_other_runs(options: Options, resumption: Resumption | None, resume: str | None) -> None:
+    """Those in the same directory that were left with jobs not ended; and which was chosen, unless it is the newest."""
+    mine = None if resumption is None else resumption.run_dir
+    if mine is not None and runs_of(Path(resume or "."))[0].resolve() != mine:
+        tell(f"Going on with {mine}: of the newer ones none has jobs that have not ended.")
+    for left in left_runs(Path(options.wd) if mine is None else mine.parent)[:MOST_TOLD]:
+        if left.run_dir.resolve() != mine:
+            tell(f"Note: {left}.")
 
 
 async def _run(

@@ -1,46 +1,56 @@
-"""`qcg-pm status`: an overview of a running manager."""
+"""`qcg-pm status`: an overview of a manager."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.finding import json_option, on_manager
-from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.finding import json_option, on_manager_or_registry
+from qcg.pilotjob.cli.saying import many, say
 from qcg.pilotjob.cli.showing import show_json, show_table
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
 
-COLUMNS = {
-    "total": "Total",
-    "waiting": "InSchedule",
-    "running": "Executing",
-    "finished": "Finished",
-    "failed": "Failed",
-}
+COLUMNS = ("total", "waiting", "running", "succeeded", "failed", "cancelled", "omitted")
 
 
 @click.command("status")
 @json_option
-@on_manager
+@on_manager_or_registry
 def command(manager: Manager, as_json: bool) -> None:
-    """Show how a running manager is: since when, where, how many cores are in use, how many jobs are in which state."""
-    status = manager.system_status()
+    """Show how a manager is: since when, where, how many cores are in use, how many jobs are in which state.
+
+    When it has ended: how many jobs are in which state, from its registry.
+    """
+    from qcg.pilotjob.cli.afterwards import EndedRun
+
+    if isinstance(manager, EndedRun):
+        status: dict[str, Any] = manager.counts()
+    else:
+        status = manager.system_status()
     if as_json:
         show_json(status)
         return
-    system, have = status["System"], status["Resources"]
-    nodes = "1 node" if have["TotalNodes"] == 1 else f"{have['TotalNodes']} nodes"
-    say(f"Manager {system['InstanceId']} on {system['Host']}, since {system['Started'][:19]}, in {system['Wd']}")
-    say(f"{have['UsedCores']} of {have['TotalCores']} cores on {nodes} in use")
-    say("")
+    if not isinstance(manager, EndedRun):
+        _show_manager(status["System"], status["Resources"])
     rows = [["jobs", *_counts(status["JobStats"], "Jobs")]]
     if status["IterationStats"]["TotalIterations"]:
         rows.append(["iterations", *_counts(status["IterationStats"], "Iterations")])
-    show_table(["", *COLUMNS], rows, right=list(COLUMNS))
+    show_table(["", *COLUMNS], rows, right=COLUMNS)
+
+
+def _show_manager(system: dict[str, Any], have: dict[str, int]) -> None:
+    nodes = many(have["TotalNodes"], "node")
+    say(f"Manager {system['InstanceId']} on {system['Host']}, since {system['Started'][:19]}, in {system['Wd']}")
+    say(f"{have['UsedCores']} of {many(have['TotalCores'], 'core')} on {nodes} in use")
+    say("")
 
 
 def _counts(stats: dict[str, int], what: str) -> list[str]:
-    return [str(stats[kind + what]) for kind in COLUMNS.values()]
+    """In the order of the columns."""
+    canceled, omitted = stats[f"Canceled{what}"], stats[f"Omitted{what}"]
+    succeeded, failed = stats[f"Finished{what}"] - canceled, stats[f"Failed{what}"] - omitted
+    open_ones = (stats[f"Total{what}"], stats[f"InSchedule{what}"], stats[f"Executing{what}"])
+    return [str(count) for count in (*open_ones, succeeded, failed, canceled, omitted)]

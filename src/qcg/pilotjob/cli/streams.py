@@ -42,11 +42,12 @@ def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
     return path
 
 
-def show_end(path: str, lines: int | None) -> None:
-    """The last lines of a file, or all of it."""
+def show_end(path: str, lines: int | None) -> bool:
+    """The last lines of a file, or all of it. False when there is nothing in it."""
     with _open(path) as file:
         _seek_lines(file, lines)
         _copy(file)
+        return os.fstat(file.fileno()).st_size > 0
 
 
 class Follower:

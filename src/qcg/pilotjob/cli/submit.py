@@ -13,9 +13,9 @@ import click
 from qcg.pilotjob.cli.finding import json_option, on_manager
 from qcg.pilotjob.cli.line import LineError, job_of_line, made_up_name
 from qcg.pilotjob.cli.refusing import Refusal
-from qcg.pilotjob.cli.saying import say
-from qcg.pilotjob.cli.showing import show_json
-from qcg.pilotjob.cli.wait import wait_for
+from qcg.pilotjob.cli.saying import say, tell
+from qcg.pilotjob.cli.showing import printable, show_json
+from qcg.pilotjob.cli.wait import MOST_EXPLAINED, wait_for
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
@@ -76,7 +76,20 @@ def command(manager: Manager, file: str | None, name: str | None, wait: bool, as
         show_json({"submitted": len(names), "jobs": names})
     else:
         say("\n".join(names))
+    if not wait:
+        _warn(manager, names)
     return wait_for(manager, names, None) if wait else 0
+
+
+def _warn(manager: Manager, names: list[str]) -> None:
+    """About jobs that can never start: they are FAILED from the beginning."""
+    states = manager.status(names)["jobs"]
+    failed = [name for name, entry in states.items() if entry["status"] == 0 and entry["data"]["status"] == "FAILED"]
+    for name, entry in manager.info(failed[:MOST_EXPLAINED])["jobs"].items() if failed else ():
+        info = entry.get("data", {})
+        # One that has run is not our concern: it is quick, and has nothing to do with how it was submitted.
+        if "messages" in info and "runtime" not in info and "EXECUTING" not in info["history"]:
+            tell(f"Warning: {name} is FAILED: {printable(info['messages'])}")
 
 
 def _job(program: list[str], name: str | None, line: dict[str, Any]) -> dict[str, Any]:

@@ -9,13 +9,13 @@ import click
 
 from qcg.pilotjob.cli.finding import current_run_dir, json_option, names_of, on_manager
 from qcg.pilotjob.cli.saying import say
-from qcg.pilotjob.cli.showing import show_json
+from qcg.pilotjob.cli.showing import printable, show_json
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
 
 TIMED_OUT = 3
-MOST_SHOWN = 20
+MOST_EXPLAINED = 20
 """Of those that did not succeed."""
 
 
@@ -41,44 +41,44 @@ def wait_for(manager: Manager, names: list[str] | None, timeout: float | None, *
     from qcg.pilotjob.api.errors import TimeoutElapsed
 
     try:
-        states = _states(manager, names, timeout)
+        states, sentences = _states(manager, names, timeout)
     except TimeoutElapsed:
         click.echo(f"Error: not everything has ended within {timeout:g} s", err=True)
         return TIMED_OUT
     if as_json:
         show_json(states)
     else:
-        _show(states)
+        _show(states, sentences)
     return 0 if all(state == "SUCCEED" for state in states.values()) else 1
 
 
-def _states(manager: Manager, names: list[str] | None, timeout: float | None) -> dict[str, str]:
+def _states(manager: Manager, names: list[str] | None, timeout: float | None) -> tuple[dict[str, str], dict[str, str]]:
+    """How they ended, and what there is to say about the first that did not succeed."""
     from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError
+    from qcg.pilotjob.cli.afterwards import final_states, sentences_of
 
     try:
-        if names is not None:
-            return manager.wait4(names, timeout)
-        manager.wait4all(timeout)
-        return {name: job["status"] for name, job in manager.list().items()}
+        if names is None:
+            manager.wait4all(timeout)
+            states = {name: job["status"] for name, job in manager.list().items()}
+        else:
+            states = manager.wait4(names, timeout)
+        return states, sentences_of(manager, states)
     except RequestRefusedError:
         raise
     except ConnectionError:
         # A manager that runs a file ends with its last job: perhaps before it could be asked how that ended.
         run_dir = current_run_dir()
-        states = None
-        if run_dir is not None:
-            from qcg.pilotjob.cli.afterwards import final_states
-
-            states = final_states(run_dir, names)
-        if states is None:
+        known = None if run_dir is None else final_states(run_dir, names)
+        if known is None:
             raise
-        return states
+        return known
 
 
-def _show(states: dict[str, str]) -> None:
+def _show(states: dict[str, str], sentences: dict[str, str]) -> None:
     others = [(name, state) for name, state in states.items() if state != "SUCCEED"]
-    for name, state in others[:MOST_SHOWN]:
-        say(f"{name} {state}")
-    if len(others) > MOST_SHOWN:
-        say(f"… and {len(others) - MOST_SHOWN} more that did not succeed")
+    for name, state in others[:MOST_EXPLAINED]:
+        say(f"{name} {state}: {printable(sentences[name])}" if name in sentences else f"{name} {state}")
+    if len(others) > MOST_EXPLAINED:
+        say(f"… and {len(others) - MOST_EXPLAINED} more that did not succeed; see: qcg-pm why NAME")
     say(", ".join(f"{count} {state}" for state, count in sorted(Counter(states.values()).items())) or "no jobs")

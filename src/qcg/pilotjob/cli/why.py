@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.finding import json_option, names_of, on_manager, tell_missing
+from qcg.pilotjob.cli.finding import json_option, names_of, on_manager_or_registry, tell_missing
 from qcg.pilotjob.cli.saying import say
 from qcg.pilotjob.cli.showing import printable, show_json
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command("why")
 @click.argument("names", nargs=-1, required=True)
 @json_option
-@on_manager
+@on_manager_or_registry
 def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
     """Say what jobs wait for, where they run, or why they failed, with the end of their errors.
 
@@ -30,7 +30,7 @@ def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
     else:
         for told in known.values():
             _show(told)
-    return tell_missing(jobs)
+    return tell_missing(manager, jobs)
 
 
 def _show(told: dict[str, Any]) -> None:

@@ -43,7 +43,9 @@ def remove(core: CoreState, event: Remove) -> None:
     for name in event.names:
         job = core.jobs.get(name)
         if job is None:
-            errors[name] = f"there is no job {name!r}"
+            found = find(core, name)
+            whole = name.partition(":")[0]
+            errors[name] = found if isinstance(found, str) else f"an iteration cannot be removed; remove {whole!r}"
         elif not job.state.is_final:
             errors[name] = f"job {name!r} is {job.state.name}; only a job that has ended can be removed"
         else:

@@ -22,7 +22,7 @@ from qcg.pilotjob.description.model import Amount, JobDescription, Request
 Kind = Literal[
     "dependencies", "agent", "stalled", "nodes", "resources", "patience", "next",  # it waits
     "starting", "running", "canceling",
-    "succeeded", "failed", "canceled", "omitted",
+    "succeeded", "failed", "canceled", "omitted", "left",
 ]  # fmt: skip
 
 MOST_NAMED = 3
@@ -185,6 +185,14 @@ def why_under_way(run: Run, since: str) -> Reason:
     if not run.started:
         return Reason("starting", f"it was given {allocation} at {since} and is being started", details)
     return Reason("running", f"it runs on {allocation} since {since} (pid {run.pid})", details)
+
+
+def why_left(run: Run | None) -> Reason:
+    """Of what has not ended, as far as is known, in a run without a manager."""
+    if run is None:
+        return Reason("left", "it had not been started when its manager went; one that resumes the run starts it", {})
+    where = f"it was on {run.grant} (pid {run.pid})" if run.pid else f"it was to be started on {run.grant}"
+    return Reason("left", f"{where} when its manager went; a manager that resumes the run knows how it ended", {})
 
 
 def why_ended(state: State, message: str, exit_code: int | None) -> Reason:

@@ -6,7 +6,9 @@ import asyncio
 import uuid
 from datetime import datetime
 
+from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.description.variables import Arrival
+from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.engine import Engine
 
 
@@ -28,6 +30,22 @@ class Pilot:
         self.refusals: list[str] = []
         """What was said to requests of the file that were refused."""
         self._requests = int(engine.journal.get_meta("submissions") or 0)
+
+    @property
+    def state(self) -> CoreState:
+        return self.engine.state
+
+    @property
+    def descriptions(self) -> Descriptions:
+        return self.engine.descriptions
+
+    @property
+    def stalled(self) -> bool:
+        return self.engine.stalled
+
+    @property
+    def alive(self) -> bool:
+        return True
 
     def arrival(self) -> Arrival:
         """What a submission that arrives now tells its variables."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.journal import reading, schema
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.group import PUT_META, Group, Value
-from qcg.pilotjob.journal.records import JobRecord, Loaded, RunRecord
+from qcg.pilotjob.journal.questions import Questions
+from qcg.pilotjob.journal.records import Loaded
 
 FILE_NAME = "registry.sqlite"
 
 
-class Journal:
+class Journal(Questions):
     """Group commits on one SQLite file.
 
     `record` and what begins with `set_` only gather, and never fail. `commit` hands everything gathered to the
@@ -36,8 +37,8 @@ class Journal:
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         """Used by `create` and `open`."""
+        super().__init__(connection)
         self.path = path
-        self._connection = connection
         self._gathering = Group()
         self._waiting: list[Group] = []
         """Groups that are not committed yet."""
@@ -166,25 +167,6 @@ class Journal:
     def load(self) -> Loaded:
         """Everything, for a manager that resumes."""
         return reading.load(self._current())
-
-    def job_record(self, seq: int) -> JobRecord | None:
-        return reading.job_record(self._current(), seq)
-
-    def spec_of(self, seq: int) -> bytes | None:
-        """The encoded description."""
-        return reading.spec_of(self._current(), seq)
-
-    def runs_of(self, seq: int, positions: Iterable[int] | None = None) -> Iterator[RunRecord]:
-        """What is known of a job's runs, or of those of some iterations; -1 is the position of a job without any."""
-        return reading.runs_of(self._current(), seq, positions)
-
-    def command_of(self, seq: int, position: int) -> str | None:
-        """What the latest run was started with, where that is known."""
-        return reading.command_of(self._current(), seq, position)
-
-    def get_meta(self, key: str) -> Value:
-        value: Value = reading.meta_value(self._current(), key)
-        return value
 
     def _current(self) -> sqlite3.Connection:
         """The connection, with all that was gathered written to it but not committed: what is committed together is

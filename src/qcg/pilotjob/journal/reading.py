@@ -95,6 +95,12 @@ def meta_value(connection: sqlite3.Connection, key: str) -> Any:
     return None if row is None else row[0]
 
 
+def unfinished(connection: sqlite3.Connection) -> int:
+    """How many jobs have not ended."""
+    (count,) = connection.execute(f"SELECT count(*) FROM jobs WHERE state < {FINAL}").fetchone()
+    return int(count)
+
+
 def _max_seq(connection: sqlite3.Connection) -> int:
     (highest,) = connection.execute("SELECT max(seq) FROM jobs").fetchone()
     return max(highest or 0, meta_value(connection, "max_seq") or 0)

@@ -24,8 +24,7 @@ from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.run_report import Failure, RunReport, Slow
 from qcg.pilotjob.report.summary import Ending, Summary, statistics_of, summarise
 from qcg.pilotjob.report.tail import last_lines
-
-RUN_DIRECTORIES = ".qcgpjm-service-*"
+from qcg.pilotjob.runs import RunsError, with_registry
 
 _decode_description = msgspec.msgpack.Decoder(JobDescription).decode
 
@@ -35,28 +34,13 @@ def analyse(path: Path, most: int = 10) -> RunReport:
 
     At most `most` of the slowest and of the failed jobs are listed.
     """
-    registry = find_registry(path)
     try:
+        registry = with_registry(path) / FILE_NAME
         with snapshot(registry) as connection:
             summary = summarise(reading.job_records(connection), reading.run_records(connection), most)
             return _Report(registry, connection).of(summary)
-    except JournalError as error:
+    except (JournalError, RunsError) as error:
         raise ReportError(str(error)) from error
-
-
-def find_registry(path: Path) -> Path:
-    if not path.is_dir():
-        what = "is a file" if path.exists() else "is not there"
-        raise ReportError(f"{path} {what}; give the directory of a run, or the one that it worked in.")
-    if (path / FILE_NAME).is_file():
-        return path / FILE_NAME
-    found = [run / FILE_NAME for run in path.glob(RUN_DIRECTORIES) if (run / FILE_NAME).is_file()]
-    if not found:
-        raise ReportError(
-            f"There is no run in {path}: neither it nor a {RUN_DIRECTORIES} in it has a {FILE_NAME};"
-            " give the directory of a run, or the one that it worked in."
-        )
-    return max(found, key=lambda registry: registry.stat().st_mtime)
 
 
 class _Report:

@@ -8,7 +8,7 @@ from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.requests import JobInfo
 from qcg.pilotjob.interfaces.answers import Answer, ok
-from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.report.entries import runtime_strings
 from qcg.pilotjob.report.formats import history_text
 from qcg.pilotjob.report.record import JobEnd
@@ -17,28 +17,28 @@ AT_ONCE = 1000
 """Names that are looked up before others are served."""
 
 
-async def job_info(pilot: Pilot, request: JobInfo) -> Answer:
+async def job_info(books: Books, request: JobInfo) -> Answer:
     """Everything about jobs and iterations."""
     jobs: dict[str, Any] = {}
     for number, name in enumerate(request.names, 1):
         if number % AT_ONCE == 0:
             await asyncio.sleep(0)
-        found = find(pilot.engine.state, name)
+        found = find(books.state, name)
         if isinstance(found, str):
             jobs[name] = {"status": 1, "message": found}
         else:
-            jobs[name] = {"status": 0, "data": _info(pilot, name, *found, childs=request.with_childs)}
+            jobs[name] = {"status": 0, "data": _info(books, name, *found, childs=request.with_childs)}
     return ok({"jobs": jobs})
 
 
-def _info(pilot: Pilot, name: str, job: Job, position: int, *, childs: bool) -> dict[str, Any]:
-    story = pilot.stories.story_of(job, position)
+def _info(books: Books, name: str, job: Job, position: int, *, childs: bool) -> dict[str, Any]:
+    story = books.stories.story_of(job, position)
     info: dict[str, Any] = {"jobName": name, "status": story.state.name}
     if story.message:
         info["messages"] = story.message
     if story.grant is not None:
-        info["runtime"] = _runtime(pilot, job, position, story)
-        info["runtime"]["command"] = pilot.stories.command_of(job, position, story.grant)
+        info["runtime"] = _runtime(books, job, position, story)
+        info["runtime"]["command"] = books.stories.command_of(job, position, story.grant)
     if position < 0 and job.iterations is not None:
         info["iterations"] = _iterations(job)
         if childs:
@@ -46,18 +46,18 @@ def _info(pilot: Pilot, name: str, job: Job, position: int, *, childs: bool) -> 
                 {
                     "iteration": job.iterations.indices[child],
                     "state": child_story.state.name,
-                    "runtime": _runtime(pilot, job, child, child_story),
+                    "runtime": _runtime(books, job, child, child_story),
                     **({"messages": child_story.message} if child_story.message else {}),
                 }
-                for child, child_story in pilot.stories.iterations_of(job)
+                for child, child_story in books.stories.iterations_of(job)
             ]
     info["history"] = history_text(story.history)
     return info
 
 
-def _runtime(pilot: Pilot, job: Job, position: int, story: JobEnd) -> dict[str, str]:
+def _runtime(books: Books, job: Job, position: int, story: JobEnd) -> dict[str, str]:
     """What is known of the run, and where it writes to."""
-    streams = {} if story.grant is None else pilot.stories.streams_of(job, position, story.grant)
+    streams = {} if story.grant is None else books.stories.streams_of(job, position, story.grant)
     return {**runtime_strings(story), **streams}
 
 

@@ -6,15 +6,15 @@ from typing import Any
 from qcg.pilotjob.core.ending import find
 from qcg.pilotjob.description.requests import JobStatus
 from qcg.pilotjob.interfaces.answers import Answer, ok
-from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.interfaces.books import Books
 
 AT_ONCE = 5000
 """Names that are looked up before others are served."""
 
 
-async def job_status(pilot: Pilot, request: JobStatus) -> Answer:
+async def job_status(books: Books, request: JobStatus) -> Answer:
     """The states of jobs and iterations; a name that is not there spoils only its own entry."""
-    state = pilot.engine.state
+    state = books.state
     jobs: dict[str, Any] = {}
     for number, name in enumerate(request.names, 1):
         if number % AT_ONCE == 0:

@@ -11,6 +11,7 @@ from typing import Any
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.requests import Status
 from qcg.pilotjob.interfaces.answers import Answer, ok
+from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.interfaces.handlers.resources_info import resources
 from qcg.pilotjob.interfaces.pilot import Pilot
 
@@ -30,10 +31,18 @@ async def status(pilot: Pilot, request: Status) -> Answer:
                 "UsedCores": have["used_cores"],
                 "FreeCores": have["free_cores"],
             },
-            "JobStats": _counts(state.job_counts, "Jobs"),
-            "IterationStats": _counts(state.iteration_counts, "Iterations"),
+            **counts(pilot),
         }
     )
+
+
+def counts(books: Books) -> dict[str, dict[str, int]]:
+    """Of jobs and iterations, by state."""
+    state = books.state
+    return {
+        "JobStats": _counts(state.job_counts, "Jobs"),
+        "IterationStats": _counts(state.iteration_counts, "Iterations"),
+    }
 
 
 def _system(pilot: Pilot) -> dict[str, Any]:
@@ -69,4 +78,7 @@ def _counts(counts: list[int], what: str) -> dict[str, int]:
         f"Failed{what}": counts[State.FAILED] + counts[State.OMITTED],
         f"Finished{what}": counts[State.SUCCEED] + counts[State.CANCELED],
         f"Executing{what}": counts[State.EXECUTING],
+        # Of the two above that take in more than one state, the smaller parts.
+        f"Canceled{what}": counts[State.CANCELED],
+        f"Omitted{what}": counts[State.OMITTED],
     }

@@ -8,10 +8,10 @@ from qcg.pilotjob.core.ending import find
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.core.why import Look, Reason, iteration_counts, telling_iteration, why_ended, why_under_way
+from qcg.pilotjob.core.why import Look, Reason, iteration_counts, telling_iteration, why_ended, why_left, why_under_way
 from qcg.pilotjob.description.requests import Why
 from qcg.pilotjob.interfaces.answers import Answer, ok
-from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.report.formats import timestamp
 from qcg.pilotjob.report.tail import last_lines
 
@@ -19,12 +19,12 @@ AT_ONCE = 2000
 """Names that are looked at before others are served."""
 
 
-async def why(pilot: Pilot, request: Why) -> Answer:
+async def why(books: Books, request: Why) -> Answer:
     """What jobs and iterations wait for, where they run, or how they ended; with the last lines of what failed."""
     jobs: dict[str, Any] = {}
     names = request.names
     for first in range(0, len(names), AT_ONCE):
-        jobs.update(_explanations(pilot, names[first : first + AT_ONCE]))
+        jobs.update(_explanations(books, names[first : first + AT_ONCE]))
         await asyncio.sleep(0)
     # Only now, when all is told as it was: files may be slow.
     for entry in jobs.values():
@@ -34,23 +34,23 @@ async def why(pilot: Pilot, request: Why) -> Answer:
     return ok({"jobs": jobs})
 
 
-def _explanations(pilot: Pilot, names: list[str]) -> dict[str, Any]:
+def _explanations(books: Books, names: list[str]) -> dict[str, Any]:
     """As things are at one moment."""
-    look = Look(pilot.engine.state, time.time(), stalled=pilot.engine.stalled)
+    look = Look(books.state, time.time(), stalled=books.stalled)
     jobs: dict[str, Any] = {}
     for name in names:
-        found = find(pilot.engine.state, name)
+        found = find(books.state, name)
         if isinstance(found, str):
             jobs[name] = {"status": 1, "message": found}
         else:
-            jobs[name] = {"status": 0, "data": {"jobName": name, **_explain(pilot, look, *found)}}
+            jobs[name] = {"status": 0, "data": {"jobName": name, **_explain(books, look, *found)}}
     return jobs
 
 
-def _explain(pilot: Pilot, look: Look, job: Job, position: int) -> dict[str, Any]:
-    state = pilot.engine.state.state_of(job, position)
+def _explain(books: Books, look: Look, job: Job, position: int) -> dict[str, Any]:
+    state = books.state.state_of(job, position)
     if position >= 0 or job.iterations is None:
-        return _fields(state, *_reason(pilot, look, job, position))
+        return _fields(state, *_reason(books, look, job, position))
     told: dict[str, Any] = {"status": state.name, "iterations": iteration_counts(job)}
     counts = ", ".join(f"{number} {name}" for name, number in told["iterations"].items())
     telling = telling_iteration(job)
@@ -58,24 +58,26 @@ def _explain(pilot: Pilot, look: Look, job: Job, position: int) -> dict[str, Any
         return {**told, "reason": "succeeded", "sentence": f"it has succeeded, with all its iterations ({counts})"}
     name = name_of(job, telling)
     telling_state = job.iterations.state(telling)
-    reason, streams = _reason(pilot, look, job, telling)
+    reason, streams = _reason(books, look, job, telling)
     first = {"jobName": name, **_fields(telling_state, reason, streams)}
     sentence = f"its iterations are {counts}; the first that is {telling_state.name}, {name}: {reason.sentence}"
     return {**told, "reason": reason.kind, "sentence": sentence, "first": first}
 
 
-def _reason(pilot: Pilot, look: Look, job: Job, position: int) -> tuple[Reason, dict[str, str]]:
+def _reason(books: Books, look: Look, job: Job, position: int) -> tuple[Reason, dict[str, str]]:
     """Why a job without iterations, or one iteration, is where it is; and the files that it writes to."""
     iterations = job.iterations
-    state = pilot.engine.state.state_of(job, position)
+    state = books.state.state_of(job, position)
     run = job.run if iterations is None else iterations.runs.get(position)
+    if not books.alive and not state.is_final:
+        return why_left(run), {} if run is None else books.stories.streams_of(job, position, run.grant)
     if run is not None:
         since = timestamp(run.started or run.scheduled)
-        return why_under_way(run, since), pilot.stories.streams_of(job, position, run.grant)
+        return why_under_way(run, since), books.stories.streams_of(job, position, run.grant)
     if state is State.QUEUED:
-        return look.why_waiting(job, position, pilot.engine.descriptions.of(job)), {}
-    story = pilot.stories.story_of(job, position)
-    streams = {} if story.grant is None else pilot.stories.streams_of(job, position, story.grant)
+        return look.why_waiting(job, position, books.descriptions.of(job)), {}
+    story = books.stories.story_of(job, position)
+    streams = {} if story.grant is None else books.stories.streams_of(job, position, story.grant)
     return why_ended(story.state, story.message, story.exit_code), streams
 
 

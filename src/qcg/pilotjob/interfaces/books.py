@@ -1,0 +1,30 @@
+"""What questions about jobs are answered from."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.descriptions import Descriptions
+from qcg.pilotjob.stories import Stories
+
+
+class Books(Protocol):
+    """A running pilot, or what the registry of an ended run says."""
+
+    @property
+    def state(self) -> CoreState: ...
+
+    @property
+    def stories(self) -> Stories: ...
+
+    @property
+    def descriptions(self) -> Descriptions: ...
+
+    @property
+    def stalled(self) -> bool:
+        """Nothing can be written at the moment, so nothing new is started."""
+
+    @property
+    def alive(self) -> bool:
+        """A manager is at work, so that what has not ended may go on."""

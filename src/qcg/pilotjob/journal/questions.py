@@ -1,0 +1,43 @@
+"""What can be asked of a registry, whoever has it open."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.group import Value
+from qcg.pilotjob.journal.records import JobRecord, RunRecord
+
+
+class Questions:
+    """Of a connection: to a snapshot, or the manager's own."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def job_records(self) -> Iterator[JobRecord]:
+        return reading.job_records(self._current())
+
+    def job_record(self, seq: int) -> JobRecord | None:
+        return reading.job_record(self._current(), seq)
+
+    def spec_of(self, seq: int) -> bytes | None:
+        """The encoded description."""
+        return reading.spec_of(self._current(), seq)
+
+    def runs_of(self, seq: int, positions: Iterable[int] | None = None) -> Iterator[RunRecord]:
+        """What is known of a job's runs, or of those of some iterations; -1 is the position of a job without any."""
+        return reading.runs_of(self._current(), seq, positions)
+
+    def command_of(self, seq: int, position: int) -> str | None:
+        """What the latest run was started with, where that is known."""
+        return reading.command_of(self._current(), seq, position)
+
+    def get_meta(self, key: str) -> Value:
+        value: Value = reading.meta_value(self._current(), key)
+        return value
+
+    def _current(self) -> sqlite3.Connection:
+        """The connection, with all that is known written to it."""
+        return self._connection

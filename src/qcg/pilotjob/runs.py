@@ -1,0 +1,140 @@
+"""The runs of a directory: which of them has a manager, and which was left with jobs that have not ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from qcg.pilotjob.guard import is_alive
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.options import UsageError
+from qcg.pilotjob.rundir import PREFIX
+from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import Contact, ContactError
+
+MOST_LOOKED_AT = 20
+"""Of the runs of a directory, the newest: each costs a look into its registry."""
+_FLOCK = "hhqqi"
+"""`struct flock`: type, whence, start, length, pid."""
+
+
+class RunsError(Exception):
+    """There is no run at that place, or it cannot be looked at; the message says which."""
+
+
+class Left(NamedTuple):
+    """A run without a manager, whose jobs have not all ended."""
+
+    run_dir: Path
+    unfinished: int
+
+    def __str__(self) -> str:
+        jobs = "1 job" if self.unfinished == 1 else f"{self.unfinished} jobs"
+        return (
+            f"{self.run_dir} was left by its manager with {jobs} not ended; go on with"
+            f" `qcg-pm run --resume {self.run_dir}`"
+        )
+
+
+def runs_of(path: Path) -> list[Path]:
+    """The run directory that this is, or those in a working directory, the newest first."""
+    shown = path.absolute()
+    if not path.is_dir():
+        what = "is a file" if os.path.lexists(path) else "is not there"
+        raise RunsError(f"{shown} {what}; give the directory of a run, or the one that it worked in")
+    try:
+        names = os.listdir(path)
+        if FILE_NAME in names or contact.FILE_NAME in names or path.name.startswith(PREFIX):
+            return [path]
+        found = [path / name for name in names if name.startswith(PREFIX) and (path / name).is_dir()]
+        return sorted(found, key=lambda run: -run.stat().st_mtime_ns)
+    except OSError as error:
+        raise RunsError(f"{shown} cannot be looked at: {os.strerror(error.errno or 0)}") from None
+
+
+def with_registry(path: Path) -> Path:
+    """The newest of these runs that has a registry which can be read."""
+    runs = runs_of(path)
+    try:
+        readable = [run for run in runs if FILE_NAME in os.listdir(run)]
+        unreadable = ""
+    except PermissionError as error:
+        readable = [run for run in runs if os.access(run, os.R_OK | os.X_OK) and FILE_NAME in os.listdir(run)]
+        unreadable = f"; {error.filename} cannot be looked at: {os.strerror(error.errno or 0)}"
+    if not readable:
+        raise RunsError(
+            f"There is no run in {path.absolute()}: neither it nor a {PREFIX}* in it has a {FILE_NAME} that can be read"
+            f"{unreadable}; give the directory of a run, or the one that it worked in"
+        )
+    return readable[0]
+
+
+def to_resume(path: Path) -> Path:
+    """The run that `--resume` means: the newest one that was left with jobs not ended, or else the newest."""
+    try:
+        runs = runs_of(path)
+    except RunsError as error:
+        raise UsageError(f"--resume: {error}") from None
+    if not runs:
+        raise UsageError(f"there is no run to resume in {path.absolute()}: no directory {PREFIX}* is there")
+    left = left_runs(path) if len(runs) > 1 else []
+    return left[0].run_dir if left else runs[0]
+
+
+def left_runs(path: Path) -> list[Left]:
+    """Those that were left with jobs not ended, the newest first. What cannot be looked at is passed over."""
+    try:
+        runs = runs_of(path)[:MOST_LOOKED_AT]
+    except RunsError:
+        return []
+    looked_at = [Left(run.absolute(), unfinished(run)) for run in runs if not has_manager(run)]
+    return [left for left in looked_at if left.unfinished]
+
+
+def unfinished(run_dir: Path) -> int:
+    """How many jobs have not ended, as far as its registry knows; 0 when that cannot be read."""
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            return reading.unfinished(connection)
+    except (JournalError, OSError):
+        return 0
+
+
+def has_manager(run_dir: Path) -> bool:
+    try:
+        found = contact.read(run_dir)
+        return is_there(run_dir, found) if found is not None else holder_of(run_dir) is not None
+    except (ContactError, OSError):
+        return False
+
+
+def is_there(run_dir: Path, found: Contact) -> bool:
+    try:
+        return is_alive(run_dir, found)
+    except OSError:  # on another host, and the directory cannot be written to see how late it is there
+        return False
+
+
+def holder_of(run_dir: Path) -> int | None:
+    """The pid of the process that has the registry open, 0 where it cannot be told; None when there is none.
+
+    A manager keeps its registry locked for as long as it lives, whatever becomes of its contact file.
+    """
+    try:
+        descriptor = os.open(run_dir / FILE_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    except OSError:  # a file system without locks
+        return None
+    finally:
+        os.close(descriptor)
+    return None if kind == fcntl.F_UNLCK else max(pid, 0)

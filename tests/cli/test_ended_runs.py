@@ -1,0 +1,195 @@
+"""Commands on runs without a manager: one that has ended, one that has died, and both in one directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from qcg.pilotjob.cli.main import main
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.snapshot import snapshot
+from tests.support.pilot import COMMANDS, job, run, start, write_requests
+from tests.support.waiting import wait_for
+
+GATE = "until [ -e go ]; do sleep 0.02; done"
+
+
+@pytest.fixture(scope="module")
+def over(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working directory of a run that has ended."""
+    wd = tmp_path_factory.mktemp("over")
+    jobs = [
+        job("talks", "echo", "hello", stdout="talks.out", stderr="talks.err"),
+        job("bad", script="echo no input >&2; exit 3", stdout="bad.out", stderr="bad.err"),
+        job("after", "true", after=["bad"]),
+        job("its", "bash", "-c", "exit ${it}", iteration=3),
+    ]
+    path = write_requests(wd / "r.json", jobs, {"request": "cancelJob", "jobNames": ["nobody"]})
+    run("qcg-pm", "run", path, "--wd", wd, "--nodes", "2", "--id", "over")
+    return wd
+
+
+@pytest.fixture(scope="module")
+def died(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working directory of a run whose manager was killed; its agent and its job are gone, too."""
+    wd = tmp_path_factory.mktemp("died")
+    die(wd, "dead")
+    return wd
+
+
+def die(wd: Path, name: str) -> Path:
+    jobs = [job("gate", "bash", "-c", GATE, stdout=f"{name}.out"), job("last", "true", after=["gate"])]
+    path = write_requests(wd / f"{name}.json", jobs)
+    with start("qcg-pm", "run", path, "--wd", wd, "--nodes", "2", "--id", name, "--agent-linger", "0") as manager:
+        wait_for(lambda: (wd / f"{name}.out").exists(), what="the first job")
+        run_dir = wd / f".qcgpjm-service-{name}"
+        wait_for(lambda: is_known_to_run(run_dir), what="its start to be on disk")
+        manager.kill()
+        manager.communicate()
+    (wd / "go").touch()
+    wait_for(lambda: not (run_dir / "agent-local.json").exists(), what="the agent to end")
+    (wd / "go").unlink()
+    return run_dir
+
+
+def is_known_to_run(run_dir: Path) -> bool:
+    with snapshot(run_dir / "registry.sqlite") as connection:
+        return any(record.state is State.EXECUTING for record in reading.run_records(connection))
+
+
+def pm(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="qcg-pm")
+
+
+# -- a run that has ended ---------------------------------------------------------------------------------------------
+
+
+def test_jobs_of_an_ended_run_are_listed(over: Path):
+    done = pm("jobs", "-p", over)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == [
+        "name   state    message",
+        "talks  SUCCEED",
+        "bad    FAILED   exit code 3",
+        "after  OMITTED  it waits for 'bad', which is FAILED",
+        "its    FAILED   2 of 3 iterations failed",
+    ]
+    assert done.stderr.startswith("This is what the registry of the run says. No manager is at work in")
+    assert "has ended" in done.stderr
+    told = json.loads(pm("jobs", "-p", over, "--json", "its:*", "-s", "failed").stdout)["jobs"]
+    assert told == {"its:1": {"status": "FAILED"}, "its:2": {"status": "FAILED"}}
+
+
+def test_an_ended_run_tells_all_that_is_known_of_its_jobs(over: Path):
+    lines = pm("info", "-i", "bad", "its", "-p", over).stdout.splitlines()
+    assert "    exit_code: 3" in lines
+    assert "    iterations: start 0, stop 3, total 3, finished 3, failed 2" in lines
+    assert "    its:2 (FAILED)" in lines
+    assert pm("why", "bad", "after", "-p", over).stdout.splitlines() == [
+        f"bad FAILED: it failed: exit code 3; the end of {over}/bad.err:",
+        "    no input",
+        "after OMITTED: it was never started: it waits for 'bad', which is FAILED",
+    ]
+
+
+def test_what_jobs_of_an_ended_run_have_written_is_shown(over: Path):
+    assert pm("logs", "talks", "-p", over).stdout == "hello\n"
+    assert pm("logs", "-f", "talks", "-p", over).stdout == "hello\n"
+    done = pm("logs", "bad", "-p", over)
+    assert done.stdout == ""
+    assert "see: qcg-pm logs --stderr bad" in done.stderr
+
+
+def test_the_states_of_an_ended_run_are_counted(over: Path):
+    done = pm("status", "-p", over)
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["total", "waiting", "running", "succeeded", "failed", "cancelled", "omitted"],
+        ["jobs", "4", "0", "0", "1", "2", "0", "1"],
+        ["iterations", "3", "0", "0", "1", "2", "0", "0"],
+    ]
+
+
+def test_a_wrong_name_in_an_ended_run_is_told_with_the_nearest_one(over: Path):
+    for command in ("info", "why", "logs", "jobs"):
+        done = pm(command, "talk", "-p", over)
+        assert done.exit_code == 1
+        assert "there is no job 'talk'; did you mean 'talks'?" in done.stderr, command
+
+
+def test_what_needs_a_manager_is_refused_with_what_to_do(over: Path):
+    for line in (["wait"], ["cancel", "a"], ["submit", "x.json"], ["finish"], ["resources"]):
+        done = pm(*line, "-p", over)
+        assert done.exit_code == 2
+        assert f"`qcg-pm-service --net --resume {over}/.qcgpjm-service-over`" in done.stderr
+        assert "start another manager with `qcg-pm-service --net`" in done.stderr
+
+
+# -- a run that has died ----------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_died_says_what_was_not_ended_and_how_to_go_on(died: Path):
+    done = pm("jobs", "-p", died)
+    assert done.stdout.splitlines() == ["name  state", "gate  EXECUTING", "last  QUEUED"]
+    assert "has died" in done.stderr
+    assert f"2 jobs have not ended: what runs goes on, and `qcg-pm run --resume {died}/.qcgpjm" in done.stderr
+    told = pm("why", "gate", "last", "-p", died).stdout.splitlines()
+    assert told[0].startswith("gate EXECUTING: it was on n0[0] (pid ")
+    assert told[1] == "last QUEUED: it had not been started when its manager went; one that resumes the run starts it"
+    assert pm("logs", "gate", "-p", died).exit_code == 0
+
+
+def test_a_run_that_died_is_named_beside_a_newer_one(died: Path, tmp_path: Path):
+    wd = tmp_path / "both"
+    shutil.copytree(died, wd)
+    left = f"{wd}/.qcgpjm-service-dead was left by its manager with 2 jobs not ended"
+    path = write_requests(wd / "new.json", [job("new", "true")])
+    done = run("qcg-pm", "run", path, "--wd", wd, "--nodes", "1", "--id", "new")
+    assert done.returncode == 0
+    assert f"Note: {left}; go on with `qcg-pm run --resume" in done.stderr
+    assert left in pm("report", wd).stderr
+    assert left in pm("jobs", "-p", wd).stderr
+    assert left in pm("wait", "-p", wd).stderr
+    assert pm("jobs", "-p", wd).stdout.splitlines() == ["name  state", "new   SUCCEED"]
+    (wd / "go").touch()
+    resumed = run("qcg-pm", "run", "--resume", wd)
+    assert resumed.stderr.startswith(f"Going on with {wd}/.qcgpjm-service-dead: of the newer ones none has")
+    assert f"Run {wd}/.qcgpjm-service-dead" in resumed.stdout
+    again = run("qcg-pm", "run", path, "--wd", wd, "--nodes", "1")
+    assert "Note" not in again.stderr
+
+
+# -- what cannot be looked at -----------------------------------------------------------------------------------------
+
+
+def without_privileges(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """`qcg-pm` as somebody for whom permissions count, which they do not for root."""
+    drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    line = [*drop, sys.executable, *COMMANDS["qcg-pm"], *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("line", ["report", "jobs -p", "wait -p", "run --resume"])
+def test_a_run_that_cannot_be_looked_at_is_told_in_a_sentence(line: str, tmp_path: Path):
+    run_dir = tmp_path / ".qcgpjm-service-x"
+    run_dir.mkdir(mode=0o000)
+    for place in (tmp_path, run_dir):
+        done = without_privileges(*line.split(), place)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.startswith("Error: ")
+        assert "Permission denied" in done.stderr
+        assert "Traceback" not in done.stderr
+    tmp_path.chmod(0o000)
+    try:
+        done = without_privileges(*line.split(), tmp_path)
+    finally:
+        tmp_path.chmod(0o700)
+    assert done.returncode == 2
+    assert "Permission denied" in done.stderr
