@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import growth, idle, latency, manager, memory, noop, utilisation
 from bench.finding import Finding, Result, Setting
 from bench.growth import chained_jobs, mixed_jobs
 from bench.limit import build, limit_seconds
@@ -45,8 +46,6 @@ def test_the_limit_says_what_it_wants(tmp_path: Path):
 @pytest.mark.timeout(120)
 def test_a_small_run_of_what_counts_most_gives_figures_that_make_sense(tmp_path: Path, capsys: pytest.CaptureFixture):
     """Ratios for whoever looks on. Only nonsense is a failure: what else this machine does is not known."""
-    from bench import growth, manager, noop
-
     found = {
         name: finding
         for module in (noop, manager, growth)
@@ -62,6 +61,33 @@ def test_a_small_run_of_what_counts_most_gives_figures_that_make_sense(tmp_path:
     assert all(0.01 < share < 2 for share in shares)
     assert all(100 < rate < 10_000_000 for rate in alone)
     assert all(0.1 < growth < 10 for growth in growths)
+
+
+def test_memory_is_counted_for_each_job_and_each_iteration(tmp_path: Path):
+    found = by_name(memory.run(setting(tmp_path)))
+    assert 100 < found["memory: job"].value < 100_000
+    assert 0.5 < found["memory: iteration"].value < 1000
+    assert 0 < found["memory: accepted"].value < 60
+
+
+@needs_compiler
+def test_latencies_are_told_by_the_jobs_themselves(tmp_path: Path):
+    found = by_name(latency.run(setting(tmp_path, scale=0.1)))
+    assert 0 < found["latency: median"].value <= found["latency: 99 %"].value < 60_000
+    assert 0 < found["latency: dependent"].value < 60_000
+    assert 0 < found["latency: start"].value < 60
+
+
+def test_a_mix_takes_at_least_as_long_as_without_overhead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """About: the same order need not be the best one, and a little overhead can make another."""
+    monkeypatch.setattr(utilisation, "LONGEST", 0.3)
+    for finding in utilisation.run(setting(tmp_path)).findings:
+        assert 0.01 < finding.value < 1.5
+
+
+def test_a_service_that_has_nothing_to_do_needs_next_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(idle, "WINDOW", 0.5)
+    assert 0 <= by_name(idle.run(setting(tmp_path)))["idle"].value < 20
 
 
 def test_without_overhead_jobs_follow_each_other_at_once():
