@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
-from tests.support.pilot import Run, write_requests
+from tests.support.pilot import Run, job, write_requests
 from tests.support.slurm_cluster import Cluster, Job
 from tests.support.waiting import wait_for
 
@@ -16,12 +16,12 @@ class Allocated:
     """`qcg-pm run` on a request file, inside `sbatch`; all of the run's files are in the directory of the test."""
 
     def __init__(self, cluster: Cluster, jobs: list[dict[str, Any]], options: str = "", **sbatch: object) -> None:
-        """`then`: what the batch script does afterwards, with the exit code of the run in $code."""
+        """`first`, `then`: what the batch script does before and afterwards, with the exit code of the run in $code."""
         self.cluster = cluster
         self.wd: Path = cluster.cwd
         write_requests(self.wd / "requests.json", jobs)
-        then = sbatch.pop("then", "exit $code")
-        script = f"qcg-pm run requests.json --report-format json {options}; code=$?; {then}"
+        first, then = sbatch.pop("first", ":"), sbatch.pop("then", "exit $code")
+        script = f"{first}\nqcg-pm run requests.json --report-format json {options}\ncode=$?\n{then}"
         shape = {"nodes": 4, "ntasks_per_node": 4, "no_kill": True, "time": 10}
         self.job: Job = cluster.sbatch(script, **{**shape, **sbatch})
 
@@ -57,11 +57,38 @@ class _Done:
         self.stderr = ""
 
 
-def stamping(line: str) -> list[str]:
-    """A job that notes when and where it begins and ends, one line in a file of its own; and does this in between."""
-    script = f'echo "begin $(hostname) $(date +%s.%N)" >> $0; {line}; echo "end $(hostname) $(date +%s.%N)" >> $0'
-    return ["bash", "-c", script]
+def waiting(name: str, count: int, **more: Any) -> dict[str, Any]:
+    """So many jobs that run until a file called `go` is there. Each writes down, several times a second, that it is
+    still there: a line with its host and the time, in a file of its own for each start."""
+    script = (
+        "mkdir -p life; until [ -e go ]; do"
+        ' echo "$(hostname) $(date +%s.%N)" >> life/$0.$(hostname).$$; sleep 0.2; done;'
+        " echo done >> life/$0.done"
+    )
+    return job(name, "bash", "-c", script, f"{name}.${{it}}", iteration={"stop": count}, **more)
 
 
-def quoted(*words: str | Path) -> str:
-    return shlex.join(map(str, words))
+class Lives:
+    """What jobs made by `waiting` have written down."""
+
+    def __init__(self, wd: Path) -> None:
+        self.spans: dict[str, list[tuple[str, float, float]]] = {}
+        """By job, for each of its starts: the host, and the first and last moment."""
+        for path in sorted((wd / "life").glob("*.*.*.*")):
+            name, index, host, _ = path.name.split(".")
+            times = [float(line.split()[1]) for line in path.read_text().splitlines() if len(line.split()) == 2]
+            if times:
+                self.spans.setdefault(f"{name}:{index}", []).append((host, min(times), max(times)))
+        self.ends = {
+            path.name.removesuffix(".done").replace(".", ":"): path.read_text().count("done")
+            for path in (wd / "life").glob("*.done")
+        }
+
+    def on(self, host: str) -> set[str]:
+        """Jobs that were started there."""
+        return {name for name, spans in self.spans.items() if any(where == host for where, _, _ in spans)}
+
+    def overlap(self, name: str) -> bool:
+        """Whether two starts of a job were alive at the same time."""
+        spans = sorted(self.spans[name], key=lambda span: span[1])
+        return any(later[1] <= earlier[2] for earlier, later in itertools.pairwise(spans))

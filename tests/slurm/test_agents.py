@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from datetime import datetime
 
 from tests.slurm.allocated import Allocated
-from tests.support.pilot import job
+from tests.support.pilot import Run, job
 from tests.support.slurm_cluster import Cluster
 
 
@@ -21,3 +22,28 @@ def test_jobs_run_on_all_nodes_and_nothing_is_left_behind(cluster: Cluster):
     assert len(re.findall("jobs are not bound to their cores", log)) == 1
     assert not list(cluster.cwd.glob(".qcgpjm-service-*/agent-*.json"))
     assert not list(cluster.cwd.glob(".qcgpjm-service-*/contact.json"))
+
+
+def test_thousands_of_jobs_run_ten_times_as_fast_as_with_an_srun_for_each(cluster: Cluster):
+    """One core each, on 16 cores of 4 nodes; by hand, 16 steps are under way at any time."""
+    by_hand = "seq 150 | xargs -P 16 -I{} srun --overlap --exact --mem=0 -N1 -n1 true"
+    timed = f"begun=$(date +%s.%N); {by_hand}; echo srun $begun $(date +%s.%N)"
+    quick = job("quick", "true", iteration={"stop": 2000})
+    before = cluster.calls()
+    run = Allocated(cluster, [quick], first=timed, then=f"{timed}; exit $code").wait()
+    calls = cluster.calls() - before
+    assert run.done.returncode == 0, run.done.stdout
+    spans = [float(end) - float(begin) for begin, end in re.findall(r"srun (\S+) (\S+)", run.done.stdout)]
+    assert len(spans) == 2
+    rate_by_hand = 150 / min(spans)
+    rate = 2000 / _span(run)
+    print(f"{rate:.0f} jobs/s with agents, {rate_by_hand:.0f} jobs/s with srun: {rate / rate_by_hand:.1f} times")
+    assert rate >= 10 * rate_by_hand
+    # Those by hand, and one for all agents.
+    assert calls["REQUEST_JOB_STEP_CREATE"] == 2 * 150 + 1
+
+
+def _span(run: Run) -> float:
+    """Seconds from the submission to the last end, also those in which agents were started."""
+    dates = [datetime.fromisoformat(entry["date"]) for entry in run.report["quick"]["history"]]
+    return (dates[-1] - dates[0]).total_seconds()

@@ -1,0 +1,140 @@
+"""Nodes, links, agents and managers fail in the middle of a run: nothing is lost, nothing runs twice."""
+
+from __future__ import annotations
+
+import time
+
+from tests.slurm.allocated import Allocated, Lives, waiting
+from tests.support.slurm_cluster import Cluster
+from tests.support.waiting import wait_for
+
+
+def running(run: Allocated, count: int) -> Lives:
+    """Wait until so many jobs are alive, and see which is where."""
+
+    def alive() -> Lives | None:
+        if not (run.wd / "life").exists():
+            return None
+        lives = Lives(run.wd)
+        return lives if len(lives.spans) >= count else None
+
+    return wait_for(alive, what=f"{count} running jobs")  # type: ignore[return-value]
+
+
+def go(run: Allocated) -> None:
+    (run.wd / "go").touch()
+
+
+def test_the_jobs_of_a_node_that_crashes_fail_and_the_rest_goes_on_without_it(cluster: Cluster):
+    run = Allocated(cluster, [waiting("a", 20)], "--node-timeout 20")
+    before = running(run, 16)
+    cluster.node("n3").crash()
+    crashed = time.monotonic()
+    run.wait_for_log("the agent of n3 has not been heard")
+    assert time.monotonic() - crashed < 15
+    run.wait_for_log("n3: node lost")
+    go(run)
+    done = run.wait()
+    assert done.done.returncode == 1
+    failed = {name for name, state in done.states.items() if state == "FAILED"} - {"a"}
+    assert failed == before.on("n3")
+    assert len(failed) == 4
+    assert all("node lost" in done.report[name]["messages"] for name in failed)
+    assert Lives(run.wd).on("n3") == failed
+    assert sorted(done.states.values()).count("SUCCEED") == 16
+
+
+def test_a_cut_of_ten_seconds_harms_nobody(cluster: Cluster):
+    run = Allocated(cluster, [waiting("a", 20)], "--on-lost rerun")
+    before = running(run, 16)
+    node = cluster.node("n3")
+    node.cut()
+    time.sleep(10)
+    node.heal()
+    wait_for(lambda: run.log.count("agent n3 connected") == 2, what=f"n3 to come back:\n{run.log}")
+    go(run)
+    done = run.wait()
+    assert done.done.returncode == 0, run.log
+    after = Lives(run.wd)
+    assert all(after.spans[name] != [] and len(after.spans[name]) == 1 for name in before.spans)
+    assert set(after.ends.values()) == {1}
+    assert len(after.ends) == 20
+    assert "lost" not in run.log
+
+
+def test_jobs_behind_a_link_that_stays_cut_are_dead_before_they_run_again_elsewhere(cluster: Cluster):
+    run = Allocated(cluster, [waiting("a", 16)], "--node-timeout 20 --on-lost rerun")
+    before = running(run, 16)
+    again = before.on("n4")
+    node = cluster.node("n4")
+    node.cut()
+    run.wait_for_log("n4: node lost")
+    wait_for(lambda: all(len(Lives(run.wd).spans[name]) == 1 for name in again))
+    go(run)
+    done = run.wait()
+    assert done.done.returncode == 0, run.log
+    after = Lives(run.wd)
+    assert len(again) == 4
+    assert {name for name, spans in after.spans.items() if len(spans) == 2} <= again
+    assert not any(after.overlap(name) for name in after.spans)
+    assert set(after.ends.values()) == {1}
+    assert len(after.ends) == 16
+    assert all(last < first for name in again for last, first in [_last_there_and_first_elsewhere(after, name)])
+
+
+def _last_there_and_first_elsewhere(lives: Lives, name: str) -> tuple[float, float]:
+    spans = lives.spans[name]
+    there = max(last for host, _, last in spans if host == "n4")
+    elsewhere = [first for host, first, _ in spans if host != "n4"]
+    return there, min(elsewhere, default=float("inf"))
+
+
+def test_an_agent_that_is_killed_is_started_again_and_its_jobs_run_again(cluster: Cluster):
+    run = Allocated(cluster, [waiting("a", 16)], "--on-lost rerun")
+    before = running(run, 16)
+    cluster.node("n2").exec("kill", "-KILL", str(run.agent_pid("n2")))
+    wait_for(lambda: run.log.count("agent n2 connected") == 2, what=f"another agent on n2:\n{run.log}")
+    wait_for(lambda: all(len(Lives(run.wd).spans[name]) == 2 for name in before.on("n2")), what="second starts")
+    go(run)
+    done = run.wait()
+    assert done.done.returncode == 0, run.log
+    after = Lives(run.wd)
+    assert {name for name, spans in after.spans.items() if len(spans) == 2} == before.on("n2")
+    assert not any(after.overlap(name) for name in after.spans)
+    assert set(after.ends.values()) == {1}
+    assert len(after.ends) == 16
+
+
+def test_a_manager_that_is_killed_finds_its_agents_and_jobs_in_the_same_allocation(cluster: Cluster):
+    run = Allocated(cluster, [waiting("a", 20)], then="qcg-pm run --resume .")
+    running(run, 16)
+    cluster.node("n1").exec("kill", "-KILL", str(run.manager_pid()))
+    run.wait_for_log("resuming")
+    wait_for(lambda: run.log.count(" connected from ") == 8, what=f"all agents to be found again:\n{run.log}")
+    go(run)
+    done = run.wait()
+    assert done.done.returncode == 0, run.log
+    after = Lives(run.wd)
+    assert all(len(spans) == 1 for spans in after.spans.values())
+    assert len(after.ends) == 20
+    assert set(after.ends.values()) == {1}
+    assert "starting 4 agents" in run.log
+    assert "starting 1 agents" not in run.log
+
+
+def test_a_node_that_never_comes_up_is_left_out_and_told(cluster: Cluster):
+    begin = "touch begun; until [ -e begin ]; do sleep 0.1; done"
+    run = Allocated(cluster, [waiting("a", 12)], "--nl-init-timeout 25", first=begin)
+    wait_for((run.wd / "begun").exists)
+    cluster.node("n4").crash()
+    go(run)
+    (run.wd / "begin").touch()
+    done = run.wait()
+    assert done.done.returncode == 0, run.log
+    assert "no agent has connected from n4 so far; jobs are started on the other nodes" in done.done.stdout
+    assert "n4: node lost: no agent has connected from it within 25 s" in run.log
+    assert {entry["runtime"]["allocation"][:2] for name, entry in done.report.items() if ":" in name} == {
+        "n1",
+        "n2",
+        "n3",
+    }
