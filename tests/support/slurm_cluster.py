@@ -97,7 +97,10 @@ class Job:
         ends = self.cluster.directory / "log" / "jobcomp.txt"
         lines = ends.read_text().splitlines() if ends.exists() else []
         fields = [dict(word.partition("=")[::2] for word in line.split()) for line in lines]
-        mine = [one for one in fields if one["JobId"] == self.id and "ExitCode" in one]
+        # A job that goes on without a node that failed is noted as well.
+        mine = [
+            one for one in fields if one["JobId"] == self.id and "ExitCode" in one and one["JobState"] != "RESIZING"
+        ]
         return mine[-1] if mine else {}
 
 
