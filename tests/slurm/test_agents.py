@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from datetime import datetime
 
 from tests.slurm.allocated import Allocated
-from tests.support.pilot import Run, job
+from tests.support.pilot import Run, job, write_requests
 from tests.support.slurm_cluster import Cluster
 
 
@@ -47,3 +48,31 @@ def _span(run: Run) -> float:
     """Seconds from the submission to the last end, also those in which agents were started."""
     dates = [datetime.fromisoformat(entry["date"]) for entry in run.report["quick"]["history"]]
     return (dates[-1] - dates[0]).total_seconds()
+
+
+def test_agents_can_be_started_with_ssh(cluster: Cluster):
+    where = job("where", "bash", "-c", "hostname; sleep 1", iteration={"stop": 16}, stdout="out.${it}")
+    before = cluster.calls()
+    run = Allocated(cluster, [where], "--nl-start-method ssh").wait()
+    assert run.done.returncode == 0, run.done.stdout
+    hosts = Counter((cluster.cwd / f"out.{index}").read_text().strip() for index in range(16))
+    assert hosts == {"n1": 4, "n2": 4, "n3": 4, "n4": 4}
+    assert (cluster.calls() - before)["REQUEST_JOB_STEP_CREATE"] == 0
+
+
+def test_a_manager_on_the_login_node_reaches_the_nodes_of_its_allocation(cluster: Cluster):
+    write_requests(cluster.cwd / "requests.json", [job("where", "hostname", iteration={"stop": 8}, stdout="out.${it}")])
+    cluster.salloc("qcg-pm", "run", "requests.json", nodes=2, ntasks_per_node=4)
+    assert Counter((cluster.cwd / f"out.{index}").read_text().strip() for index in range(8)).keys() <= {"n1", "n2"}
+    assert "2 nodes with 8 cores: n1, n2" in (cluster.cwd / "service.log").read_text()
+
+
+def test_clients_on_other_nodes_find_the_manager(cluster: Cluster):
+    """A job asks from its node, with the address and the keys that it finds in its environment."""
+    ask = "from qcg.pilotjob.api.manager import Manager; print(Manager().resources()['total_cores'])"
+    asking = job("ask", sys.executable, "-c", ask, stdout="answer", numNodes=1)
+    busy = job("busy", "bash", "-c", "until [ -s answer ]; do sleep 0.1; done", numNodes=1)
+    run = Allocated(cluster, [busy, asking], nodes=2).wait()
+    assert run.done.returncode == 0, run.done.stdout
+    assert run.report["ask"]["runtime"]["allocation"].startswith("n2")
+    assert (cluster.cwd / "answer").read_text() == "8\n"

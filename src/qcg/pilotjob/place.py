@@ -43,6 +43,10 @@ class Place(Struct, frozen=True):
         return LOOPBACK if self.allocation is None else address_towards(self.allocation.addresses.values())
 
     @property
+    def cluster_name(self) -> str:
+        return "local" if self.allocation is None else os.environ.get("SLURM_CLUSTER_NAME", "slurm")
+
+    @property
     def job_id(self) -> str:
         """Of the allocation; empty without one."""
         return "" if self.allocation is None else self.allocation.job_id

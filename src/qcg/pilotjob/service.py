@@ -38,6 +38,7 @@ from qcg.pilotjob.place import Place, find_place, look_after_agents
 from qcg.pilotjob.report.progress import progress_line
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.keys import make_keys
+from qcg.pilotjob.wire.routing import LOOPBACK
 from qcg.pilotjob.wiring import wire
 
 log = logging.getLogger(__name__)
@@ -138,7 +139,10 @@ class Service:
         return read_requests(Path(self.options.file_path)) if self.options.file_path else []
 
     def _network(self, hub: Hub, place: Place) -> NetworkInterface | None:
-        return NetworkInterface(hub, self.options, place.address) if self.options.net else None
+        if not self.options.net:
+            return None
+        # Without keys, only those on this host may get in.
+        return NetworkInterface(hub, self.options, LOOPBACK if self.options.insecure_net else place.address)
 
     async def _run(
         self,

@@ -56,7 +56,12 @@ def wire(
     core = Core(specs, rerun_lost=options.rerun_lost, patience=options.patience)
     engine = Engine(core, journal, report, site)
     engine.executor = AgentExecutor(engine, place.agents, journal.acked(), site.instance)
-    pilot = Pilot(engine, run_dir.name.removeprefix(rundir.PREFIX), system_cores=int(options.system_core))
+    pilot = Pilot(
+        engine,
+        run_dir.name.removeprefix(rundir.PREFIX),
+        system_cores=int(options.system_core),
+        cluster_name=place.cluster_name,
+    )
     if options.wait or journal.get_meta("end_when_done"):
         pilot.end_when_done.set()
     if resumed:

@@ -19,15 +19,12 @@ class AgentPid(msgspec.Struct, frozen=True):
     host: str
     allocation: str = ""
     """The Slurm job that it runs in, and ends with."""
-    step: str = ""
-    """The step of that job which it is."""
 
 
 def write_agent_pid(run_dir: Path, name: str) -> None:
     process = look_at(os.getpid())
     assert process is not None
-    allocation, step = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_STEP_ID", "")
-    info = AgentPid(process.pid, process.began, socket.gethostname(), allocation, step)
+    info = AgentPid(process.pid, process.began, socket.gethostname(), os.environ.get("SLURM_JOB_ID", ""))
     temporary = run_dir / f".agent-{name}.json.{os.getpid()}"
     temporary.touch(mode=0o600)
     temporary.write_bytes(msgspec.json.encode(info))

@@ -27,7 +27,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Any]] = {
     "--enable-proc-stats": {"is_flag": True},
     "--enable-rt-stats": {"is_flag": True},
     "--wrapper-rt-stats": {},
-    "--disable-nl": {"is_flag": True},
     "--disable-pub": {"is_flag": True},
 }
 """Options of earlier versions that programs still give; what they were for is not needed any more."""
@@ -36,7 +35,12 @@ WITHOUT_EFFECT: dict[str, dict[str, Any]] = {
 def _take_and_ignore(command: Command) -> Command:
     for name, kind in WITHOUT_EFFECT.items():
         command = click.option(name, hidden=True, expose_value=False, **kind)(command)
-    return command
+    return click.option("--disable-nl", hidden=True, expose_value=False, is_flag=True, callback=_say_no_effect)(command)
+
+
+def _say_no_effect(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        click.echo("--disable-nl has no effect: agents start all jobs, and need no step of Slurm for each", err=True)
 
 
 @click.command("qcg-pm-service", context_settings={"help_option_names": ["-h", "--help"]})

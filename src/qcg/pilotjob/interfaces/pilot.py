@@ -13,13 +13,14 @@ from qcg.pilotjob.engine import Engine
 
 
 class Pilot:
-    def __init__(self, engine: Engine, run_id: str, *, system_cores: int = 0) -> None:
+    def __init__(self, engine: Engine, run_id: str, *, system_cores: int = 0, cluster_name: str = "local") -> None:
         self.engine = engine
         self.stories = engine.stories
         self.run_id = run_id
         self.started = datetime.now()
         self.system_cores = system_cores
         """Cores kept for the manager itself: they exist, and are always in use."""
+        self._cluster_name = cluster_name
         self.interfaces: list[str] = []
         self.publisher = ""
         """Where events are published, if they are."""
@@ -51,4 +52,4 @@ class Pilot:
         """What a submission that arrives now tells its variables."""
         self._requests += 1
         self.engine.journal.set_meta("submissions", self._requests)
-        return Arrival(self._requests, datetime.now(), "local", uuid.uuid4().hex)
+        return Arrival(self._requests, datetime.now(), self._cluster_name, uuid.uuid4().hex)
