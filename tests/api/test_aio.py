@@ -12,7 +12,7 @@ import pytest
 
 from qcg.pilotjob.api.aio import AsyncManager
 from qcg.pilotjob.api.client import Manager
-from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError, ServiceError, TimeoutElapsed
+from qcg.pilotjob.api.errors import ConnectionError, FileError, RequestRefusedError, ServiceError, TimeoutElapsed
 from qcg.pilotjob.api.job import Jobs
 from tests.support.processes import descendants
 from tests.support.serving import Served, served
@@ -134,7 +134,7 @@ def test_leaving_ends_what_is_under_way(service: Served, monkeypatch: pytest.Mon
         for wait in waits:
             with pytest.raises(ConnectionError, match="was left"):
                 await wait
-        with pytest.raises(ConnectionError, match="`async with` block"):
+        with pytest.raises(ConnectionError, match="was left and cannot be used"):
             await manager.list()
         async with AsyncManager() as other:
             await other.cancel("a")
@@ -186,3 +186,39 @@ def test_a_start_that_is_cancelled_leaves_no_service(tmp_path: Path):
     before = descendants()
     asyncio.run(scenario())
     assert descendants() == before
+
+
+def test_a_block_that_cannot_be_entered_leaves_no_service(tmp_path: Path):
+    async def enter() -> None:
+        cfg = {"log_file": "/proc/nowhere/api.log"}
+        async with AsyncManager(local=True, server_args=["--nodes", "1", "--wd", tmp_path], cfg=cfg):
+            raise AssertionError("it was entered")
+
+    with pytest.raises(FileError, match="cannot be the log file|can be no log file"):
+        asyncio.run(enter())
+
+
+def test_after_its_block_it_says_that_it_was_left(service: Served, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(service.wd)
+    manager = AsyncManager()
+
+    async def leave() -> None:
+        with pytest.raises(ConnectionError, match="use AsyncManager in an `async with` block"):
+            await manager.resources()
+        async with manager:
+            await manager.resources()
+        with pytest.raises(ConnectionError, match="was left and cannot be used any more"):
+            await manager.resources()
+
+    asyncio.run(leave())
+
+
+def test_a_wait_for_the_next_job_ends_when_none_is_left(play: Callable[[Scenario], None]):
+    async def scenario(manager: AsyncManager) -> None:
+        await manager.submit(Jobs().add(name="a", exec="true").add(name="b", exec="sleep", args=["0.5"]))
+        await manager.wait4("a")
+        assert await manager.wait4_any_job_finish(timeout=30) == ("b", "SUCCEED")
+        with pytest.raises(ServiceError, match="every job has ended"):
+            await manager.wait4_any_job_finish()
+
+    play(scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from qcg.appscheduler.api import Jobs as OldJobs
 from qcg.appscheduler.api.errors import InvalidJobDescription, JobNotDefined
 from qcg.pilotjob.api.errors import FileError, InvalidJobDescriptionError, JobNotDefinedError
-from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.api.job import JOB_TOP_ATTRS, Jobs
 
 both = pytest.mark.parametrize("kind", [Jobs, OldJobs], ids=["today", "version 0.2"])
 
@@ -49,6 +50,18 @@ def test_a_job_without_a_name_gets_one_and_a_number_is_a_name():
     assert names[2] == "7"
 
 
+def test_paths_are_strings_and_numbers_of_other_libraries_are_numbers():
+    args = [Path("x"), Fraction(1, 2)]
+    jobs = Jobs().add(name="a", exec=Path("/bin/echo"), args=args, wd=Path("/"), stdout=Path("o"))
+    execution = jobs.jobs()[0]["execution"]
+    assert execution == {"exec": "/bin/echo", "args": ["x", 0.5], "wd": "/", "stdout": "o"}
+    Jobs().add_std(name="a", execution={"exec": Path("true"), "env": {"HERE": Path("x")}})
+
+
+def test_the_keys_of_the_simple_form_can_be_looked_up():
+    assert {"name", "exec", "numCores", "after"} <= JOB_TOP_ATTRS
+
+
 def test_tuples_are_lists():
     jobs = Jobs().add(name="a", exec="echo", args=("x", "y"), after=("b", "c"))
     assert jobs.jobs()[0]["execution"]["args"] == ["x", "y"]
@@ -65,10 +78,11 @@ def test_tuples_are_lists():
         ({"exec": "true", "script": "x"}, "script"),
         ({"exec": "true", "numCores": {"exact": 1, "min": 1}}, "exact"),
         ({"exec": "true", "wt": "soon"}, "wt"),
-        ({"exec": "true", "args": [object()]}, "job"),
+        ({"exec": "true", "args": ["x", object()]}, r"args\[1\]: <object .* cannot be part of a description"),
+        ({"exec": "true", "env": {"A": {1: b"x"}}}, r"env\.A\.1: b'x' cannot"),
         ({"exec": "true", "model": "mpi"}, "model"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_a_wrong_description_is_refused_when_it_is_added(attributes: dict[str, Any], reason: str):
     jobs = Jobs()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import statistics
@@ -205,3 +206,11 @@ def test_a_program_that_just_ends_leaves_nothing(tmp_path: Path):
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, timeout=60, check=True)
     assert done.stderr == b""
     wait_for(lambda: not descendants(), what="the end of the service")
+
+
+def test_a_manager_that_is_dropped_ends_its_service(tmp_path: Path):
+    manager = LocalManager(["--nodes", "1", "--wd", tmp_path])
+    process = manager.qcgpm_process
+    del manager
+    gc.collect()
+    assert process.wait(30) == 0

@@ -31,6 +31,7 @@ from qcg.pilotjob.api.errors import (
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import Manager
 from tests.support.serving import Served, served
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +183,63 @@ def test_the_next_job_to_end_is_waited_for(manager: Manager):
     assert manager.wait4_any_job_finish(30) == ("late", "FAILED")
 
 
+def test_a_wait_for_the_next_job_ends_when_none_is_left(manager: Manager):
+    manager.submit(group(only="exit 0"))
+    manager.wait4("only", 30)
+    with pytest.raises(errors.ServiceError, match="every job has ended, so there is no next one"):
+        manager.wait4_any_job_finish()
+
+
+def test_a_wait_that_is_late_tells_what_it_waited_for(manager: Manager):
+    manager.submit(group(**{f"j{number}": "sleep 60" for number in range(7)}))
+    with pytest.raises(TimeoutElapsed, match="^after 0 s, 7 of 7 jobs have not ended: 'j0', .*'j4' and 2 more$"):
+        manager.wait4([f"j{number}" for number in range(7)], 0)
+
+
+def test_both_names_of_a_timeout_are_known(manager: Manager):
+    manager.submit(group(a="sleep 60"))
+    for call in (
+        lambda: manager.wait4("a", timeout_secs=0),
+        lambda: manager.wait4("a", timeout=0),
+        lambda: manager.wait4all(timeout_secs=0),
+        lambda: manager.wait4all(timeout=0),
+        lambda: manager.wait4_any_job_finish(timeout_secs=0),
+        lambda: manager.wait4_any_job_finish(timeout=0),
+    ):
+        with pytest.raises(TimeoutElapsed):
+            call()
+
+
+@pytest.mark.parametrize("timeout", ["5", "b", float("nan"), [1]])
+def test_a_timeout_that_is_no_number_is_told(manager: Manager, timeout: Any):
+    with pytest.raises(WrongArgumentsError, match="a timeout is a number of seconds, not .* given as one list"):
+        manager.wait4("a", timeout)
+    with pytest.raises(WrongArgumentsError, match="not both"):
+        manager.wait4("a", timeout=1, timeout_secs=1)
+
+
+def test_cleaning_up_ends_the_listening(service: Served):
+    with Manager.of_run(service.run_dir) as manager:
+        kept = manager.listen("JFI")
+        with manager.listen("JFI") as events:
+            assert events.wait(30)
+    for closed in (kept, events):
+        with pytest.raises(ConnectionError, match="closed|cleaned up"):
+            closed.wait(30)
+    with pytest.raises(ConnectionError, match="cleaned up"):
+        manager.listen("JFI")
+
+
+def test_cleaning_up_ends_the_listening_of_another_thread(service: Served):
+    with ThreadPoolExecutor(1) as other, Manager.of_run(service.run_dir) as manager:
+        events = manager.listen("no such topic")
+        waiting = other.submit(lambda: [events.take() for _ in iter(lambda: events.wait(60), None)])
+        wait_for(waiting.running, what="the other thread")
+        manager.cleanup()
+        with pytest.raises(ConnectionError, match="closed|cleaned up"):
+            waiting.result(30)
+
+
 def test_the_service_tells_of_itself(manager: Manager):
     assert manager.system_status()["System"]["InstanceId"] == "x"
     assert manager.send_request({"request": "status", "options": {"allJobsFinished": True}}) == {
@@ -241,9 +299,9 @@ def test_an_address_is_enough_where_the_run_is_below(service: Served, monkeypatc
 
 def test_the_newest_run_of_the_working_directory_is_found(service: Served, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(service.wd)
-    Manager().cleanup()
-    with Manager.of_run(service.run_dir) as manager:
-        assert manager.run_dir == service.run_dir
+    with Manager() as manager, Manager.of_run(str(service.run_dir)) as named, Manager.of_run(service.wd) as around:
+        monkeypatch.chdir("/")
+        assert manager.run_dir == named.run_dir == around.run_dir == service.run_dir
 
 
 def test_an_address_where_nobody_listens_ends_in_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -252,7 +310,7 @@ def test_an_address_where_nobody_listens_ends_in_an_error(tmp_path: Path, monkey
     with pytest.raises(ConnectionError, match="there is no service at tcp://127.0.0.1:9"):
         Manager("127.0.0.1:9")
     assert time.monotonic() - began < 7
-    with pytest.raises(ConnectionError, match="no manager with a network interface is at work in"):
+    with pytest.raises(ConnectionError, match="no manager was found: there is no run"):
         Manager.of_run(tmp_path)
     with pytest.raises(WrongArgumentsError, match="is no address of a service"):
         Manager("no-such-protocol://x:1")
@@ -276,9 +334,15 @@ def test_keys_that_are_not_known_have_no_effect(service: Served, caplog: pytest.
     ]
 
 
+def test_a_value_of_none_means_the_default(service: Served):
+    with Manager.of_run(service.run_dir, {"poll_delay": None, "log_file": None}) as manager:
+        assert manager.poll_delay == Manager.DEFAULT_POLL_DELAY == 5
+
+
 @pytest.mark.parametrize(
     ("cfg", "reason"),
     [
+        ({"poll_delay": float("nan")}, "'poll_delay' cannot be nan"),
         ({"poll_delay": "often"}, "'poll_delay' wants a number of seconds"),
         ({"request_timeout": -1}, "'request_timeout' cannot be negative"),
         ({"log_level": "loud"}, "the log level 'loud' is not known"),
@@ -352,13 +416,13 @@ def test_a_wait_without_events_asks_once_and_no_more(service: Served):
     with Manager.of_run(service.run_dir, {"poll_delay": 3}) as manager:
         manager.submit(group(idle="sleep 60"))
         asked = []
-        ask = manager._ask_once
+        ask = manager._lines.ask
 
-        def note(body: bytes) -> dict[str, Any]:
+        def note(body: bytes, timeout: float) -> dict[str, Any]:
             asked.append(json.loads(body)["request"])
-            return ask(body)
+            return ask(body, timeout)
 
-        manager._ask_once = note  # type: ignore[method-assign]
+        manager._lines.ask = note  # type: ignore[method-assign]
         with pytest.raises(TimeoutElapsed):
             manager.wait4("idle", 7)
         assert asked == ["jobStatus"]
@@ -369,8 +433,8 @@ def test_a_wait_without_events_asks_once_and_no_more(service: Served):
 
 def test_a_service_without_events_is_asked_again_and_again(service: Served, monkeypatch: pytest.MonkeyPatch):
     with Manager.of_run(service.run_dir, {"poll_delay": 0.05}) as manager:
-        silent = msgspec.structs.replace(manager._target.contact, publisher="")
-        manager._target = msgspec.structs.replace(manager._target, contact=silent)
+        silent = msgspec.structs.replace(manager._lines.target.contact, publisher="")
+        manager._lines.target = msgspec.structs.replace(manager._lines.target, contact=silent)
         manager.submit(group(polled="sleep 0.2"))
         assert manager.wait4("polled", 30) == {"polled": "SUCCEED"}
         manager.wait4all(30)

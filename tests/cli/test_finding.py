@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from qcg.pilotjob.cli.finding import live_run
+from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.errors import ConnectionError
+from qcg.pilotjob.api.target import find_target
 from qcg.pilotjob.cli.main import main
-from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.host.tree import look_at
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact, Contact
@@ -32,18 +33,22 @@ def make_run(directory: Path, name: str, *, alive: bool = True, net: bool = True
     return run
 
 
+def found_in(directory: Path) -> Path | None:
+    return find_target(None, {}, str(directory)).run_dir
+
+
 def test_the_newest_live_run_of_a_working_directory_is_taken(tmp_path: Path):
     make_run(tmp_path, "old", age=30)
     wanted = make_run(tmp_path, "live", age=20)
     make_run(tmp_path, "silent", net=False, age=10)
     make_run(tmp_path, "dead", alive=False)
-    assert live_run(tmp_path) == wanted
+    assert found_in(tmp_path) == wanted
 
 
 def test_a_run_directory_means_itself(tmp_path: Path):
     wanted = make_run(tmp_path, "one", age=10)
     make_run(tmp_path, "other")
-    assert live_run(wanted) == wanted
+    assert found_in(wanted) == wanted
 
 
 @pytest.mark.parametrize(
@@ -59,23 +64,55 @@ def test_without_a_manager_to_talk_to_the_sentence_says_what_to_do(
 ):
     for number, run in enumerate(runs):
         make_run(tmp_path, str(number), **run)
-    with pytest.raises(Refusal) as caught:
-        live_run(tmp_path)
-    assert str(tmp_path) in caught.value.message
-    assert [word for word in words if word not in caught.value.message] == []
+    said = CliRunner().invoke(main, ["resources", "-p", str(tmp_path)])
+    assert said.exit_code == 2
+    assert [word for word in [str(tmp_path), *words] if word not in said.output] == []
 
 
 def test_a_run_whose_manager_has_ended_says_so(tmp_path: Path):
     contact.remove(make_run(tmp_path, "over"))
-    with pytest.raises(Refusal, match="has ended"):
-        live_run(tmp_path)
+    with pytest.raises(ConnectionError, match="has ended"):
+        found_in(tmp_path)
 
 
 def test_keys_that_others_can_read_are_not_used(tmp_path: Path):
     run = make_run(tmp_path, "open")
     (run / contact.FILE_NAME).chmod(0o644)
-    with pytest.raises(Refusal, match="can be read by others"):
-        live_run(tmp_path)
+    with pytest.raises(ConnectionError, match="can be read by others"):
+        found_in(tmp_path)
+
+
+def test_runs_that_cannot_be_read_are_passed_over(tmp_path: Path):
+    wanted = make_run(tmp_path, "good", age=30)
+    (make_run(tmp_path, "open", age=20) / contact.FILE_NAME).chmod(0o644)
+    (make_run(tmp_path, "garbage", age=10) / contact.FILE_NAME).write_text("{")
+    assert found_in(tmp_path) == wanted
+    assert find_target("127.0.0.1:1", {"QCG_PJM_DIR": str(tmp_path)}).run_dir == wanted
+
+
+def test_a_program_finds_its_manager_by_the_same_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    here, mine, job = (tmp_path / name for name in ("here", "mine", "job"))
+    for directory in (here, mine, job):
+        directory.mkdir()
+    live, other, its_own = (make_run(directory, "r") for directory in (here, mine, job))
+    make_run(here, "dead", alive=False)
+    monkeypatch.chdir(here)
+    assert find_target(None, {}).run_dir == live
+    environ = {"QCG_PM_CONTACT": str(its_own / contact.FILE_NAME), "QCG_PM_ZMQ_ADDRESS": "tcp://127.0.0.1:9"}
+    assert find_target(None, environ).run_dir == its_own
+    assert find_target(None, {**environ, "QCG_PJM_DIR": str(mine)}).run_dir == other
+    assert find_target(None, {**environ, "QCG_PJM_ADDRESS": "host:7"}).contact.address == "tcp://host:7"
+
+
+def test_a_program_without_a_manager_is_told_how_to_start_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConnectionError) as caught:
+        Manager()
+    told = str(caught.value)
+    assert [
+        w for w in (f"no run (.qcgpjm-service-*) in {tmp_path}", "LocalManager", "qcg-pm-client") if w not in told
+    ] == []
+    assert "5555" not in told
 
 
 COMMANDS = ["status", "jobs", "info x", "why x", "wait", "logs x", "cancel x", "remove x", "resources", "finish"]

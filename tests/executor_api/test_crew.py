@@ -216,3 +216,43 @@ def test_cancelled_calls_are_not_sent():
 
 def test_a_worker_that_nobody_knows_is_told_so():
     assert not Office().crew.joined("w7", 0.0)
+
+
+def test_calls_that_a_lost_worker_had_not_begun_go_to_others_first_of_all():
+    office = Office(cores=1)
+    known = office.add()
+    assert office.plan() == [("start", "w1")]
+    office.join("w1")
+    office.plan()
+    office.answer("w1", known, SHORT / 2)
+    done, began, *ahead = [office.add() for _ in range(AHEAD)]
+    last = office.add()
+    assert office.plan() == [(f"call {call.number}", "w1") for call in (done, began, *ahead)]
+    assert office.crew.lost("w1", began.number) == [done, began]
+    assert office.crew.waiting() == [*ahead, last]
+    assert office.plan() == [("start", "w2")]
+    office.join("w2")
+    assert office.plan() == [(f"call {call.number}", "w2") for call in (*ahead, last)]
+
+
+def test_a_worker_that_began_nothing_takes_its_calls_along():
+    """Otherwise workers that die as soon as they are there would be started for ever."""
+    office = Office(cores=1)
+    call = office.add()
+    office.plan()
+    office.join("w1")
+    office.plan()
+    assert office.crew.lost("w1", None) == [call]
+    assert office.plan() == []
+
+
+def test_a_worker_lost_between_two_calls_costs_none():
+    office = Office(cores=1)
+    first, second = office.add(), office.add()
+    office.plan()
+    office.join("w1")
+    office.plan()
+    office.answer("w1", first, 1.0)
+    assert office.plan() == [(f"call {second.number}", "w1")]
+    assert office.crew.lost("w1", first.number) == []
+    assert office.crew.waiting() == [second]

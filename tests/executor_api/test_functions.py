@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.api.errors import ConnectionError, WrongArgumentsError
+from qcg.pilotjob.api.errors import ConnectionError, FileError, QCGPJMAError, WrongArgumentsError
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.executor_api.errors import CallError, RemoteTraceback, WorkerLostError
 from qcg.pilotjob.executor_api.functions import PilotExecutor
@@ -28,8 +28,9 @@ PATIENCE = 30.0
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PilotExecutor]:
     """For tests that leave its workers as they were."""
-    with PilotExecutor(wd=tmp_path_factory.mktemp("shared"), server_args=["--nodes", "2"]) as executor:
-        # Both workers are there before the first test.
+    wd = tmp_path_factory.mktemp("shared")
+    with PilotExecutor(wd=wd, server_args=["--nodes", "2"], idle_time=3600) as executor:
+        # Both workers are there before the first test, and until the last.
         list(executor.map(time.sleep, [1.0, 1.0]))
         yield executor
 
@@ -314,3 +315,142 @@ def test_a_program_may_end_without_shutdown(run_dir: Path):
 def test_a_limit_of_no_workers_is_refused():
     with pytest.raises(WrongArgumentsError, match="max_workers"):
         PilotExecutor(max_workers=0)
+
+
+# -- what users do ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("env", [{"A": ["x"]}, {"A=B": "1"}, {"A": None, "B": {}}])
+def test_an_environment_that_cannot_be_is_refused_at_once(env: dict[str, object], run_dir: Path):
+    with pytest.raises(WrongArgumentsError, match="no worker can be started like this: .*env"):
+        PilotExecutor(server_args=["--nodes", "1"], env=env)  # type: ignore[arg-type]
+    assert list(run_dir.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("problem", [RuntimeError("unforeseen"), OSError("no space"), FileError("no file")])
+def test_whatever_happens_to_the_executor_its_calls_end(
+    problem: Exception, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with PilotExecutor(server_args=["--nodes", "1"]) as executor:
+
+        def fail(workers: object) -> None:
+            raise problem
+
+        monkeypatch.setattr(executor._desk, "_start", fail)
+        call = executor.submit(abs, -1)
+        with pytest.raises(QCGPJMAError, match=str(problem)):
+            call.result(PATIENCE)
+        with pytest.raises(QCGPJMAError, match=str(problem)):
+            executor.submit(abs, -1).result(PATIENCE)
+
+
+def test_a_function_that_ends_its_worker_fails_alone(run_dir: Path):
+    def note(number: int) -> int:
+        with Path(f"ran{number}").open("a") as file:
+            file.write("x")
+        if number == 50:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return number
+
+    with PilotExecutor(1, server_args=["--nodes", "1"]) as executor:
+        list(executor.map(note, range(100, 105)))  # that it is short must be known
+        calls = [executor.submit(note, number) for number in range(100)]
+        failed = [number for number, call in enumerate(calls) if call.exception(PATIENCE)]
+    # The answers before it may be lost with the worker; nothing is done twice, and nothing after it is lost.
+    assert 50 in failed
+    assert set(failed) <= set(range(47, 51))
+    assert {path.read_text() for path in run_dir.glob("ran*")} == {"x"}
+    assert len(list(run_dir.glob("ran*"))) == 105
+
+
+def test_a_lost_worker_is_told_with_its_signal_and_its_output(executor: PilotExecutor):
+    def crash() -> None:
+        print("so far so good", flush=True)
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    with pytest.raises(WorkerLostError, match="SIGSEGV") as caught:
+        executor.submit(crash).result(PATIENCE)
+    output = str(caught.value).rpartition(" is in ")[2]
+    assert Path(output).read_text() == "so far so good\n"
+
+
+def test_what_is_no_function_is_refused_at_once(shared: PilotExecutor):
+    for call in (lambda: shared.submit(3.14), lambda: shared.map(3.14, [1])):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"3\.14 is none"):
+            call()
+
+
+def test_a_number_first_is_the_limit_of_workers(run_dir: Path):
+    with PilotExecutor(1, server_args=["--nodes", "2"]) as executor:
+        assert len(set(executor.map(lambda _: os.getpid(), range(4)))) == 1
+    with pytest.raises(WrongArgumentsError, match="once"):
+        PilotExecutor(1, 2)
+    with pytest.raises(WrongArgumentsError, match="is a Manager object, not 'four'"):
+        PilotExecutor("four")  # type: ignore[arg-type]
+
+
+def test_an_exception_that_cannot_be_pickled_says_why(shared: PilotExecutor):
+    def fail() -> None:
+        raise Unreadable(1, 2)
+
+    with pytest.raises(CallError, match=r"raised Unreadable: 1 and 2\..*missing 1 required .*super\(\).__init__"):
+        shared.submit(fail).result(PATIENCE)
+
+
+def test_both_executors_can_be_imported_from_the_package():
+    import qcg.pilotjob.executor_api as package
+
+    assert package.PilotExecutor is PilotExecutor
+    assert package.QCGPJExecutor.__name__ == "QCGPJExecutor"
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        package.Nothing  # noqa: B018
+
+
+def test_shutdown_in_a_callback_does_not_wait_and_lets_the_others_end(run_dir: Path):
+    executor = PilotExecutor(server_args=["--nodes", "2"])
+    returned = threading.Event()
+
+    def shut(done: futures.Future[str]) -> None:
+        executor.shutdown()
+        returned.set()
+
+    other = executor.submit(until_file, run_dir / "other")
+    first = executor.submit(until_file, run_dir / "first")
+    first.add_done_callback(shut)
+    (run_dir / "first").touch()
+    assert returned.wait(PATIENCE)
+    (run_dir / "other").touch()
+    assert other.result(PATIENCE) == "other"
+    executor.shutdown()
+
+
+def test_a_program_that_ends_waits_for_its_calls(run_dir: Path):
+    program = """
+import time
+from qcg.pilotjob.executor_api import PilotExecutor
+
+def work(seconds):
+    time.sleep(seconds)
+    open("done", "w").close()
+
+PilotExecutor(server_args=["--nodes", "1"]).submit(work, 0.5)
+"""
+    (run_dir / "program.py").write_text(program)
+    subprocess.run([sys.executable, "program.py"], check=True, timeout=60)
+    assert (run_dir / "done").exists()
+
+
+def test_a_forked_process_is_told_to_make_its_own(shared: PilotExecutor):
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            with pytest.raises(RuntimeError, match="make one here"):
+                shared.submit(abs, -1)
+            shared.shutdown()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert shared.submit(abs, -1).result(PATIENCE) == 1

@@ -13,8 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.api.errors import ConnectionError, InvalidJobDescriptionError, WrongArgumentsError
+from qcg.pilotjob.api.errors import (
+    ConnectionError,
+    InvalidJobDescriptionError,
+    JobNotDefinedError,
+    WrongArgumentsError,
+)
+from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.executor_api.errors import ExecutorError
 from qcg.pilotjob.executor_api.qcgpj_executor import QCGPJExecutor, fill
+from qcg.pilotjob.executor_api.qcgpj_future import QCGPJFuture
 from qcg.pilotjob.executor_api.templates.basic_template import BasicTemplate
 from tests.support.waiting import wait_for
 
@@ -193,6 +201,48 @@ def test_shutdown_may_cancel_what_has_not_started(run_dir: Path):
     executor.shutdown(cancel_futures=True)
     assert first.result() == {"a": "SUCCEED"}
     assert second.cancelled()
+
+
+def test_shutdown_in_a_callback_does_not_wait_and_lets_the_others_end(run_dir: Path):
+    executor = QCGPJExecutor(resources="2")
+    returned = threading.Event()
+
+    def shut(done: futures.Future[dict[str, str]]) -> None:
+        executor.shutdown()
+        returned.set()
+
+    other = executor.submit(BasicTemplate.template, name="other", exec="sleep", args=["1"])
+    first = executor.submit(BasicTemplate.template, name="first", exec="true")
+    first.add_done_callback(shut)
+    assert returned.wait(PATIENCE)
+    assert other.result(PATIENCE) == {"other": "SUCCEED"}
+    executor.shutdown()
+
+
+def test_a_future_of_ones_own_follows_jobs_that_were_submitted_before(executor: QCGPJExecutor):
+    manager = executor.qcgpj_manager
+    names = manager.submit(Jobs().add(name="a", exec="true").add(name="b", exec="sleep", args=["0.5"]))
+    manager.wait4("a")
+    future = QCGPJFuture(names, manager)
+    assert not future.done()
+    assert future.result(PATIENCE) == {"a": "SUCCEED", "b": "SUCCEED"}
+    assert QCGPJFuture("a", manager).result(PATIENCE) == {"a": "SUCCEED"}
+    assert QCGPJFuture([], manager).result(0) == {}
+    with pytest.raises(JobNotDefinedError, match="nobody"):
+        QCGPJFuture("nobody", manager).result(PATIENCE)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_whatever_happens_to_the_executor_its_futures_end(executor: QCGPJExecutor, monkeypatch: pytest.MonkeyPatch):
+    future = executor.submit(sleeping)
+    wait_for(future.running, what="the start of the job")
+
+    def fail(changes: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(executor._watch, "_changed", fail)
+    with pytest.raises(ExecutorError, match="unforeseen"):
+        future.result(PATIENCE)
 
 
 def test_a_service_that_is_gone_gives_its_futures_a_connection_error(run_dir: Path):

@@ -138,3 +138,31 @@ def holder_of(run_dir: Path) -> int | None:
     finally:
         os.close(descriptor)
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
+
+
+def standing(run: Path) -> str:
+    """How it is about a run that has no manager, and about others beside it that wait for one."""
+    run = run.absolute()
+    became = "has ended" if contact.read(run) is None else "has died"
+    sentence = f"No manager is at work in {run.parent}: that of the newest run, {run}, {became}."
+    mine = unfinished(run)
+    if mine:
+        were = "1 job has" if mine == 1 else f"{mine} jobs have"
+        sentence += (
+            f" As far as it knew, {were} not ended: what runs goes on, and `qcg-pm run --resume {run}` goes on with"
+            f" the rest (or, to serve it again, `qcg-pm-service --net --resume {run}`)."
+        )
+    else:
+        sentence += f" To go on with it, `qcg-pm-service --net --resume {run}`."
+    others = [left for left in left_runs(run.parent) if left.run_dir != run]
+    return " ".join([sentence, *(f"Also, {left}." for left in others)])
+
+
+def without_contact(run: Path, holder: int) -> str:
+    """How it is about a run whose manager is at work, and cannot be found."""
+    who = f"a manager (pid {holder})" if holder else "a manager"
+    kill = f"`kill {holder}`" if holder else "SIGTERM"
+    return (
+        f"{who} is at work in {run.absolute()}, but its {contact.FILE_NAME} is gone, and without the keys in it"
+        f" nobody can talk to it; {kill} ends it and its jobs"
+    )

@@ -6,11 +6,12 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from qcg.pilotjob.api.asking import Names, accepted, data_of, list_of, may_ask_again
-from qcg.pilotjob.api.async_link import AsyncEvents, AsyncRequests
-from qcg.pilotjob.api.client import RECONNECT_PAUSE
+from qcg.pilotjob.api.asking import Names, accepted, data_of, list_of, may_ask_again, seconds_of
+from qcg.pilotjob.api.async_link import AsyncEvents, AsyncRequests, Context
+from qcg.pilotjob.api.client import LAST_NEWS, LAST_WORD, NONE_LEFT, RECONNECT_PAUSE
 from qcg.pilotjob.api.config import LogFile, log, read_config
 from qcg.pilotjob.api.errors import (
     ConnectionError,
@@ -21,7 +22,7 @@ from qcg.pilotjob.api.errors import (
 )
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.jobinfo import JobInfo
-from qcg.pilotjob.api.link import encode_request, make_context
+from qcg.pilotjob.api.link import NoAnswer, encode_request, make_context, no_answer
 from qcg.pilotjob.api.local import LocalService
 from qcg.pilotjob.api.target import Target, find_target, target_of
 from qcg.pilotjob.api.waiting import Wait, WaitForAll, WaitForAny, WaitForJobs
@@ -53,13 +54,17 @@ class AsyncManager:
         self._requests: AsyncRequests | None = None
         self._events: AsyncEvents | None = None
         self._looking = asyncio.Lock()
+        self._context: Context | None = None
+        self._log_file: LogFile | None = None
+        self._left = False
 
     async def __aenter__(self) -> AsyncManager:
-        if self._local:
-            self._service = await self._start_service()
-        self._log_file = LogFile(self._config)
-        self._context = make_context()
+        self._left = False
         try:
+            if self._local:
+                self._service = await self._start_service()
+            self._log_file = LogFile(self._config)
+            self._context = make_context()
             self._target = target_of(self._service.run_dir) if self._service else find_target(self._address, os.environ)
             await self._ask_once(encode_request({"request": "status"}))
         except BaseException:
@@ -103,19 +108,23 @@ class AsyncManager:
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
-    async def wait4(self, names: Names, timeout: float | None = None) -> dict[str, str]:
+    async def wait4(
+        self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None
+    ) -> dict[str, str]:
         wait = WaitForJobs(list_of(names))
-        await self._wait(wait, timeout)
+        await self._wait(wait, seconds_of(timeout, timeout_secs))
         return wait.states
 
-    async def wait4all(self, timeout_secs: float | None = None) -> None:
-        await self._wait(WaitForAll(), timeout_secs)
+    async def wait4all(self, timeout_secs: float | None = None, *, timeout: float | None = None) -> None:
+        await self._wait(WaitForAll(), seconds_of(timeout, timeout_secs))
 
-    async def wait4_any_job_finish(self, timeout_secs: float | None = None) -> tuple[str, str]:
+    async def wait4_any_job_finish(
+        self, timeout_secs: float | None = None, *, timeout: float | None = None
+    ) -> tuple[str, str]:
         if not self._found.contact.publisher:
             raise ServiceError("this service does not publish events, so there is no next job to wait for")
         wait = WaitForAny()
-        await self._wait(wait, timeout_secs)
+        await self._wait(wait, seconds_of(timeout, timeout_secs))
         assert wait.ended is not None
         return wait.ended
 
@@ -153,7 +162,7 @@ class AsyncManager:
     @property
     def _found(self) -> Target:
         if self._target is None:
-            raise ConnectionError("use AsyncManager in an `async with` block")
+            raise ConnectionError(_CLOSED if self._left else "use AsyncManager in an `async with` block")
         return self._target
 
     async def _start_service(self) -> LocalService:
@@ -169,22 +178,29 @@ class AsyncManager:
 
     async def _leave(self) -> None:
         self._target = None
+        self._left = True
         if self._requests is not None:
             self._requests.close(ConnectionError(_CLOSED))
         if self._events is not None:
             self._events.close(ConnectionError(_CLOSED))
-        self._context.term()
+        if self._context is not None:
+            self._context.term()
         if self._service is not None:
             self._service.terminate()
             await asyncio.to_thread(self._service.end)
-        self._log_file.close()
+        if self._log_file is not None:
+            self._log_file.close()
 
     async def _ask_once(self, body: bytes) -> dict[str, Any]:
-        found = self._found.contact
+        found, timeout = self._found.contact, self._config.request_timeout
         if self._requests is None or not self._requests.is_usable:
             self._drop_requests()
+            assert self._context is not None
             self._requests = AsyncRequests(self._context, found)
-        return await self._requests.ask(body, self._config.request_timeout)
+        try:
+            return await self._requests.ask(body, timeout)
+        except NoAnswer:
+            raise no_answer(found.address, timeout) from None
 
     def _drop_requests(self) -> None:
         if self._requests is not None:
@@ -196,10 +212,11 @@ class AsyncManager:
             await asyncio.wait_for(self._follow_on(wait), timeout)
         except asyncio.TimeoutError:
             # The service has the last word, so that a timeout of 0 is a question.
-            if wait.ask_again:
-                await self._ask(wait)
+            with suppress(asyncio.TimeoutError):
+                if wait.ask_again:
+                    await asyncio.wait_for(self._ask(wait), LAST_WORD)
             if not wait.over:
-                raise TimeoutElapsed("what was waited for did not happen in time") from None
+                raise TimeoutElapsed(f"after {timeout:g} s, {wait.left()}") from None
 
     async def _follow_on(self, wait: Wait) -> None:
         while True:
@@ -219,17 +236,20 @@ class AsyncManager:
 
     async def _follow(self, wait: Wait) -> None:
         if self._events is None or not self._events.is_usable:
+            assert self._context is not None
             self._events = AsyncEvents(self._context, self._found.contact)
         events = self._events
         try:
             with events.following(wait):
-                await events.welcome()
+                await events.welcome(wait, self._config.poll_delay)
                 while True:
                     if wait.ask_again:
                         await self._ask(wait)
                     if wait.over:
                         return
-                    await events.next(wait, self._config.poll_delay)
+                    await events.next(wait, LAST_NEWS if wait.hopeless else self._config.poll_delay)
+                    if wait.hopeless and not wait.over:
+                        raise ServiceError(NONE_LEFT)
         finally:
             if events.is_idle:
                 events.close(ConnectionError(_CLOSED))
@@ -245,19 +265,25 @@ class AsyncManager:
 
     async def _ask(self, wait: Wait) -> None:
         question = wait.question()
-        sentence = wait.answer(data_of(question, accepted(await self._ask_once(encode_request(question)))))
+        try:
+            answer = await self._ask_once(encode_request(question))
+        except BaseException:  # also when nobody waits for the answer any more
+            wait.ask_again = True
+            raise
+        sentence = wait.answer(data_of(question, accepted(answer)))
         if sentence is not None:
             raise RequestRefusedError(sentence)
 
     async def _find_again(self) -> None:
         """Until the service answers again, perhaps elsewhere and with other keys. One looks for all."""
         async with self._looking:
-            if self._requests is not None and self._requests.is_usable:
-                return
-            log.warning("the service is gone; looking for it for %g s", self._config.reconnect)
+            if self._requests is None or not self._requests.is_usable:  # nobody has found it again yet
+                log.warning("the service is gone; looking for it for %g s", self._config.reconnect)
             limit = time.monotonic() + self._config.reconnect
             while True:
-                self._target = self._found.again()
+                before, self._target = self._found, self._found.again()
+                if self._target != before:
+                    self._drop_requests()
                 try:
                     await self._ask_once(encode_request({"request": "status"}))
                     return

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from qcg.pilotjob.api.errors import ConnectionError, InternalError, RequestRefusedError, WrongArgumentsError
-from qcg.pilotjob.api.link import NotConnected
 
 Names = str | Iterable[str]
 
@@ -21,6 +21,20 @@ def list_of(names: Names) -> list[str]:
         return [str(name) for name in names]
     except TypeError:
         raise WrongArgumentsError(f"names of jobs are a string or a list of strings, not {names!r}") from None
+
+
+def seconds_of(timeout: Any, timeout_secs: Any) -> float | None:
+    """How long a wait may take, under either of its two names; None: for ever."""
+    if timeout is not None and timeout_secs is not None:
+        raise WrongArgumentsError("give timeout or timeout_secs, not both: they mean the same")
+    given = timeout_secs if timeout is None else timeout
+    if given is None:
+        return None
+    if not isinstance(given, (int, float)) or math.isnan(given):
+        raise WrongArgumentsError(
+            f"a timeout is a number of seconds, not {given!r}; several names of jobs are given as one list"
+        )
+    return float(given)
 
 
 def accepted(answer: dict[str, Any]) -> dict[str, Any]:
@@ -38,4 +52,4 @@ def data_of(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
 
 def may_ask_again(request: dict[str, Any], error: ConnectionError) -> bool:
     """Whether nothing can happen twice when a request that ended in this error is sent once more."""
-    return isinstance(error, NotConnected) or request.get("request") in QUESTIONS
+    return not error.perhaps_sent or request.get("request") in QUESTIONS

@@ -12,10 +12,12 @@ from typing import Any
 import zmq
 
 from qcg.pilotjob.api.errors import ConnectionError
-from qcg.pilotjob.api.link import CONNECT_TIMEOUT, REFUSED_TIMEOUT, Line, decode_answer, no_answer
+from qcg.pilotjob.api.link import CONNECT_TIMEOUT, REFUSED_TIMEOUT, Line, NoAnswer, again, decode_answer
 from qcg.pilotjob.api.waiting import BEAT, WELCOME, Numbers, Wait, parse_event
 from qcg.pilotjob.wire.contact import ClientsContact
 
+TICK = 0.001
+"""Seconds, so that a timer for a moment does not ring before it."""
 Context = zmq.Context[zmq.Socket[bytes]]
 
 
@@ -77,7 +79,6 @@ class AsyncRequests:
     """Many requests at once over one line; each answer finds the one who asked by its number."""
 
     def __init__(self, context: Context, found: ClientsContact) -> None:
-        self._address = found.address
         self._numbers = itertools.count(1)
         self._asked: dict[bytes, asyncio.Future[bytes]] = {}
         self._line = _AsyncLine(Line(context, zmq.DEALER, found, found.address), self._answer, self._fail)
@@ -87,6 +88,7 @@ class AsyncRequests:
         return self._line.trouble is None
 
     async def ask(self, body: bytes, timeout: float) -> dict[str, Any]:
+        """The answer; `NoAnswer` when none comes in time. Others may get theirs all the same."""
         number = b"%d" % next(self._numbers)
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[number] = answered
@@ -94,8 +96,7 @@ class AsyncRequests:
             self._line.send([number, b"", body])
             return decode_answer(await asyncio.wait_for(answered, timeout))
         except asyncio.TimeoutError:
-            self._line.trouble = no_answer(self._address, timeout)
-            raise no_answer(self._address, timeout) from None
+            raise NoAnswer from None
         finally:
             del self._asked[number]
 
@@ -111,7 +112,7 @@ class AsyncRequests:
     def _fail(self, trouble: ConnectionError) -> None:
         for answered in self._asked.values():
             if not answered.done():
-                answered.set_exception(type(trouble)(str(trouble)))
+                answered.set_exception(again(trouble))
 
 
 class AsyncEvents:
@@ -125,7 +126,7 @@ class AsyncEvents:
             line.socket.setsockopt_string(zmq.SUBSCRIBE, topic)
         self._waiting: dict[Wait, asyncio.Event] = {}
         self._numbers = Numbers(self.TOPICS)
-        self._welcome = asyncio.Event()
+        self._welcome = False
         self._heard = time.monotonic()
         self._line = _AsyncLine(line, self._message, lambda trouble: self._wake_all())
 
@@ -146,26 +147,43 @@ class AsyncEvents:
         finally:
             del self._waiting[wait]
 
-    async def welcome(self) -> None:
-        """From then on nothing is missed."""
-        await self._welcome.wait()
-        self._check()
+    async def welcome(self, wait: Wait, patience: float) -> None:
+        """From then on nothing is missed. When it does not come in time, asking has to do."""
+        deadline = time.monotonic() + patience
+        while not self._welcome and time.monotonic() < deadline:
+            await self._woken(wait, deadline)
+            self._check()
 
     async def next(self, wait: Wait, silence: float) -> None:
         """Until something has happened that matters to this wait, or nothing was heard for so many seconds."""
-        woken = self._waiting[wait]
         began = time.monotonic()
-        while not woken.is_set():
-            left = max(self._heard, began) + silence - time.monotonic()
-            if left <= 0:
+        while True:
+            # What is heard without a welcome proves nothing.
+            deadline = silence + (max(self._heard, began) if self._welcome else began)
+            if time.monotonic() >= deadline:
                 wait.ask_again = True
                 return
-            try:
-                await asyncio.wait_for(woken.wait(), left)
-            except asyncio.TimeoutError:
-                continue
+            if await self._woken(wait, deadline):
+                self._check()
+                return
+
+    async def _woken(self, wait: Wait, deadline: float) -> bool:
+        """Until something has happened, or it is late. (`asyncio.wait_for` can lose a cancellation.)"""
+        woken = self._waiting[wait]
+        late = False
+
+        def ring() -> None:
+            nonlocal late
+            late = not woken.is_set()
+            woken.set()
+
+        timer = asyncio.get_running_loop().call_later(max(deadline - time.monotonic(), 0) + TICK, ring)
+        try:
+            await woken.wait()
+        finally:
+            timer.cancel()
         woken.clear()
-        self._check()
+        return not late
 
     def close(self, reason: ConnectionError) -> None:
         self._line.trouble = self._line.trouble or reason
@@ -175,13 +193,16 @@ class AsyncEvents:
     def _check(self) -> None:
         trouble = self._line.trouble
         if trouble is not None:
-            raise type(trouble)(str(trouble))
+            raise again(trouble)
 
     def _message(self, frames: list[bytes]) -> None:
         self._heard = time.monotonic()
         topic, data = parse_event(frames[0])
         if topic == WELCOME:
-            self._welcome.set()
+            self._welcome = True
+            for wait, woken in self._waiting.items():
+                wait.ask_again = True  # what was asked before it is not certain
+                woken.set()
             return
         gap = self._numbers.is_gap(topic, data)
         for wait, woken in self._waiting.items():
@@ -193,6 +214,5 @@ class AsyncEvents:
                 woken.set()
 
     def _wake_all(self) -> None:
-        self._welcome.set()
         for woken in self._waiting.values():
             woken.set()

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import zmq
-
-from qcg.pilotjob.api.asking import Names, accepted, data_of, list_of, may_ask_again
-from qcg.pilotjob.api.config import LogFile, log, read_config
+from qcg.pilotjob.api.asking import Names, accepted, data_of, list_of, may_ask_again, seconds_of
+from qcg.pilotjob.api.config import Config, LogFile, log, read_config
+from qcg.pilotjob.api.connections import Connections
 from qcg.pilotjob.api.errors import (
     ConnectionError,
     RequestRefusedError,
@@ -24,14 +21,19 @@ from qcg.pilotjob.api.errors import (
 )
 from qcg.pilotjob.api.events import Events
 from qcg.pilotjob.api.jobinfo import JobInfo
-from qcg.pilotjob.api.link import Requests, encode_request, make_context
-from qcg.pilotjob.api.target import Target, find_target, target_of
+from qcg.pilotjob.api.link import NoAnswer, encode_request, no_answer
+from qcg.pilotjob.api.target import DEFAULT_PORT, JOB_ADDRESS, Target, find_target, live_run
 from qcg.pilotjob.api.waiting import FINAL, Wait, WaitForAll, WaitForAny, WaitForJobs
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.job import Jobs
 
 RECONNECT_PAUSE = 0.25
+NEARLY_OVER, LAST_WORD = 1.0, 5.0
+"""Seconds that are left of a wait, and that a question has which is asked so late: a timeout of 0 is a question."""
+LAST_NEWS = 0.5
+"""Seconds in which the news of a job that has just ended arrive."""
+NONE_LEFT = "every job has ended, so there is no next one to wait for; submit jobs first, or ask for those by name"
 Self = TypeVar("Self", bound="Manager")
 
 
@@ -39,25 +41,35 @@ class Manager:
     """Talks to a running manager. All methods may be called from any thread; none waits for ever for a service that
     is gone."""
 
+    # Programs for earlier versions read these.
+    DEFAULT_ADDRESS_ENV = JOB_ADDRESS
+    DEFAULT_PROTO = "tcp"
+    DEFAULT_PORT = str(DEFAULT_PORT)
+    DEFAULT_ADDRESS = f"tcp://127.0.0.1:{DEFAULT_PORT}"
+    DEFAULT_POLL_DELAY = Config().poll_delay
+    DEFAULT_PUB_TIMEOUT = Config().pub_timeout
+
     def __init__(self, address: str | None = None, cfg: Mapping[str, Any] | None = None) -> None:
-        """The manager at an address, or, without one, the manager that runs this program as one of its jobs."""
+        """The manager at an address; without one, that which the environment leads to, or the one at work in this
+        directory."""
         self._connect(find_target(address, os.environ), cfg)
 
     @classmethod
-    def of_run(cls, run_dir: Path, cfg: Mapping[str, Any] | None = None) -> Manager:
-        """The manager that is at work in a run directory."""
+    def of_run(cls, run_dir: str | os.PathLike[str], cfg: Mapping[str, Any] | None = None) -> Manager:
+        """The manager that is at work in a run directory, or the newest one at work in a working directory."""
+        return cls.at(live_run(Path(run_dir)), cfg)
+
+    @classmethod
+    def at(cls, target: Target, cfg: Mapping[str, Any] | None = None) -> Manager:
+        """The manager at a place that is known."""
         manager = cls.__new__(cls)
-        manager._connect(target_of(run_dir), cfg)
+        manager._connect(target, cfg)
         return manager
 
     def _connect(self, target: Target, cfg: Mapping[str, Any] | None) -> None:
         self._config = read_config(cfg)
         self._log_file = LogFile(self._config)
-        self._target = target
-        self._context = make_context()
-        self._idle: list[Requests] = []
-        self._closed = False
-        self._lock = threading.Lock()
+        self._lines = Connections(target)
         try:
             self._ask_once(encode_request({"request": "status"}))
         except BaseException:
@@ -109,22 +121,25 @@ class Manager:
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
-    def wait4(self, names: Names, timeout: float | None = None) -> dict[str, str]:
-        """Wait until all these jobs or iterations have ended; their final states."""
+    def wait4(self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None) -> dict[str, str]:
+        """Wait until all these jobs or iterations have ended; their final states. Both names of the timeout mean the
+        same, here and below."""
         wait = WaitForJobs(list_of(names))
-        self._wait(wait, timeout)
+        self._wait(wait, seconds_of(timeout, timeout_secs))
         return wait.states
 
-    def wait4all(self, timeout_secs: float | None = None) -> None:
+    def wait4all(self, timeout_secs: float | None = None, *, timeout: float | None = None) -> None:
         """Wait until every job of the manager has ended."""
-        self._wait(WaitForAll(), timeout_secs)
+        self._wait(WaitForAll(), seconds_of(timeout, timeout_secs))
 
-    def wait4_any_job_finish(self, timeout_secs: float | None = None) -> tuple[str, str]:
-        """Wait until the next job ends; its name and state."""
-        if not self._target.contact.publisher:
+    def wait4_any_job_finish(
+        self, timeout_secs: float | None = None, *, timeout: float | None = None
+    ) -> tuple[str, str]:
+        """Wait until the next job ends; its name and state. `ServiceError` when none is left that could."""
+        if not self._lines.target.contact.publisher:
             raise ServiceError("this service does not publish events, so there is no next job to wait for")
         wait = WaitForAny()
-        self._wait(wait, timeout_secs)
+        self._wait(wait, seconds_of(timeout, timeout_secs))
         assert wait.ended is not None
         return wait.ended
 
@@ -134,9 +149,8 @@ class Manager:
         return self._config.poll_delay
 
     def listen(self, *topics: str) -> Events:
-        """What the service publishes on these topics, for one thread; to be closed after use."""
-        with self._explained():
-            return Events(self._context, self._target.contact, topics)
+        """What the service publishes on these topics, for one thread: `with manager.listen("JFI") as events: …`."""
+        return self._lines.listen(topics)
 
     @staticmethod
     def is_status_finished(status: str) -> bool:
@@ -147,7 +161,7 @@ class Manager:
     @property
     def run_dir(self) -> Path | None:
         """The run directory of the service, where it is known."""
-        return self._target.run_dir
+        return self._lines.target.run_dir
 
     def resources(self) -> dict[str, Any]:
         """How many nodes and cores there are, and how many of them are in use."""
@@ -181,125 +195,100 @@ class Manager:
             except RequestRefusedError:  # looking for the service again is of no use
                 raise
             except ConnectionError as error:
-                if self._closed or not self._config.reconnect or not may_ask_again(request, error):
+                if self._lines.closed or not self._config.reconnect or not may_ask_again(request, error):
                     raise
                 self._find_again(math.inf)
 
     def _data(self, request: dict[str, Any]) -> dict[str, Any]:
         return data_of(request, self.send_request(request))
 
-    # -- connections ------------------------------------------------------------------------------------------------
+    # -- asking and waiting -----------------------------------------------------------------------------------------
 
     def _ask_once(self, body: bytes) -> dict[str, Any]:
-        with self._requests() as requests:
-            return requests.ask(body, self._config.request_timeout)
-
-    @contextmanager
-    def _requests(self) -> Iterator[Requests]:
-        """A line of one's own for one request. One on which something went wrong is not used again."""
-        with self._explained():
-            requests = self._idle_requests() or Requests(self._context, self._target.contact)
-            try:
-                yield requests
-            except BaseException:
-                requests.close()
-                raise
-            with self._lock:
-                if not self._closed:
-                    self._idle.append(requests)
-                    return
-            requests.close()
-
-    def _idle_requests(self) -> Requests | None:
-        """One that is still connected."""
-        while True:
-            with self._lock:
-                if not self._idle:
-                    return None
-                requests = self._idle.pop()
-            try:
-                requests.line.check()
-                return requests
-            except ConnectionError:
-                requests.close()
-
-    def _drop_idle(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for requests in idle:
-            requests.close()
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """What ZeroMQ says, in our words."""
+        timeout = self._config.request_timeout
         try:
-            yield
-        except zmq.ZMQError as error:
-            reason = "this manager object was cleaned up and cannot be used any more"
-            raise ConnectionError(reason if self._closed else f"no connection can be made: {error.strerror}") from None
+            return self._lines.ask(body, timeout)
+        except NoAnswer:
+            raise no_answer(self._lines.target.contact.address, timeout) from None
 
     def _disconnect(self) -> None:
-        """Calls under way in other threads end with a `ConnectionError`, and close what they have open."""
-        with self._lock:
-            self._closed = True
-        self._drop_idle()
-        self._context.term()
+        self._lines.close()
         self._log_file.close()
 
     def _wait(self, wait: Wait, timeout: float | None) -> None:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             try:
-                with self._explained():
+                with self._lines.explained():
                     self._follow(wait, deadline)
                 return
             except RequestRefusedError:  # looking for the service again is of no use
                 raise
             except ConnectionError:
-                if self._closed or not self._config.reconnect:
+                if self._lines.closed or not self._config.reconnect:
                     raise
                 self._find_again(deadline)
                 wait.ask_again = True
+            except _Late:
+                raise TimeoutElapsed(f"after {timeout:g} s, {wait.left()}") from None
 
     def _follow(self, wait: Wait, deadline: float) -> None:
-        """Listen to events, and ask where they do not tell. Asking begins only when no event can be missed."""
-        found = self._target.contact
-        if not found.publisher:
+        """Listen to events, and ask where they do not tell: when no event can be missed any more, and in silence."""
+        if not self._lines.target.contact.publisher:
             self._poll(wait, deadline)
             return
-        with closing(self.listen(*wait.topics)) as events:
+        with self.listen(*wait.topics) as events:
+            certain = time.monotonic() + self._config.poll_delay
+            in_silence = False
             while True:
-                if events.missed or (events.complete and wait.ask_again):
+                if events.missed or in_silence or (events.complete and wait.ask_again):
                     events.missed = False
-                    self._ask(wait)
+                    self._ask(wait, deadline)
+                    certain = time.monotonic() + self._config.poll_delay
                 if wait.over or self._is_over_in_time(wait, deadline):
                     return
-                if events.wait(self._pause(deadline)):
-                    for topic, data in events.take():
-                        wait.event(topic, data)
-                elif time.monotonic() < deadline:
-                    wait.ask_again = True
+                pause = self._pause(deadline)
+                heard = events.wait(min(pause, LAST_NEWS) if wait.hopeless else pause)
+                for topic, data in events.take() if heard else ():
+                    wait.event(topic, data)
+                if wait.hopeless and not heard:
+                    raise ServiceError(NONE_LEFT)
+                in_silence = time.monotonic() < deadline and (
+                    not heard or (not events.complete and time.monotonic() >= certain)
+                )
 
     def _is_over_in_time(self, wait: Wait, deadline: float) -> bool:
         """False before the deadline. Then the service has the last word, so that a timeout of 0 is a question."""
         if time.monotonic() < deadline:
             return False
         if wait.ask_again:
-            self._ask(wait)
+            self._ask(wait, deadline)
         if not wait.over:
-            raise TimeoutElapsed("what was waited for did not happen in time")
+            raise _Late
         return True
 
     def _poll(self, wait: Wait, deadline: float) -> None:
         while True:
-            self._ask(wait)
+            self._ask(wait, deadline)
             if wait.over or self._is_over_in_time(wait, deadline):
                 return
             time.sleep(self._pause(deadline))
 
-    def _ask(self, wait: Wait) -> None:
+    def _ask(self, wait: Wait, deadline: float) -> None:
         question = wait.question()
-        sentence = wait.answer(data_of(question, accepted(self._ask_once(encode_request(question)))))
+        left = deadline - time.monotonic()
+        patience = LAST_WORD if left < NEARLY_OVER else left
+        try:
+            if patience < self._config.request_timeout:
+                answer = self._lines.ask(encode_request(question), patience)
+            else:
+                answer = self._ask_once(encode_request(question))
+        except NoAnswer:
+            raise _Late from None
+        except BaseException:
+            wait.ask_again = True
+            raise
+        sentence = wait.answer(data_of(question, accepted(answer)))
         if sentence is not None:
             raise RequestRefusedError(sentence)
 
@@ -311,14 +300,20 @@ class Manager:
         log.warning("the service is gone; looking for it for %g s", self._config.reconnect)
         limit = time.monotonic() + self._config.reconnect
         while True:
-            self._target = self._target.again()
-            self._drop_idle()
+            self._lines.look_again()
+            patience = min(self._config.request_timeout, max(min(limit, deadline) - time.monotonic(), LAST_WORD))
             try:
-                self._ask_once(encode_request({"request": "status"}))
+                self._lines.ask(encode_request({"request": "status"}), patience)
                 return
-            except ConnectionError:
+            except (ConnectionError, NoAnswer) as error:
                 if time.monotonic() >= deadline:
                     raise TimeoutElapsed("the service was gone, and did not come back in time") from None
-                if self._closed or time.monotonic() >= limit:
+                if self._lines.closed or time.monotonic() >= limit:
+                    if isinstance(error, NoAnswer):
+                        raise no_answer(self._lines.target.contact.address, patience) from None
                     raise
                 time.sleep(RECONNECT_PAUSE)
+
+
+class _Late(Exception):
+    """The time of a wait is over."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from qcg.pilotjob.api.errors import WrongArgumentsError
+from qcg.pilotjob.api.errors import FileError, WrongArgumentsError
 
 log = logging.getLogger("qcg.pilotjob.api")
 
@@ -46,7 +47,7 @@ def read_config(cfg: Mapping[str, Any] | None) -> Config:
         elif key in ("wdir", "log_file", "log_level"):
             known[key] = None if value is None else str(value)
         else:
-            known[key] = _seconds(key, value)
+            known[key] = None if value is None else _seconds(key, value)
     config = Config(**{key: value for key, value in known.items() if value is not None})
     if config.log_level is not None and config.log_level.upper() not in LEVELS:
         raise WrongArgumentsError(f"the log level {config.log_level!r} is not known; use debug, info, warning or error")
@@ -58,8 +59,8 @@ def _seconds(key: str, value: Any) -> float:
         seconds = float(value)
     except (TypeError, ValueError):
         raise WrongArgumentsError(f"the configuration key {key!r} wants a number of seconds, not {value!r}") from None
-    if seconds < 0:
-        raise WrongArgumentsError(f"the configuration key {key!r} cannot be negative")
+    if math.isnan(seconds) or seconds < 0:
+        raise WrongArgumentsError(f"the configuration key {key!r} cannot be {'negative' if seconds < 0 else value}")
     return seconds
 
 
@@ -74,12 +75,18 @@ class LogFile:
         self._path = path = Path(config.wdir, config.log_file or ".qcgpjm-client/api.log").absolute()
         log.setLevel((config.log_level or "info").upper())
         with _lock:
-            _users[path] += 1
-            if _users[path] == 1:
-                path.parent.mkdir(parents=True, exist_ok=True)
+            if not _users[path]:
+                try:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    self._path = None
+                    raise FileError(
+                        f"there can be no log file {path}: {error.strerror}; give another log_file"
+                    ) from None
                 handler = logging.FileHandler(path, mode="w", encoding="utf-8", delay=True)
                 handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
                 log.addHandler(handler)
+            _users[path] += 1
 
     def close(self) -> None:
         with _lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from pathlib import Path
 
 
 class QCGPJMAError(Exception):
@@ -23,6 +24,20 @@ class JobNotDefinedError(QCGPJMAError):
 
 class ConnectionError(QCGPJMAError, builtins.ConnectionError):
     """The service cannot be reached, is gone, or refused the request."""
+
+    perhaps_sent = True
+    """Whether the request may have reached the service, and had its effect. Not when no connection was made."""
+
+
+class NoManager(ConnectionError):
+    """Nobody is at work where a manager was looked for."""
+
+    perhaps_sent = False
+
+    def __init__(self, sentence: str, run: Path | None = None) -> None:
+        super().__init__(sentence)
+        self.run = run
+        """The run whose manager was at work there last."""
 
 
 class RequestRefusedError(ConnectionError):

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import numbers
+import os
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from qcg.pilotjob.api.errors import FileError, InvalidJobDescriptionError, JobNotDefinedError
 from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.forms import SimpleForm
 from qcg.pilotjob.description.parse import parse_jobs, simple_to_standard
 from qcg.pilotjob.description.variables import Arrival
+
+JOB_TOP_ATTRS = frozenset(SimpleForm.__struct_encode_fields__)
+"""The keys of the simple form."""
 
 _ANY_ARRIVAL = Arrival(0, datetime(2000, 1, 1), "", "")
 
@@ -93,4 +100,24 @@ class Jobs:
 
 def _with_name(job: dict[str, Any]) -> dict[str, Any]:
     name = job.get("name")
-    return {**job, "name": uuid.uuid4().hex if name is None else str(name)}
+    plain = {key: _plain(value, key) for key, value in job.items() if key != "name"}
+    return {"name": uuid.uuid4().hex if name is None else str(name), **plain}
+
+
+def _plain(value: Any, path: str) -> Any:
+    """As JSON can say it: paths are strings, and numbers of other libraries numbers."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner, f"{path}.{key}") for key, inner in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(inner, f"{path}[{index}]") for index, inner in enumerate(value)]
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    raise InvalidJobDescriptionError(
+        f"{path}: {value!r} cannot be part of a description; strings, numbers, paths, lists and dictionaries can"
+    )

@@ -28,12 +28,8 @@ _WATCHED = (
 _encode = msgspec.json.Encoder().encode
 
 
-class NotConnected(ConnectionError):
-    """No connection was made, so nothing has been sent."""
-
-
-class Interrupted(ConnectionError):
-    """The connection was lost, or no answer came: what was sent may have had its effect or not."""
+class NoAnswer(Exception):
+    """The connection is there, and nothing came back in time."""
 
 
 def make_context() -> zmq.Context[zmq.Socket[bytes]]:
@@ -77,18 +73,18 @@ class Line:
             if event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self._connected = True
             elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:
-                self._problem = NotConnected(f"the service at {self.address} does not let this client in")
+                self._problem = not_connected(f"the service at {self.address} does not let this client in")
             elif not self._connected:
                 self._failed = True
             elif event == zmq.Event.DISCONNECTED:
-                self._problem = Interrupted(f"the service at {self.address} is gone")
+                self._problem = ConnectionError(f"the service at {self.address} is gone")
         if self._problem is None and not self._connected and time.monotonic() >= self._since + self._patience:
-            self._problem = NotConnected(
+            self._problem = not_connected(
                 f"there is no service at {self.address}, or it does not let this client in: is it alive, and is its"
                 " contact file readable?"
             )
         if self._problem is not None:
-            raise self._problem
+            raise again(self._problem)
 
     def wait(self, seconds: float) -> bool:
         """Until a message is there: True; or so many seconds. `ConnectionError` when there is no service."""
@@ -124,6 +120,7 @@ class Requests:
         self._numbers = itertools.count(1)
 
     def ask(self, body: bytes, timeout: float) -> dict[str, Any]:
+        """The answer; `NoAnswer` when none comes in time."""
         number = b"%d" % next(self._numbers)
         self.line.socket.send_multipart([number, b"", body])
         deadline = time.monotonic() + timeout
@@ -131,14 +128,28 @@ class Requests:
             frames = self.line.socket.recv_multipart()
             if frames[0] == number:
                 return decode_answer(frames[-1])
-        raise no_answer(self.line.address, timeout)
+        raise NoAnswer
 
     def close(self) -> None:
         self.line.close()
 
 
-def no_answer(address: str, timeout: float) -> Interrupted:
-    return Interrupted(f"the service at {address} did not answer within {timeout:g} s")
+def no_answer(address: str, timeout: float) -> ConnectionError:
+    return ConnectionError(f"the service at {address} did not answer within {timeout:g} s")
+
+
+def not_connected(sentence: str) -> ConnectionError:
+    """No connection was made, so nothing has been sent."""
+    error = ConnectionError(sentence)
+    error.perhaps_sent = False
+    return error
+
+
+def again(error: ConnectionError) -> ConnectionError:
+    """The same for somebody else: one object that is raised in several places gathers the traces of all of them."""
+    other = ConnectionError(str(error))
+    other.perhaps_sent = error.perhaps_sent
+    return other
 
 
 def encode_request(request: dict[str, Any]) -> bytes:

@@ -30,6 +30,20 @@ main()
 """Not `python -m`: a file in the directory of the caller must not be taken for a module of the service."""
 
 
+_lifelines: set[int] = set()
+"""Of all services of this process."""
+
+
+def _let_go_in_child() -> None:
+    """After a fork: a service ends with the process that started it, not with the last of its children."""
+    for lifeline in _lifelines:
+        os.close(lifeline)
+    _lifelines.clear()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
+
+
 class LocalService:
     """The service ends when it is told to, and when this process ends, however it does: it holds the other end of a
     pipe that nobody writes to."""
@@ -37,6 +51,7 @@ class LocalService:
     def __init__(self, arguments: Iterable[Any], init_timeout: float) -> None:
         ready_reader, ready_writer = _pipe()
         lifeline_reader, self._lifeline = _pipe()
+        _lifelines.add(self._lifeline)
         self._lock = threading.Lock()
         command = [sys.executable, "-c", _SERVICE, "--net", *map(str, arguments)]
         command += ["--ready-fd", str(ready_writer), "--lifeline-fd", str(lifeline_reader)]
@@ -79,9 +94,11 @@ class LocalService:
     def end(self) -> None:
         """Wait until it has ended; when that takes too long, it is killed."""
         with self._lock:
-            if self._lifeline >= 0:
+            # A process that was forked has let go of it already.
+            if self._lifeline in _lifelines:
+                _lifelines.remove(self._lifeline)
                 os.close(self._lifeline)
-                self._lifeline = -1
+            self._lifeline = -1
         try:
             self.process.wait(FINISH_TIMEOUT)
         except subprocess.TimeoutExpired:

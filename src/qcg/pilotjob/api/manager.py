@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from qcg.pilotjob.api.client import Manager
-from qcg.pilotjob.api.config import read_config
+from qcg.pilotjob.api.config import LogFile, read_config
+from qcg.pilotjob.api.connections import Connections
 from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.local import LocalService
 from qcg.pilotjob.api.target import target_of
@@ -16,8 +19,8 @@ __all__ = ["LocalManager", "Manager"]
 
 
 class LocalManager(Manager):
-    """Starts a service process and talks to it. The service ends with `finish`, at the end of a `with` block, and when
-    this process ends, however it does."""
+    """Starts a service process and talks to it. The service ends with `finish`, at the end of a `with` block, when
+    nobody has this object any more, and when this process ends, however it does."""
 
     def __init__(self, server_args: Iterable[Any] | None = None, cfg: Mapping[str, Any] | None = None) -> None:
         """`server_args` are options of `qcg-pm-service`."""
@@ -30,6 +33,8 @@ class LocalManager(Manager):
             self._service.terminate()
             self._service.end()
             raise
+        # When the program ends, the service sees it by itself.
+        weakref.finalize(self, _end_later, self._lines, self._log_file, self._service).atexit = False
 
     def finish(self) -> None:
         """End the service and wait until it is gone; running jobs are ended with it. Calling it again does nothing."""
@@ -54,3 +59,14 @@ class LocalManager(Manager):
         """Whether this program is a notebook."""
         shell = sys.modules.get("IPython")
         return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+
+
+def _end_later(lines: Connections, log_file: LogFile, service: LocalService) -> None:
+    """Nobody waits for it: the object of the caller was dropped, perhaps in the middle of something else."""
+
+    def end() -> None:
+        lines.close()
+        log_file.close()
+        service.end()
+
+    threading.Thread(target=end, name="qcg-pm-end", daemon=True).start()

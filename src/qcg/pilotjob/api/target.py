@@ -1,23 +1,29 @@
-"""Where the manager is: its address and the keys that open it."""
+"""Where the manager is: its address and the keys that open it. Programs and commands find it by the same rule."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
-from qcg.pilotjob.api.errors import ConnectionError
+from qcg.pilotjob.api.errors import ConnectionError, NoManager
+from qcg.pilotjob.rundir import PREFIX
 from qcg.pilotjob.wire import contact
-from qcg.pilotjob.wire.contact import ClientsContact, ContactError
+from qcg.pilotjob.wire.contact import ClientsContact, Contact, ContactError
 
-ADDRESS = "QCG_PM_ZMQ_ADDRESS"
-CONTACT = "QCG_PM_CONTACT"
-"""Set for jobs: the contact file of their manager."""
-RUN_DIRECTORIES = ".qcgpjm-service-*"
-DEFAULT_ADDRESS = "tcp://127.0.0.1:5555"
+DIRECTORY = "QCG_PJM_DIR"
+ADDRESS = "QCG_PJM_ADDRESS"
+"""Set by users: a run or working directory, or an address."""
+JOB_CONTACT = "QCG_PM_CONTACT"
+JOB_ADDRESS = "QCG_PM_ZMQ_ADDRESS"
+"""Set for jobs: the contact file of their manager, and its address."""
 DEFAULT_PORT = 5555
+_PROGRAMS_HINT = (
+    f"Give its address, set {DIRECTORY}, or take Manager.of_run(DIRECTORY). To start one, take LocalManager, run this"
+    " program with qcg-pm-client, or start qcg-pm-service --net"
+)
 
 
 class Target(Struct, frozen=True):
@@ -29,36 +35,37 @@ class Target(Struct, frozen=True):
         """The same run's manager as it is now."""
         if self.run_dir is not None:
             found = _read(self.run_dir)
-            if found is not None:
-                return Target(found, self.run_dir)
+            if found is not None and found.clients is not None:
+                return Target(found.clients, self.run_dir)
         return self
 
 
-def find_target(address: str | None, environ: Mapping[str, str]) -> Target:
-    """The manager at an address, or the one whose job this process is. Its keys come from the contact file of the run:
-    the one named in the environment, or one below the working directory. Without keys the connection is plain."""
-    given = address or environ.get(ADDRESS)
-    wanted = complete(given) if given else None
-    unreadable: ConnectionError | None = None
-    for run_dir in _run_dirs(environ):
-        try:
-            found = _read(run_dir)
-        except ConnectionError as error:
-            unreadable = unreadable or error
-            continue
-        if found is not None and wanted in (None, found.address):
-            return Target(found, run_dir)
-    if unreadable is not None:
-        raise unreadable
-    return Target(ClientsContact(address=wanted or DEFAULT_ADDRESS), None)
+def find_target(
+    address: str | None, environ: Mapping[str, str], directory: str | None = None, hint: str = _PROGRAMS_HINT
+) -> Target:
+    """What is given goes first, then what the user has set, then the manager whose job this is, then the newest run of
+    the working directory whose manager is alive."""
+    if address:
+        return _target_at(complete(address), environ)
+    if directory:
+        return live_run(Path(directory), hint)
+    if environ.get(ADDRESS):
+        return _target_at(complete(environ[ADDRESS]), environ)
+    if environ.get(DIRECTORY):
+        return live_run(Path(environ[DIRECTORY]), hint)
+    if environ.get(JOB_CONTACT):
+        return _manager_of_job(Path(environ[JOB_CONTACT]).parent, hint)
+    if environ.get(JOB_ADDRESS):
+        return _target_at(complete(environ[JOB_ADDRESS]), environ)
+    return live_run(Path(), hint)
 
 
 def target_of(run_dir: Path) -> Target:
     """The manager of this run."""
     found = _read(run_dir)
-    if found is None:
+    if found is None or found.clients is None:
         raise ConnectionError(f"no manager with a network interface is at work in {run_dir}")
-    return Target(found, run_dir)
+    return Target(found.clients, run_dir)
 
 
 def complete(address: str) -> str:
@@ -69,24 +76,85 @@ def complete(address: str) -> str:
     return f"{protocol if separator else 'tcp'}://{host}:{port if colon else DEFAULT_PORT}"
 
 
-def _run_dirs(environ: Mapping[str, str]) -> Iterator[Path]:
-    if CONTACT in environ:
-        yield Path(environ[CONTACT]).parent
-    if environ.get("QCG_PJM_DIR"):
-        yield Path(environ["QCG_PJM_DIR"])
-    yield from sorted(Path(os.curdir).glob(RUN_DIRECTORIES), key=_age)
+def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
+    """The run directory, itself or the newest in a working directory, whose manager is alive and can be talked to.
+    Runs that cannot be read are passed over, as long as there is another one."""
+    # Late: it looks into registries, for which most programs have no use.
+    from qcg.pilotjob.runs import holder_of, is_there, standing, without_contact
+
+    directory = directory.absolute()
+    runs = _runs_in(directory)
+    if not runs:
+        raise NoManager(f"no manager was found: there is no run ({PREFIX}*) in {directory}. {hint}")
+    problems = []
+    for run in runs:
+        try:
+            found = _read(run)
+        except ConnectionError as error:
+            problems.append(error)
+            continue
+        if found is None:
+            holder = holder_of(run)
+            if holder is not None:
+                problems.append(ConnectionError(without_contact(run, holder)))
+        elif is_there(run, found):
+            if found.clients is not None:
+                return Target(found.clients, run)
+            problems.append(
+                ConnectionError(
+                    f"the manager in {run} has no network interface, so nobody can talk to it: start it without"
+                    " --no-net, or qcg-pm-service with --net"
+                )
+            )
+    if problems:
+        raise problems[0]
+    newest = runs[0]
+    raise NoManager(
+        f"{standing(newest)} See what happened with `qcg-pm report {newest}`, start another manager with"
+        " `qcg-pm-service --net`, or say where one is with --path",
+        newest,
+    )
 
 
-def _age(path: Path) -> int:
+def _manager_of_job(run_dir: Path, hint: str) -> Target:
+    """It is alive, or was a moment ago: on another host its files may look older than they are."""
+    found = _read(run_dir)
+    if found is None or found.clients is None:
+        return live_run(run_dir, hint)
+    return Target(found.clients, run_dir.absolute())
+
+
+def _target_at(address: str, environ: Mapping[str, str]) -> Target:
+    """The keys for an address come from the contact file of its run: one that the environment leads to, or one in the
+    working directory. Without keys the connection is plain."""
+    places = [Path(environ[JOB_CONTACT]).parent] if environ.get(JOB_CONTACT) else []
+    places += [Path(environ[DIRECTORY])] if environ.get(DIRECTORY) else []
+    runs: list[Path] = []
+    for place in [*places, Path()]:
+        with suppress(NoManager):
+            runs += _runs_in(place.absolute())
+    for run in runs:
+        try:
+            found = _read(run)
+        except ConnectionError:  # another's, most likely
+            continue
+        if found is not None and found.clients is not None and found.clients.address == address:
+            return Target(found.clients, run)
+    return Target(ClientsContact(address=address), None)
+
+
+def _runs_in(directory: Path) -> list[Path]:
+    """A run directory means itself; in another one, those are meant that lie in it, the newest first."""
+    from qcg.pilotjob.runs import RunsError, runs_of
+
     try:
-        return -path.stat().st_mtime_ns
-    except OSError:  # it has just gone, or is none of ours
-        return 0
+        return runs_of(directory)
+    except RunsError as error:
+        raise NoManager(f"no manager was found: {error}") from None
 
 
-def _read(run_dir: Path) -> ClientsContact | None:
+def _read(run_dir: Path) -> Contact | None:
     try:
-        found = contact.read(run_dir)
+        return contact.read(run_dir)
     except ContactError as error:
         raise ConnectionError(str(error)) from None
-    return None if found is None else found.clients

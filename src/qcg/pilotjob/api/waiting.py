@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+MOST_TOLD = 5
+"""Of names in a sentence."""
 FINAL = frozenset({"SUCCEED", "FAILED", "CANCELED", "OMITTED"})
 
 WELCOME = "WEL"
@@ -47,6 +49,7 @@ class WaitForJobs:
     """Until all of these jobs and iterations are final."""
 
     topics = ("JFI", "IFI")
+    hopeless = False
 
     def __init__(self, names: Iterable[str]) -> None:
         self.states: dict[str, str] = {}
@@ -59,6 +62,15 @@ class WaitForJobs:
     @property
     def over(self) -> bool:
         return not self._pending
+
+    def left(self) -> str:
+        """What has not happened yet, as a sentence."""
+        number = len(self._pending)
+        names = ", ".join(map(repr, list(self._pending)[:MOST_TOLD]))
+        more = f" and {number - MOST_TOLD} more" if number > MOST_TOLD else ""
+        return (
+            f"{number} of {number + len(self.states)} jobs {'has' if number == 1 else 'have'} not ended: {names}{more}"
+        )
 
     def question(self) -> dict[str, Any]:
         self.ask_again = False
@@ -95,10 +107,14 @@ class WaitForAll:
     """Until no job is left that is not final."""
 
     topics = ("NOJ",)
+    hopeless = False
 
     def __init__(self) -> None:
         self.over = False
         self.ask_again = True
+
+    def left(self) -> str:
+        return "not every job has ended"
 
     def question(self) -> dict[str, Any]:
         self.ask_again = False
@@ -119,18 +135,24 @@ class WaitForAny:
 
     def __init__(self) -> None:
         self.ended: tuple[str, str] | None = None
-        self.ask_again = False
+        self.ask_again = True
+        self.hopeless = False
+        """No job is left that could end: unless the news of one is under way, none will come."""
+
+    def left(self) -> str:
+        return "no job has ended"
 
     @property
     def over(self) -> bool:
         return self.ended is not None
 
     def question(self) -> dict[str, Any]:
-        """Only whether the service is there: what has ended before is not the next."""
+        """Whether there is anything to wait for: what has ended before is not the next."""
         self.ask_again = False
         return {"request": "status", "options": {"allJobsFinished": True}}
 
     def answer(self, data: dict[str, Any]) -> str | None:
+        self.hopeless = bool(data["AllJobsFinished"])
         return None
 
     def event(self, topic: str, data: dict[str, Any]) -> None:

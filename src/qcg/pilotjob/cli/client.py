@@ -129,5 +129,29 @@ def _unfinished(manager: LocalManager) -> int:
     return unfinished
 
 
+def own_arguments(arguments: list[str]) -> int:
+    """How many of the arguments are of this command: all before the program, whose arguments are left as they are."""
+    with_value = {
+        name
+        for option in command.params
+        if isinstance(option, click.Option) and not option.is_flag
+        for name in option.opts
+    }
+    place = 0
+    in_nodes = False
+    while place < len(arguments):
+        argument = arguments[place]
+        if in_nodes and (argument.startswith(",") or arguments[place - 1].endswith(",")):
+            place += 1
+            continue
+        if not argument.startswith("-"):
+            break
+        in_nodes = argument.startswith("--nodes")
+        place += 2 if argument in with_value else 1
+    return min(place, len(arguments))
+
+
 def main() -> None:
-    command(join_node_list(sys.argv[1:]), prog_name="qcg-pm-client")
+    given = sys.argv[1:]
+    place = own_arguments(given)
+    command([*join_node_list(given[:place]), *given[place:]], prog_name="qcg-pm-client")

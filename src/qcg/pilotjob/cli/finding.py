@@ -17,8 +17,7 @@ import click
 from qcg.pilotjob.cli.names import NoSuchName, expand
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say_no_more, tell
-from qcg.pilotjob.rundir import PREFIX
-from qcg.pilotjob.runs import RunsError, holder_of, is_there, left_runs, runs_of, unfinished
+from qcg.pilotjob.runs import is_there, standing
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
 
@@ -29,6 +28,9 @@ DIRECTORY = "QCG_PJM_DIR"
 ADDRESS = "QCG_PJM_ADDRESS"
 CONTACT = "QCG_PM_CONTACT"
 INTERRUPTED = 130
+_HINT = (
+    f"Start one there with `qcg-pm-service --net`, or say where it is with --path DIR or --address, or set {DIRECTORY}"
+)
 _RUN_DIR = "qcg.pilotjob.run_dir"
 _NO_SUCH_JOB = re.compile(r"there is no job '(.*)'")
 MOST_COMPARED = 10_000
@@ -83,7 +85,7 @@ def _call(
     *,
     afterwards: bool,
 ) -> int | None:
-    from qcg.pilotjob.api.errors import ConnectionError, QCGPJMAError, RequestRefusedError
+    from qcg.pilotjob.api.errors import ConnectionError, NoManager, QCGPJMAError, RequestRefusedError
 
     try:
         with connect(path, address, os.environ) as manager:
@@ -95,7 +97,7 @@ def _call(
                 raise Denial(with_suggestion(manager, str(error))) from None
     except NoManager as nobody:
         if not afterwards or nobody.run is None:
-            raise
+            raise Refusal(str(nobody)) from None
         return _ask_registry(nobody.run, function, given)
     except ConnectionError as error:
         raise Refusal(_what_became_of(current_run_dir()) or str(error)) from None
@@ -116,107 +118,21 @@ def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[st
 
 
 def connect(path: str | None, address: str | None, environ: Mapping[str, str]) -> Manager:
-    """What is given on the command line goes first, then what the user has set, then the manager whose job this is,
-    then the newest run of the working directory."""
+    """The manager that the command line means, and the environment where that says nothing."""
     from qcg.pilotjob.api.client import Manager
+    from qcg.pilotjob.api.target import find_target
 
     if path and address:
         raise click.UsageError("give --path or --address, not both")
-    if not path:
-        address = address or environ.get(ADDRESS)
-        if address:
-            return Manager(address)
-    if path or environ.get(DIRECTORY):
-        run_dir = live_run(Path(path or environ[DIRECTORY]))
-    elif environ.get(CONTACT):
-        run_dir = live_run(Path(environ[CONTACT]).parent)
-    else:
-        run_dir = live_run(Path())
-    click.get_current_context().meta[_RUN_DIR] = run_dir
-    return Manager.of_run(run_dir)
+    target = find_target(address, environ, path, _HINT)
+    click.get_current_context().meta[_RUN_DIR] = target.run_dir
+    return Manager.at(target)
 
 
 def current_run_dir() -> Path | None:
     """The run directory of the manager that the command talks to, where that is known."""
     found: Path | None = click.get_current_context().meta.get(_RUN_DIR)
     return found
-
-
-class NoManager(Refusal):
-    """Nobody is at work there."""
-
-    def __init__(self, message: str, run: Path | None = None) -> None:
-        super().__init__(message)
-        self.run = run
-        """The run whose manager was at work there last."""
-
-
-def live_run(directory: Path) -> Path:
-    """The run directory, itself or the newest in a working directory, whose manager is alive and can be talked to."""
-    try:
-        runs = runs_of(directory)
-    except RunsError as error:
-        raise NoManager(f"no manager was found: {error}") from None
-    if not runs:
-        raise NoManager(
-            f"no manager was found: there is no run ({PREFIX}*) in {directory.absolute()}. Start one there with"
-            f" `qcg-pm-service --net`, or say where it is with --path DIR or --address, or set {DIRECTORY}"
-        )
-    problems = []
-    for run in runs:
-        try:
-            found = contact.read(run)
-        except ContactError as error:
-            problems.append(Refusal(str(error)))
-            continue
-        if found is None:
-            holder = holder_of(run)
-            if holder is not None:
-                problems.append(Refusal(_without_contact(run, holder)))
-        elif is_there(run, found):
-            if found.clients is not None:
-                return run
-            problems.append(
-                Refusal(
-                    f"the manager in {run.absolute()} has no network interface, so nobody can talk to it: start it"
-                    " without --no-net, or qcg-pm-service with --net"
-                )
-            )
-    if problems:
-        raise problems[0]
-    newest = runs[0].absolute()
-    raise NoManager(
-        f"{standing(runs[0])} See what happened with `qcg-pm report {newest}`, start another manager with"
-        " `qcg-pm-service --net`, or say where one is with --path",
-        newest,
-    )
-
-
-def standing(run: Path) -> str:
-    """How it is about a run that has no manager, and about others beside it that wait for one."""
-    run = run.absolute()
-    became = "has ended" if contact.read(run) is None else "has died"
-    sentence = f"No manager is at work in {run.parent}: that of the newest run, {run}, {became}."
-    mine = unfinished(run)
-    if mine:
-        were = "1 job has" if mine == 1 else f"{mine} jobs have"
-        sentence += (
-            f" As far as it knew, {were} not ended: what runs goes on, and `qcg-pm run --resume {run}` goes on with"
-            f" the rest (or, to serve it again, `qcg-pm-service --net --resume {run}`)."
-        )
-    else:
-        sentence += f" To go on with it, `qcg-pm-service --net --resume {run}`."
-    others = [left for left in left_runs(run.parent) if left.run_dir != run]
-    return " ".join([sentence, *(f"Also, {left}." for left in others)])
-
-
-def _without_contact(run: Path, holder: int) -> str:
-    who = f"a manager (pid {holder})" if holder else "a manager"
-    kill = f"`kill {holder}`" if holder else "SIGTERM"
-    return (
-        f"{who} is at work in {run.absolute()}, but its {contact.FILE_NAME} is gone, and without the keys in it"
-        f" nobody can talk to it; {kill} ends it and its jobs"
-    )
 
 
 def _what_became_of(run: Path | None) -> str:

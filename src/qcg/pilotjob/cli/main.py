@@ -44,7 +44,9 @@ class Commands(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, join_node_list(args))
+        # What follows `--` is a program of the user's and its arguments.
+        place = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*join_node_list(args[:place]), *args[place:]])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -12,7 +12,7 @@ import click
 
 from qcg.pilotjob.cli.finding import json_option, on_manager
 from qcg.pilotjob.cli.line import LineError, job_of_line, made_up_name
-from qcg.pilotjob.cli.refusing import Refusal
+from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say, tell
 from qcg.pilotjob.cli.showing import printable, show_json
 from qcg.pilotjob.cli.wait import MOST_EXPLAINED, wait_for
@@ -56,8 +56,10 @@ def command(manager: Manager, file: str | None, name: str | None, wait: bool, as
     """Submit the jobs of FILE, or one job that runs PROGRAM. Prints their names.
 
     FILE is a JSON array of job descriptions, or a request file, of which the submits are taken; - means
-    standard input.
+    standard input. With --wait and --json, the names come with their states, as of qcg-pm wait.
     """
+    from qcg.pilotjob.api.errors import QCGPJMAError, RequestRefusedError
+
     program: list[str] = click.get_current_context().meta[PROGRAM]
     if file is not None and program:
         raise click.UsageError("give a FILE, or a program after --, not both")
@@ -70,15 +72,30 @@ def command(manager: Manager, file: str | None, name: str | None, wait: bool, as
     else:
         raise click.UsageError("give a FILE of jobs, or a program after --")
     names: list[str] = []
-    for jobs in submissions:
-        names += manager.send_request({"request": "submit", "jobs": jobs})["data"]["jobs"]
+    for number, jobs in enumerate(submissions, 1):
+        try:
+            names += manager.send_request({"request": "submit", "jobs": jobs})["data"]["jobs"]
+        except QCGPJMAError as error:
+            if number == 1:
+                raise
+            _show(names, as_json)
+            reason = error.reason if isinstance(error, RequestRefusedError) else str(error)
+            raise Denial(
+                f"submit {number} of {len(submissions)} in {file} was refused, and none after it was sent: {reason}."
+                f" Those before it are accepted, with {len(names)} job{'s' if len(names) > 1 else ''}"
+            ) from None
+    if not (wait and as_json):  # then one answer tells all: which jobs, and how they ended
+        _show(names, as_json)
+    if not wait:
+        _warn(manager, names)
+    return wait_for(manager, names, None, as_json=as_json) if wait else 0
+
+
+def _show(names: list[str], as_json: bool) -> None:
     if as_json:
         show_json({"submitted": len(names), "jobs": names})
     else:
         say("\n".join(names))
-    if not wait:
-        _warn(manager, names)
-    return wait_for(manager, names, None) if wait else 0
 
 
 def _warn(manager: Manager, names: list[str]) -> None:

@@ -103,8 +103,12 @@ def _pack_failure(error: BaseException, doing: str) -> bytes:
     try:
         packed = _dumps((error, text))
         pickle.loads(packed)
-    except Exception:  # noqa: BLE001  # an exception class of the user's that cannot be pickled, or not read again
-        told = CallError(f"the function raised {type(error).__name__}, which cannot be brought back: {error}")
+    except Exception as why:  # noqa: BLE001  # an exception class of the user's that cannot be pickled, or not read again
+        told = CallError(
+            f"the function raised {type(error).__name__}: {error}. The exception itself cannot be brought back"
+            f" ({type(why).__name__}: {why}); it can when all it holds can be pickled, and its __init__ hands all its"
+            " arguments to super().__init__"
+        )
         return _dumps((told, text))
     return packed
 

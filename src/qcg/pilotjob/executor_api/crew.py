@@ -101,13 +101,26 @@ class Crew:
         self._longest[function] = max(seconds, FORGETTING * self._longest.get(function, 0.0))
         return call
 
-    def lost(self, worker_id: str) -> list[Call]:
-        """A worker has ended. The calls that it had; and, when no worker of its kind can be started, all that wait."""
+    def lost(self, worker_id: str, begun: int | None = None) -> list[Call]:
+        """A worker has ended. The calls that are lost with it; and, when no worker of its kind can be started, all that
+        wait. `begun` is the number of the last call that it began, where that is known: those after it go to others.
+        """
         worker = self._workers.pop(worker_id)
         calls = list(worker.calls.values())
+        if begun is not None:
+            place = next((place for place, call in enumerate(calls, 1) if call.number == begun), 0)
+            self._put_back(calls[place:])
+            calls = calls[:place]
         if not worker.joined and not worker.leaving and not self._of(worker.resources):
             calls += self._waiting.pop(worker.resources, {}).values()
         return calls
+
+    def _put_back(self, calls: list[Call]) -> None:
+        """At the head, for they were there before."""
+        for call in reversed(calls):
+            waiting = self._waiting.setdefault(call.resources, OrderedDict())
+            waiting[call.number] = call
+            waiting.move_to_end(call.number, last=False)
 
     # -- what to do -----------------------------------------------------------------------------------------------
 
@@ -172,7 +185,7 @@ class Crew:
                 if len(worker.calls) >= most or (worker.calls and not self._are_short(worker, calls)):
                     continue
                 call = calls.popitem(last=False)[1]
-                if call.future.set_running_or_notify_cancel():
+                if call.future.running() or call.future.set_running_or_notify_cancel():
                     worker.calls[call.number] = call
                     yield Send(worker, call)
 

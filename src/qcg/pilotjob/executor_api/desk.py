@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -19,12 +20,12 @@ from typing import Any
 import zmq
 
 from qcg.pilotjob.api.client import Manager
-from qcg.pilotjob.api.errors import ConnectionError
+from qcg.pilotjob.api.errors import JobNotDefinedError, QCGPJMAError
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.executor_api.calls import Call, unpack
 from qcg.pilotjob.executor_api.crew import Crew, Leave, Send, Start, Worker
-from qcg.pilotjob.executor_api.door import CONTACT, WORKER, Answer, Door
-from qcg.pilotjob.executor_api.errors import WorkerLostError
+from qcg.pilotjob.executor_api.door import BEGUN, CONTACT, OUTPUT, WORKER, Answer, Door
+from qcg.pilotjob.executor_api.errors import ExecutorError, WorkerLostError
 from qcg.pilotjob.executor_api.job_watch import JobWatch
 
 LEAVING = 5.0
@@ -54,15 +55,23 @@ class Desk:
         self._bell_lock = threading.Lock()
         self._inbox: deque[Callable[[], None]] = deque()
         self._closing = False
-        self.problem: ConnectionError | None = None
+        self._over = False
+        self.problem: QCGPJMAError | None = None
         """Why no calls can be made any more."""
         self._thread = threading.Thread(target=self._run, name="qcg-pm-desk", daemon=True)
         self._thread.start()
 
     # -- for other threads ----------------------------------------------------------------------------------------
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this is its own thread: in callbacks of futures."""
+        return threading.current_thread() is self._thread
+
     def add(self, call: Call) -> None:
-        self._post(functools.partial(self._crew.add, call))
+        if not self._post(functools.partial(self._crew.add, call)):
+            assert self.problem is not None
+            _fail(call, self.problem)
 
     def drop(self, call: Call) -> None:
         """A call was cancelled."""
@@ -76,27 +85,44 @@ class Desk:
         self._post(self._close)
 
     def join(self) -> None:
-        if threading.current_thread() is not self._thread:
+        if not self.is_here:
             self._thread.join()
 
-    def _post(self, message: Callable[[], None]) -> None:
-        self._inbox.append(message)
+    def _post(self, message: Callable[[], None]) -> bool:
+        """Whether it will be read."""
         with self._bell_lock:
+            if self._over:
+                return False
+            self._inbox.append(message)
             if not self._rung:
                 self._rung = True
                 os.eventfd_write(self._bell, 1)
+        return True
 
     # -- its own thread -------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not (self._closing and self._crew.is_idle):
-            self._turn(self._crew.next_look(time.monotonic()))
-        self._dismiss_all()
+        try:
+            while not (self._closing and self._crew.is_idle):
+                self._turn(self._crew.next_look(time.monotonic()))
+            self._dismiss_all()
+        except BaseException as error:
+            self._give_up(ExecutorError(f"this executor has failed: {type(error).__name__}: {error}"))
+            raise
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Whatever has happened: from now on no call is taken, and none is left without an end."""
+        self.problem = self.problem or ExecutorError("this executor has ended")
+        with self._bell_lock:
+            self._over = True
+            os.close(self._bell)
+        while self._inbox:
+            self._inbox.popleft()()
+        self._fail_all(self.problem)
         self._watch.close()
         self._door.close()
-        with self._bell_lock:
-            self._rung = True  # from now on nobody rings
-            os.close(self._bell)
         self._contact.unlink(missing_ok=True)
         with suppress(OSError):  # what functions have printed stays
             self._directory.rmdir()
@@ -117,8 +143,10 @@ class Desk:
             return
         try:
             self._carry_out(self._crew.plan(time.monotonic()))
-        except ConnectionError as problem:
+        except QCGPJMAError as problem:
             self._give_up(problem)
+        except OSError as error:
+            self._give_up(ExecutorError(f"this executor cannot go on: {error}"))
 
     def _take_answers(self) -> None:
         for message in self._door.receive():
@@ -164,14 +192,16 @@ class Desk:
             return
         self._take_answers()  # what it said before it ended
         problem = None if future.cancelled() else future.exception()
-        if isinstance(problem, ConnectionError):
+        if isinstance(problem, QCGPJMAError) and not isinstance(problem, JobNotDefinedError):
             self._give_up(problem)
             return
-        calls = self._crew.lost(worker.id)
+        begun = self._directory / f"{worker.id}{BEGUN}"
+        calls = self._crew.lost(worker.id, _number_in(begun))
         if calls:
             reason = self._why_ended(worker)
             for call in calls:
                 _fail(call, WorkerLostError(reason))
+        begun.unlink(missing_ok=True)
         output = self._output_of(worker)
         if output.exists() and not output.stat().st_size:
             output.unlink()
@@ -181,19 +211,25 @@ class Desk:
         what = "ended before the call did" if worker.joined else f"with {worker.resources} could not be started"
         try:
             info = self._manager.info_parsed(name)[name]
-            why = info.messages or f"its job is {info.status}"
-        except (ConnectionError, KeyError):
+            why = _with_signal(info.messages or f"its job is {info.status}", info.exit_code)
+        except (QCGPJMAError, KeyError):
             why = "its job cannot be asked about"
         output = self._output_of(worker)
-        said = "" if worker.joined or not output.exists() else output.read_text(errors="replace")[-TAIL:]
-        return f"the worker {name} {what}: {why}" + (f"\n{said}" if said else "")
+        if not output.exists() or not output.stat().st_size:
+            return f"the worker {name} {what}: {why}"
+        said = "" if worker.joined else "\n" + output.read_text(errors="replace")[-TAIL:]
+        return f"the worker {name} {what}: {why}; what it printed is in {output}{said}"
 
-    def _give_up(self, problem: ConnectionError) -> None:
-        """The manager is gone: nobody knows of the workers any more. They leave, and calls end with the problem."""
+    def _give_up(self, problem: QCGPJMAError) -> None:
+        """Nobody knows of the workers any more, or can start others. They leave, and calls end with the problem."""
         self.problem = problem
+        for worker in self._crew.workers:
+            self._door.dismiss(worker.id)
+        self._fail_all(problem)
+
+    def _fail_all(self, problem: QCGPJMAError) -> None:
         calls = self._crew.waiting()
         for worker in list(self._crew.workers):
-            self._door.dismiss(worker.id)
             calls += worker.calls.values()
             self._crew.lost(worker.id)
         for call in calls:
@@ -222,7 +258,7 @@ class Desk:
             if left:
                 self._manager.cancel(left)
                 self._wait_for_leaving()
-        except ConnectionError as problem:
+        except QCGPJMAError as problem:
             self._give_up(problem)
 
     def _wait_for_leaving(self) -> None:
@@ -231,7 +267,7 @@ class Desk:
             self._turn(deadline)
 
     def _output_of(self, worker: Worker) -> Path:
-        return self._directory / f"{worker.id}.out"
+        return self._directory / f"{worker.id}{OUTPUT}"
 
 
 def _complete(call: Call, result: Any, problem: BaseException | None) -> None:
@@ -245,3 +281,20 @@ def _fail(call: Call, problem: Exception) -> None:
     """Whether it runs or waits; not when it was cancelled."""
     if call.future.running() or call.future.set_running_or_notify_cancel():
         call.future.set_exception(problem)
+
+
+def _number_in(path: Path) -> int | None:
+    """The call that a worker began last; None when it began none, or that cannot be known."""
+    try:
+        return int(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _with_signal(why: str, exit_code: int | None) -> str:
+    """`ended by signal 11` means little to most."""
+    if exit_code is None or exit_code >= 0:
+        return why
+    with suppress(ValueError):
+        return f"{why} ({signal.Signals(-exit_code).name})"
+    return why

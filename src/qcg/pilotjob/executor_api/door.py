@@ -16,6 +16,8 @@ CONTACT = "QCG_PM_EXECUTOR_CONTACT"
 """Tells a worker where the contact file of its executor is."""
 WORKER = "QCG_PM_EXECUTOR_WORKER"
 """Tells a worker who it is."""
+OUTPUT, BEGUN = ".out", ".begun"
+"""How the files of a worker end, beside the contact file: what it printed, and which call it began last."""
 HEARTBEAT, SILENCE = 5000, 60000
 HELLO, DONE, CALL, LEAVE = b"hello", b"done", b"call", b"leave"
 _ZAP = "inproc://zeromq.zap.01"

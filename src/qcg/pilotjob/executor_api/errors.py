@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from qcg.pilotjob.api.errors import QCGPJMAError
 
+FORKED = "this executor was made by another process, whose fork this is; make one here"
+
 
 class ExecutorError(QCGPJMAError):
     """Base of the errors of executors."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import sys
@@ -9,17 +10,20 @@ import tempfile
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from qcg.pilotjob.api.client import Manager
-from qcg.pilotjob.api.errors import WrongArgumentsError
+from qcg.pilotjob.api.errors import InvalidJobDescriptionError, WrongArgumentsError
+from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.executor_api.calls import Call, Resources, pack_arguments, pack_function
 from qcg.pilotjob.executor_api.crew import Crew
 from qcg.pilotjob.executor_api.desk import Desk
+from qcg.pilotjob.executor_api.errors import FORKED
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,6 +34,8 @@ class _Calling(Executor):
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Call `fn(*args, **kwargs)` in a worker."""
+        if not callable(fn):
+            raise TypeError(f"a function is called, and {fn!r} is none")
         packed = fn.packed if isinstance(fn, _Packed) else pack_function(fn)
         return self._call(packed, pack_arguments(fn, args, kwargs))
 
@@ -38,6 +44,8 @@ class _Calling(Executor):
     ) -> Iterator[R]:
         """The results of `fn` for each of the arguments, in their order. `chunksize` has no effect: calls of short
         functions travel together anyway."""
+        if not callable(fn):
+            raise TypeError(f"a function is called, and {fn!r} is none")
         return super().map(_Packed(fn), *iterables, timeout=timeout, chunksize=chunksize)
 
     def _call(self, function: bytes, arguments: bytes) -> Future[Any]:
@@ -53,7 +61,7 @@ class PilotExecutor(_Calling):
 
     def __init__(
         self,
-        manager: Manager | None = None,
+        manager: Manager | int | None = None,
         max_workers: int | None = None,
         *,
         cores: int = 1,
@@ -64,15 +72,23 @@ class PilotExecutor(_Calling):
         host: str = "127.0.0.1",
         server_args: Iterable[Any] = (),
     ) -> None:
-        """Without a manager it has one of its own, in `wd`, with `server_args` as options of `qcg-pm-service`.
+        """Without a manager it has one of its own, in `wd`, with `server_args` as options of `qcg-pm-service`. A number
+        in its place is `max_workers`, which is what other executors have there.
 
         `cores` and `gpus` are what each call has, unless it is made through `with_resources`. `max_workers` limits the
         workers where the cores of the manager do not. `wd` and `env` are the working directory of the functions and
         what is added to their environment; `host` is the address of this host at which workers can reach it.
         """
+        if isinstance(manager, int):
+            if max_workers is not None:
+                raise WrongArgumentsError("give max_workers once: either first or by its name")
+            manager, max_workers = None, manager
+        if manager is not None and not isinstance(manager, Manager):
+            raise WrongArgumentsError(f"the manager of an executor is a Manager object, not {manager!r}")
         if max_workers is not None and max_workers < 1:
             raise WrongArgumentsError(f"max_workers must be at least 1, not {max_workers}")
         directory = Path(wd).absolute()
+        job = _worker_job(directory, env or {})
         self._own_manager = LocalManager(["--wd", directory, *server_args]) if manager is None else None
         self._manager = manager or self._own_manager
         assert self._manager is not None
@@ -84,13 +100,7 @@ class PilotExecutor(_Calling):
                 Crew(self._total, max_workers, idle_time),
                 _make_directory(self._manager),
                 host,
-                {
-                    "exec": sys.executable,
-                    "args": ["-m", "qcg.pilotjob.executor_api.worker"],
-                    "wd": str(directory),
-                    "env": dict(env or {}),
-                    "model": "threads",
-                },
+                job,
             )
         except BaseException:
             self._end_manager()
@@ -99,6 +109,8 @@ class PilotExecutor(_Calling):
         self._lock = threading.Lock()
         self._shut = False
         self._ended = threading.Event()
+        self._pid = os.getpid()
+        _open.add(self)
 
     @property
     def manager(self) -> Manager:
@@ -112,7 +124,11 @@ class PilotExecutor(_Calling):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls, and let the workers go once the last call is done; `wait` until then. `cancel_futures`
-        cancels the calls that have not started. Calling it again does nothing but wait."""
+        cancels the calls that have not started. Calling it again does nothing but wait. In a callback of a future it
+        does not wait: the callbacks of others come after it. A program that ends without it waits for its calls too."""
+        if self._pid != os.getpid():
+            return  # it goes on in the process that made it
+        wait = wait and not self._desk.is_here
         with self._lock:
             first, self._shut = not self._shut, True
         if not self._ended.is_set():
@@ -133,6 +149,8 @@ class PilotExecutor(_Calling):
         """A call as it travels, with the resources of its own."""
         future: Future[Any] = Future()
         with self._lock:
+            if self._pid != os.getpid():
+                raise RuntimeError(FORKED)
             if self._shut:
                 raise RuntimeError("this executor has been shut down, and takes no more calls")
             if self._desk.problem is not None:
@@ -159,6 +177,16 @@ class PilotExecutor(_Calling):
             self._own_manager.cleanup()
 
 
+_open: weakref.WeakSet[PilotExecutor] = weakref.WeakSet()
+
+
+@atexit.register
+def _wait_for_calls() -> None:
+    """Calls that were made are done, also when the program has ended: executors have always kept to that."""
+    for executor in list(_open):
+        executor.shutdown()
+
+
 class _Part(_Calling):
     """The calls of an executor that have certain resources. Ending it ends nothing: the workers are not its own."""
 
@@ -179,6 +207,22 @@ class _Packed:
 
     def __call__(self) -> Any:
         raise NotImplementedError
+
+
+def _worker_job(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
+    """What all workers have, checked: a mistake in it would be found by the first of them."""
+    job = {
+        "exec": sys.executable,
+        "args": ["-m", "qcg.pilotjob.executor_api.worker"],
+        "wd": str(directory),
+        "env": dict(env),
+        "model": "threads",
+    }
+    try:
+        Jobs().add_std(name="worker", execution=job)
+    except InvalidJobDescriptionError as error:
+        raise WrongArgumentsError(f"no worker can be started like this: {error}") from None
+    return job
 
 
 def _make_directory(manager: Manager) -> Path:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import closing
-
-import zmq
 
 from qcg.pilotjob.api.client import Manager
-from qcg.pilotjob.api.errors import ConnectionError, JobNotDefinedError
+from qcg.pilotjob.api.errors import ConnectionError, JobNotDefinedError, QCGPJMAError
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.waiting import FINAL
+from qcg.pilotjob.executor_api.errors import ExecutorError
 from qcg.pilotjob.executor_api.qcgpj_future import QCGPJFuture
 
 
 class JobWatch:
     """Callbacks of the futures run in its thread."""
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager, first: QCGPJFuture | None = None) -> None:
+        """`first` is of jobs that were submitted before."""
         self._manager = manager
         self._lock = threading.Lock()
-        self._futures: dict[str, QCGPJFuture] = {}
+        self._futures: dict[str, QCGPJFuture] = dict.fromkeys(first.names, first) if first else {}
         """By the names of jobs that have not ended."""
         self._submitting = 0
         self._early: dict[str, str] = {}
@@ -29,7 +28,7 @@ class JobWatch:
         being submitted, for it can end before the answer with its name has come."""
         self._era: object | None = None
         """Within one, no event was lost. None while nothing is heard."""
-        self._gone: ConnectionError | None = None
+        self._gone: QCGPJMAError | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="qcg-pm-watch", daemon=True)
         self._thread.start()
@@ -53,8 +52,13 @@ class JobWatch:
         service has ended, or that its manager object was cleaned up."""
         self._closing = True
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this is its own thread: in callbacks of futures."""
+        return threading.current_thread() is self._thread
+
     def join(self) -> None:
-        if threading.current_thread() is not self._thread:
+        if not self.is_here:
             self._thread.join()
 
     def _submit(self, jobs: Jobs, group: Callable[[list[str]], list[list[str]]]) -> list[QCGPJFuture]:
@@ -62,7 +66,7 @@ class JobWatch:
             self._submitting += 1
             era = self._era
         try:
-            futures = [QCGPJFuture(names, self._manager) for names in group(self._manager.submit(jobs))]
+            futures = [QCGPJFuture(names, self._manager, followed=True) for names in group(self._manager.submit(jobs))]
             with self._lock:
                 self._futures.update({name: future for future in futures for name in future.names})
                 early = {name: self._early[name] for future in futures for name in future.names if name in self._early}
@@ -79,19 +83,21 @@ class JobWatch:
         return futures
 
     def _run(self) -> None:
-        while not self._closing:
-            try:
-                self._follow()
-            except ConnectionError as problem:
-                self._era = None
-                if not self._closing and not self._is_service_there():
-                    self._give_up(problem)
-            except zmq.ContextTerminated:
-                self._give_up(ConnectionError("the manager object of this executor was cleaned up"))
+        try:
+            while not self._closing:
+                try:
+                    self._follow()
+                except ConnectionError as problem:
+                    self._era = None
+                    if not self._closing and not self._is_service_there():
+                        self._give_up(problem)
+        except BaseException as error:
+            self._give_up(ExecutorError(f"jobs cannot be followed any more: {type(error).__name__}: {error}"))
+            raise
 
     def _follow(self) -> None:
         """Until the line breaks. What happened before it was there is found out by asking."""
-        with closing(self._manager.listen("JST")) as events:
+        with self._manager.listen("JST") as events:
             certain = False
             while not self._closing:
                 if events.wait(self._manager.poll_delay):
@@ -135,12 +141,12 @@ class JobWatch:
         if future is not None:
             future.fail(problem)
 
-    def _give_up(self, problem: ConnectionError) -> None:
+    def _give_up(self, problem: QCGPJMAError) -> None:
         self._closing = True
         self._gone = problem
         self._fail_all(problem)
 
-    def _fail_all(self, problem: ConnectionError) -> None:
+    def _fail_all(self, problem: QCGPJMAError) -> None:
         with self._lock:
             futures, self._futures = set(self._futures.values()), {}
         for future in futures:

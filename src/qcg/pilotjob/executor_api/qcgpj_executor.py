@@ -17,6 +17,7 @@ from typing import Any
 from qcg.pilotjob.api.errors import InvalidJobDescriptionError, WrongArgumentsError
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.executor_api.errors import FORKED
 from qcg.pilotjob.executor_api.job_watch import JobWatch
 from qcg.pilotjob.executor_api.qcgpj_future import QCGPJFuture
 
@@ -71,6 +72,7 @@ class QCGPJExecutor(Executor):
         self._lock = threading.Lock()
         self._shut = False
         self._ended = threading.Event()
+        self._pid = os.getpid()
 
     @property
     def qcgpj_manager(self) -> LocalManager:
@@ -89,13 +91,19 @@ class QCGPJExecutor(Executor):
         `params` and `more_params` fill in its placeholders, the later ones going before the earlier."""
         description = fill(fn(), *params, more_params)
         with self._lock:
+            if self._pid != os.getpid():
+                raise RuntimeError(FORKED)
             if self._shut:
                 raise RuntimeError("this executor has been shut down, and takes no more jobs")
             return self._watch.submit(Jobs().add_std(description))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs, and end the manager once the last job has ended; `wait` until then. `cancel_futures`
-        cancels the jobs that have not started. Calling it again does nothing but wait."""
+        cancels the jobs that have not started. Calling it again does nothing but wait. In a callback of a future it
+        does not wait: the callbacks of others come after it."""
+        if self._pid != os.getpid():
+            return  # it goes on in the process that made it
+        wait = wait and not self._watch.is_here
         with self._lock:
             first, self._shut = not self._shut, True
         if cancel_futures:

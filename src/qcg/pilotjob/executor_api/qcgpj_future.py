@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
 
+from qcg.pilotjob.api.asking import list_of
 from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.waiting import FINAL
 
@@ -14,13 +15,23 @@ class QCGPJFuture(Future[dict[str, str]]):
     """Done when all its jobs have ended; its result tells how: `{name: state}`. A job that was cancelled, by whomever,
     makes it a cancelled future; a service that is gone gives it a `ConnectionError`."""
 
-    def __init__(self, ids: Iterable[str], qcgpjm: Manager) -> None:
+    def __init__(self, ids: Iterable[str], qcgpjm: Manager, *, followed: bool = False) -> None:
+        """For jobs that were submitted to a manager. `followed`: somebody tells it of their changes; otherwise it finds
+        out itself."""
         super().__init__()
-        self.names = list(ids)
+        self.names = list_of(ids)
         self._manager = qcgpjm
         self._states = dict.fromkeys(self.names, "QUEUED")
         self._lock = threading.Lock()
         self._settled = False
+        if not self.names:
+            self._settled = True
+            self.set_result({})
+        elif not followed:
+            from qcg.pilotjob.executor_api.job_watch import JobWatch  # late: it makes futures too
+
+            watch = JobWatch(qcgpjm, self)
+            self.add_done_callback(lambda done: watch.close())
 
     def running(self) -> bool:
         """Whether one of the jobs is executing now, as far as the service has told."""

@@ -10,13 +10,15 @@ from pathlib import Path
 import zmq
 
 from qcg.pilotjob.executor_api.calls import perform
-from qcg.pilotjob.executor_api.door import CALL, CONTACT, HELLO, WORKER, answer_frames, line_to, read_contact
+from qcg.pilotjob.executor_api.door import BEGUN, CALL, CONTACT, HELLO, WORKER, answer_frames, line_to, read_contact
 
 CONNECT_TIMEOUT = 60_000
 
 
 def work() -> None:
-    contact = read_contact(Path(os.environ.pop(CONTACT)))
+    place = Path(os.environ.pop(CONTACT))
+    contact = read_contact(place)
+    begun = os.open(place.with_name(os.environ[WORKER] + BEGUN), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     sys.path[:] = contact.python_path
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     line = line_to(context, contact, os.environ[WORKER])
@@ -36,6 +38,8 @@ def work() -> None:
             if kind != CALL:
                 break
             number, function, arguments = call
+            # An answer may still be under way when the function ends this process: the file is not.
+            os.pwrite(begun, b"%20d" % int(number), 0)
             line.send_multipart(answer_frames(number, perform(function, arguments)))
             sys.stdout.flush()
         elif monitor in ready:

@@ -1,0 +1,146 @@
+"""A service whose sockets live while it does not answer, or tells of nothing: waits keep their time all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import zmq
+
+from qcg.pilotjob.api.aio import AsyncManager
+from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.errors import ConnectionError, TimeoutElapsed
+from qcg.pilotjob.api.target import Target
+from qcg.pilotjob.wire.contact import ClientsContact
+
+SOON = 4.0
+"""Seconds: more than the waits here have, and far less than a request has."""
+
+
+class Puppet:
+    """Speaks the protocol of a service, as far as it is told to."""
+
+    def __init__(self) -> None:
+        self._context = zmq.Context()
+        self._router = self._context.socket(zmq.ROUTER)
+        self._router.bind("tcp://127.0.0.1:*")
+        self._publisher = self._context.socket(zmq.XPUB)
+        self._publisher.bind("tcp://127.0.0.1:*")
+        self.mute: set[str] = set()
+        """Requests that get no answer."""
+        self.states: list[str] = []
+        """Of job `a`, one for each question; the last one stays."""
+        self.asked: list[str] = []
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    @property
+    def target(self) -> Target:
+        addresses = [socket.getsockopt_string(zmq.LAST_ENDPOINT) for socket in (self._router, self._publisher)]
+        return Target(ClientsContact(address=addresses[0], publisher=addresses[1]), None)
+
+    def close(self) -> None:
+        self._ending.set()
+        self._thread.join()
+        self._context.destroy(linger=0)
+
+    def _serve(self) -> None:
+        while not self._ending.is_set():
+            if not self._router.poll(20):
+                continue
+            *way_back, body = self._router.recv_multipart()
+            request = json.loads(body)["request"]
+            self.asked.append(request)
+            if request not in self.mute:
+                answer = json.dumps({"code": 0, "data": self._data(request)}).encode()
+                self._router.send_multipart([*way_back, answer])
+
+    def _data(self, request: str) -> dict[str, Any]:
+        if request != "jobStatus":
+            return {}
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        return {"jobs": {"a": {"status": 0, "data": {"jobName": "a", "status": state}}}}
+
+
+@pytest.fixture
+def puppet() -> Iterator[Puppet]:
+    puppet = Puppet()
+    yield puppet
+    puppet.close()
+
+
+def waited(puppet: Puppet, face: str, cfg: dict[str, Any], timeout: float | None) -> dict[str, str]:
+    """What `wait4` of one face of the client returns."""
+    if face == "threads":
+        with Manager.at(puppet.target, cfg) as manager:
+            return manager.wait4("a", timeout)
+
+    async def wait() -> dict[str, str]:
+        manager = AsyncManager(puppet.target.contact.address, cfg)
+        async with manager:
+            manager._target = puppet.target  # an address alone tells of no publisher
+            return await manager.wait4("a", timeout)
+
+    return asyncio.run(wait())
+
+
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
+def test_a_wait_keeps_its_time_when_the_service_does_not_answer(puppet: Puppet, face: str):
+    puppet.mute = {"jobStatus"}
+    began = time.monotonic()
+    with pytest.raises(TimeoutElapsed, match="after 1.5 s, 1 of 1 jobs has not ended: 'a'"):
+        waited(puppet, face, {"poll_delay": 0.2}, 1.5)
+    assert time.monotonic() - began < 1.5 + 5 + SOON
+
+
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
+def test_without_a_welcome_the_service_is_asked_in_silence(puppet: Puppet, face: str):
+    puppet.states = ["EXECUTING", "EXECUTING", "SUCCEED"]
+    assert waited(puppet, face, {"poll_delay": 0.2}, 60) == {"a": "SUCCEED"}
+    assert puppet.asked.count("jobStatus") == 3
+
+
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
+def test_a_request_without_an_answer_is_an_error_after_its_time(puppet: Puppet, face: str):
+    puppet.mute = {"jobStatus"}
+    with pytest.raises(ConnectionError, match=r"did not answer within 0.5 s"):
+        waited(puppet, face, {"poll_delay": 0.2, "request_timeout": 0.5}, None)
+
+
+def test_a_request_without_an_answer_costs_the_others_nothing(puppet: Puppet):
+    puppet.mute = {"resourcesInfo"}
+    puppet.states = ["SUCCEED"]
+
+    async def ask() -> None:
+        async with AsyncManager(puppet.target.contact.address, {"request_timeout": 0.5}) as manager:
+            first = asyncio.ensure_future(manager.resources())
+            await asyncio.sleep(0.3)
+            puppet.mute.add("jobInfo")
+            second = asyncio.ensure_future(manager.send_request({"request": "jobInfo"}))
+            with pytest.raises(ConnectionError, match="did not answer"):
+                await first
+            assert (await manager.status("a"))["jobs"]["a"]["data"]["status"] == "SUCCEED"
+            with pytest.raises(ConnectionError, match="did not answer"):
+                await second
+
+    asyncio.run(ask())
+
+
+def test_a_question_that_nobody_waited_for_is_asked_again(puppet: Puppet):
+    """A wait that ends while its question is under way must not deny what the answer would have told."""
+    puppet.states = ["SUCCEED"]
+
+    async def wait() -> None:
+        manager = AsyncManager(puppet.target.contact.address, {"poll_delay": 0.01})
+        async with manager:
+            manager._target = puppet.target
+            for tenths in range(40):
+                assert await manager.wait4("a", 0.008 + tenths / 10_000) == {"a": "SUCCEED"}
+
+    asyncio.run(wait())

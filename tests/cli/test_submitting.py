@@ -1,0 +1,64 @@
+"""What submitting tells and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.cli.afterwards import final_states
+from qcg.pilotjob.cli.client import own_arguments
+from tests.cli.conftest import Pm
+
+AS_GIVEN = ["--nodes", "a,", "b", "--nodes=1,", ",2"]
+
+
+def test_arguments_of_a_program_are_left_as_they_are(pm: Pm, wd: Path):
+    pm("submit", "--nodes", "1", "--name", "args", "--wait", "--", "printf", "%s|", *AS_GIVEN)
+    assert (wd / "args.out").read_text() == "".join(f"{argument}|" for argument in AS_GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("own", "rest"),
+    [
+        ([], ["prog.py", *AS_GIVEN]),
+        (["--nodes", "n1:4,", "n2:4"], ["prog.py", *AS_GIVEN]),
+        (["--nodes", "n1:4", ",", "n2:4", "--wd", "x"], ["prog.py", *AS_GIVEN]),
+        (["--nodes=n1:4,", "n2:4", "--system-core"], ["prog.py", "--wd", "y"]),
+        (["--log", "debug"], ["prog.py,", "x"]),
+        (["--nodes"], []),
+    ],
+)
+def test_the_arguments_of_the_client_end_before_its_program(own: list[str], rest: list[str]):
+    assert own_arguments([*own, *rest]) == len(own)
+
+
+def test_waiting_with_json_prints_one_answer(pm: Pm):
+    done = pm("submit", "--name", "one", "--wait", "--json", "--", "true")
+    assert json.loads(done.stdout) == {"one": "SUCCEED"}
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_was_accepted_before_a_refusal_is_told(pm: Pm, wd: Path, as_json: bool):
+    good = {"name": f"good{as_json}", "execution": {"exec": "true"}}
+    requests = [{"request": "submit", "jobs": [good]}, {"request": "submit", "jobs": [good]}]
+    (wd / "requests.json").write_text(json.dumps(requests))
+    options = ["--json"] if as_json else []
+    done = pm("submit", *options, "requests.json", code=1)
+    told = json.loads(done.stdout)["jobs"] if as_json else done.stdout.split()
+    assert told == [good["name"]]
+    assert "submit 2 of 2 in requests.json was refused" in done.stderr
+    assert "Those before it are accepted, with 1 job" in done.stderr
+
+
+def test_an_iteration_that_cannot_be_is_not_known_afterwards(tmp_path: Path):
+    with LocalManager(["--nodes", "1", "--wd", tmp_path]) as manager:
+        manager.wait4(manager.submit(Jobs().add(name="many", exec="true", iteration=2)))
+        run_dir = manager.run_dir
+    assert run_dir is not None
+    assert final_states(run_dir, ["many:1"]) == ({"many:1": "SUCCEED"}, {})
+    for name in ("many:x", "many:7", "many:-1", "many:", "many:1:1"):
+        assert final_states(run_dir, [name]) is None
