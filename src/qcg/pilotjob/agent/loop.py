@@ -48,6 +48,7 @@ class Agent:
         self._wakeup, self._signalled = socket.socketpair()
         self._signals = 0
         self._exiting = False
+        self._is_lost = False
         self._was_met = False
         self._parent = parent
         """The manager that has started this agent, where that is its parent."""
@@ -105,9 +106,12 @@ class Agent:
             self._signalled.send(b"\0")
 
     def _lose_all(self) -> None:
+        """Once each time that the fence falls."""
         if not self._fence.has_fallen:
             self._host.cut_off = ""
-        elif self._host.busy:
+            self._is_lost = False
+        elif not self._is_lost:
+            self._is_lost = True
             say("this node is cut off from its manager: its jobs are ended")
             self._host.lose_all()
 

@@ -161,13 +161,14 @@ class NodeAgents:
         together = not self._met and not self._useless
         groups = [list(names)] if together else [[name] for name in names]
         if not together:
-            groups = groups[: max(MOST_STARTS - len(self._starters), 0)]
+            under_way = sum(vigil.is_starting for vigil in self._vigils.values())
+            groups = groups[: max(MOST_STARTS - under_way, 0)]
         for group in groups:
             for nodes, command in self._start.commands(group):
                 self._run_starter(nodes, command)
 
     def _run_starter(self, nodes: list[str], command: list[str]) -> None:
-        log.info("starting %d agents on %s", len(nodes), listed(nodes))
+        log.log(self._importance(nodes), "starting %d agents on %s", len(nodes), listed(nodes))
         now = time.monotonic()
         for name in nodes:
             self._vigils[name].starts(now)
@@ -189,11 +190,16 @@ class NodeAgents:
         for name in nodes:
             self._vigils[name].start_ended(now)
         why = f"{why}; {self._run_dir / LOG_NAME} says more"
-        log.warning("%s", why)
+        log.log(self._importance(nodes), "%s", why)
         if not self._met:
             self._useless += 1
             if self._useless == MOST_USELESS:
                 self.on_hopeless(why)
+
+    def _importance(self, nodes: list[str]) -> int:
+        """A node that is lost is tried again and again, for as long as the run lasts."""
+        is_lost = all(self._vigils[name].standing is Standing.LOST for name in nodes)
+        return logging.DEBUG if is_lost else logging.INFO
 
     def _give_up_start(self, name: str) -> None:
         for process, nodes in self._starters.items():
@@ -207,15 +213,15 @@ class NodeAgents:
             return
         missing = [name for name, vigil in self._vigils.items() if vigil.standing is not Standing.READY]
         ready = len(self._vigils) - len(missing)
-        enough = ready >= math.ceil(self._threshold * len(self._vigils)) and self._settled(now)
-        late = now - self._began >= self._times.never_came
-        if not missing or enough or late:
+        wanted = max(math.ceil(self._threshold * len(self._vigils)), 1)
+        enough = ready >= wanted and self._settled(now)
+        if enough or all(self._vigils[name].standing is Standing.LOST for name in missing):
             self._gathering = False
             if ready:
                 self.on_gathered(missing)
             else:
                 self.on_hopeless(
-                    f"no agent has connected within {self._times.never_came:g} s; {self._run_dir / LOG_NAME} says more"
+                    f"no agent has connected within {now - self._began:.0f} s; {self._run_dir / LOG_NAME} says more"
                 )
 
     def _settled(self, now: float) -> bool:

@@ -91,6 +91,10 @@ class Vigil:
             self._start_at = now + self._pause
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
+    @property
+    def is_starting(self) -> bool:
+        return self._starting_since is not None
+
     def said_goodbye(self) -> None:
         self.standing = Standing.GONE
 

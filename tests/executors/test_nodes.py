@@ -1,0 +1,148 @@
+"""Agents of many nodes: when jobs may start, with commands that start nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.executors import nodes
+from qcg.pilotjob.executors.agents import AgentExecutor, Listener
+from qcg.pilotjob.executors.nodes import NodeAgents
+from qcg.pilotjob.executors.vigil import Times
+from tests.support.waiting import wait_for
+
+NAMES = ["n1", "n2", "n3", "n4"]
+
+
+class Commands:
+    """Instead of `srun`."""
+
+    def __init__(self, *command: str) -> None:
+        self._command = list(command)
+        self.environ = dict(os.environ)
+        self.groups: list[list[str]] = []
+
+    def commands(self, names: list[str]) -> list[tuple[list[str], list[str]]]:
+        self.groups.append(list(names))
+        return [(list(names), self._command)]
+
+
+class Supervised:
+    def __init__(self, run_dir: Path, commands: Commands, threshold: float, times: Times) -> None:
+        self.executor = AgentExecutor(Listener(), {name: [name] for name in NAMES}, {})
+        self.agents = NodeAgents(self.executor, commands, run_dir, times, threshold)  # type: ignore[arg-type]
+        self.gathered: list[list[str]] = []
+        self.hopeless: list[str] = []
+        self.lost: list[str] = []
+        self.agents.on_gathered = self.gathered.append
+        self.agents.on_hopeless = self.hopeless.append
+        self.agents.on_lost = lambda names, message: self.lost.extend(names)
+
+    def ready(self, *names: str) -> None:
+        for name in names:
+            self.executor.on_ready(name)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        await asyncio.to_thread(wait_for, condition)
+
+
+def run(
+    run_dir: Path,
+    test: Callable[[Supervised], Awaitable[None]],
+    commands: Commands,
+    threshold: float = 1.0,
+    times: Times | None = None,
+) -> None:
+    async def within() -> None:
+        supervised = Supervised(run_dir, commands, threshold, times or Times())
+        supervised.agents.start()
+        try:
+            await test(supervised)
+        finally:
+            for process in list(supervised.agents._starters):
+                process.kill()
+                await process.exited.wait()
+            supervised.agents.abandon()
+
+    asyncio.run(within())
+
+
+def test_all_agents_are_started_by_one_command_and_jobs_start_when_all_are_there(run_dir: Path):
+    commands = Commands("sleep", "1000")
+
+    async def test(supervised: Supervised) -> None:
+        supervised.ready("n1", "n2", "n3")
+        assert supervised.gathered == []
+        supervised.ready("n4")
+        assert supervised.gathered == [[]]
+
+    run(run_dir, test, commands)
+    assert commands.groups == [NAMES]
+
+
+def test_with_a_threshold_those_that_are_missing_are_not_waited_for_once_their_command_cannot_fail_any_more(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(supervised: Supervised) -> None:
+        supervised.ready("n1", "n2", "n4")
+        assert supervised.gathered == []  # the command that started them may still end them all
+        monkeypatch.setattr(nodes, "SETTLING", 0.0)
+        await supervised.until(lambda: supervised.gathered)
+        assert supervised.gathered == [["n3"]]
+
+    run(run_dir, test, Commands("sleep", "1000"), threshold=0.75)
+
+
+def test_those_that_never_come_are_told_and_jobs_start_without_them(run_dir: Path):
+    async def test(supervised: Supervised) -> None:
+        supervised.ready("n1", "n2")
+        await supervised.until(lambda: supervised.gathered)
+        assert supervised.gathered == [["n3", "n4"]]
+        assert supervised.lost == ["n3", "n4"]
+        assert supervised.hopeless == []
+
+    run(run_dir, test, Commands("sleep", "1000"), times=Times(25.0, 0.7))
+
+
+def test_one_agent_is_waited_for_at_least(run_dir: Path):
+    async def test(supervised: Supervised) -> None:
+        assert (supervised.gathered, supervised.hopeless) == ([], [])
+
+    run(run_dir, test, Commands("sleep", "1000"), threshold=0.0)
+
+
+def test_without_a_single_agent_there_is_no_hope(run_dir: Path):
+    async def test(supervised: Supervised) -> None:
+        await supervised.until(lambda: supervised.hopeless)
+        assert supervised.gathered == []
+        assert "no agent has connected" in supervised.hopeless[0]
+
+    run(run_dir, test, Commands("sleep", "1000"), times=Times(25.0, 0.7))
+
+
+def test_a_command_that_fails_for_all_is_tried_for_each_and_given_up_when_nothing_helps(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    commands = Commands("false")
+    monkeypatch.setattr(nodes, "TICK", 0.05)
+
+    async def test(supervised: Supervised) -> None:
+        await supervised.until(lambda: supervised.hopeless)
+
+    run(run_dir, test, commands)
+    assert commands.groups[0] == NAMES
+    assert all(len(group) == 1 for group in commands.groups[1:])
+
+
+def test_a_command_that_is_not_there_is_no_reason_to_hope(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(nodes, "TICK", 0.05)
+
+    async def test(supervised: Supervised) -> None:
+        await supervised.until(lambda: supervised.hopeless)
+        assert "no-such-program cannot be started" in supervised.hopeless[0]
+
+    run(run_dir, test, Commands("no-such-program"))
