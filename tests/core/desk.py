@@ -13,23 +13,30 @@ from qcg.pilotjob.core.effects import (
     Kill,
     KillStray,
     Launch,
+    NothingRuns,
     Removed,
     Reply,
     Requeued,
     RestSettled,
+    Stop,
+    Sweep,
     Transition,
 )
 from qcg.pilotjob.core.events import (
     AgentReported,
+    AgentSilent,
     Cancel,
     CancelAll,
+    Deadline,
     Event,
     NodesLost,
     Remove,
     RunEnded,
     RunStarted,
+    RunSwept,
     Schedule,
     Submit,
+    Suspend,
 )
 from qcg.pilotjob.core.records import Grant, Run
 from qcg.pilotjob.core.resources import NodeSpec
@@ -74,6 +81,7 @@ def job(
     its: int | range | None = None,
     after: str | tuple[str, ...] = "",
     sharing: Sharing | None = None,
+    wt: float | None = None,
 ) -> JobDescription:
     """A description; `after` holds names with spaces between them."""
     indices = range(its) if isinstance(its, int) else its
@@ -82,6 +90,7 @@ def job(
         Execution(exec="true"),
         request(cores, nodes, gpus, memory, one),
         sharing,
+        wt,
         iteration=None if indices is None else Iteration(indices.start, indices.stop, indices.step),
         after=tuple(after.split()) if isinstance(after, str) else after,
     )
@@ -105,6 +114,10 @@ def line(effect: Effect) -> str:
             return f"launch {_run(run)} on {run.grant}"
         case Kill(run):
             return f"kill {_run(run)}"
+        case Stop(run, reason, _):
+            return f"stop {_run(run)}: {reason}"
+        case Sweep(run_id, where):
+            return f"sweep {run_id} on {where}"
         case KillStray(run_id, where):
             return f"kill stray {run_id} on {where}"
         case Requeued(run):
@@ -113,6 +126,8 @@ def line(effect: Effect) -> str:
             return f"removed {job.name}"
         case AllDone():
             return "all done"
+        case NothingRuns():
+            return "nothing runs"
         case Reply(data):
             return f"reply {data}"
 
@@ -125,8 +140,12 @@ def _run(run: Run) -> str:
 class Desk:
     """A core with hosts that are always there; each event is followed by a check of the core's books."""
 
-    def __init__(self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, available: bool = True) -> None:
+    def __init__(
+        self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, available: bool = True, sweeping: bool = True
+    ) -> None:
+        """`sweeping`: when asked to, all hosts say at once that nothing is left of a run, and nobody sees it."""
         self.core = Core(nodes, rerun_lost=rerun_lost)
+        self._sweeping = sweeping
         self.now = 0.0
         self.effects: list[Effect] = []
         if available:
@@ -136,6 +155,12 @@ class Desk:
         self.now += 1.0
         self.effects = self.core.handle(event, self.now)
         sanity.check(self.core.state)
+        for effect in self.effects if self._sweeping else ():
+            if isinstance(effect, Sweep):
+                self.effects += self.core.handle(RunSwept(effect.run_id, effect.node), self.now)
+                sanity.check(self.core.state)
+        if self._sweeping:
+            self.effects = [effect for effect in self.effects if not isinstance(effect, Sweep)]
         return [line(effect) for effect in self.effects]
 
     def submit(self, *jobs: JobDescription) -> list[str]:
@@ -191,6 +216,20 @@ class Desk:
 
     def report(self, *nodes: str, live: Sequence[Running] = ()) -> list[str]:
         return self.tell(AgentReported(list(nodes), list(live)))
+
+    def silent(self, *nodes: str) -> list[str]:
+        return self.tell(AgentSilent(list(nodes)))
+
+    def sweep(self, name: str, *nodes: str) -> list[str]:
+        """The agents of these nodes have nothing of it any more."""
+        run_id = self.run(name).id
+        return [line for node in nodes for line in self.tell(RunSwept(run_id, node))]
+
+    def suspend(self) -> list[str]:
+        return self.tell(Suspend("the time is over"))
+
+    def deadline(self, at: float | None) -> None:
+        assert self.tell(Deadline(at)) == []
 
     def lose(self, *nodes: str, message: str = "the node is gone") -> list[str]:
         return self.tell(NodesLost(list(nodes), message))

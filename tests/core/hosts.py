@@ -17,7 +17,10 @@ class Host:
         self.arrived: dict[str, list[NodeGrant]] = {}
         """Launches that were received and not started yet."""
         self.live: dict[str, Running] = {}
-        self.killed: set[str] = set()
+        self.ranks: dict[str, list[NodeGrant]] = {}
+        """Runs that another host has started, and that have processes here."""
+        self.killed: dict[str, str] = {}
+        """What is to end, and what the record will say."""
         self.records: list[Event] = []
         self.acknowledged = 0
 
@@ -25,9 +28,9 @@ class Host:
         assert self.connected
         self.arrived[run.id] = told(run.grant)
 
-    def kill(self, run_id: str) -> None:
+    def kill(self, run_id: str, reason: str = "cancel") -> None:
         if self.connected and (run_id in self.live or run_id in self.arrived):
-            self.killed.add(run_id)
+            self.killed.setdefault(run_id, reason)
 
     def start(self, run_id: str, now: float) -> None:
         grant = self.arrived.pop(run_id)
@@ -37,11 +40,11 @@ class Host:
     def end(self, run_id: str, now: float, exit_code: int, reason: str) -> None:
         """It ends as it would; or because of the kill, when there was one."""
         if run_id in self.killed and reason != "lost":
-            exit_code, reason = -15, "cancel"
+            exit_code, reason = -15, self.killed[run_id]
         running = self.live.pop(run_id, None)
         pid, started = (running.pid, running.started) if running is not None else (0, 0.0)
         self.arrived.pop(run_id, None)
-        self.killed.discard(run_id)
+        self.killed.pop(run_id, None)
         message = "" if reason in ("exit", "cancel") else f"it was {reason}"
         self.records.append(RunEnded(Ended(run_id, now, exit_code, reason, message, pid, started)))
 
@@ -73,6 +76,7 @@ class Host:
             if tell:
                 self.end(run_id, now, -1, "lost")
         self.live.clear()
+        self.ranks.clear()
         self.arrived.clear()
         self.killed.clear()
         return gone

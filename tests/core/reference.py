@@ -37,6 +37,7 @@ class ReferenceJob:
         self.name = description.name
         self.after = description.after
         self.units: list[Unit] = [None] if iteration is None else list(iteration.indices())
+        self.wall_time = description.wall_time or 0.0
         self.requests = dict(zip(self.units, requests, strict=True))
         self.states: dict[Unit, str] = dict.fromkeys(self.units, "QUEUED")
 
@@ -64,13 +65,13 @@ class Reference:
                 job.states = dict.fromkeys(job.units, "FAILED")
         self._omit()
 
-    def schedule(self) -> list[tuple[str, Unit, Grant]]:
-        """Everything that is started now, in order."""
+    def schedule(self, left: float) -> list[tuple[str, Unit, Grant]]:
+        """Everything that is started now, in order; it may take so many seconds."""
         started = []
         for job in self.jobs:
             for unit in job.units:
                 waits = any(state != "SUCCEED" for state in self._prerequisites(job, unit))
-                if job.states[unit] != "QUEUED" or waits:
+                if job.states[unit] != "QUEUED" or waits or job.wall_time > left or left <= 0:
                     continue
                 request = job.requests[unit]
                 chosen = choose(self.nodes, request)
@@ -141,7 +142,7 @@ class Reference:
 
 
 def requests_of(description: JobDescription, specs: list[NodeSpec]) -> list[Request]:
-    """What each iteration asks for."""
+    """What each iteration asks for; when there is too little to share, what it wants at least."""
     sharing, request = description.sharing, description.request
     count = 1 if description.iteration is None else len(description.iteration)
     if sharing is None:
@@ -150,7 +151,9 @@ def requests_of(description: JobDescription, specs: list[NodeSpec]) -> list[Requ
     total = sum(len(spec.cores) for spec in specs) if of_cores else len(specs)
     shared = request.cores if of_cores else request.nodes
     assert shared is not None
-    if sharing.name == "split-into":
+    if total // (sharing.parts or count if sharing.name == "split-into" else 1) < shared.least:
+        amounts = [Amount(shared.least, shared.least)] * count
+    elif sharing.name == "split-into":
         amounts = [Amount(shared.least, total // (sharing.parts or count))] * count
     else:
         amounts = [Amount(size, size) for size in maximum_iters(count, total, shared.least)]

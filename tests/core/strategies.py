@@ -18,6 +18,7 @@ from qcg.pilotjob.description.model import (
 from tests.core.desk import request
 
 MEMORY = 100
+WALL_TIMES = [None, None, None, 3.0, 20.0, 1000.0]
 
 
 @st.composite
@@ -58,6 +59,7 @@ class Draft(NamedTuple):
     request: Request
     sharing: Sharing | None
     indices: range | None
+    wall_time: float | None
     after: list[tuple[str, int]]
     """(how, which): `whole`, `one` or `same`, of whatever jobs there are then."""
 
@@ -81,7 +83,8 @@ def drafts(draw: st.DrawFn) -> Draft:
     else:
         wanted = draw(plain_requests())
     how = st.sampled_from(["whole", "one", "same", "same"])
-    return Draft(wanted, sharing, indices, draw(st.lists(st.tuples(how, st.integers(0, 20)), max_size=2)))
+    wall_time = draw(st.sampled_from(WALL_TIMES))
+    return Draft(wanted, sharing, indices, wall_time, draw(st.lists(st.tuples(how, st.integers(0, 20)), max_size=2)))
 
 
 def describe(name: str, draft: Draft, others: dict[str, range | None]) -> JobDescription:
@@ -100,5 +103,11 @@ def describe(name: str, draft: Draft, others: dict[str, range | None]) -> JobDes
         None if draft.indices is None else Iteration(draft.indices.start, draft.indices.stop, draft.indices.step)
     )
     return JobDescription(
-        name, Execution(exec="true"), draft.request, draft.sharing, iteration=iteration, after=tuple(after)
+        name,
+        Execution(exec="true"),
+        draft.request,
+        draft.sharing,
+        draft.wall_time,
+        iteration=iteration,
+        after=tuple(after),
     )

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import copy
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from qcg.pilotjob.core import sanity
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Requeued
+from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Requeued, Stop, Sweep
 from qcg.pilotjob.core.errors import Refused
 from qcg.pilotjob.core.events import (
     AgentSilent,
     Cancel,
     CancelAll,
+    Deadline,
     Event,
     NodesLost,
     Remove,
     RunEnded,
     RunStarted,
+    RunSwept,
     Schedule,
     Submit,
+    Suspend,
     Withdraw,
 )
-from qcg.pilotjob.core.records import parse_run_id
+from qcg.pilotjob.core.outlook import why_over
+from qcg.pilotjob.core.records import Run, parse_run_id
 from qcg.pilotjob.core.resources import NodeSpec
+from tests.core.desk import node
 from tests.core.hosts import Host
+from tests.core.resuming import Books, books_of, resume
 from tests.core.strategies import Draft, describe, drafts, node_lists
 from tests.core.watcher import Unit, Watcher
 
@@ -36,6 +44,10 @@ ENDS = st.sampled_from(
 )
 
 
+LAST_MOMENTS = (Schedule, RunStarted, RunEnded, RunSwept)
+"""What a journal may not have of the last moments of a manager."""
+
+
 class Machine(RuleBasedStateMachine):
     @initialize(nodes=node_lists(), rerun_lost=st.booleans(), wanted=st.lists(drafts(), min_size=4, max_size=8))
     def begin(self, nodes: list[NodeSpec], rerun_lost: bool, wanted: list[Draft]) -> None:
@@ -44,7 +56,12 @@ class Machine(RuleBasedStateMachine):
         self.core = Core(nodes, rerun_lost=rerun_lost)
         self.watcher = Watcher(nodes)
         self.hosts = {spec.name: Host(spec.name) for spec in nodes}
-        self.history: list[Event] = []
+        self.base = (Books(0, [], [], []), copy.deepcopy(self.watcher))
+        """What there was before the history: books that were resumed, and what was watched of them."""
+        self.unanswered: list[tuple[Host, str]] = []
+        """Sweeps that are under way."""
+        self.now = 1.0
+        self.history: list[tuple[Event, float]] = []
         self.committed = 0
         self.names = 0
         self.started: dict[Unit, str] = {}
@@ -56,13 +73,10 @@ class Machine(RuleBasedStateMachine):
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
-    @property
-    def now(self) -> float:
-        return float(len(self.history) + 1)
-
     def tell(self, event: Event) -> None:
+        self.now += 1.0
         effects = self.core.handle(event, self.now)
-        self.history.append(event)
+        self.history.append((event, self.now))
         if any(isinstance(effect, Requeued) for effect in effects):
             # The engine commits such a thing before it starts anything more.
             self.committed = len(self.history)
@@ -71,7 +85,13 @@ class Machine(RuleBasedStateMachine):
         for effect in effects:
             match effect:
                 case Launch(run):
+                    self.check_launch(run)
                     self.hosts[run.grant.parts[0].node].launch(run)
+                case Stop(run, reason):
+                    self.hosts[run.grant.parts[0].node].kill(run.id, reason)
+                case Sweep(run_id, node):
+                    if self.hosts[node].connected:
+                        self.unanswered.append((self.hosts[node], run_id))
                 case Kill(run):
                     self.hosts[run.grant.parts[0].node].kill(run.id)
                 case KillStray(run_id, node):
@@ -79,6 +99,20 @@ class Machine(RuleBasedStateMachine):
                 case Requeued(run):
                     really = self.started.get((run.job.seq, run.position))
                     assert really != run.id, f"{run.id} waits again, and it was started and is not lost"
+
+    def check_launch(self, run: Run) -> None:
+        """It has time, and its cores are not used by what is thought to be over."""
+        deadline = self.core.state.deadline
+        wall_time = self.watcher.jobs[run.job.name].description.wall_time or 0.0
+        assert deadline is None or self.now + wall_time <= deadline
+        assert not self.core.state.suspended
+        for part in run.grant.parts:
+            host = self.hosts[part.node]
+            old = {**{running.id: running.grant for running in host.live.values()}, **host.ranks}
+            for run_id, grant in old.items():
+                if run_id in self.watcher.ids and run_id not in self.watcher.held:
+                    taken = {core for node, cores, _ in grant for core in cores if node == part.node}
+                    assert not taken & set(part.cores), f"{run.id} starts where {run_id} still is"
 
     def tell_all(self, events: list[Event]) -> None:
         for event in events:
@@ -167,6 +201,10 @@ class Machine(RuleBasedStateMachine):
             before = self.started.setdefault((seq, position), run_id)
             assert before == run_id, f"{run_id} starts, and {before} was started before"
         host.start(run_id, self.now)
+        grant = host.live[run_id].grant
+        for name, _, _ in grant[1:]:
+            if name in self.hosts:
+                self.hosts[name].ranks[run_id] = grant
         self.tell_all(host.news())
 
     @rule(picks=st.lists(st.tuples(WHICH, ENDS), min_size=1, max_size=2))
@@ -186,20 +224,35 @@ class Machine(RuleBasedStateMachine):
             self.end(host, run_id, exit_code, reason)
 
     def end(self, host: Host, run_id: str, exit_code: int, reason: str) -> None:
-        if reason == "lost":
+        if reason == "lost" or host.killed.get(run_id) in ("lost", "closed"):
+            self.forget(run_id)
+        if exit_code and self.core.state.suspended:
             self.forget(run_id)
         host.end(run_id, self.now, exit_code, reason)
         self.tell_all(host.news())
+
+    @rule(picks=st.lists(WHICH, min_size=1, max_size=4))
+    def sweep(self, picks: list[int]) -> None:
+        for which in picks:
+            if self.unanswered:
+                host, run_id = self.unanswered.pop(which % len(self.unanswered))
+                if host.connected:
+                    host.ranks.pop(run_id, None)
+                    self.tell(RunSwept(run_id, host.node))
 
     # -- agents -----------------------------------------------------------------------------------------------------
 
     @rule(which=WHICH, in_flight=st.booleans(), for_long=st.booleans())
     def agent_goes_silent(self, which: int, in_flight: bool, for_long: bool) -> None:
         host = list(self.hosts.values())[which % len(self.hosts)]
-        host.go_silent(in_flight=in_flight)
+        self.cut(host, in_flight=in_flight)
         self.tell(AgentSilent([host.node]))
         if not for_long:
             self.tell_all(host.come_back(everything=False))
+
+    def cut(self, host: Host, *, in_flight: bool) -> None:
+        host.go_silent(in_flight=in_flight)
+        self.unanswered = [(other, run_id) for other, run_id in self.unanswered if other is not host]
 
     @rule(everything=st.booleans())
     def agents_come_back(self, everything: bool) -> None:
@@ -218,7 +271,9 @@ class Machine(RuleBasedStateMachine):
             for run_id in host.die(self.now, tell=tell):
                 self.forget(run_id)
         else:
-            host.go_silent(in_flight=False)
+            self.cut(host, in_flight=False)
+            # An agent that is cut off ends what others have started on its machine.
+            host.ranks.clear()
             for run_id in [*host.live, *host.arrived]:
                 self.forget(run_id)
         self.tell(NodesLost([host.node], f"{host.node} is gone"))
@@ -243,35 +298,109 @@ class Machine(RuleBasedStateMachine):
             self.end_some_run(which, how)
         self.tell(Schedule())
         kept = len(self.history)
-        while lost and kept > self.committed and isinstance(self.history[kept - 1], Schedule | RunStarted | RunEnded):
+        while lost and kept > self.committed and isinstance(self.history[kept - 1][0], LAST_MOMENTS):
             kept -= 1
             lost -= 1
         self.replay(self.history[:kept])
         hosts = list(self.hosts.values())
         hosts = hosts[first % len(hosts) :] + hosts[: first % len(hosts)]
         for host in hosts:
-            host.go_silent(in_flight=in_flight)
+            self.cut(host, in_flight=in_flight)
         self.tell(AgentSilent(list(self.hosts)))
         for host in hosts:
             self.tell_all(host.come_back(everything=True))
 
-    def replay(self, events: list[Event]) -> None:
-        self.core = Core(self.nodes, rerun_lost=self.rerun_lost)
-        self.watcher = Watcher(self.nodes)
-        for number, event in enumerate(events):
+    def replay(self, events: list[tuple[Event, float]]) -> None:
+        books, watcher = self.base
+        self.core, effects = resume(books, self.nodes, 0.0, rerun_lost=self.rerun_lost)
+        self.watcher = copy.deepcopy(watcher)
+        self.watcher.watch(effects)
+        for event, at in events:
             if isinstance(event, Submit):
                 self.watcher.submitting = {description.name: description for description in event.jobs}
-            self.watcher.watch(self.core.handle(event, float(number + 1)))
+            self.watcher.watch(self.core.handle(event, at))
         self.history = events
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    @rule(left=st.sampled_from([None, 0.0, 5.0, 50.0, 2000.0]))
+    def deadline(self, left: float | None) -> None:
+        self.tell(Deadline(None if left is None else self.now + left))
+
+    @rule(really=RARELY, nodes=node_lists(), clean=st.booleans(), ends=st.lists(st.tuples(WHICH, ENDS), max_size=3))
+    def go_on_elsewhere(
+        self, really: bool, nodes: list[NodeSpec], clean: bool, ends: list[tuple[int, tuple[int, str]]]
+    ) -> None:
+        """The allocation ends, with or without a good end of its manager; another manager has other nodes."""
+        if really:
+            if clean:
+                self.suspend(ends)
+            self.move(nodes)
+
+    def suspend(self, ends: list[tuple[int, tuple[int, str]]]) -> None:
+        self.tell(Suspend("the time is over"))
+        self.tell(Schedule())
+        for which, how in ends:  # some are quicker than their own end
+            self.end_some_run(which, how)
+        for host in self.hosts.values():
+            for run_id in [*host.arrived, *host.live] if host.connected else ():
+                self.end(host, run_id, 0, "exit")
+        self.sweep([0] * len(self.unanswered))
+        awaited = {name for leaving in self.core.state.leaving.values() for name in leaving.waiting}
+        silent = {name for name, host in self.hosts.items() if not host.connected}
+        assert awaited <= silent
+        for run in self.core.state.runs.values():
+            assert run.id in self.core.state.leaving or run.grant.parts[0].node in silent or not run.grant.parts
+
+    def move(self, nodes: list[NodeSpec]) -> None:
+        for host in self.hosts.values():
+            for run_id in host.die(self.now, tell=False):
+                self.forget(run_id)
+            # What it could not tell any more is read from its disk.
+            host.connected = True
+            self.tell_all(host.news())
+        for run_id in self.core.state.runs:
+            self.forget(run_id)
+        self.unanswered = []
+        books = books_of(self.core.state)
+        self.nodes = nodes
+        self.watcher.moved(nodes)
+        self.base = (books, copy.deepcopy(self.watcher))
+        self.hosts = {spec.name: Host(spec.name) for spec in nodes}
+        self.replay([])
+        sanity.check(self.core.state)
+        assert not [
+            run for run in self.core.state.runs.values() if any(p.node not in self.hosts for p in run.grant.parts)
+        ]
+        for host in self.hosts.values():
+            self.tell_all(host.come_back(everything=False))
+        assert not self.core.state.runs
+        self.committed = len(self.history)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def teardown(self) -> None:
-        """Everybody comes back, and everything ends well: nothing is left."""
+        """Everybody comes back, and everything ends well: nothing is left, but for what needs more than there is."""
         if not hasattr(self, "core"):
             return
+        self.tell(Deadline(None))
         for host in self.hosts.values():
             self.tell_all(host.come_back(everything=False))
+        self.run_all()
+        if self.core.state.unfinished:
+            assert why_over(self.core.state, self.now) is not None
+            self.move([node(f"n{number}", 10, gpus=2, memory=200) for number in range(6)])
+            self.run_all()
+        assert not list(self.watcher.unfinished())
+        assert not self.watcher.held
+        state = self.core.state
+        assert state.unfinished == 0
+        assert not state.runs
+        assert not state.leaving
+        assert state.pool.free_cores == state.pool.total_cores
+        assert all(list(node.spec.gpus) == node.gpus for node in state.pool.nodes)
+
+    def run_all(self) -> None:
         busy = True
         while busy:
             self.tell(Schedule())
@@ -282,13 +411,8 @@ class Machine(RuleBasedStateMachine):
                 for run_id in list(host.live):
                     self.end(host, run_id, 0, "exit")
                     busy = True
-        assert not list(self.watcher.unfinished())
-        assert not self.watcher.held
-        state = self.core.state
-        assert state.unfinished == 0
-        assert not state.runs
-        assert state.pool.free_cores == state.pool.total_cores
-        assert all(list(node.spec.gpus) == node.gpus for node in state.pool.nodes)
+            busy = busy or bool(self.unanswered)
+            self.sweep([0] * len(self.unanswered))
 
 
 TestMachine = Machine.TestCase

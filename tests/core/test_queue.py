@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.queue import Entry, Queue
 from qcg.pilotjob.core.records import Job
@@ -30,7 +32,7 @@ def ready(queue: Queue, job: Job, cores: int = 1, size: int | None = None) -> En
 def drain(queue: Queue) -> list[tuple[int, int]]:
     """(job, iteration) as they come from the heads when everything fits."""
     taken = []
-    while heads := queue.heads(1000, -1.0):
+    while heads := queue.heads(1000, -1.0, math.inf):
         seq, position, _, line = heads[0]
         job = line.take(position, 0.0)
         assert job.seq == seq
@@ -48,6 +50,33 @@ def test_equal_requests_share_a_line() -> None:
     assert queue.line(request(2)) is not queue.line(request((2, 2), one=True))
 
 
+def test_a_wall_time_of_its_own_is_a_line_of_its_own() -> None:
+    queue = Queue(machine(4))
+    assert queue.line(request(2), 60.0) is queue.line(request(2), 60.0)
+    assert queue.line(request(2), 60.0) is not queue.line(request(2), 61.0)
+    assert queue.line(request(2), 60.0) is not queue.line(request(2))
+
+
+def test_very_many_wall_times_share_few_lines_and_none_is_taken_for_shorter_than_it_is() -> None:
+    queue = Queue(machine(4))
+    times = [10.0 + number / 7 for number in range(50_000)]
+    for wall_time in times:
+        assert wall_time <= queue.line(request(1), wall_time).wall_time <= wall_time * 17 / 16
+    assert len(queue.lines) < 500
+    assert queue.line(request(1), times[5]).wall_time == times[5], "the first ones are exact"
+
+
+def test_heads_leave_out_what_takes_longer_than_there_is_time() -> None:
+    queue = Queue(machine(4))
+    for seq, wall_time in enumerate([50.0, None, 49.0], 1):
+        job = make_job(seq)
+        entry = Entry(job, queue.line(request(1), wall_time))
+        job.entries = (entry,)
+        entry.ready.append(-1)
+        queue.enter(entry, 0.0)
+    assert [head[0] for head in queue.heads(2, -1.0, 49.5)] == [2, 3]
+
+
 def test_a_line_knows_when_it_can_never_be_served() -> None:
     assert Queue(machine(4)).line(request(5)).never == "5 cores asked for, and 4 exist"
 
@@ -63,7 +92,7 @@ def test_heads_leave_out_what_needs_more_cores_than_are_free() -> None:
     queue = Queue(machine(4))
     ready(queue, make_job(1), 3)
     ready(queue, make_job(2), 1)
-    assert [head[0] for head in queue.heads(2, -1.0)] == [2]
+    assert [head[0] for head in queue.heads(2, -1.0, math.inf)] == [2]
 
 
 def test_iterations_of_several_sizes_come_in_their_order() -> None:

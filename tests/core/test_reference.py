@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ STEPS = st.one_of(
     st.tuples(st.just("end"), st.tuples(st.integers(0, 50), st.sampled_from([0, 0, 0, 1]))),
     st.tuples(st.just("cancel"), st.integers(0, 50)),
     st.tuples(st.just("schedule"), st.none()),
+    st.tuples(st.just("deadline"), st.sampled_from([0.0, 3.5, 20.5, 100.5, 10000.5])),
 )
 
 
@@ -35,6 +38,7 @@ class Both:
         self.reference = Reference(nodes)
         self.indices: dict[str, range | None] = {}
         self.decisions = 0
+        self.deadline = math.inf
 
     def submit(self, wanted: list[Draft]) -> None:
         known = dict(self.indices)
@@ -55,7 +59,7 @@ class Both:
     def schedule(self) -> None:
         self.desk.tell(Schedule())
         launched = [unit_of(effect.run) for effect in self.desk.effects if isinstance(effect, Launch)]
-        assert launched == self.reference.schedule()
+        assert launched == self.reference.schedule(self.deadline - self.desk.now)
         self.decisions += len(launched)
 
     def end(self, which: int, exit_code: int) -> None:
@@ -101,11 +105,16 @@ def test_random_workloads_get_the_same_decisions(nodes: list[NodeSpec], steps: l
                 both.submit(wanted)
             case "end", (int(which), int(exit_code)):
                 both.end(which, exit_code)
+            case "deadline", float(left):
+                both.deadline = both.desk.now + left
+                both.desk.deadline(both.deadline)
             case "cancel", int(which):
                 both.cancel(which)
             case _:
                 both.schedule()
         both.agree()
+    both.deadline = math.inf
+    both.desk.deadline(None)
     for _ in range(1000):
         both.schedule()
         both.agree()

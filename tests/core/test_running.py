@@ -6,7 +6,8 @@ import pytest
 
 from qcg.pilotjob.core.effects import Kill, Transition
 from qcg.pilotjob.core.events import RunEnded, RunStarted
-from qcg.pilotjob.core.running import FORGOTTEN, MOST_LOSSES
+from qcg.pilotjob.core.finishing import MOST_LOSSES
+from qcg.pilotjob.core.running import FORGOTTEN
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.desk import Desk, job, machine, node
 
@@ -333,13 +334,6 @@ def test_a_killed_run_on_a_lost_node_is_canceled_and_not_run_again() -> None:
     desk = busy("a", rerun_lost=True)
     desk.cancel("a")
     assert desk.lose("n1", message="gone") == ["a CANCELED: gone", "all done"]
-
-
-def test_the_rest_of_a_run_that_lost_a_node_is_ended_where_it_lives() -> None:
-    desk = Desk(machine(1, 1))
-    desk.submit(job("a", nodes=2))
-    desk.schedule()
-    assert desk.lose("n2") == ["kill stray 1.1 on n1", "a FAILED: the node is gone", "all done"]
 
 
 def test_a_late_end_of_a_lost_run_is_ignored() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from qcg.pilotjob.core import sanity
 from qcg.pilotjob.core.errors import InsaneError
+from qcg.pilotjob.core.records import Grant, Leaving
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
 from tests.core.desk import Desk, job, node
@@ -106,6 +107,29 @@ def count_all_iterations(core: CoreState) -> None:
     core.iteration_counts[State.QUEUED] += 1
 
 
+def spread() -> Leaving:
+    return Leaving("2.1", Grant(()), "n1", {"n1"}, None)
+
+
+def leave_as_another(core: CoreState) -> None:
+    core.leaving["2.1"] = spread()
+
+
+def leave_for_no_reason(core: CoreState) -> None:
+    leaving = core.leaving["2.1"] = spread()
+    leaving.run = core.jobs["a"].run
+
+
+def leave_and_be_gone(core: CoreState) -> None:
+    leave_for_no_reason(core)
+    core.leaving["2.1"].waiting.clear()
+
+
+def wait_for_the_lost(core: CoreState) -> None:
+    leave_for_no_reason(core)
+    core.lost.add("n1")
+
+
 DEFECTS: list[tuple[Callable[[CoreState], None], str]] = [
     (release, "0 of n1 is free and held, or neither"),
     (claim, "0 of n1 is held by 1 runs, and 1 contest it"),
@@ -125,6 +149,10 @@ DEFECTS: list[tuple[Callable[[CoreState], None], str]] = [
     (end_too_early, "it is SUCCEED, its iterations are [2, 1, 0, 0, 0, 0, 0]"),
     (keep_an_end_waiting, "done has ended, and waits"),
     (lose_a_job, "run 2.1 is of a job that is not registered"),
+    (leave_as_another, "run 2.1 leaves, and is under way as another one"),
+    (leave_for_no_reason, "run 2.1 leaves, and nobody has said why"),
+    (leave_and_be_gone, "run 2.1 is over on all its nodes, and still leaves"),
+    (wait_for_the_lost, "run 2.1 waits for nodes that are lost"),
     (count_jobs, "the registry counts [4, 1, 0, 1, 0, 0, 0], and [3, 1, 0, 1, 0, 0, 0] are"),
     (count_all_iterations, "the registry counts iterations [3, 1, 0, 0, 0, 0, 0], and [2, 1, 0, 0, 0, 0, 0] are"),
 ]

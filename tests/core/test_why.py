@@ -13,6 +13,7 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.core.why import Look, Reason, iteration_counts, telling_iteration, why_ended, why_under_way
 from qcg.pilotjob.description.model import JobDescription
 from tests.core.desk import Desk, job, machine, node
+from tests.core.resuming import books_of, resume
 
 
 def why(desk: Desk, name: str, *, stalled: bool = False) -> Reason:
@@ -211,6 +212,53 @@ def test_asking_changes_nothing():
     assert desk.schedule() == ["small:1 on n1[0]"]
 
 
+# -- time and nodes --------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_would_take_too_long_waits_for_the_next_manager():
+    desk = Desk(machine(2))
+    desk.deadline(100.0)
+    desk.submit(job("long", wt=200), job("any"))
+    reason = why(desk, "long")
+    assert reason.kind == "time"
+    assert reason.sentence == (
+        "it waits for the next manager of this run: it may take 200 s, and only 97 s are left of the time of this one"
+    )
+    assert (reason.details["wallTime"], reason.details["timeLeft"]) == (200.0, 97.0)
+    assert why(desk, "any").kind == "next"
+    desk.suspend()
+    assert why(desk, "any").sentence == (
+        "it waits for the next manager of this run: the time of this one is over, so nothing is started"
+    )
+
+
+def test_lost_nodes_are_told_from_those_that_are_away():
+    desk = Desk(machine(1, 1, 1))
+    desk.submit(job("wide", nodes=3))
+    desk.lose("n2")
+    reason = why(desk, "wide")
+    assert (
+        reason.sentence
+        == "it waits for nodes that are lost (n2); on those that are there: 3 nodes asked for, and 2 exist"
+    )
+    desk.silent("n3")
+    assert "nodes that are away, some of them lost (n2, n3)" in why(desk, "wide").sentence
+    assert (why(desk, "wide").details["away"], why(desk, "wide").details["lost"]) == (["n2", "n3"], ["n2"])
+
+
+def test_a_job_that_needs_more_than_this_manager_has_waits_for_other_nodes():
+    books = Desk(machine(4), available=False)
+    books.submit(job("wide", 4))
+    desk = Desk(machine(2))
+    desk.core, _ = resume(books_of(books.core.state), machine(2), 1.0, rerun_lost=False)
+    desk.report("n1")
+    reason = why(desk, "wide")
+    assert reason.kind == "nodes"
+    assert reason.sentence == (
+        "it waits for other nodes: 4 cores asked for, and 2 exist; the next manager of this run may have more"
+    )
+
+
 # -- under way and over ----------------------------------------------------------------------------------------------
 
 
@@ -226,6 +274,27 @@ def test_a_run_tells_where_it_is_and_since_when():
     assert reason.details == {"allocation": "n1[0:1]", "since": "noon", "pid": 1000}
     desk.cancel("a")
     assert why_under_way(desk.run("a"), "noon").sentence == "it is being ended, on n1[0:1]"
+
+
+def test_a_run_that_ends_with_its_manager_will_be_run_again():
+    desk = Desk(machine(2))
+    desk.submit(job("a", 2))
+    desk.schedule()
+    desk.suspend()
+    reason = why_under_way(desk.run("a"), "noon")
+    assert (reason.kind, reason.sentence) == ("stopping", "it is being ended, on n1[0:1], and will be run again")
+
+
+def test_a_run_that_is_over_on_a_part_of_its_nodes_says_whom_it_waits_for():
+    desk = Desk(machine(1, 1, 1), sweeping=False)
+    desk.submit(job("a", nodes=3))
+    desk.schedule()
+    desk.end("a")
+    run = desk.run("a")
+    reason = why_under_way(run, "noon", desk.core.state.leaving[run.id])
+    assert reason.kind == "leaving"
+    assert reason.sentence.endswith("what became of it on the rest is awaited: n2, n3")
+    assert reason.details["awaited"] == ["n2", "n3"]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from tests.core.reference import requests_of
 
 Unit = tuple[int, int]
 """(number of the job, position); position -1 for a job without iterations."""
+Wish = tuple[Request, float | None]
+"""With the wall time."""
 
 
 class Watched:
@@ -32,12 +34,15 @@ class Watched:
         self.description = description
         self.iterated = description.iteration is not None
         self.indices: list[int] = list(description.iteration.indices()) if description.iteration is not None else [-1]
-        first = 0 if self.iterated else -1
-        self.requests = dict(enumerate(requests_of(description, specs), first))
+        self.count_shares(specs)
         self.states = dict.fromkeys(self.requests, State.QUEUED)
         self.state = State.QUEUED
         self.after: list[tuple[Watched, str]] = []
         """Whom it waits for: all of it, one index, or the same index."""
+
+    def count_shares(self, specs: list[NodeSpec]) -> None:
+        first = 0 if self.iterated else -1
+        self.requests = dict(enumerate(requests_of(self.description, specs), first))
 
     def is_ready(self, position: int) -> bool:
         """All that this iteration waits for has succeeded."""
@@ -89,6 +94,12 @@ class Watcher:
         assert done == (ended > 0 and not any(self.unfinished()))
         self._first_come_first_served(ready, launched)
 
+    def moved(self, specs: list[NodeSpec]) -> None:
+        """The run goes on with other nodes."""
+        self.specs = {spec.name: spec for spec in specs}
+        for job in self.jobs.values():
+            job.count_shares(specs)
+
     def unfinished(self) -> Iterator[str]:
         return (name for name, job in self.jobs.items() if not job.state.is_final)
 
@@ -102,20 +113,18 @@ class Watcher:
                 other, _, index = entry.partition(":")
                 job.after.append((self.jobs[other], index))
 
-    def _ready(self) -> list[tuple[Unit, Request]]:
+    def _ready(self) -> list[tuple[Unit, Wish]]:
         return [
-            ((job.seq, position), job.requests[position])
+            ((job.seq, position), (job.requests[position], job.description.wall_time))
             for job in self.jobs.values()
             for position, state in job.states.items()
             if state is State.QUEUED and job.is_ready(position)
         ]
 
-    def _first_come_first_served(self, ready: list[tuple[Unit, Request]], launched: set[Unit]) -> None:
-        for unit, request in ready:
+    def _first_come_first_served(self, ready: list[tuple[Unit, Wish]], launched: set[Unit]) -> None:
+        for unit, wish in ready:
             if unit not in launched:
-                overtaken = [
-                    other for other, wanted in ready if other in launched and other > unit and wanted == request
-                ]
+                overtaken = [other for other, wanted in ready if other in launched and other > unit and wanted == wish]
                 assert not overtaken, f"{overtaken} came after {unit}, asked for the same and were started before"
 
     def _transition(self, change: Transition) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.agent.protocol import EndedRecord, Record, StartedRecord
-from qcg.pilotjob.host.records import Ended, Started
+from qcg.pilotjob.host.records import Ended, NodeGrant, Started
 from qcg.pilotjob.journal.errors import JournalError
 from tests.service.wired import GRANT, Wired, jobs, run
 from tests.support.waiting import wait_for
@@ -60,6 +60,28 @@ def test_records_are_acknowledged_once_they_are_synced(tmp_path: Path):
         wired.engine.agent_told("local", told)
         await wired.until("acknowledge 2")
         assert [what for what in wired.happened if not what.startswith("launch")] == ["commit", "sync", "acknowledge 2"]
+
+    run(tmp_path, test)
+
+
+def test_the_end_of_a_run_on_two_nodes_is_acknowledged_when_both_have_told(tmp_path: Path):
+    """Else a manager that dies meanwhile would never learn how it ended."""
+
+    async def test(wired: Wired) -> None:
+        wired.add_node("n1")
+        wired.engine.agent_ready("n1", ["n1"], [])
+        wired.reported()
+        await wired.engine.submit(jobs("wide", numNodes=2))
+        await wired.until("launch 1.1")
+        grant: list[NodeGrant] = [("n0", (0, 1), ()), ("n1", (0, 1), ())]
+        wired.engine.agent_told("local", [StartedRecord(1, Started("1.1", 7, 1.0, grant))])
+        wired.engine.agent_told("local", [EndedRecord(2, Ended("1.1", 2.0, 0, "exit", "", 7, 1.0))])
+        await wired.until("acknowledge 1")
+        assert "sweep 1.1 on n1" in wired.happened
+        assert wired.journal.acked() == {"local": 1}
+        wired.engine.agent_swept("n1", ["n1"], ["1.1"])
+        await wired.until("acknowledge 2")
+        assert wired.engine.all_done.is_set()
 
     run(tmp_path, test)
 

@@ -55,6 +55,9 @@ class NotedExecutor(AgentExecutor):
     def launch(self, node: str, launch: Launch) -> None:
         self.happened.append(f"launch {launch.id}")
 
+    def sweep(self, node: str, run_id: str, grace: float = 0.0) -> None:
+        self.happened.append(f"sweep {run_id} on {node}")
+
     def acknowledge(self, seen: dict[str, int]) -> None:
         self.happened += [f"acknowledge {number}" for number in seen.values()]
 
@@ -70,7 +73,15 @@ class Wired:
         self.journal.happened = self.happened
         report = ReportWriter(directory / "jobs.report", "json")
         self.engine = Engine(Core([NodeSpec("n0", (0, 1))]), journal, report, Site(str(directory), "i"))
-        executor = NotedExecutor(self.engine, {"local": ["n0"]}, {})
+        self._give_executor({"local": ["n0"]})
+
+    def add_node(self, name: str) -> None:
+        """With an agent of its own. Before anything has happened."""
+        self.engine.core = Core([*self.engine.state.nodes, NodeSpec(name, (0, 1))])
+        self._give_executor({"local": ["n0"], name: [name]})
+
+    def _give_executor(self, agents: dict[str, list[str]]) -> None:
+        executor = NotedExecutor(self.engine, agents, {})
         executor.happened = self.happened
         self.engine.executor = executor
 

@@ -16,6 +16,7 @@ from concurrent.futures.thread import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from qcg.pilotjob.acknowledging import Acknowledging
 from qcg.pilotjob.agent.protocol import EndedRecord, Record
 from qcg.pilotjob.core import effects
 from qcg.pilotjob.core.core import Core
@@ -29,6 +30,7 @@ from qcg.pilotjob.core.events import (
     Remove,
     RunEnded,
     RunStarted,
+    RunSwept,
     Schedule,
     Submit,
     Withdraw,
@@ -72,6 +74,8 @@ class Engine(Listener):
         """Called whenever no job is left that is not final."""
         self.all_done = asyncio.Event()
         self.all_done.set()
+        self.nothing_runs = asyncio.Event()
+        """Set once all runs have ended after `Suspend`."""
         self.stalled = False
         """Nothing can be written at the moment, so nothing new is started."""
         self.gathering = False
@@ -82,8 +86,9 @@ class Engine(Listener):
         self.descriptions = Descriptions(journal)
         self.stories = Stories(journal, self.descriptions, site)
         self._loop = asyncio.get_running_loop()
+        self._acknowledging = Acknowledging()
         self._seen: dict[str, int] = {}
-        """By agent, its last record whose effects are not committed yet."""
+        """By agent, its last record that is settled and whose effects are not committed yet."""
         self._committed: dict[str, int] = {}
         """The same for what is committed and not synced yet."""
         self._commit_first = False
@@ -159,11 +164,17 @@ class Engine(Listener):
                 body = record.body
                 if type(record) is EndedRecord:
                     told += handle(RunEnded(body), body.at)  # type: ignore[arg-type]
+                    if body.id in self.state.leaving:
+                        self._acknowledging.hold(agent, record.number, body.id)
                 else:
                     told += handle(RunStarted(body), body.at)  # type: ignore[arg-type]
-            self._seen[agent] = records[-1].number
-            self.journal.set_acked(agent, records[-1].number)
+            self._acknowledging.told(agent, records[-1].number)
             self._apply(told)
+
+    def agent_swept(self, agent: str, nodes: list[str], run_ids: list[str]) -> None:
+        for run_id in run_ids:
+            for node in nodes:
+                self.dispatch(RunSwept(run_id, node))
 
     def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
         if live:
@@ -202,6 +213,12 @@ class Engine(Listener):
             elif isinstance(effect, effects.Kill):
                 record(effect)
                 self.executor.kill(effect.run.grant.parts[0].node, effect.run.id)
+            elif isinstance(effect, effects.Stop):
+                record(effect)
+                self.executor.kill(effect.run.grant.parts[0].node, effect.run.id, effect.reason, effect.message)
+            elif isinstance(effect, effects.Sweep):
+                if not self._sweep(effect):
+                    happened += self.core.handle(RunSwept(effect.run_id, effect.node), time.time())
             elif isinstance(effect, effects.KillStray):
                 log.warning("agent of %s runs %s, which no job wants; it is ended", effect.node, effect.run_id)
                 self.executor.kill(effect.node, effect.run_id)
@@ -211,6 +228,8 @@ class Engine(Listener):
                 self.all_done.set()
                 for told in self.on_all_done:
                     told()
+            elif isinstance(effect, effects.NothingRuns):
+                self.nothing_runs.set()
             else:
                 record(effect)
                 if isinstance(effect, effects.Added):
@@ -220,6 +239,14 @@ class Engine(Listener):
                     self._commit_first = True
         self._turn_soon()
         return reply
+
+    def _sweep(self, sweep: effects.Sweep) -> bool:
+        """False where there is nothing to do: an agent that looks after all nodes of a run ends all of it at once."""
+        leaving = self.state.leaving.get(sweep.run_id)
+        if leaving is None or self.executor.same_agent(leaving.first, sweep.node):
+            return False
+        self.executor.sweep(sweep.node, sweep.run_id)
+        return True
 
     def _launch(self, run: Run) -> None:
         description = self.descriptions.keep(run.job)
@@ -285,6 +312,9 @@ class Engine(Listener):
         if self.broken:
             raise JournalError("Nothing is written any more, because of the unexpected error that service.log tells.")
         self.journal.set_meta("report_size", self.report.flush())
+        for agent, number in self._acknowledging.settled(self.state.leaving).items():
+            self._seen[agent] = number
+            self.journal.set_acked(agent, number)
         self.journal.commit()
         self._committed.update(self._seen)
         self._seen = {}

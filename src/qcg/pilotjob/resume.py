@@ -39,7 +39,9 @@ def restore(core: CoreState, journal: Journal) -> list[Effect]:
     for run in loaded.under_way:
         grant = run.grant or Grant(())
         place = (run.seq, run.position, run.attempt, grant, run.scheduled or 0.0)
-        restoration.run_under_way(place, killed=run.killed, pid=run.pid, started=run.started or 0.0)
+        restoration.run_under_way(
+            place, killed=run.killed, stopped=run.stopped, pid=run.pid, started=run.started or 0.0
+        )
     for final in iterated:
         iterations = _iterations(final, journal)
         restoration.final_job(final.seq, final.name, final.state, final.submitted, final.message, iterations)

@@ -6,20 +6,23 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from qcg.pilotjob.core import ending, running, scheduler, submission
+from qcg.pilotjob.core import ending, running, scheduler, spanning, submission
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.events import (
     AgentReported,
     AgentSilent,
     Cancel,
     CancelAll,
+    Deadline,
     Event,
     NodesLost,
     Remove,
     RunEnded,
     RunStarted,
+    RunSwept,
     Schedule,
     Submit,
+    Suspend,
     Withdraw,
 )
 from qcg.pilotjob.core.resources import NodeSpec
@@ -47,10 +50,13 @@ _REACTIONS: dict[type[Event], Callable[[CoreState, Any], None]] = {
     Schedule: lambda core, _: scheduler.schedule(core),
     RunStarted: running.run_started,
     RunEnded: running.run_ended,
+    RunSwept: spanning.run_swept,
     AgentReported: running.agent_reported,
     AgentSilent: running.agent_silent,
     NodesLost: running.nodes_lost,
     Cancel: ending.cancel,
     CancelAll: ending.cancel_all,
     Remove: ending.remove,
+    Deadline: ending.deadline,
+    Suspend: ending.suspend,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 from msgspec import Struct
 
@@ -50,6 +50,22 @@ class Kill(Struct, frozen=True):
     run: Run
 
 
+class Stop(Struct, frozen=True):
+    """End this run, and not because its job is not wanted. For the executor, whose host records `reason`, and for the
+    journal: a resumed manager knows that a run with the reason `closed` is to be run again, whoever ended it."""
+
+    run: Run
+    reason: Literal["lost", "closed"]
+    message: str
+
+
+class Sweep(Struct, frozen=True):
+    """End what is left on this node of a run that was started on another one, and say when nothing is."""
+
+    run_id: str
+    node: str
+
+
 class KillStray(Struct, frozen=True):
     """A host runs something that no job of the registry wants."""
 
@@ -73,10 +89,28 @@ class AllDone(Struct, frozen=True):
     """Every job is final."""
 
 
+class NothingRuns(Struct, frozen=True):
+    """All runs have ended, and none is begun any more."""
+
+
 class Reply(Struct, frozen=True):
     """The answer to the request that was just handled."""
 
     data: dict[str, Any]
 
 
-Effect = Union[Added, Transition, RestSettled, Launch, Kill, KillStray, Requeued, Removed, AllDone, Reply]
+Effect = Union[
+    Added,
+    Transition,
+    RestSettled,
+    Launch,
+    Kill,
+    Stop,
+    Sweep,
+    KillStray,
+    Requeued,
+    Removed,
+    AllDone,
+    NothingRuns,
+    Reply,
+]

@@ -1,9 +1,9 @@
-"""People end jobs: cancel and remove."""
+"""People end jobs: cancel and remove. And time ends managers: what runs then waits for the next one."""
 
 from __future__ import annotations
 
-from qcg.pilotjob.core.effects import AllDone, Kill, Removed, Reply
-from qcg.pilotjob.core.events import Cancel, CancelAll, Remove, Withdraw
+from qcg.pilotjob.core.effects import AllDone, Kill, NothingRuns, Removed, Reply, Stop
+from qcg.pilotjob.core.events import Cancel, CancelAll, Deadline, Remove, Suspend, Withdraw
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.settling import Outcome, settle
 from qcg.pilotjob.core.state import CoreState
@@ -65,6 +65,20 @@ def withdraw(core: CoreState, event: Withdraw) -> None:
         core.effects.append(Removed(job))
     if before and not core.unfinished:
         core.effects.append(AllDone())
+
+
+def deadline(core: CoreState, event: Deadline) -> None:
+    core.deadline = event.at
+
+
+def suspend(core: CoreState, event: Suspend) -> None:
+    core.suspended = True
+    for run in core.runs.values():
+        if not (run.killed or run.stopped):
+            run.stopped = True
+            core.effects.append(Stop(run, "closed", event.message))
+    if not core.runs:
+        core.effects.append(NothingRuns())
 
 
 def find(core: CoreState, name: str) -> tuple[Job, int] | str:

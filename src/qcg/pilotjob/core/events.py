@@ -38,6 +38,13 @@ class RunEnded(Struct, frozen=True):
     record: Ended
 
 
+class RunSwept(Struct, frozen=True):
+    """Nothing is left on this node of a run that was started on another one."""
+
+    run_id: str
+    node: str
+
+
 class AgentReported(Struct, frozen=True):
     """An agent has (re)connected and told all it has under way on its nodes, after all its records were handled."""
 
@@ -64,6 +71,20 @@ class NodesLost(Struct, frozen=True):
     message: str
 
 
+class Deadline(Struct, frozen=True):
+    """When the time of this manager is over, as far as is known: nothing is started from then on, and before it only
+    what ends in time, where jobs tell how long they take."""
+
+    at: float | None
+
+
+class Suspend(Struct, frozen=True):
+    """This manager ends, and another one goes on later: nothing is started any more, and what runs is ended and waits
+    again."""
+
+    message: str
+
+
 class Schedule(Struct, frozen=True):
     """Give free resources to waiting jobs. Sent once after a burst of other events."""
 
@@ -76,8 +97,11 @@ Event = Union[
     Remove,
     RunStarted,
     RunEnded,
+    RunSwept,
     AgentReported,
     AgentSilent,
     NodesLost,
+    Deadline,
+    Suspend,
     Schedule,
 ]

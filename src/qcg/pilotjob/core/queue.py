@@ -7,6 +7,7 @@ iterations get different sizes (`maximum-iters`) it is one entry for each size.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 
 from qcg.pilotjob.core.feasibility import least_cores, why_never
@@ -15,6 +16,13 @@ from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Request
+
+Key = tuple[Request, float]
+"""What a line is for: a request, and the wall time of those who ask; 0 where they have none."""
+
+MANY = 256
+"""Lines from which on similar wall times share one: a look at all lines must not get dearer with every job that has a
+wall time of its own."""
 
 
 class Entry:
@@ -71,16 +79,17 @@ class Entry:
 
 
 class Line:
-    """All entries that ask for the same."""
+    """All entries that ask for the same, for the same time."""
 
-    __slots__ = ("entries", "gone", "least_cores", "never", "number", "request", "served")
+    __slots__ = ("entries", "gone", "key", "least_cores", "never", "number", "request", "served", "wall_time")
 
-    def __init__(self, request: Request, number: int, never: str | None) -> None:
-        self.request = request
+    def __init__(self, key: Key, number: int, never: str | None) -> None:
+        self.key = key
+        self.request, self.wall_time = key
         self.never = never
         """Why this can never be given, if so."""
         self.number = number
-        self.least_cores = least_cores(request)
+        self.least_cores = least_cores(self.request)
         self.entries: list[tuple[int, Entry]] = []
         """A heap by arrival: a job that waited for others takes the place it came with."""
         self.served = 0.0
@@ -120,26 +129,37 @@ class Line:
         return entry.job
 
 
+def rounded_up(wall_time: float) -> float:
+    """To one of sixteen steps between two powers of two: by a sixteenth at most."""
+    _, exponent = math.frexp(wall_time)
+    step = math.ldexp(1.0, exponent - 5)
+    return math.ceil(wall_time / step) * step
+
+
 class Queue:
     def __init__(self, nodes: Sequence[NodeSpec]) -> None:
         self._nodes = nodes
-        self.lines: dict[Request, Line] = {}
+        self.lines: dict[Key, Line] = {}
         """Those in which somebody stands; one that ran empty goes at the next look."""
         self._number = 0
 
-    def line(self, request: Request) -> Line:
-        line = self.lines.get(request)
+    def line(self, request: Request, wall_time: float | None = None) -> Line:
+        key = (request, wall_time or 0.0)
+        line = self.lines.get(key)
+        if line is None and wall_time and len(self.lines) >= MANY:
+            key = (request, rounded_up(wall_time))
+            line = self.lines.get(key)
         if line is None:
             self._number += 1
-            line = Line(request, self._number, why_never(request, self._nodes))
-            self.lines[request] = line
+            line = Line(key, self._number, why_never(request, self._nodes))
+            self.lines[key] = line
         return line
 
     def enter(self, entry: Entry, now: float) -> None:
         if not entry.in_line:
             entry.in_line = True
             # Its line may have run empty and been dropped, and another one begun.
-            entry.line = self.lines.setdefault(entry.line.request, entry.line)
+            entry.line = self.lines.setdefault(entry.line.key, entry.line)
             if not entry.line.entries:
                 entry.line.served = now
             heapq.heappush(entry.line.entries, (entry.job.seq, entry))
@@ -152,19 +172,19 @@ class Queue:
                 if 2 * entry.line.gone > len(entry.line.entries):
                     entry.line.tidy()
 
-    def heads(self, free_cores: int, overdue: float) -> list[tuple[int, int, int, Line]]:
-        """The heads of all lines that could fit into so many cores, or were not served since `overdue`, as a heap in
-        order of arrival."""
+    def heads(self, free_cores: int, overdue: float, left: float) -> list[tuple[int, int, int, Line]]:
+        """The heads of all lines that could fit into so many cores, or were not served since `overdue`, and whose jobs
+        would be done within `left` seconds; as a heap in order of arrival."""
         heads = []
         empty = []
         for line in self.lines.values():
             if not line.entries:
                 empty.append(line)
-            elif line.least_cores <= free_cores or line.served <= overdue:
+            elif (line.least_cores <= free_cores or line.served <= overdue) and line.wall_time <= left:
                 head = line.head()
                 if head is not None:
                     heads.append(head)
         for line in empty:
-            del self.lines[line.request]
+            del self.lines[line.key]
         heapq.heapify(heads)
         return heads

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from qcg.pilotjob.core.dependencies import Dependents, Waiting
     from qcg.pilotjob.core.iterations import Iterations
     from qcg.pilotjob.core.queue import Entry
+    from qcg.pilotjob.host.records import Ended
 
 
 class NodePart(NamedTuple):
@@ -82,7 +83,7 @@ class Job:
 class Run:
     """One start of a job or of one of its iterations."""
 
-    __slots__ = ("attempt", "grant", "id", "job", "killed", "pid", "position", "scheduled", "started")
+    __slots__ = ("attempt", "grant", "id", "job", "killed", "pid", "position", "scheduled", "started", "stopped")
 
     def __init__(self, job: Job, position: int, attempt: int, grant: Grant, scheduled: float) -> None:
         self.id = run_id(job.seq, position, attempt)
@@ -96,6 +97,28 @@ class Run:
         self.pid = 0
         self.killed = False
         """A kill has been asked for."""
+        self.stopped = False
+        """It has been told to end because this manager ends: its job waits for another one."""
+
+
+class Leaving:
+    """A run on its way out, over all its nodes. It holds what it was given until none of them has anything of it."""
+
+    __slots__ = ("ended", "first", "grant", "id", "lost", "run", "waiting")
+
+    def __init__(self, id: str, grant: Grant, first: str, waiting: set[str], run: Run | None) -> None:
+        self.id = id
+        self.grant = grant
+        self.first = first
+        """The node whose agent has started it, and tells how it ended there."""
+        self.waiting = waiting
+        """The nodes that have not told that it is over there."""
+        self.run = run
+        """None for a run that no job wants."""
+        self.ended: Ended | None = None
+        """How it ended on its first node."""
+        self.lost = ""
+        """Why its end there is not to be believed: another node went before it could tell."""
 
 
 def run_id(seq: int, position: int, attempt: int) -> str:

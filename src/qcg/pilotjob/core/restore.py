@@ -7,15 +7,16 @@ from collections.abc import Iterable
 import msgspec
 
 from qcg.pilotjob.core.effects import Effect
+from qcg.pilotjob.core.finishing import lose
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, Job, Run
-from qcg.pilotjob.core.running import NODE_GONE, lose
+from qcg.pilotjob.core.running import NODE_GONE
 from qcg.pilotjob.core.settling import Outcome, settle
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.core.submission import Newcomer, end_all, find_prerequisites, take_place, welcome
+from qcg.pilotjob.core.submission import Newcomer, find_prerequisites, take_place, welcome
 from qcg.pilotjob.description.errors import DescriptionError
-from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.description.model import Amount, JobDescription
 
 _decode = msgspec.msgpack.Decoder(JobDescription).decode
 
@@ -28,7 +29,6 @@ class Restoration:
         core.now = now
         core.next_seq = max_seq + 1
         self._newcomers: dict[int, Newcomer] = {}
-        self._refused: list[tuple[Job, str]] = []
         self._rests: list[tuple[Job, State]] = []
         self._runs: list[Run] = []
 
@@ -47,10 +47,8 @@ class Restoration:
         job = Job(seq, name, spec, submitted)
         try:
             self._newcomers[seq] = welcome(self._core, job, description)
-        except DescriptionError as error:  # it fitted into what existed when it was submitted
-            plain = msgspec.structs.replace(description, sharing=None)
-            self._newcomers[seq] = welcome(self._core, job, plain)
-            self._refused.append((job, str(error)))
+        except DescriptionError:  # its share fitted into what existed when it was submitted
+            self._newcomers[seq] = welcome(self._core, job, _unshared(description))
         if began and job.iterations is not None:
             job.state = State.EXECUTING
             job.iterations.began = began
@@ -73,7 +71,13 @@ class Restoration:
         self._rests.append((self._newcomers[seq].job, state))
 
     def run_under_way(
-        self, run: tuple[int, int, int, Grant, float], *, killed: bool, pid: int = 0, started: float = 0.0
+        self,
+        run: tuple[int, int, int, Grant, float],
+        *,
+        killed: bool,
+        stopped: bool = False,
+        pid: int = 0,
+        started: float = 0.0,
     ) -> None:
         """(seq, position, attempt, grant, scheduled). Its host will tell how it ends, and whether it has started, where
         that is not known."""
@@ -81,6 +85,7 @@ class Restoration:
         job = self._newcomers[seq].job
         restored = Run(job, position, attempt, grant, scheduled)
         restored.killed = killed
+        restored.stopped = stopped
         restored.pid = pid
         restored.started = started
         state = State.EXECUTING if started else State.SCHEDULED
@@ -108,9 +113,7 @@ class Restoration:
             newcomer.prerequisites = [
                 other for other in newcomer.prerequisites if not _is_later(other.job, newcomer.job)
             ]
-            take_place(core, newcomer)
-        for job, message in self._refused:
-            end_all(core, job, State.FAILED, message)
+            take_place(core, newcomer, accepted_before=True)
         for run in missing:
             lose(core, run, NODE_GONE)
         for newcomer in self._newcomers.values():
@@ -124,6 +127,15 @@ class Restoration:
         run.grant = pool.claim(had)
         self._core.begin_run(run)
         return run.grant == had and all(part.node in pool for part in had.parts)
+
+
+def _unshared(description: JobDescription) -> JobDescription:
+    """What it wants at least, where there is too little to share."""
+    assert description.sharing is not None
+    request = description.request
+    least = (request.cores if description.sharing.of == "cores" else request.nodes) or Amount()
+    wanted = msgspec.structs.replace(request, **{description.sharing.of: Amount(least.least, least.least)})
+    return msgspec.structs.replace(description, sharing=None, request=wanted)
 
 
 def _is_later(other: Job, job: Job) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from qcg.pilotjob.core.dependencies import Waiting
 from qcg.pilotjob.core.errors import InsaneError
-from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.records import Job, Leaving, Run
 from qcg.pilotjob.core.resources import Pool
 from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState, name_of
@@ -18,6 +18,8 @@ def check(core: CoreState) -> None:
     _check_resources(core)
     for run in core.runs.values():
         _check_run(core, run)
+    for leaving in core.leaving.values():
+        _check_leaving(core, leaving)
     standing = {id(entry) for line in core.queue.lines.values() for _, entry in line.entries}
     for job in core.jobs.values():
         _check_job(core, job, standing)
@@ -32,8 +34,9 @@ def _expect(truth: bool, sentence: str) -> None:
 def _check_resources(core: CoreState) -> None:
     holders: Counter[tuple[str, int | str]] = Counter()
     memory: Counter[str] = Counter()
-    for run in core.runs.values():
-        for part in run.grant.parts:
+    strays = [leaving.grant for leaving in core.leaving.values() if leaving.run is None]
+    for grant in [*strays, *(run.grant for run in core.runs.values())]:
+        for part in grant.parts:
             holders.update((part.node, core_id) for core_id in part.cores)
             holders.update((part.node, gpu) for gpu in part.gpus)
             memory[part.node] += part.memory
@@ -76,6 +79,14 @@ def _check_run(core: CoreState, run: Run) -> None:
     iterations = run.job.iterations
     known = run.job.run if iterations is None else iterations.runs.get(run.position)
     _expect(known is run, f"run {run.id} is under way, and {name} knows another one")
+
+
+def _check_leaving(core: CoreState, leaving: Leaving) -> None:
+    _expect(bool(leaving.waiting), f"run {leaving.id} is over on all its nodes, and still leaves")
+    _expect(not leaving.waiting & core.lost, f"run {leaving.id} waits for nodes that are lost")
+    _expect(core.runs.get(leaving.id) is leaving.run, f"run {leaving.id} leaves, and is under way as another one")
+    told = leaving.ended is not None or bool(leaving.lost)
+    _expect(told or leaving.run is None, f"run {leaving.id} leaves, and nobody has said why")
 
 
 def _check_job(core: CoreState, job: Job, standing: set[int]) -> None:

@@ -10,6 +10,7 @@ pass, so when the head of a line does not fit, nobody in that line does.
 from __future__ import annotations
 
 import heapq
+import math
 
 from qcg.pilotjob.core.effects import Launch
 from qcg.pilotjob.core.feasibility import why_never
@@ -21,10 +22,11 @@ from qcg.pilotjob.description.model import Request
 
 def schedule(core: CoreState) -> None:
     pool = core.pool
-    if not pool.free_cores:
+    left = time_left(core, core.now)
+    if not pool.free_cores or left <= 0:
         return
     overdue = core.now - core.patience
-    heads = core.queue.heads(pool.free_cores, overdue)
+    heads = core.queue.heads(pool.free_cores, overdue, left)
     while heads and pool.free_cores:
         _, position, _, line = heads[0]
         grant = pool.allocate(line.request) if line.least_cores <= pool.free_cores else None
@@ -39,6 +41,13 @@ def schedule(core: CoreState) -> None:
             heapq.heappop(heads)
         else:
             heapq.heapreplace(heads, head)
+
+
+def time_left(core: CoreState, now: float) -> float:
+    """How long what is started now may take; nothing is when that is not above 0."""
+    if core.suspended:
+        return 0.0
+    return math.inf if core.deadline is None else core.deadline - now
 
 
 def _could_be_given(core: CoreState, request: Request) -> bool:

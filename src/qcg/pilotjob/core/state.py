@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from qcg.pilotjob.core.effects import Effect, Transition
+from qcg.pilotjob.core.effects import Effect, NothingRuns, Transition
 from qcg.pilotjob.core.queue import Queue
-from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.records import Job, Leaving, Run
 from qcg.pilotjob.core.resources import NodeSpec, Pool
 from qcg.pilotjob.core.states import State
 
@@ -20,6 +20,16 @@ class CoreState:
         self.jobs: dict[str, Job] = {}
         self.runs: dict[str, Run] = {}
         """All runs that hold resources, by id."""
+        self.leaving: dict[str, Leaving] = {}
+        """Those that have ended somewhere, or must, and are not known to be gone from all their nodes; by id."""
+        self.away: dict[str, float] = {}
+        """Since when nothing was heard of a node, of those that were heard of before or asked about."""
+        self.lost: set[str] = set()
+        """Nodes that are given up until they come back."""
+        self.deadline: float | None = None
+        """Nothing is started that would take longer than until then."""
+        self.suspended = False
+        """Nothing is started any more."""
         self.rerun_lost = rerun_lost
         self.losses: dict[tuple[int, int], int] = {}
         """By job and position, how many runs were lost under this manager, where that is not none."""
@@ -102,6 +112,8 @@ class CoreState:
             assert run.job.iterations is not None
             del run.job.iterations.runs[run.position]
         self.pool.release(run.grant)
+        if self.suspended and not self.runs:
+            self.effects.append(NothingRuns())
 
 
 def name_of(job: Job, position: int) -> str:

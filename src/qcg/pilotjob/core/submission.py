@@ -49,17 +49,21 @@ def submit(core: CoreState, event: Submit) -> None:
         take_place(core, newcomer)
 
 
-def take_place(core: CoreState, newcomer: Newcomer) -> None:
-    """Queue the job, let it wait, or end it where it stands because it can never run."""
+def take_place(core: CoreState, newcomer: Newcomer, *, accepted_before: bool = False) -> None:
+    """Queue the job, let it wait, or end it where it stands because it can never run.
+
+    One that was accepted before, when there were other nodes, waits for such nodes.
+    """
     job = newcomer.job
     line = core.queue.line
+    wall_time = newcomer.description.wall_time
     plan = job.iterations.plan if job.iterations is not None else None
     if plan is None:
-        job.entries = (Entry(job, line(newcomer.requests[0])),)
+        job.entries = (Entry(job, line(newcomer.requests[0], wall_time)),)
     else:
         sizes = zip(newcomer.requests, plan.sizes(), strict=True)
-        job.entries = tuple([Entry(job, line(request), size) for request, size in sizes])
-    for entry in job.entries:
+        job.entries = tuple([Entry(job, line(request, wall_time), size) for request, size in sizes])
+    for entry in () if accepted_before else job.entries:
         if entry.line.never is not None:
             end_all(core, job, State.FAILED, entry.line.never)
             return

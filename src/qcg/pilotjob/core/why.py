@@ -12,16 +12,17 @@ from msgspec import Struct
 from qcg.pilotjob.core.dependencies import resolve
 from qcg.pilotjob.core.feasibility import count, extras, how_many, least, least_words, why_never
 from qcg.pilotjob.core.queue import Line
-from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.records import Job, Leaving, Run
 from qcg.pilotjob.core.resources import Node, NodeSpec
+from qcg.pilotjob.core.scheduler import time_left
 from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Amount, JobDescription, Request
 
 Kind = Literal[
-    "dependencies", "agent", "stalled", "nodes", "resources", "patience", "next",  # it waits
-    "starting", "running", "canceling",
+    "dependencies", "agent", "stalled", "nodes", "resources", "patience", "time", "next",  # it waits
+    "starting", "running", "canceling", "stopping", "leaving",
     "succeeded", "failed", "canceled", "omitted", "left",
 ]  # fmt: skip
 
@@ -44,6 +45,7 @@ class Look:
         self._core = core
         self._stalled = stalled
         self._overdue = now - core.patience
+        self._left = time_left(core, now)
         present = [node for node in core.pool.nodes if node.available]
         self._present = [node.spec for node in present]
         self._free = [_free_of(node) for node in present]
@@ -64,13 +66,27 @@ class Look:
         if self._stalled:
             text = "it waits because nothing can be written at the moment; service.log says why"
             return Reason("stalled", text, details)
+        if self._left <= 0:
+            text = "it waits for the next manager of this run: the time of this one is over, so nothing is started"
+            return Reason("time", text, details)
+        if line.wall_time > self._left:
+            text = (
+                f"it waits for the next manager of this run: it may take {line.wall_time:.0f} s,"
+                f" and only {self._left:.0f} s are left of the time of this one"
+            )
+            return Reason("time", text, {**details, "wallTime": line.wall_time, "timeLeft": self._left})
+        if line.never is not None:
+            text = f"it waits for other nodes: {line.never}; the next manager of this run may have more"
+            return Reason("nodes", text, {**details, "away": []})
         if not self._present:
             return Reason("agent", "it waits for an agent: none is connected, so nothing can be started", details)
         never = why_never(request, self._present)
         if never is not None:
             away = [spec.name for spec in self._core.nodes if spec not in self._present]
-            text = f"it waits for nodes that are away ({', '.join(away)}); on those that are there: {never}"
-            return Reason("nodes", text, {**details, "away": away})
+            lost = [name for name in away if name in self._core.lost]
+            state = "away" if not lost else "lost" if lost == away else "away, some of them lost"
+            text = f"it waits for nodes that are {state} ({', '.join(away)}); on those that are there: {never}"
+            return Reason("nodes", text, {**details, "away": away, "lost": lost})
         if self._is_free(request):
             return self._could_start(job, position, request, details)
         return self._waits_for_resources(job, position, line, details)
@@ -138,7 +154,7 @@ class Look:
 
     def _find_blocker(self) -> tuple[int, int, int, Line] | None:
         """The head of the line that nobody behind it may overtake, as the scheduler sees it."""
-        for head in sorted(self._core.queue.heads(self._core.pool.free_cores, self._overdue)):
+        for head in sorted(self._core.queue.heads(self._core.pool.free_cores, self._overdue, self._left)):
             line = head[3]
             could_be_given = why_never(line.request, self._present) is None
             if line.served <= self._overdue and could_be_given and not self._is_free(line.request):
@@ -174,12 +190,20 @@ class Look:
         return {"wanted": wanted, "free": _totals(self._free, len(self._idle)), "total": _totals(self._core.nodes)}
 
 
-def why_under_way(run: Run, since: str) -> Reason:
+def why_under_way(run: Run, since: str, leaving: Leaving | None = None) -> Reason:
     """Of a run that holds resources; `since` is when it began, as people read it."""
     allocation = str(run.grant)
     details: dict[str, Any] = {"allocation": allocation, "since": since}
     if run.pid:
         details["pid"] = run.pid
+    if leaving is not None:
+        waiting = sorted(leaving.waiting)
+        text = (
+            f"it is over on a part of {allocation}, and what became of it on the rest is awaited: {', '.join(waiting)}"
+        )
+        return Reason("leaving", text, {**details, "awaited": waiting})
+    if run.stopped and not run.killed:
+        return Reason("stopping", f"it is being ended, on {allocation}, and will be run again", details)
     if run.killed:
         return Reason("canceling", f"it is being ended, on {allocation}", details)
     if not run.started:

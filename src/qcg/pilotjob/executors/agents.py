@@ -29,6 +29,10 @@ class Listener:
         """An agent has connected, and this is all it has under way."""
         raise NotImplementedError
 
+    def agent_swept(self, agent: str, nodes: list[str], run_ids: list[str]) -> None:
+        """Nothing is left there of runs that others have started."""
+        raise NotImplementedError
+
     def agent_away(self, agent: str, nodes: list[str]) -> None:
         """An agent has gone, perhaps for good."""
         raise NotImplementedError
@@ -49,7 +53,8 @@ class Agent:
         self.ready = False
         """It has reported, so that whatever it is sent from now on is not missing from its report."""
         self.launches: list[Launch] = []
-        self.kills: list[str] = []
+        self.kills: dict[tuple[str, str], list[str]] = {}
+        """By reason and message."""
         self.sweeps: dict[float, list[str]] = {}
         """Runs to end here that were started from other nodes, by the seconds they have for it."""
 
@@ -83,8 +88,16 @@ class AgentExecutor:
     def launch(self, node: str, launch: Launch) -> None:
         self._by_node[node].launches.append(launch)
 
-    def kill(self, node: str, run_id: str) -> None:
-        self._by_node[node].kills.append(run_id)
+    def kill(self, node: str, run_id: str, reason: str = "cancel", message: str = "") -> None:
+        self._by_node[node].kills.setdefault((reason, message), []).append(run_id)
+
+    def same_agent(self, node: str, other: str) -> bool:
+        return self._by_node[node] is self._by_node[other]
+
+    def signal(self, run_ids: dict[str, list[str]], number: int) -> None:
+        """Give a signal to runs, by the node that has started them."""
+        for node, ids in run_ids.items():
+            self._send(self._by_node[node], protocol.Signal(ids, number))
 
     def sweep(self, node: str, run_id: str, grace: float = 0.0) -> None:
         """End what a run that was started from another node has on this one."""
@@ -98,9 +111,9 @@ class AgentExecutor:
                     self._send(agent, protocol.Start(agent.launches))
                 agent.launches = []
             if agent.kills:
-                if agent.ready:
-                    self._send(agent, protocol.Kill(agent.kills))
-                agent.kills = []
+                for (reason, message), ids in agent.kills.items() if agent.ready else ():
+                    self._send(agent, protocol.Kill(ids, reason, message))
+                agent.kills = {}
             if agent.sweeps:
                 if agent.ready:
                     for grace, ids in agent.sweeps.items():
@@ -169,6 +182,8 @@ class AgentExecutor:
             agent.ready = True
             self._listener.agent_ready(agent.name, agent.nodes, message.live)
             self.on_ready(agent.name)
+        elif isinstance(message, protocol.Swept):
+            self._listener.agent_swept(agent.name, agent.nodes, message.ids)
         elif isinstance(message, protocol.Bye):
             self.on_bye(agent.name)
 

@@ -6,11 +6,11 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from qcg.pilotjob.core.effects import Added, Kill, Removed, Requeued, RestSettled, Transition
+from qcg.pilotjob.core.effects import Added, Kill, Removed, Requeued, RestSettled, Stop, Transition
 from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal.grants import encode_grant
-from qcg.pilotjob.journal.schema import place
+from qcg.pilotjob.journal.schema import KILLED, STOPPED, place
 
 Value = str | int | float | None
 Row = tuple[Any, ...]
@@ -95,7 +95,7 @@ class Group:
         self.empty = False
         self.rests.append((int(effect.state), effect.at, effect.job.message, effect.job.seq))
 
-    def kill(self, effect: Kill) -> None:
+    def kill(self, effect: Kill | Stop) -> None:
         self.empty = False
         self.runs.setdefault(effect.run, None)
 
@@ -149,6 +149,6 @@ class Group:
                 run.pid,
                 exit_code,
                 bytearray(encode_grant(run.grant)),
-                1 if run.killed else 0,
+                KILLED if run.killed else STOPPED if run.stopped else 0,
                 message,
             )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, RestSettled, Transition
+from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, RestSettled, Stop, Transition
 from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.journal import reading, schema
 from qcg.pilotjob.journal.errors import JournalError
@@ -102,7 +102,7 @@ class Journal(Questions):
             group.add(effect)
         elif isinstance(effect, RestSettled):
             group.settle_rest(effect)
-        elif isinstance(effect, Kill):
+        elif isinstance(effect, Kill | Stop):
             group.kill(effect)
         elif isinstance(effect, Requeued):
             group.forget(effect)

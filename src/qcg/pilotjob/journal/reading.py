@@ -17,7 +17,7 @@ from qcg.pilotjob.journal.records import (
     SettledIteration,
     UnfinishedJob,
 )
-from qcg.pilotjob.journal.schema import place, seq_and_position
+from qcg.pilotjob.journal.schema import KILLED, STOPPED, place, seq_and_position
 
 FINAL, QUEUED = int(State.SUCCEED), int(State.QUEUED)
 
@@ -158,6 +158,7 @@ def _run(row: tuple[Any, ...]) -> RunRecord:
         pid,
         exit_code if state >= FINAL else None,
         None if granted is None else decode_grant(granted),
-        bool(killed),
+        killed == KILLED,
         message,
+        killed == STOPPED,
     )

@@ -67,6 +67,8 @@ class RunRecord(NamedTuple):
     grant: Grant | None
     killed: bool
     message: str
+    stopped: bool = False
+    """It was to end with its manager, and to be run again by the next one."""
 
 
 class JobRecord(NamedTuple):

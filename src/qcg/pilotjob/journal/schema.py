@@ -58,6 +58,11 @@ CREATE TABLE runs (
 CREATE TABLE commands (place INTEGER PRIMARY KEY, command TEXT);
 """
 
+KILLED = 1
+"""In the column of that name: its job was cancelled."""
+STOPPED = 2
+"""Its manager ended: its job waits for another one."""
+
 SECONDS_TO_WAIT_FOR_A_LOCK = 1.0
 PAGES_BETWEEN_CHECKPOINTS = 16384
 

@@ -73,7 +73,8 @@ def _reason(books: Books, look: Look, job: Job, position: int) -> tuple[Reason, 
         return why_left(run), {} if run is None else books.stories.streams_of(job, position, run.grant)
     if run is not None:
         since = timestamp(run.started or run.scheduled)
-        return why_under_way(run, since), books.stories.streams_of(job, position, run.grant)
+        leaving = books.state.leaving.get(run.id)
+        return why_under_way(run, since, leaving), books.stories.streams_of(job, position, run.grant)
     if state is State.QUEUED:
         return look.why_waiting(job, position, books.descriptions.of(job)), {}
     story = books.stories.story_of(job, position)

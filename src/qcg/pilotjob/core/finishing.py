@@ -1,0 +1,78 @@
+"""What becomes of the job when one of its runs is over."""
+
+from __future__ import annotations
+
+from qcg.pilotjob.core.effects import Requeued
+from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.settling import Outcome, make_position_ready, settle
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.host.records import Ended
+
+MOST_LOSSES = 10
+"""A job that has lost so many runs is FAILED even where lost ones are run again: it may be what kills its hosts."""
+
+
+def finish(core: CoreState, run: Run, record: Ended) -> None:
+    """It ended as its host has told."""
+    if record.reason == "lost":
+        lose(core, run, record.message)
+        return
+    # Whoever is quicker with the signal, the batch system or the host: what was told to stop did not fail by itself.
+    if record.reason == "closed" or (run.stopped and record.reason == "exit" and record.exit_code):
+        give_back(core, run)
+        return
+    state, message = _outcome(record)
+    core.end_run(run)
+    settle(core, Outcome(run.job, run.position, state, message, run, record.exit_code))
+
+
+def _outcome(record: Ended) -> tuple[State, str]:
+    if record.reason == "cancel":
+        return State.CANCELED, record.message
+    if record.reason == "exit" and record.exit_code == 0:
+        return State.SUCCEED, ""
+    if record.message:
+        return State.FAILED, record.message
+    if record.exit_code < 0:
+        return State.FAILED, f"ended by signal {-record.exit_code}"
+    return State.FAILED, f"exit code {record.exit_code}"
+
+
+def give_back(core: CoreState, run: Run) -> None:
+    """It never began, or was ended for no fault of its own: its job waits again, unless it was cancelled."""
+    core.end_run(run)
+    if run.killed:
+        settle(core, Outcome(run.job, run.position, State.CANCELED, "", run))
+    else:
+        _queue_again(core, run)
+
+
+def lose(core: CoreState, run: Run, message: str) -> None:
+    """Nobody will ever tell how this run ended."""
+    core.end_run(run)
+    if run.killed:
+        settle(core, Outcome(run.job, run.position, State.CANCELED, message, run))
+    elif run.stopped or (core.rerun_lost and _losses(core, run) < MOST_LOSSES):
+        _queue_again(core, run)
+    else:
+        settle(core, Outcome(run.job, run.position, State.FAILED, message, run, -1))
+
+
+def _losses(core: CoreState, run: Run) -> int:
+    """How many runs its place has lost, this one included. Those that never arrived at their host harmed nobody."""
+    place = (run.job.seq, run.position)
+    core.losses[place] = core.losses.get(place, 0) + 1
+    return core.losses[place]
+
+
+def _queue_again(core: CoreState, run: Run) -> None:
+    """The id of the run is used up, whether or not it was ever heard of: the next one is another attempt."""
+    iterations = run.job.iterations
+    if iterations is None:
+        run.job.attempts = run.attempt
+    else:
+        iterations.attempts[run.position] = run.attempt
+    core.effects.append(Requeued(run))
+    core.enter(run.job, run.position, State.QUEUED)
+    make_position_ready(core, run.job, run.position)

@@ -1,0 +1,37 @@
+"""Can this manager still do anything for the jobs that are left?"""
+
+from __future__ import annotations
+
+from qcg.pilotjob.core.feasibility import why_never
+from qcg.pilotjob.core.queue import Line
+from qcg.pilotjob.core.scheduler import time_left
+from qcg.pilotjob.core.state import CoreState
+
+NO_TIME = "the jobs that are left take longer than the time that is left"
+
+
+def why_over(core: CoreState, now: float) -> str | None:
+    """Why none of the jobs that are left can be started any more: a sentence, and None while one could be, or runs.
+
+    A node that is away may come back; but nothing waits for it alone longer than `patience`.
+    """
+    if core.runs or not core.unfinished:
+        return None
+    for node in core.pool.nodes:
+        if not node.available:
+            core.away.setdefault(node.spec.name, now)
+    hoped_for = [spec for spec in core.nodes if now - core.away.get(spec.name, now) < core.patience]
+    left = time_left(core, now)
+    reasons = set()
+    for line in [line for line in core.queue.lines.values() if line.head() is not None]:
+        reason = why_not(line, left) or why_never(line.request, hoped_for)
+        if reason is None:
+            return None
+        reasons.add(reason)
+    if NO_TIME in reasons:
+        return NO_TIME
+    return f"the nodes that are left cannot give what the jobs that are left want: {min(reasons)}" if reasons else None
+
+
+def why_not(line: Line, left: float) -> str | None:
+    return NO_TIME if left <= 0 or line.wall_time > left else None
