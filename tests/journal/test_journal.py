@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.core.effects import Added, AllDone, Effect, Kill, Launch, Removed, Reply, Requeued, RestSettled
+from qcg.pilotjob.core.effects import Added, AllDone, Effect, Kill, Launch, Removed, Reply, Requeued, RestSettled, Stop
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.states import State
@@ -128,11 +128,13 @@ def test_a_run_is_complete_however_its_life_is_cut_into_groups(journal: Journal,
 
 @pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
 def test_runs_under_way_come_back_as_far_as_they_got(journal: Journal, commits: bool):
-    jobs = [job(seq) for seq in (1, 2, 3)]
+    jobs = [job(seq) for seq in (1, 2, 3, 4)]
     runs = [run(one) for one in jobs]
-    killed = runs[2]
+    killed, stopped = runs[2:]
     killed.killed = True
+    stopped.stopped = True
     effects: list[Effect] = [Added(jobs), *map(scheduled, runs), executing(runs[1]), Kill(killed)]
+    effects.append(Stop(stopped, "closed", "the time is over"))
     for effect in effects:
         journal.record(effect)
         if commits:
@@ -142,8 +144,9 @@ def test_runs_under_way_come_back_as_far_as_they_got(journal: Journal, commits: 
         RunRecord(1, -1, 1, State.SCHEDULED, 200.0, None, None, 0, None, GRANT, False, ""),
         RunRecord(2, -1, 1, State.EXECUTING, 200.0, 201.0, None, 4711, None, GRANT, False, ""),
         RunRecord(3, -1, 1, State.SCHEDULED, 200.0, None, None, 0, None, GRANT, True, ""),
+        RunRecord(4, -1, 1, State.SCHEDULED, 200.0, None, None, 0, None, GRANT, False, "", stopped=True),
     ]
-    assert [one.seq for one in loaded.unfinished] == [1, 2, 3]
+    assert [one.seq for one in loaded.unfinished] == [1, 2, 3, 4]
 
 
 def test_a_job_that_ended_in_the_queue_is_final_without_a_run(journal: Journal):
