@@ -137,3 +137,24 @@ def test_the_names_of_version_0_2(tmp_path: Path):
         jobs.remove("c")
     with pytest.raises(InvalidJobDescription):
         jobs.addStd({"name": "c"})
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        (
+            {"execution": {"exec": "ls"}},
+            "job.execution: unknown key; that is the standard form: in a program, use add_std",
+        ),
+        (
+            {"exec": "ls", "dependencies": {"after": ["b"]}},
+            'job.dependencies: unknown key; in the simple form it is "after"',
+        ),
+        ({"exec": "ls", "script": "ls"}, "job: "),
+        ({"exec": "ls", "wt": "soon"}, 'job.wt: "soon" is not a wall time'),
+    ],
+)
+def test_what_is_wrong_with_the_simple_form_is_told_where_it_stands_there(job: dict[str, Any], told: str):
+    with pytest.raises(InvalidJobDescriptionError) as caught:
+        Jobs().add(name="a", **job)
+    assert str(caught.value).startswith(told)

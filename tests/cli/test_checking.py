@@ -116,3 +116,36 @@ def test_help_and_version_are_there():
 )
 def test_a_list_of_nodes_needs_no_quotes(given: list[str], joined: list[str]):
     assert join_node_list(given) == joined
+
+
+def test_an_array_of_jobs_is_one_submission(tmp_path: Path):
+    path = tmp_path / "jobs.json"
+    path.write_text(json.dumps([job("a", "true"), {"name": "b", "exec": "true", "after": "a"}]))
+    done = qcg_pm("validate", path, "--nodes", "1")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "1 request, 2 jobs, 0 problems" in done.stdout
+    path.write_text(json.dumps([{"name": "a", "exe": "true"}]))
+    done = qcg_pm("validate", path, "--nodes", "1")
+    assert (done.exit_code, done.stderr) == (1, 'request 1: jobs[0].exe: unknown key; did you mean "exec"?\n')
+
+
+def test_a_command_that_is_not_there_is_told_with_the_nearest_one():
+    done = qcg_pm("statsu")
+    assert done.exit_code == 2
+    assert "There is no command 'statsu'; did you mean 'status'?" in done.stderr
+    assert "There is no command 'xyz'." in qcg_pm("xyz").stderr
+
+
+def test_a_program_with_options_is_told_to_come_after_two_dashes():
+    done = qcg_pm("submit", "ls", "-l")
+    assert done.exit_code == 2
+    assert "No such option" in done.stderr
+    assert "put -- before it: qcg-pm submit -- PROGRAM ARGS" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--id", "--wd"])
+def test_what_only_a_new_run_can_have_is_refused_for_one_that_is_resumed(option: str, tmp_path: Path):
+    (tmp_path / ".qcgpjm-service-x").mkdir()
+    done = qcg_pm("run", "r.json", "--resume", tmp_path, option, "other")
+    assert done.exit_code == 2
+    assert f"{option} is for a new run" in done.stderr

@@ -205,10 +205,10 @@ def test_the_rewritten_form_means_the_same(job: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("job", "sentence"),
     [
-        (simple(numCore=2), 'numCore: unknown key; did you mean "numCores"?'),
-        (simple(numCores={"mni": 2}), 'numCores.mni: unknown key; did you mean "min"?'),
-        ({"exec": "x"}, 'the key "name" is missing'),
-        (standard(), "execution: unknown key"),
+        (simple(numCore=2), 'job.numCore: unknown key; did you mean "numCores"?'),
+        (simple(numCores={"mni": 2}), 'job.numCores.mni: unknown key; did you mean "min"?'),
+        ({"exec": "x"}, 'job: the key "name" is missing'),
+        (standard(), "job.execution: unknown key; that is the standard form: in a program, use add_std"),
     ],
 )
 def test_a_wrong_simple_form_is_not_rewritten(job: dict[str, Any], sentence: str) -> None:

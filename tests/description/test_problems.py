@@ -310,3 +310,43 @@ def test_long_and_odd_keys_stay_readable_in_a_path() -> None:
 def test_another_path_can_be_asked_for() -> None:
     with pytest.raises(DescriptionError, match=re.escape("[2].jobs[0]: must be an object, not a number")):
         parse_jobs([b"1"], ARRIVAL, "[2].jobs")
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        ({"name": "a", "exe": "ls"}, ['jobs[0].exe: unknown key; did you mean "exec"?']),
+        ({"name": "a", "scirpt": "ls", "numCores": 2}, ['jobs[0].scirpt: unknown key; did you mean "script"?']),
+        (
+            {"name": "a", "execuiton": {"exec": "ls"}},
+            ['jobs[0].execuiton: unknown key; did you mean "execution"?', 'jobs[0]: the key "execution" is missing'],
+        ),
+        (
+            {"name": "a", "exec": "ls", "dependencies": {"after": ["b"]}},
+            ['jobs[0].dependencies: unknown key; in the simple form it is "after"'],
+        ),
+    ],
+)
+def test_a_slip_in_a_key_does_not_change_which_form_is_meant(job: dict[str, Any], told: list[str]):
+    with pytest.raises(DescriptionError) as caught:
+        parse_jobs([job], ARRIVAL)
+    assert str(caught.value).splitlines() == told
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        (
+            {"name": "a b", "execution": {"exec": "ls", "arg": []}, "resources": {"wt": "soon", "numCores": "x"}},
+            ["jobs[0].execution.arg", "jobs[0].resources.numCores", "jobs[0].name", "jobs[0].resources.wt"],
+        ),
+        ({"name": "a b", "exec": "ls", "argz": 1, "wt": "soon"}, ["jobs[0].argz", "jobs[0].name", "jobs[0].wt"]),
+        ({"name": "a", "execution": {"exe": "ls"}}, ["jobs[0].execution.exe"]),
+        ({"name": "a", "execution": {"exec": "ls", "args": "x"}}, ["jobs[0].execution.args"]),
+        ({"name": 3, "execution": {}}, ["jobs[0].name"]),
+    ],
+)
+def test_a_wrong_key_does_not_hide_what_else_is_wrong(job: dict[str, Any], told: list[str]):
+    with pytest.raises(DescriptionError) as caught:
+        parse_jobs([job], ARRIVAL)
+    assert sorted(problem.path for problem in caught.value.problems) == sorted(told)

@@ -227,6 +227,12 @@ class Unstartable(HostTest):
         message = self.refused("no-such-program", env={"PATH": "/bin:/usr/bin"})
         assert message == "The program no-such-program is not found on PATH (/bin:/usr/bin)."
 
+    def test_a_line_for_a_shell_is_no_program(self):
+        for program in ("ls -l", "ls | wc -l"):
+            message = self.refused(program, env={"PATH": "/bin"}, id=program[:4] + str(len(program)))
+            assert message.startswith("The program %s is not found on PATH (/bin); a line for a shell" % program)
+        assert "script, or its words into exec and args" in self.refused("/bin/ls -l", id="c")
+
     def test_a_program_that_is_not_there(self):
         assert self.refused("/no/such") == "The program /no/such is not there."
         assert self.refused("./such", id="b") == f"The program ./such (in {self.folder}) is not there."

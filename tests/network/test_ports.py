@@ -96,3 +96,9 @@ def test_a_fixed_port_is_kept_by_a_resumed_service(tmp_path: Path, free: int):
         service.kill()
         service.resume("--net-port", str(free + 1))
         assert port_of(service.contact.address) == free + 1
+
+
+def test_a_port_in_use_is_told_once_with_what_to_do(tmp_path: Path, taken: int):
+    done = run("qcg-pm-service", "--net-port", str(taken), "--wd", tmp_path, "--nodes", "1", timeout=20)
+    assert done.stderr.count(str(taken)) == 1
+    assert "give another port, or none for any free one" in done.stderr

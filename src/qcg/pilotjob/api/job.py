@@ -7,20 +7,16 @@ import numbers
 import os
 import uuid
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from qcg.pilotjob.api.errors import FileError, InvalidJobDescriptionError, JobNotDefinedError
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.forms import SimpleForm
-from qcg.pilotjob.description.parse import parse_jobs, simple_to_standard
-from qcg.pilotjob.description.variables import Arrival
+from qcg.pilotjob.description.parse import check_alone, simple_to_standard
 
 JOB_TOP_ATTRS = frozenset(SimpleForm.__struct_encode_fields__)
 """The keys of the simple form."""
-
-_ANY_ARRIVAL = Arrival(0, datetime(2000, 1, 1), "", "")
 
 
 class Jobs:
@@ -35,13 +31,16 @@ class Jobs:
         before those of the dictionary; a job without a name gets one."""
         given = _with_name({**(job_attrs or {}), **attrs})
         try:
-            return self._append(simple_to_standard(given))
+            return self._append(simple_to_standard(given), simple=True)
         except DescriptionError as error:
             raise InvalidJobDescriptionError(str(error)) from None
 
     def add_std(self, job_attrs: dict[str, Any] | None = None, **std_attrs: Any) -> Jobs:
         """A job in the standard form, as in a request file."""
-        return self._append(_with_name({**(job_attrs or {}), **std_attrs}))
+        try:
+            return self._append(_with_name({**(job_attrs or {}), **std_attrs}), simple=False)
+        except DescriptionError as error:
+            raise InvalidJobDescriptionError(str(error)) from None
 
     def remove(self, name: str) -> None:
         if name not in self._jobs:
@@ -86,14 +85,11 @@ class Jobs:
         except OSError as error:
             raise FileError(f"{file_path} cannot be written: {error.strerror}") from None
 
-    def _append(self, job: dict[str, Any]) -> Jobs:
+    def _append(self, job: dict[str, Any], *, simple: bool) -> Jobs:
         name = job["name"]
         if name in self._jobs:
             raise InvalidJobDescriptionError(f"job {name!r} is already in this group")
-        try:
-            parse_jobs([job], _ANY_ARRIVAL, path="job")
-        except DescriptionError as error:
-            raise InvalidJobDescriptionError(str(error)) from None
+        check_alone(job, simple=simple)
         self._jobs[name] = job
         return self
 

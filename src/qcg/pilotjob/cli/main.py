@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from importlib import import_module
 
@@ -53,6 +54,9 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and ("." in args[0] or "/" in args[0] or os.path.exists(args[0])):
             args = ["run", *args]
+        elif args and args[0] not in COMMANDS:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"There is no command {args[0]!r}{f'; did you mean {near[0]!r}?' if near else '.'}")
         return super().resolve_command(ctx, args)
 
 

@@ -123,10 +123,15 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     values["id"] = values.pop("run_id")
     if resume is None:
         return Options(**values), None
+    if values["id"] is not None:
+        raise UsageError("--id is for a new run; one that is resumed keeps its name, so leave out --id or --resume")
+    run_dir = to_resume(Path(resume)).resolve()
+    if _was_given(context, "wd") and Path(values["wd"]).resolve() != run_dir.parent:
+        raise UsageError(f"--wd is for a new run; one that is resumed stays where it was, in {run_dir.parent}")
     again = {_FIELDS.get(name, name) for name in given if _was_given(context, name)} | fixed.keys()
     changes = {name: value for name, value in values.items() if name in again and name not in ("wd", "id")}
     anew = "file_path" in fixed or bool(fixed.get("net") and not fixed.get("wait"))
-    return Options(), Resumption(to_resume(Path(resume)).resolve(), changes, anew)
+    return Options(), Resumption(run_dir, changes, anew)
 
 
 _FIELDS = {"on_lost": "rerun_lost", "run_id": "id"}

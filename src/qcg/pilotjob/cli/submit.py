@@ -30,7 +30,13 @@ class WithProgram(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         place = args.index("--") if "--" in args else len(args)
         ctx.meta[PROGRAM] = args[place + 1 :]
-        return super().parse_args(ctx, args[:place])
+        try:
+            return super().parse_args(ctx, args[:place])
+        except click.UsageError as error:
+            if "--" not in args and any(not arg.startswith("-") for arg in args):
+                hint = "to submit a program, put -- before it: qcg-pm submit -- PROGRAM ARGS"
+                raise click.UsageError(f"{error.format_message()} ({hint})", ctx) from None
+            raise
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return [*super().collect_usage_pieces(ctx), "[-- PROGRAM [ARGS]...]"]

@@ -6,7 +6,7 @@ value is null counts as absent.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, ClassVar, Union
 
 from msgspec import Meta, Struct, field
 
@@ -212,6 +212,14 @@ class StandardForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fa
 
 class SimpleForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A job in the simple form: all keys side by side."""
+
+    ELSEWHERE: ClassVar[dict[str, str]] = {
+        "execution": "that is the standard form: in a program, use add_std",
+        "resources": "in the simple form its keys, such as numCores, stand beside the others",
+        "dependencies": 'in the simple form it is "after"',
+        "attributes": "only the standard form has it, the one with execution",
+    }
+    """What to say of keys of the standard form."""
 
     name: Name
     exec: Exec = None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Sequence
+from datetime import datetime
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -13,7 +16,7 @@ from qcg.pilotjob.description.forms import ExecutionForm, ResourcesForm, SimpleF
 from qcg.pilotjob.description.model import Iteration, JobDescription, Sharing
 from qcg.pilotjob.description.names import final_after, final_name
 from qcg.pilotjob.description.reading import Unreadable, as_json, decode_anything
-from qcg.pilotjob.description.structure import find_nulls, find_problems
+from qcg.pilotjob.description.structure import find_nulls, find_problems, without_problems
 from qcg.pilotjob.description.variables import (
     Arrival,
     index_variables,
@@ -22,7 +25,7 @@ from qcg.pilotjob.description.variables import (
     substitute_submission,
 )
 
-__all__ = ["Arrival", "parse_in_steps", "parse_jobs", "simple_to_standard"]
+__all__ = ["Arrival", "check_alone", "parse_in_steps", "parse_jobs", "simple_to_standard"]
 
 ENOUGH = 10_000
 """Problems after which the rest of a submission is not looked at: a file that is wrong throughout is told so soon."""
@@ -32,6 +35,9 @@ STEP = 500
 
 _decode_standard = msgspec.json.Decoder(StandardForm).decode
 _decode_simple = msgspec.json.Decoder(SimpleForm).decode
+_NUMBER = re.compile(r"^job\[0\]")
+_GROUPS = re.compile(r"^job\[0\](?:\.(?:execution|resources|dependencies)\b)?")
+_ANY_ARRIVAL = Arrival(0, datetime(2000, 1, 1), "", "")
 _EXPANDING = frozenset({"it", "itval"})
 
 
@@ -83,7 +89,7 @@ def simple_to_standard(attributes: dict[str, Any]) -> dict[str, Any]:
     Only the structure is checked; `parse_jobs` on the result checks the rest.
     """
     problems: list[Problem] = []
-    form = _decode(attributes, "", problems, only_simple=True)
+    form = _decode(attributes, "job", problems, only_simple=True)
     if form is None:
         raise DescriptionError(problems)
     given: dict[str, Any] = msgspec.to_builtins(form)
@@ -106,6 +112,16 @@ def simple_to_standard(attributes: dict[str, Any]) -> dict[str, Any]:
     if "after" in given:
         standard["dependencies"] = {"after": given["after"]}
     return standard
+
+
+def check_alone(job: dict[str, Any], *, simple: bool) -> None:
+    """One job in the standard form, outside a submission. Problems are told where its author wrote them, which may have
+    been in the simple form."""
+    try:
+        parse_jobs([job], _ANY_ARRIVAL, path="job")
+    except DescriptionError as error:
+        groups = _GROUPS if simple else _NUMBER
+        raise DescriptionError([Problem(groups.sub("job", one.path), one.sentence) for one in error.problems]) from None
 
 
 def _read_job(
@@ -162,17 +178,46 @@ def _decode(
             value = decode_anything(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             value = decode_anything(text)
-        is_simple = only_simple or (
-            isinstance(value, dict) and "execution" not in value and ("exec" in value or "script" in value)
-        )
+        is_simple = only_simple or _is_simple(value)
         try:
             return _decode_simple(text) if is_simple else _decode_standard(text)
         except msgspec.ValidationError as error:
             expected = SimpleForm if is_simple else StandardForm
-            problems += find_problems(value, expected, where) or [Problem(where, f"the job is not right: {error}")]
+            found = find_problems(value, expected, where) or [Problem(where, f"the job is not right: {error}")]
+            problems += [*found, *_further_problems(value, expected, where, found)]
     except Unreadable as unreadable:
         problems.append(Problem(where, f"the job {unreadable}"))
     return None
+
+
+def _is_simple(value: Any) -> bool:
+    """Whether the simple form is meant, where not every key is spelt right."""
+    if not isinstance(value, dict) or "execution" in value:
+        return False
+    if "exec" in value or "script" in value:
+        return True
+    standard, simple = StandardForm.__struct_encode_fields__, SimpleForm.__struct_encode_fields__
+    others = [key for key in value if key not in standard]
+    nearest = [near for key in others for near in get_close_matches(key[:100], (*simple, "execution"), n=1)]
+    return bool(nearest) and "execution" not in nearest and not {"resources", "dependencies"} & value.keys()
+
+
+def _further_problems(
+    value: Any, expected: type[StandardForm | SimpleForm], where: str, found: list[Problem]
+) -> list[Problem]:
+    """What else is wrong, in places where nothing was found yet: a slip must not hide others until it is mended."""
+    try:
+        right = msgspec.convert(without_problems(value, expected), expected)
+    except msgspec.ValidationError:
+        return []
+    further: list[Problem] = []
+    template = _template(right, "", where, further)
+    after, after_path = _after(right, where)
+    _finish(template, after, {"uniq": ""}, where, after_path, further)
+    # What was left out is missed around it: that is no news.
+    return [
+        problem for problem in further if not any(f"{other.path}.".startswith(f"{problem.path}.") for other in found)
+    ]
 
 
 def _template(form: StandardForm | SimpleForm, uniq: str, where: str, problems: list[Problem]) -> JobDescription:

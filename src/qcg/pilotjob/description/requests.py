@@ -148,10 +148,14 @@ def decode_request(raw: bytes | Raw | dict[str, Any], path: str = "") -> Request
 
 
 def decode_request_file(raw: bytes) -> list[Raw]:
-    """The requests of a file, in order and still unread, so that a large file is held in memory once."""
+    """The requests of a file, in order and still unread, so that a large file is held in memory once. An array of jobs
+    is one submission of them."""
     text = raw.removeprefix(b"\xef\xbb\xbf")
     try:
-        return _list_decoder.decode(text)
+        found = _list_decoder.decode(text)
+        # Nothing but jobs: an array of them is short for one submission.
+        jobs_alone = bool(found) and b'"request"' not in text and all(b'"name"' in bytes(entry) for entry in found)
+        return [Raw(b'{"request":"submit","jobs":%b}' % text)] if jobs_alone else found
     except msgspec.ValidationError:
         sentence = "a request file must hold an array of requests: [ {...}, {...} ]"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -79,8 +79,34 @@ def _walk_object(value: dict[str, Any], form: inspect.StructType, path: str, pro
             problems.append(Problem(path, f'the key "{key}" is missing'))
 
 
+def without_problems(value: Any, form: type) -> Any:
+    """What remains of a value when all that `find_problems` complains about is left out; None when nothing does."""
+    remaining = _pruned(value, _type_info(form))
+    return None if remaining is _NOTHING else remaining
+
+
+_NOTHING = object()
+
+
+def _pruned(value: Any, expected: inspect.Type) -> Any:
+    fitting = next((choice for choice in _choices(expected) if _fits(value, choice)), None)
+    if isinstance(fitting, inspect.StructType):
+        types = {entry.encode_name: entry.type for entry in fitting.fields}
+        kept = {key: _pruned(item, types[key]) for key, item in value.items() if key in types}
+        return {key: item for key, item in kept.items() if item is not _NOTHING}
+    if isinstance(fitting, inspect.ListType):
+        items = [_pruned(item, fitting.item_type) for item in value]
+        return _NOTHING if any(item is _NOTHING for item in items) else items
+    problems: list[Problem] = []
+    _walk(value, expected, "", problems)
+    return _NOTHING if problems else value
+
+
 def _hint(key: str, form: inspect.StructType) -> str:
     """A key that is right, but one level too high, is told where it belongs; any other gets the nearest known one."""
+    elsewhere: dict[str, str] = getattr(form.cls, "ELSEWHERE", {})
+    if key in elsewhere:
+        return f"; {elsewhere[key]}"
     for entry in form.fields:
         for choice in _choices(entry.type):
             if isinstance(choice, inspect.StructType) and any(inner.encode_name == key for inner in choice.fields):

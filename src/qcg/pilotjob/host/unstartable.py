@@ -53,7 +53,7 @@ def not_found(name: bytes, path: bytes, not_executable: bytes) -> str:
     shown = os.fsdecode(path)
     if len(shown) > 80:
         shown = shown[:77] + "..."
-    return "The program %s is not found on PATH (%s)." % (os.fsdecode(name), shown)
+    return "The program %s is not found on PATH (%s)%s." % (os.fsdecode(name), shown, _hint(name))
 
 
 def not_executable(error: OSError, program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], wd: str) -> str:
@@ -63,7 +63,7 @@ def not_executable(error: OSError, program: bytes, argv: List[bytes], environmen
         name = "%s (in %s)" % (name, wd)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         if not os.path.lexists(program):
-            return "The program %s is not there." % name
+            return "The program %s is not there%s." % (name, _hint(program))
         return "The program %s is there, but %s is not." % (name, _interpreter(program))
     if error.errno in (errno.EACCES, errno.EPERM):
         if os.path.isdir(program):
@@ -96,6 +96,13 @@ def _too_long(argv: List[bytes], environment: Dict[bytes, bytes]) -> str:
         "Arguments and environment together have %d bytes, more than a program can be given (at most %d in all, "
         "and %d for each); write long values to a file." % (size, os.sysconf("SC_ARG_MAX"), _LONGEST_ARGUMENT - 1)
     )
+
+
+def _hint(program: bytes) -> str:
+    """A line for a shell where a program should be is the commonest slip."""
+    if b" " not in program.strip():
+        return ""
+    return "; a line for a shell goes into script, or its words into exec and args"
 
 
 def _interpreter(program: bytes) -> str:

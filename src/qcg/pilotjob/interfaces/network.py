@@ -39,7 +39,9 @@ class NetworkInterface:
             self._port = hub.router(DOMAIN, keys, f"tcp://{host}:{options.net_port}", self._messages, LIMITS)
             self._publisher = Publisher(hub, keys, f"tcp://{host}:{options.net_pub_port}")
         except BindError as problem:
-            raise UsageError(f"the network interface cannot be opened: {problem}") from None
+            raise UsageError(
+                f"the network interface cannot be opened: {problem}; give another port, or none for any free one"
+            ) from None
         self._port.pause()
         self.contact = ClientsContact(
             address=self._port.address,

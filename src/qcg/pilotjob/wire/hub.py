@@ -215,4 +215,5 @@ def _try_to_bind(socket: zmq.Socket[bytes], address: str) -> None:
     try:
         socket.bind(address)
     except zmq.ZMQError as error:
-        raise BindError(f"{address}: {error.strerror}") from None
+        # It adds the address in brackets.
+        raise BindError(f"{address}: {error.strerror.partition(' (addr=')[0]}") from None
