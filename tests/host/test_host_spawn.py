@@ -230,7 +230,7 @@ class Unstartable(HostTest):
     def test_a_line_for_a_shell_is_no_program(self):
         for program in ("ls -l", "ls | wc -l"):
             message = self.refused(program, env={"PATH": "/bin"}, id=program[:4] + str(len(program)))
-            assert message.startswith("The program %s is not found on PATH (/bin); a line for a shell" % program)
+            assert message.startswith(f"The program {program} is not found on PATH (/bin); a line for a shell")
         assert "script, or its words into exec and args" in self.refused("/bin/ls -l", id="c")
 
     def test_a_program_that_is_not_there(self):
