@@ -226,6 +226,12 @@ def test_parallel_models_see_slurm_in_an_allocation_whatever_the_schema():
     assert "SLURM_TASKS_PER_NODE" not in launch("default", UNEVEN, common).env
 
 
+def test_jobs_know_the_allocation_also_where_agents_do_not():
+    env = launch("default", ONE, SLURM).env
+    assert env["SLURM_JOB_ID"] == env["SLURM_JOBID"] == "77"
+    assert "SLURM_JOB_ID" not in launch("default", ONE, replace(LOCAL, slurm_environment=True)).env
+
+
 def test_in_an_allocation_jobs_do_not_see_the_step_of_the_agent():
     made = launch("default", ONE, SLURM)
     assert {"SLURM_STEP*", "SLURM_PROCID", "SLURM_CPU_BIND*", "PMIX_*"} <= set(made.unset)

@@ -42,6 +42,7 @@ def wire(
         instance=str(journal.get_meta("instance") or uuid.uuid4().hex),
         zmq_address=clients.address if clients else "",
         contact=str(run_dir / FILE_NAME) if clients else "",
+        allocation=place.job_id,
         slurm_environment="slurm" in options.envschema or ("auto" in options.envschema and bool(place.allocation)),
         files=str(run_dir / FILES),
         bindings=place.bindings,

@@ -51,6 +51,9 @@ def job_environment(grant: Grant, run_id: str, site: Site, *, slurm: bool) -> di
     environment = _of_sizes(sizes, slurm).copy()
     environment["QCG_PM_CPU_SET"] = ",".join(map(str, bound_cpus(first, site) or first.cores))
     environment[MARKER] = f"{site.instance}.{run_id}"
+    if slurm and site.allocation:
+        # An agent that was started without Slurm does not have them.
+        environment["SLURM_JOB_ID"] = environment["SLURM_JOBID"] = site.allocation
     if site.zmq_address:
         environment["QCG_PM_ZMQ_ADDRESS"] = site.zmq_address
         environment["QCG_PM_CONTACT"] = site.contact
