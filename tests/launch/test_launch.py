@@ -39,6 +39,7 @@ def test_a_job_knows_what_it_was_given():
         "QCG_PM_STEP_ID": "abc.7.0",
         "QCG_PM_TASKS_PER_NODE": "2,3",
         "QCG_PM_CPU_SET": "0,1",
+        "OMPI_MCA_orte_top_session_dir": "/dev/shm/qcg-pm.abc.7.0",
     }
     assert launch(site=replace(SITE, zmq_address="tcp://a:1")).env["QCG_PM_ZMQ_ADDRESS"] == "tcp://a:1"
 

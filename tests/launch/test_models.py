@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
-from qcg.pilotjob.description.model import Execution, JobDescription, ModelOptions
+from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelOptions
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.compose import command_line, compose
 from qcg.pilotjob.launch.site import Site
@@ -51,6 +51,16 @@ def test_openmpi_does_not_bind_where_one_node_cannot():
     made = launch("openmpi", UNEVEN, site)
     assert made.argv == ["mpirun", "-n", "5", "--bind-to", "none", "prog", "-x"]
     assert list(made.files) == ["machines"]
+
+
+def test_what_starts_open_mpi_programs_at_the_same_time_does_not_meet():
+    name = "OMPI_MCA_orte_top_session_dir"
+    description = JobDescription("job", Execution(exec="prog", model="openmpi"), iteration=Iteration(0, 2))
+    alone = Grant((NodePart("n1", (0,)),))
+    places = [compose(description, Run(Job(7, "job", b"", 0.0), at, 0, alone, 0.0), LOCAL).env[name] for at in (0, 1)]
+    assert places == ["/dev/shm/qcg-pm.abc.7-0.0", "/dev/shm/qcg-pm.abc.7-1.0"]
+    assert name in launch("default", ONE, LOCAL).env, "a program may be a script that calls mpirun"
+    assert name not in launch("default", alone, LOCAL).env
 
 
 def test_openmpi_inside_a_node_asks_slurm_for_nothing():

@@ -59,7 +59,15 @@ def job_environment(grant: Grant, run_id: str, site: Site, *, slurm: bool) -> di
         environment["QCG_PM_CONTACT"] = site.contact
     if first.gpus or site.hides_gpus:
         environment.update(gpu_variables(first, site))
+    if len(first.cores) > 1 or len(grant.parts) > 1:
+        environment.update(open_mpi_variables(run_id, site))
     return environment
+
+
+def open_mpi_variables(run_id: str, site: Site) -> dict[str, str]:
+    """A place of its own for what Open MPI keeps on a node while it runs. Left to themselves, all `mpirun` of a user
+    take the same, and those that begin or end at the same moment trip over each other."""
+    return {"OMPI_MCA_orte_top_session_dir": f"/dev/shm/qcg-pm.{site.instance}.{run_id.replace(':', '-')}"}
 
 
 def gpu_variables(part: NodePart, site: Site) -> dict[str, str]:

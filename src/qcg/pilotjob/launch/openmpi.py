@@ -6,6 +6,7 @@ from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.description.model import Execution
 from qcg.pilotjob.host.records import file_path
 from qcg.pilotjob.launch.binding import all_bound_cpus
+from qcg.pilotjob.launch.environment import open_mpi_variables
 from qcg.pilotjob.launch.ranks import with_gpus_of_node
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.launch.start import STEP_OPTIONS, Start, without_separator
@@ -28,7 +29,7 @@ def openmpi(execution: Execution, program: list[str], grant: Grant, run_id: str,
         # A number in a rankfile is the place of a core, unless it is said to be that of a CPU as the system counts.
         command += ["--use-hwthread-cpus", "--mca", "rmaps_rank_file_physical", "1"]
         command += ["--rankfile", file_path(site.files, run_id, RANKFILE)]
-    env: dict[str, str] = {}
+    env = open_mpi_variables(run_id, site)
     program = without_separator(program)
     if site.allocation and len(grant.parts) > 1:
         env["OMPI_MCA_plm_slurm_args"] = STEP_OPTIONS
