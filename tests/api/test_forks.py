@@ -9,12 +9,16 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
 
 PATIENCE = 30
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 def in_child(call: Callable[[], object]) -> int:

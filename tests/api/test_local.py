@@ -27,8 +27,12 @@ def local(wd: Path, *options: str, **cfg: Any) -> LocalManager:
 
 
 def test_it_starts_works_and_finishes_quickly(tmp_path: Path):
-    starts, finishes = [], []
+    """Measured in turns with a bare interpreter, for the machine may be busy: some 2 of those each."""
+    bare, starts, finishes = [], [], []
     for number in range(5):
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-c", "import asyncio, click, msgspec, sqlite3, zmq"], check=True)
+        bare.append(time.monotonic() - began)
         began = time.monotonic()
         manager = local(tmp_path / str(number))
         starts.append(time.monotonic() - began)
@@ -37,8 +41,8 @@ def test_it_starts_works_and_finishes_quickly(tmp_path: Path):
         manager.finish()
         finishes.append(time.monotonic() - began)
     print(f"start {statistics.median(starts):.2f} s, finish {statistics.median(finishes):.2f} s")
-    assert statistics.median(starts) < 1.5
-    assert statistics.median(finishes) < 1.5
+    assert statistics.median(starts) < 10 * statistics.median(bare)
+    assert statistics.median(finishes) < 10 * statistics.median(bare)
 
 
 def test_it_ends_with_its_block_and_with_it_all_jobs(tmp_path: Path):

@@ -366,7 +366,7 @@ def test_a_function_that_ends_its_worker_fails_alone(run_dir: Path):
 
 def test_a_lost_worker_is_told_with_its_signal_and_its_output(executor: PilotExecutor):
     def crash() -> None:
-        print("so far so good", flush=True)
+        print("so far so good")
         os.kill(os.getpid(), signal.SIGSEGV)
 
     with pytest.raises(WorkerLostError, match="SIGSEGV") as caught:
@@ -441,6 +441,7 @@ PilotExecutor(server_args=["--nodes", "1"]).submit(work, 0.5)
     assert (run_dir / "done").exists()
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_process_is_told_to_make_its_own(shared: PilotExecutor):
     pid = os.fork()
     if pid == 0:

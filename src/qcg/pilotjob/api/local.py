@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,29 +31,15 @@ main()
 """Not `python -m`: a file in the directory of the caller must not be taken for a module of the service."""
 
 
-_lifelines: set[int] = set()
-"""Of all services of this process."""
-
-
-def _let_go_in_child() -> None:
-    """After a fork: a service ends with the process that started it, not with the last of its children."""
-    for lifeline in _lifelines:
-        os.close(lifeline)
-    _lifelines.clear()
-
-
-os.register_at_fork(after_in_child=_let_go_in_child)
-
-
 class LocalService:
     """The service ends when it is told to, and when this process ends, however it does: it holds the other end of a
     pipe that nobody writes to."""
 
     def __init__(self, arguments: Iterable[Any], init_timeout: float) -> None:
         ready_reader, ready_writer = _pipe()
-        lifeline_reader, self._lifeline = _pipe()
-        _lifelines.add(self._lifeline)
         self._lock = threading.Lock()
+        lifeline_reader, self._lifeline = _pipe()
+        _services.add(self)
         command = [sys.executable, "-c", _SERVICE, "--net", *map(str, arguments)]
         command += ["--ready-fd", str(ready_writer), "--lifeline-fd", str(lifeline_reader)]
         with os.fdopen(os.memfd_create("said"), "w+b") as said:
@@ -94,16 +81,33 @@ class LocalService:
     def end(self) -> None:
         """Wait until it has ended; when that takes too long, it is killed."""
         with self._lock:
-            # A process that was forked has let go of it already.
-            if self._lifeline in _lifelines:
-                _lifelines.remove(self._lifeline)
-                os.close(self._lifeline)
-            self._lifeline = -1
+            self._let_go()
         try:
             self.process.wait(FINISH_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def let_go_in_child(self) -> None:
+        """After a fork: it ends with the process that started it, not with the last of its children."""
+        self._lock = threading.Lock()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        lifeline, self._lifeline = self._lifeline, -1
+        if lifeline >= 0:
+            os.close(lifeline)
+
+
+_services: weakref.WeakSet[LocalService] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    for service in list(_services):
+        service.let_go_in_child()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def _pipe() -> tuple[int, int]:

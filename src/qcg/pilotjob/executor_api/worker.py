@@ -27,6 +27,8 @@ def work() -> None:
     poller = zmq.Poller()
     poller.register(line, zmq.POLLIN)
     poller.register(monitor, zmq.POLLIN)
+    # What was printed is in the file, also when the function ends this process.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     line.connect(contact.address)
     line.send(HELLO)
     _prepare()
