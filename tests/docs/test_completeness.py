@@ -84,6 +84,13 @@ def test_every_state_is_described():
     assert {state.name for state in State} <= words_in("docs/scheduling.md")
 
 
+def test_the_number_of_libraries_is_that_of_the_project():
+    dependencies = re.search(r"^dependencies = \[\n(.*?)^\]", text_of("pyproject.toml"), re.MULTILINE | re.DOTALL)
+    assert dependencies is not None
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+    assert f"Python, {words[len(dependencies[1].splitlines())]} libraries" in text_of("README.md")
+
+
 def public_names(kind: type) -> set[str]:
     return {name for name in vars(kind) if not name.startswith("_")}
 

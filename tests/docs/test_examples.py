@@ -41,6 +41,25 @@ def test_links_lead_to_files_that_are_there(page: Path):
         assert "://" in target or (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_into_pages_lead_to_headings_that_are_there(page: Path):
+    for target, anchor in re.findall(r"\]\(([^)#]*)#([^)]*)\)", page.read_text()):
+        if "://" not in target:
+            there = page.parent / target if target else page
+            assert anchor in anchors_of(there.read_text()), f"{page.name} links to {target}#{anchor}"
+
+
+def anchors_of(text: str) -> set[str]:
+    """Of the headings of a page, as the places that show it make them."""
+    prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_an_anchor_is_made_of_the_words_of_a_heading():
+    assert anchors_of("# A job: what?\n```\n# no heading\n```\n## `wait4`, 0.2\n") == {"a-job-what", "wait4-02"}
+
+
 # What the comparison itself can tell apart.
 
 
