@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,9 @@ from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
 
 MOST_LOOKED_AT = 20
-"""Of the runs of a directory, the newest: each costs a look into its registry."""
+"""Of the runs of a directory, the newest."""
+MOST_NAMED = 3
+"""Of those that were left."""
 _FLOCK = "hhqqi"
 """`struct flock`: type, whence, start, length, pid."""
 
@@ -83,18 +86,19 @@ def to_resume(path: Path) -> Path:
         raise UsageError(f"--resume: {error}") from None
     if not runs:
         raise UsageError(f"there is no run to resume in {path.absolute()}: no directory {PREFIX}* is there")
-    left = left_runs(path) if len(runs) > 1 else []
+    left = left_runs(path, 1) if len(runs) > 1 else []
     return left[0].run_dir if left else runs[0]
 
 
-def left_runs(path: Path) -> list[Left]:
-    """Those that were left with jobs not ended, the newest first. What cannot be looked at is passed over."""
+def left_runs(path: Path, most: int = MOST_NAMED, besides: Path | None = None) -> list[Left]:
+    """Those that were left with jobs not ended, the newest first, and only so many: each costs a look into a registry,
+    which may be large. What cannot be looked at is passed over."""
     try:
-        runs = runs_of(path)[:MOST_LOOKED_AT]
+        runs = [run.absolute() for run in runs_of(path)[:MOST_LOOKED_AT]]
     except RunsError:
         return []
-    looked_at = [Left(run.absolute(), unfinished(run)) for run in runs if not has_manager(run)]
-    return [left for left in looked_at if left.unfinished]
+    looked_at = (Left(run, unfinished(run)) for run in runs if run != besides and not has_manager(run))
+    return list(islice((left for left in looked_at if left.unfinished), most))
 
 
 def unfinished(run_dir: Path) -> int:
@@ -154,7 +158,7 @@ def standing(run: Path) -> str:
         )
     else:
         sentence += f" To go on with it, `qcg-pm-service --net --resume {run}`."
-    others = [left for left in left_runs(run.parent) if left.run_dir != run]
+    others = left_runs(run.parent, besides=run)
     return " ".join([sentence, *(f"Also, {left}." for left in others)])
 
 

@@ -22,9 +22,6 @@ from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.runs import left_runs, runs_of
 from qcg.pilotjob.service import Ending, Service
 
-MOST_TOLD = 3
-"""Runs that were left, of those in one directory."""
-
 
 def run_service(
     context: click.Context,
@@ -46,9 +43,8 @@ def _tell_of_other_runs(options: Options, resumption: Resumption | None, resume:
     mine = None if resumption is None else resumption.run_dir
     if mine is not None and runs_of(Path(resume or "."))[0].resolve() != mine:
         tell(f"Going on with {mine}: of the newer ones none has jobs that have not ended.")
-    for left in left_runs(Path(options.wd) if mine is None else mine.parent)[:MOST_TOLD]:
-        if left.run_dir.resolve() != mine:
-            tell(f"Note: {left}.")
+    for left in left_runs(Path(options.wd) if mine is None else mine.parent, besides=mine):
+        tell(f"Note: {left}.")
 
 
 async def _run(
