@@ -1,0 +1,52 @@
+"""Jobs on several nodes at once: how they are ended, and when they count as done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.slurm.allocated import Allocated
+from tests.support.pilot import job
+from tests.support.slurm_cluster import Cluster
+from tests.support.waiting import wait_for
+
+RANK = """
+trap 'sleep 1; echo "$(hostname)" > term.$SLURM_PROCID; exit 0' TERM
+echo "$(hostname)" > up.$SLURM_PROCID
+while :; do sleep 0.1; done
+"""
+
+
+def ranks(name: str = "ranks", **more: Any) -> dict[str, Any]:
+    """Four ranks on two nodes, which need a second to end when they are told to."""
+    return job(name, "bash", "-c", RANK, model="srunmpi", numNodes=2, numCores=2, **more)
+
+
+def written(wd: Path, what: str) -> list[str]:
+    return sorted(path.read_text().strip() for path in wd.glob(f"{what}.*") if path.read_text().strip())
+
+
+def test_a_cancelled_job_gives_all_its_ranks_time_to_end(cluster: Cluster):
+    run = Allocated(cluster, [ranks()])
+    wait_for(lambda: len(written(run.wd, "up")) == 4, what=f"four ranks:\n{run.log}")
+    cluster.node("n1").exec("qcg-pm", "cancel", "ranks")
+    done = run.wait()
+    assert done.states == {"ranks": "CANCELED"}
+    assert written(run.wd, "term") == written(run.wd, "up")
+    assert len(set(written(run.wd, "up"))) == 2
+
+
+def test_a_job_at_its_wall_time_gives_all_its_ranks_time_to_end(cluster: Cluster):
+    run = Allocated(cluster, [ranks(wt="3s")])
+    done = run.wait()
+    assert done.states == {"ranks": "FAILED"}
+    assert "wall time" in done.report["ranks"]["messages"]
+    assert written(run.wd, "term") == written(run.wd, "up")
+
+
+def test_a_rank_that_ignores_the_signal_is_killed_on_every_node(cluster: Cluster):
+    stubborn = "trap '' TERM; echo up > up.$SLURM_PROCID; while :; do sleep 0.1; done"
+    run = Allocated(cluster, [job("ranks", "bash", "-c", stubborn, model="srunmpi", numNodes=2, numCores=1)])
+    wait_for(lambda: len(written(run.wd, "up")) == 2, what=f"two ranks:\n{run.log}")
+    cluster.node("n1").exec("qcg-pm", "cancel", "ranks")
+    assert run.wait().states == {"ranks": "CANCELED"}
