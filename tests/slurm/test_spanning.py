@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.slurm.allocated import Allocated
 from tests.support.pilot import job
-from tests.support.slurm_cluster import Cluster
+from tests.support.slurm_cluster import Cluster, running_cluster
 from tests.support.waiting import wait_for
 
 RANK = """
@@ -50,3 +53,28 @@ def test_a_rank_that_ignores_the_signal_is_killed_on_every_node(cluster: Cluster
     wait_for(lambda: len(written(run.wd, "up")) == 2, what=f"two ranks:\n{run.log}")
     cluster.node("n1").exec("qcg-pm", "cancel", "ranks")
     assert run.wait().states == {"ranks": "CANCELED"}
+
+
+@pytest.mark.usefixtures("clusters_are_possible")
+def test_a_launcher_that_reports_success_after_a_node_of_its_own_has_died_is_not_believed(tmp_path: Path):
+    """`srun` ends with 0 when Slurm gives up one of its nodes, which is here before the pilot does."""
+    rank = "touch up.$SLURM_PROCID; [ $(hostname) = n1 ] || exec sleep 1000"
+    careless = {"srun_args": ["--no-kill"]}
+    half = job("half", "bash", "-c", rank, model="srunmpi", model_opts=careless, numNodes=2, numCores=1)
+    with running_cluster(nodes=2, slurmd_timeout=4, configuration="MessageTimeout=2") as cluster:
+        cluster.cwd = tmp_path
+        run = Allocated(cluster, [half], nodes=2)
+        wait_for(lambda: len(list(tmp_path.glob("up.*"))) == 2, what="two ranks")
+        cluster.node("n2").crash()
+        wait_for(lambda: _exit_codes(run), timeout=60, what="the end of srun")
+        assert _exit_codes(run) == [0]
+        assert "n2: node lost" not in run.log
+        done = run.wait()
+    assert done.states == {"half": "FAILED"}
+    assert "node lost" in done.report["half"]["messages"]
+
+
+def _exit_codes(run: Allocated) -> list[int]:
+    """Of all that has ended on the first node, as its agent has written it down."""
+    lines = (run.run_dir / "agent-n1.ledger").read_text().splitlines()
+    return [json.loads(line)[4] for line in lines if line.startswith('["e"')]

@@ -160,6 +160,8 @@ class Agent:
             self._ledger.flush()
         elif records := self._host.take_records():
             self._connection.send(protocol.News([_record(number, body) for number, body in records]))
+        for id, nodes, grace in self._host.take_leaving():
+            self._connection.send(protocol.Leaving(id, nodes, grace))
         swept = self._host.take_swept()
         if swept and self._connection.up:
             self._connection.send(protocol.Swept(swept))

@@ -6,7 +6,7 @@ file and an agent needs no open port. The walk of a connection:
     agent   -> Hello                    who I am; sent on connecting, and whenever the manager says Identify
     manager -> Welcome(ack, seen)       the last record of yours that I have on disk, and the last that I have seen
     agent   -> Report(records, live)    all records after `ack`, and all jobs under way: the manager reconciles
-    then    manager -> Start, Kill, Signal, Sweep, Ack, Beat, Exit      agent -> News, Swept, Beat, Bye
+    then    manager -> Start, Kill, Signal, Sweep, Ack, Beat, Exit      agent -> News, Leaving, Swept, Beat, Bye
 
 Records are numbered 1, 2, 3 … over the agent's whole life and kept in its ledger, so a restarted agent goes on
 counting. They are kept until acknowledged; the manager acknowledges once its journal has them.
@@ -60,6 +60,16 @@ class Report(Struct, tag="report"):
 
 class News(Struct, tag="news"):
     records: list[Record]
+
+
+class Leaving(Struct, tag="leaving"):
+    """A run on several nodes is being ended on its first one: what it has on the others is to be ended as well."""
+
+    id: str
+    nodes: list[str]
+    """The others."""
+    grace: float
+    """Seconds between SIGTERM and SIGKILL."""
 
 
 class Swept(Struct, tag="swept"):
@@ -131,7 +141,7 @@ class Exit(Struct, tag="exit"):
     grace: float
 
 
-FromAgent = Union[Hello, Report, News, Swept, Beat, Bye]
+FromAgent = Union[Hello, Report, News, Leaving, Swept, Beat, Bye]
 FromManager = Union[Identify, Welcome, Start, Kill, Signal, Sweep, Ack, Beat, Exit]
 
 encode = msgspec.msgpack.Encoder().encode

@@ -55,8 +55,8 @@ class Agent:
         self.launches: list[Launch] = []
         self.kills: dict[tuple[str, str], list[str]] = {}
         """By reason and message."""
-        self.sweeps: dict[float, list[str]] = {}
-        """Runs to end here that were started from other nodes, by the seconds they have for it."""
+        self.sweeps: list[str] = []
+        """Runs to end here that were started from other nodes."""
 
 
 class AgentExecutor:
@@ -99,9 +99,9 @@ class AgentExecutor:
         for node, ids in run_ids.items():
             self._send(self._by_node[node], protocol.Signal(ids, number))
 
-    def sweep(self, node: str, run_id: str, grace: float = 0.0) -> None:
+    def sweep(self, node: str, run_id: str) -> None:
         """End what a run that was started from another node has on this one."""
-        self._by_node[node].sweeps.setdefault(grace, []).append(run_id)
+        self._by_node[node].sweeps.append(run_id)
 
     def flush(self) -> None:
         """Send what has gathered; what is for an agent that is away is dropped, and its report puts the books right."""
@@ -116,9 +116,8 @@ class AgentExecutor:
                 agent.kills = {}
             if agent.sweeps:
                 if agent.ready:
-                    for grace, ids in agent.sweeps.items():
-                        self._send(agent, protocol.Sweep(ids, self._instance, grace))
-                agent.sweeps = {}
+                    self._send(agent, protocol.Sweep(agent.sweeps, self._instance))
+                agent.sweeps = []
 
     def acknowledge(self, seen: dict[str, int]) -> None:
         """The journal has everything up to these records."""
@@ -182,6 +181,11 @@ class AgentExecutor:
             agent.ready = True
             self._listener.agent_ready(agent.name, agent.nodes, message.live)
             self.on_ready(agent.name)
+        elif isinstance(message, protocol.Leaving):
+            others = {self._by_node[node].name: self._by_node[node] for node in message.nodes if node in self._by_node}
+            for other in others.values():
+                if other is not agent:
+                    self._send(other, protocol.Sweep([message.id], self._instance, message.grace))
         elif isinstance(message, protocol.Swept):
             self._listener.agent_swept(agent.name, agent.nodes, message.ids)
         elif isinstance(message, protocol.Bye):

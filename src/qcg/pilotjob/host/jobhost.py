@@ -70,6 +70,7 @@ class JobHost:
         """Why whatever ends from now on counts as lost; empty when it does not. Another thread may set it."""
         self._sweeping: Set[str] = set()
         self._swept: List[str] = []
+        self._leaving: List[Tuple[str, List[str], float]] = []
         self._adopt_orphans()
         self._end_lost_jobs()
 
@@ -219,6 +220,11 @@ class JobHost:
         self._ledger.flush()
         return self._ledger.untold()
 
+    def take_leaving(self) -> List[Tuple[str, List[str], float]]:
+        """Jobs whose ending has begun since the last call and that have other nodes, with these and their grace."""
+        leaving, self._leaving = self._leaving, []
+        return leaving
+
     def take_swept(self) -> List[str]:
         """What was swept since the last call."""
         swept, self._swept = self._swept, []
@@ -281,6 +287,8 @@ class JobHost:
             return
         job.reason, job.message = reason, message
         self._endings.begin(job.id, Ending(job.start, time.monotonic() + grace))
+        if len(job.start.grant) > 1:
+            self._leaving.append((job.id, [node for node, _, _ in job.start.grant[1:]], grace))
 
     def _end_overdue(self, now: float) -> None:
         while self._wall_times and self._wall_times[0][0] <= now:
