@@ -113,6 +113,7 @@ def test_the_program_decides_what_a_signal_means_and_the_jobs_end_after_it(numbe
 def test_a_manager_that_was_killed_does_not_change_how_the_program_ends(tmp_path: Path):
     program = (
         CONNECT + "import json, os, pathlib\n"
+        "m.wait4(m.submit(Jobs().add(name='a', exec='true')))  # so that there is an agent\n"
         "os.kill(json.loads(pathlib.Path(os.environ['QCG_PM_CONTACT']).read_text())['pid'], 9)\n"
         "raise SystemExit(4)"
     )
