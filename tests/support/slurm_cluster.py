@@ -317,6 +317,8 @@ class Cluster:
                 node.reset()
         wait_for(lambda: not self.run("squeue", "-h").stdout.strip(), 60, "the end of all jobs")
         wait_for(self._is_idle, 60, f"idle nodes: {self.run('sinfo', '-N', '-h', '-o', '%N %T %E').stdout}")
+        # The keepers of steps take a moment to leave after their steps.
+        wait_for(lambda: not any(_keeps_a_step(process) for _, process in self.left_behind()), 30, "the ends of steps")
         left = self.left_behind()
         told = [f"{where}: {process}" for where, process in left]
         processes.end({process for _, process in left})
@@ -346,6 +348,13 @@ class Cluster:
             if len(pids) == 3 and pids[1:] == [login_pid, 1]:
                 return found.pid
         return None
+
+
+def _keeps_a_step(process: Process) -> bool:
+    try:
+        return Path(f"/proc/{process.pid}/comm").read_text().startswith("slurmstepd")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @contextmanager
