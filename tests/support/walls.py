@@ -23,7 +23,12 @@ PURE_ROOMS = {
 }
 
 # Packages that hold pure and other modules. Importing a module runs the `__init__` of its packages: that is pure too.
-MIXED_PACKAGES = {PACKAGE, f"{PACKAGE}.cluster", f"{PACKAGE}.host"}
+MIXED_PACKAGES = {PACKAGE, f"{PACKAGE}.batch", f"{PACKAGE}.cluster", f"{PACKAGE}.host"}
+
+PURE_MODULES = {
+    f"{PACKAGE}.host.records",
+    *(f"{PACKAGE}.batch.{name}" for name in ("errors", "script", "sizes", "times")),
+}
 
 # What a pure room may import besides. When one is missing that does no I/O and reads no clock, add it.
 # fmt: off
@@ -74,7 +79,7 @@ def modules_of(source_root: Path) -> dict[str, Path]:
 
 def is_pure(module: str) -> bool:
     """Whether this module lives in a pure room, or is a pure one of another room."""
-    if module in MIXED_PACKAGES or module == f"{PACKAGE}.host.records":
+    if module in MIXED_PACKAGES or module in PURE_MODULES:
         return True
     return _room(module) in PURE_ROOMS or module.startswith((f"{PACKAGE}.cluster.parse", f"{PACKAGE}.cluster.errors"))
 

@@ -27,6 +27,7 @@ COMMANDS = {
     "remove": "Remove jobs that have ended.",
     "resources": "Show how many cores there are and how many are free.",
     "finish": "End a running manager.",
+    "sbatch": "Run a request file in an allocation of Slurm.",
     "bench": "Measure how fast a pilot is here.",
 }
 

@@ -38,7 +38,7 @@ def command(file: Path, nodes: str | None) -> None:
         core = Core(find_nodes("auto", nodes, os.environ).specs)
     except (FileError, ClusterError) as error:
         raise Refusal(str(error)) from None
-    problems = [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw)]
+    problems = problems_of(found, core)
     for problem in problems:
         click.echo(problem, err=True)
     jobs = len(core.state.jobs)
@@ -46,6 +46,11 @@ def command(file: Path, nodes: str | None) -> None:
     counts = f"{_many(len(found), 'request')}, {_many(jobs, 'job')}, {_many(len(problems), 'problem')}"
     click.echo(f"{file}: {counts}; checked against {against}")
     sys.exit(1 if problems else 0)
+
+
+def problems_of(found: list[msgspec.Raw], core: Core) -> list[str]:
+    """Sentences, with their places, about requests that are run in this order. The core gets the jobs."""
+    return [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw)]
 
 
 def _problems(core: Core, number: int, raw: msgspec.Raw) -> list[str]:

@@ -1,0 +1,29 @@
+"""`python -m qcg.pilotjob.batch`: what a batch script runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.inside import InAllocation
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="qcg.pilotjob.batch", description=__doc__)
+    parser.add_argument("--books", type=Path, required=True, help="where allocations of this run leave notes")
+    parser.add_argument("--run-dir", type=Path, required=True, help="of the run, which may not be there yet")
+    parser.add_argument("--most", type=int, required=True, help="allocations for the run")
+    parser.add_argument("run", nargs="+", help="arguments of qcg-pm run")
+    given = parser.parse_args()
+    try:
+        code = InAllocation(given.books, given.run_dir, given.most, given.run, os.environ).run()
+    except BatchError as error:
+        sys.exit(f"Error: {error}")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

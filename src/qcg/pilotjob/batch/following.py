@@ -1,0 +1,109 @@
+"""Waits for a run in its allocations, and shows what it prints there."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from qcg.pilotjob.batch import slurm
+from qcg.pilotjob.batch.books import Books, read_books
+from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.slurm import JobView
+
+GLANCE = 0.3
+"""Seconds between two looks at the files of the run, which tell most."""
+FIRST_QUESTION, LAST_QUESTION = 1.0, 20.0
+"""Seconds between two questions to the controller, which serves many: more and more."""
+LOST = 3
+"""The exit code when nobody can tell how the run ended."""
+
+
+class Following:
+    def __init__(self, directory: Path, job_id: str, environ: Mapping[str, str], tell: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._environ = environ
+        self._tell = tell
+        self._begin(job_id)
+
+    def _begin(self, job_id: str) -> None:
+        self._job = job_id
+        self._seen: JobView | None = None
+        self._shown = 0
+        self._pause = FIRST_QUESTION
+        self._question = 0.0
+
+    def wait(self) -> int:
+        """The exit code of the run, when it is over and no further allocation follows."""
+        while True:
+            books = read_books(self._directory)
+            ended = self._ask() or books.exit_code is not None
+            self._show_output()
+            if books.exit_code is not None:
+                return books.exit_code
+            if ended:
+                # Once more: the last words of a job may be younger than what was read above.
+                books = read_books(self._directory)
+                if books.exit_code is None and not self._goes_on(books):
+                    return self._unfinished()
+            time.sleep(GLANCE)
+
+    def _ask(self) -> bool:
+        """Ask the controller, when it is time to; whether the job has ended."""
+        if time.monotonic() < self._question:
+            return False
+        try:
+            seen = slurm.look(self._job, self._environ)
+        except BatchError as error:
+            self._tell(f"Job {self._job} cannot be looked at: {error}")
+            self._wait_longer()
+            return False
+        if seen is None:
+            return True
+        before, self._seen = self._seen, seen
+        if before is None or (before.state, before.reason) != (seen.state, seen.reason):
+            self._tell(_described(seen))
+            self._pause = FIRST_QUESTION
+        self._wait_longer()
+        return seen.is_over
+
+    def _wait_longer(self) -> None:
+        self._question = time.monotonic() + self._pause
+        self._pause = min(LAST_QUESTION, 1.5 * self._pause)
+
+    def _show_output(self) -> None:
+        """What the job has written since the last look."""
+        if self._seen is None or not self._seen.output:
+            return
+        try:
+            with open(self._seen.output, "rb") as file:
+                file.seek(self._shown)
+                new = file.read()
+        except OSError:
+            return  # it has not begun, or its output is kept where only nodes get to
+        self._shown += len(new)
+        sys.stdout.write(new.decode(errors="replace"))
+        sys.stdout.flush()
+
+    def _goes_on(self, books: Books) -> bool:
+        """Turn to the next allocation, where there is one."""
+        known = books.allocations
+        following = known[known.index(self._job) + 1 :] if self._job in known else []
+        if following:
+            self._begin(following[0])
+        return bool(following)
+
+    def _unfinished(self) -> int:
+        """It ended without a word about the run: cancelled while it waited, or killed at the limit."""
+        if self._seen is None or not self._seen.is_over:
+            self._tell(f"Job {self._job} is not known to Slurm any more, and it left no word how the run ended.")
+            return LOST
+        self._tell(f"Job {self._job} ended ({self._seen.state}) before the run did.")
+        return self._seen.exit_code or LOST
+
+
+def _described(seen: JobView) -> str:
+    where = f" on {seen.nodes}" if seen.nodes and seen.state == "RUNNING" else ""
+    why = f" ({seen.reason})" if seen.reason != "None" else ""
+    return f"Job {seen.id} is {seen.state}{where}{why}."

@@ -1,0 +1,202 @@
+"""A run inside one of its allocations.
+
+The next allocation is asked for at the beginning, to start when this one has ended in whatever way, and is given back
+when it is not needed. So jobs that are left go on also when nothing here could say so any more: the first node died, or
+Slurm killed everything at the limit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+
+from qcg.pilotjob.batch import slurm
+from qcg.pilotjob.batch.books import SCRIPT, read_books, write_books
+from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.script import environment_for
+from qcg.pilotjob.guard import FRESH, is_alive
+from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import ContactError
+
+JOBS_LEFT = 4
+"""The exit code of a run that is to be resumed."""
+MOST_DEATHS = 3
+"""Of managers in one allocation. What kills them again and again is not mended by starting one more."""
+PAUSE = 1.0
+"""Seconds between two looks at a manager that seems to be at work elsewhere."""
+PR_SET_PDEATHSIG = 1
+"""Of Linux."""
+
+
+class InAllocation:
+    def __init__(self, directory: Path, run_dir: Path, most: int, run: list[str], environ: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._run_dir = run_dir
+        self._most = most
+        self._run = run
+        self._environ = environment_for([], dict(environ))
+        self._id = environ.get("SLURM_JOB_ID", "")
+        self._told_to_end = False
+        self._books = read_books(directory)
+        if not self._id:
+            raise BatchError(f"SLURM_JOB_ID is not set, so this is no job of Slurm; use `sbatch {directory / SCRIPT}`")
+
+    def run(self) -> int:
+        """The exit code of the run."""
+        signal.signal(signal.SIGTERM, self._on_term)
+        if self._books.cancelled == self._id:
+            self._books.cancelled = ""  # no, for Slurm has queued it again
+        why_not = self._why_not()
+        if why_not:
+            say(why_not)
+            return self._books.exit_code or 0
+        if self._id not in self._books.allocations:
+            self._books.allocations.append(self._id)
+        write_books(self._directory, self._books)
+        self._ask_for_next()
+        code = self._run_manager()
+        return self._conclude(code)
+
+    def _why_not(self) -> str:
+        """A sentence when this allocation is not wanted any more."""
+        if self._books.exit_code is not None:
+            return "The run is over; this allocation is not needed."
+        before = [job for job in self._books.allocations if job != self._id]
+        cancelled = self._books.cancelled or next((job for job in before[-1:] if self._was_cancelled(job)), "")
+        if cancelled:
+            self._books.exit_code = JOBS_LEFT
+            write_books(self._directory, self._books)
+            return f"Job {cancelled} was cancelled, so the run does not go on. {self._how_to_go_on()}"
+        return ""
+
+    def _was_cancelled(self, job: str) -> bool:
+        """Also when that was done so hard that the job itself could not take note of it."""
+        try:
+            seen = slurm.look(job, self._environ)
+        except BatchError as error:
+            say(f"It is not known how job {job} ended: {error}")
+            return False
+        return seen is not None and seen.state == "CANCELLED"
+
+    # -- the manager ------------------------------------------------------------------------------------------------
+
+    def _run_manager(self) -> int:
+        deaths = 0
+        while True:
+            code = self._run_once()
+            if code >= 0:
+                return code
+            deaths += 1
+            name = signal.Signals(-code).name
+            if deaths > MOST_DEATHS or self._told_to_end:
+                say(f"The manager was ended by {name}.")
+                return 128 - code
+            say(f"The manager was ended by {name}; the run goes on with another one.")
+
+    def _run_once(self) -> int:
+        arguments = self._run
+        if (self._run_dir / FILE_NAME).exists():
+            arguments = ["--resume", str(self._run_dir)]
+            self._wait_until_free()
+        if self._told_to_end:
+            return JOBS_LEFT
+        # When this process is killed, Slurm ends the allocation; where it does not track processes well, the manager
+        # would go on without nodes, and in the way of the next one.
+        return subprocess.call(
+            [sys.executable, "-m", "qcg.pilotjob.cli", "run", *arguments], preexec_fn=_die_with_parent
+        )
+
+    def _wait_until_free(self) -> None:
+        """On another host, a manager counts as alive until its contact file is old; those of this run are not."""
+        patience = time.monotonic() + FRESH + 10 * PAUSE
+        while time.monotonic() < patience:
+            try:
+                found = contact.read(self._run_dir)
+            except ContactError:
+                return  # the manager tells what is wrong
+            if found is None or not is_alive(self._run_dir, found):
+                return
+            time.sleep(PAUSE)
+
+    # -- the next allocation ----------------------------------------------------------------------------------------
+
+    @property
+    def _number(self) -> int:
+        return self._books.allocations.index(self._id) + 1
+
+    @property
+    def _next(self) -> str:
+        return next(iter(self._books.allocations[self._number :]), "")
+
+    def _ask_for_next(self) -> bool:
+        """Whether there will be one."""
+        if self._next or self._number >= self._most:
+            return bool(self._next)
+        try:
+            after = f"--dependency=afterany:{self._id}"
+            self._books.allocations.append(slurm.submit(self._directory / SCRIPT, self._environ, after))
+        except BatchError as error:
+            say(f"Allocation {self._number + 1} of at most {self._most} could not be asked for: {error}")
+            return False
+        write_books(self._directory, self._books)
+        say(f"Job {self._next} is allocation {self._number + 1} of at most {self._most}, for what this one leaves.")
+        return True
+
+    def _conclude(self, code: int) -> int:
+        """Leave the rest to the next allocation, or see to it that there is none."""
+        if code == JOBS_LEFT and not self._books.cancelled:
+            if self._ask_for_next():
+                say(f"Jobs are left; job {self._next} goes on with them.")
+                return code
+            if self._most > 1:
+                say(f"Jobs are left after allocation {self._number} of at most {self._most}. {self._how_to_go_on()}")
+        self._books.exit_code = code
+        write_books(self._directory, self._books)
+        self._give_next_back()
+        return code
+
+    def _give_next_back(self) -> None:
+        if not self._next:
+            return
+        try:
+            slurm.cancel(self._next, self._environ)
+        except BatchError as error:
+            say(f"Job {self._next} is not needed any more, but could not be cancelled: {error}")
+            return
+        del self._books.allocations[self._number :]
+        write_books(self._directory, self._books)
+
+    def _how_to_go_on(self) -> str:
+        return f"To go on: `qcg-pm sbatch --resume {self._run_dir}`."
+
+    # -- the end of this allocation ---------------------------------------------------------------------------------
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        """Slurm ends this allocation. The manager, which is told at the same time, closes the run."""
+        if self._told_to_end:
+            return
+        self._told_to_end = True
+        try:
+            seen = slurm.look(self._id, self._environ)
+        except BatchError:
+            return  # the next allocation asks
+        if seen is not None and seen.reason == "None":
+            # Neither the limit nor a node: the user does not want it any more. At once, for there may be no time left.
+            self._books.cancelled = self._id
+            write_books(self._directory, self._books)
+            self._give_next_back()
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def say(sentence: str) -> None:
+    print(f"qcg-pm sbatch: {sentence}", flush=True)

@@ -1,0 +1,123 @@
+"""Calls of `sbatch`, `scancel` and `scontrol`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from qcg.pilotjob.batch.errors import BatchError
+
+PATIENCE = 120.0
+"""Seconds for the controller to answer: the commands themselves try for about a minute."""
+OVER = (
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "TIMEOUT",
+)
+
+_STATE = re.compile(r"^ +JobState=(\S+) Reason=(\S+)", re.MULTILINE)
+_EXIT_CODE = re.compile(r"^ +Requeue=.* ExitCode=(\d+):(\d+)$", re.MULTILINE)
+_OUTPUT = re.compile(r"^ +StdOut=(.*)$", re.MULTILINE)
+_NODES = re.compile(r"^ +NodeList=(\S*)", re.MULTILINE)
+
+
+class JobView(Struct, frozen=True):
+    """What Slurm says of a job."""
+
+    id: str
+    state: str
+    reason: str
+    """Why it waits, or why it was ended: `TimeLimit`."""
+    exit_code: int
+    output: str
+    nodes: str
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in OVER
+
+
+def submit(script: Path, environ: Mapping[str, str], *options: str) -> str:
+    """The id of the job that has been made of a script."""
+    answer = _call(["sbatch", "--parsable", *options, str(script)], environ)
+    job_id = answer.strip().splitlines()[-1].partition(";")[0] if answer.strip() else ""
+    if not job_id.isdecimal():
+        raise BatchError(f"sbatch did not tell the number of the job; it said {answer[:300]!r}")
+    return job_id
+
+
+def cancel(job_id: str, environ: Mapping[str, str]) -> None:
+    _call(["scancel", job_id], environ)
+
+
+def look(job_id: str, environ: Mapping[str, str]) -> JobView | None:
+    """None: Slurm has forgotten the job, so that it ended some time ago."""
+    try:
+        shown = _call(["scontrol", "show", "job", job_id], environ)
+    except BatchError as error:
+        if "Invalid job id" in str(error):
+            return None
+        raise
+    return parse_job(job_id, shown)
+
+
+def parse_job(job_id: str, shown: str) -> JobView:
+    state, code, output, nodes = (form.search(shown) for form in (_STATE, _EXIT_CODE, _OUTPUT, _NODES))
+    if state is None:
+        raise BatchError(f"`scontrol show job {job_id}` does not tell the state of the job")
+    return JobView(
+        id=job_id,
+        state=state[1],
+        reason=state[2],
+        exit_code=0 if code is None else (128 + int(code[2]) if int(code[2]) else int(code[1])),
+        output="" if output is None else output[1],
+        nodes="" if nodes is None or nodes[1] == "(null)" else nodes[1],
+    )
+
+
+def _call(command: Sequence[str], environ: Mapping[str, str]) -> str:
+    program = command[0]
+    try:
+        answer = subprocess.run(
+            command,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise BatchError(
+            f"there is no program {program} on $PATH; on a machine without Slurm, `qcg-pm run` runs the jobs right here"
+        ) from None
+    except OSError as error:
+        raise BatchError(f"{program} could not be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise BatchError(f"{program} had no answer in {PATIENCE:g} s; is the controller of Slurm up?") from None
+    if answer.returncode:
+        said = answer.stderr.strip() or answer.stdout.strip() or f"exit code {answer.returncode}"
+        raise BatchError(f"{program} refused: {' '.join(said.split())[:600]}")
+    return answer.stdout
+
+
+def largest_node(partition: str | None, environ: Mapping[str, str]) -> tuple[int, int] | None:
+    """CPUs and MiB of the largest node; None where Slurm does not tell."""
+    chosen = [f"--partition={partition}"] if partition else []
+    try:
+        shown = _call(["sinfo", "--noheader", "--Node", *chosen, "--format=%c %m"], environ)
+    except BatchError:
+        return None
+    sizes = [tuple(map(int, line.split())) for line in shown.splitlines() if re.fullmatch(r"\d+ \d+", line.strip())]
+    return (max(size[0] for size in sizes), max(size[1] for size in sizes)) if sizes else None

@@ -1,0 +1,50 @@
+"""Time limits of allocations as people write them, in the form of Slurm."""
+
+from __future__ import annotations
+
+import re
+
+from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.walltime import parse_wall_time
+
+ACCEPTED = "1h30m, 01:30:00, 90:00 (minutes and seconds), 90 (minutes), 1-12 (days and hours), PT1H30M, or unlimited"
+LONGEST = 365 * 86400
+"""Seconds: what no partition allows, so that it is a slip."""
+
+_ENDLESS = ("unlimited", "infinite")
+# What `sbatch` reads otherwise than wall times of jobs are read, or what those do not have.
+_OF_SLURM = tuple(
+    re.compile(form, re.ASCII)
+    for form in (
+        r"(?P<m>[0-9]{1,8})(?::(?P<s>[0-5]?[0-9]))?",
+        r"(?P<d>[0-9]{1,8})-(?P<h>[0-9]{1,2})(?::(?P<m>[0-5]?[0-9]))?(?::(?P<s>[0-5]?[0-9]))?",
+    )
+)
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+
+
+def slurm_time(given: str) -> str:
+    """`1-02:03:04`, for `sbatch --time`; a number alone is minutes, as it is for `sbatch` itself."""
+    text = given.strip()
+    if text.lower() in _ENDLESS:
+        return "UNLIMITED"
+    seconds = _seconds(text)
+    if seconds is None:
+        raise BatchError(f"--time {given!r} is not a time; write it as {ACCEPTED}")
+    if not 0 < seconds <= LONGEST:
+        raise BatchError(f"--time {given!r} is not between a minute and a year; write it as {ACCEPTED}")
+    minutes = -(-seconds // 60)  # Slurm counts whole minutes
+    days, rest = divmod(int(minutes), 24 * 60)
+    return f"{days}-{rest // 60:02d}:{rest % 60:02d}:00" if days else f"{rest // 60:02d}:{rest % 60:02d}:00"
+
+
+def _seconds(text: str) -> float | None:
+    for form in _OF_SLURM:
+        match = form.fullmatch(text)
+        if match:
+            return sum(int(amount) * _UNITS[unit] for unit, amount in match.groupdict().items() if amount)
+    try:
+        return parse_wall_time(text)
+    except DescriptionError:
+        return None

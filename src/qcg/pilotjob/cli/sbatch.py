@@ -1,0 +1,222 @@
+"""`qcg-pm sbatch FILE`: run a request file in an allocation of its own, or in several one after another."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qcg.pilotjob.batch import slurm
+from qcg.pilotjob.batch.books import SCRIPT
+from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.following import Following
+from qcg.pilotjob.batch.script import Inside, batch_script, environment_for, further_options, has_option
+from qcg.pilotjob.batch.sizes import largest_allocation
+from qcg.pilotjob.batch.times import slurm_time
+from qcg.pilotjob.cli.finding import INTERRUPTED
+from qcg.pilotjob.cli.refusing import Refusal
+from qcg.pilotjob.cli.run import command as run
+from qcg.pilotjob.cli.saying import many, say, tell
+from qcg.pilotjob.cli.validate import problems_of
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.interfaces.file import FileError, read_requests
+from qcg.pilotjob.options import UsageError
+from qcg.pilotjob.rundir import PREFIX
+from qcg.pilotjob.runs import has_manager, to_resume
+
+DIRECTORY = ".qcgpjm-sbatch-"
+"""What holds the batch script and notes of the allocations of one submission, in the working directory."""
+
+OWN = ("nodes", "resources", "pretend", "file", "wd", "run_id", "resume", "help")
+PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN]
+"""Options of `qcg-pm run` that are given to it inside the allocation."""
+
+
+@click.command("sbatch")
+@click.argument("file", required=False)
+@click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- SBATCH OPTIONS]")
+@click.option("-N", "--nodes", default="1", show_default=True, help="Nodes of each allocation: 4, or 2-4.")
+@click.option(
+    "--cores",
+    "--ntasks-per-node",
+    type=click.IntRange(min=1),
+    help="Cores on each node. Otherwise whole nodes, with all cores and memory.",
+)
+@click.option(
+    "-t", "--time", "limit", help="Limit of each allocation: 1h30m, 01:30:00, 2-12 (days-hours), or 90 (minutes)."
+)
+@click.option("-p", "--partition", help="Where to ask for nodes.")
+@click.option("-A", "--account", help="Whom to charge.")
+@click.option("-q", "--qos", help="Quality of service.")
+@click.option("--gpus-per-node", help="GPUs on each node: 2, or a100:2.")
+@click.option("--gres", help="Other generic resources on each node.")
+@click.option("--mem", help="Memory on each node: 4000M, 16G; 0 is all.")
+@click.option("--exclusive", is_flag=True, help="No other jobs on these nodes.")
+@click.option("-J", "--job-name", help="Name in the queue; otherwise that of FILE.")
+@click.option("-o", "--output", help="What the allocation prints; otherwise slurm-JOBID.out in the working directory.")
+@click.option("--sbatch-arg", multiple=True, help="A further option of sbatch: --sbatch-arg=--constraint=fast.")
+@click.option(
+    "--max-allocations",
+    "most",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Allocations, one after another, while jobs are left.",
+)
+@click.option("--wd", default=".", show_default=True, help="Working directory of the jobs and of the run's files.")
+@click.option("--id", "run_id", help="Name of the run; otherwise one is made up.")
+@click.option("--resume", metavar="PATH", help="Continue this run: its run directory, or the working directory.")
+@click.option("-W", "--wait", is_flag=True, help="Wait for the end of the run, and end with its exit code.")
+@click.option("--dry-run", "--script-only", is_flag=True, help="Print the batch script, and do nothing else.")
+@click.pass_context
+def command(context: click.Context, /, file: str | None, more: tuple[str, ...], **given: Any) -> None:
+    """Submit a batch script that runs the requests of FILE, with qcg-pm run, in an allocation of Slurm.
+
+    Takes the options of `qcg-pm run` too, for the run. What follows -- is for sbatch.
+
+    Exit code 0: submitted; with --wait, that of the run (4: jobs are left). 2: it could not be submitted.
+    """
+    if file is not None and file.startswith("-"):
+        more = (file, *more)
+        file = None
+    if (file is None) == (given["resume"] is None):
+        raise click.UsageError("give a request FILE, or a run to continue with --resume PATH")
+    try:
+        code = _submit(context, file, more, given)
+    except (BatchError, UsageError, FileError) as error:
+        raise Refusal(str(error)) from None
+    except OSError as error:
+        raise Refusal(f"{error.filename} cannot be written: {error.strerror}; choose another --wd") from None
+    sys.exit(code)
+
+
+command.params += PASSED_ON
+
+
+def _submit(context: click.Context, file: str | None, more: tuple[str, ...], given: dict[str, Any]) -> int:
+    run_dir = _run_dir(file, given)
+    directory = _free_directory(run_dir)
+    options = _options(file, run_dir, more, given)
+    environ = environment_for(options, dict(os.environ))
+    if file is not None:
+        _check(Path(file), options, given["partition"], environ)
+    text = batch_script(options, _inside(context, file, run_dir, directory, given["most"]))
+    if given["dry_run"]:
+        say(text.rstrip())
+        return 0
+    directory.mkdir(mode=0o700, parents=True)
+    script = directory / SCRIPT
+    script.touch(mode=0o600)
+    script.write_text(text)
+    try:
+        job_id = slurm.submit(script, environ)
+    except BatchError:
+        script.unlink()
+        directory.rmdir()
+        raise
+    say(f"Submitted batch job {job_id}")
+    tell(f"The batch script is {script}, the run will be in {run_dir}.")
+    return _wait(directory, job_id, environ) if given["wait"] else 0
+
+
+def _wait(directory: Path, job_id: str, environ: dict[str, str]) -> int:
+    try:
+        return Following(directory, job_id, environ, tell).wait()
+    except KeyboardInterrupt:
+        tell(f"interrupted; the job goes on (`scancel {job_id}` ends it)")
+        return INTERRUPTED
+
+
+def _run_dir(file: str | None, given: dict[str, Any]) -> Path:
+    if file is None:
+        run_dir = to_resume(Path(given["resume"])).resolve()
+        if has_manager(run_dir):
+            raise BatchError(f"a manager is at work in {run_dir}; wait for it, or end it first")
+        return run_dir
+    run_id = given["run_id"] or _made_up_id(file)
+    if "/" in run_id:
+        raise BatchError(f"--id {run_id!r} cannot be part of a directory's name; leave out the '/'")
+    run_dir = Path(given["wd"]).resolve() / f"{PREFIX}{run_id}"
+    if run_dir.exists():
+        raise BatchError(f"there is already a run {run_dir}: continue it with --resume, or give another --id")
+    return run_dir
+
+
+def _made_up_id(file: str) -> str:
+    number = int.from_bytes(os.urandom(8), "big") % 10**8
+    return re.sub(r"[^\w.-]", "_", Path(file).stem) + f".{number:08d}"
+
+
+def _free_directory(run_dir: Path) -> Path:
+    """Of this submission: a run that is continued may have earlier ones."""
+    name = DIRECTORY + run_dir.name.removeprefix(PREFIX)
+    candidates = [run_dir.with_name(name), *(run_dir.with_name(f"{name}.{number}") for number in range(2, 1000))]
+    return next(candidate for candidate in candidates if not candidate.exists())
+
+
+def _options(file: str | None, run_dir: Path, more: tuple[str, ...], given: dict[str, Any]) -> list[str]:
+    further = further_options([*given["sbatch_arg"], *more])
+    wd = run_dir.parent
+    name = given["job_name"] or (Path(file).stem if file else run_dir.name.removeprefix(PREFIX))
+    options = [f"--job-name={name}", f"--chdir={wd}", f"--nodes={given['nodes']}"]
+    if given["cores"]:
+        options.append(f"--ntasks-per-node={given['cores']}")
+    whole = not given["cores"] and not has_option(further, "--ntasks", "-n", "--cpus-per-task", "-c", "--exclusive")
+    if given["exclusive"] or whole:
+        options.append("--exclusive")
+    memory = given["mem"] or ("0" if whole and not has_option(further, "--mem-per-cpu", "--mem-per-gpu") else None)
+    asked = {
+        "--mem": memory,
+        "--time": slurm_time(given["limit"]) if given["limit"] is not None else None,
+        **{
+            f"--{key.replace('_', '-')}": given[key] for key in ("partition", "account", "qos", "gpus_per_node", "gres")
+        },
+        "--output": given["output"] or f"{str(wd).replace('%', '%%')}/slurm-%j.out",
+    }
+    options += [f"{name}={value}" for name, value in asked.items() if value is not None]
+    # A node that dies takes its own jobs with it, and not the whole allocation: the pilot goes on with the others. When
+    # Slurm does end the job for another reason and queues it again, nothing is lost: the script goes on with the run.
+    return [*options, "--no-kill", "--requeue", *further]
+
+
+def _inside(context: click.Context, file: str | None, run_dir: Path, directory: Path, most: int) -> Inside:
+    arguments = ["--resume", str(run_dir)]
+    if file is not None:
+        arguments = [os.path.abspath(file), f"--wd={run_dir.parent}", f"--id={run_dir.name.removeprefix(PREFIX)}"]
+    return Inside(
+        python=sys.executable,
+        python_path=os.environ.get("PYTHONPATH", ""),
+        books=str(directory),
+        run_dir=str(run_dir),
+        most=most,
+        run=[*arguments, *_passed_on(context)],
+    )
+
+
+def _passed_on(context: click.Context) -> list[str]:
+    """Options of the run, as they were given."""
+    words = []
+    for option in PASSED_ON:
+        name = option.name or ""
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            value = context.params[name]
+            words.append(option.opts[0] if value is True else f"{option.opts[0]}={value}")
+    return words
+
+
+def _check(file: Path, options: list[str], partition: str | None, environ: dict[str, str]) -> None:
+    """What could never run is told now, and not after a night in the queue."""
+    core = Core(largest_allocation(options, slurm.largest_node(partition, environ)))
+    problems = problems_of(read_requests(file), core)
+    for problem in problems:
+        tell(problem)
+    if problems:
+        nodes, cores = len(core.state.nodes), core.state.pool.total_cores
+        against = f"{many(cores, 'core')} on {many(nodes, 'node')}"
+        raise BatchError(
+            f"{file} has {many(len(problems), 'problem')}, checked against {against}; nothing was submitted"
+        )

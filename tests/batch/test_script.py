@@ -1,0 +1,102 @@
+"""The batch script: what Slurm and the shell read of it is what was given."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.script import Inside, batch_script, environment_for, further_options, has_option
+
+
+def inside(**changes: Any) -> Inside:
+    given: dict[str, Any] = {
+        "python": "/opt/env/bin/python",
+        "python_path": "",
+        "books": "/home/me/.notes",
+        "run_dir": "/home/me/.run",
+        "most": 3,
+        "run": ["/home/me/jobs.json", "--wd=/home/me"],
+    }
+    return Inside(**{**given, **changes})
+
+
+def test_the_script_has_the_options_and_one_command():
+    assert batch_script(["--nodes=4", "--no-kill"], inside()).splitlines() == [
+        "#!/bin/bash",
+        "#SBATCH --nodes=4",
+        "#SBATCH --no-kill",
+        "",
+        "# Runs the requests, or goes on with the run where it has begun: in a further allocation, or after Slurm has",
+        "# queued this job again.",
+        "exec /opt/env/bin/python -m qcg.pilotjob.batch --books=/home/me/.notes --run-dir=/home/me/.run --most=3 -- \\",
+        "    /home/me/jobs.json --wd=/home/me",
+    ]
+
+
+AWKWARD = ["two words", "it's", 'say "x"', "$HOME `id`", "back\\slash", "#no comment", "ä ö", "-- x", "*"]
+
+
+@pytest.mark.parametrize("text", AWKWARD)
+def test_arguments_and_paths_reach_the_command_as_they_are(text: str):
+    script = batch_script([], inside(python="/bin/echo", python_path=text, run=[text, f"--wd={text}"]))
+    printing = script.replace("exec /bin/echo", "printf '%s\\0' \"$PYTHONPATH\"; exec printf '%s\\0'")
+    printed = subprocess.run(["bash", "-c", printing], capture_output=True, check=True).stdout.decode().split("\0")
+    assert printed[0] == text
+    assert printed[-3:] == [text, f"--wd={text}", ""]
+
+
+def test_options_of_several_lines_are_refused():
+    with pytest.raises(BatchError, match="several lines"):
+        batch_script(["--comment=a\nb"], inside())
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ([], []),
+        (["--constraint=fast", "--begin", "now+1hour"], ["--constraint=fast", "--begin=now+1hour"]),
+        (["--hold", "--comment", "two words"], ["--hold", "--comment=two words"]),
+        (["-C", "fast", "-Cslow"], ["-Cfast", "-Cslow"]),
+    ],
+)
+def test_further_options_may_be_given_in_one_word_or_two(words: list[str], options: list[str]):
+    assert further_options(words) == options
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["fast"], "'fast' is no option of sbatch"),
+        (["--constraint=fast", "slow"], "'slow' is no option of sbatch"),
+        (["--array=1-3"], "--array makes no sense for a run: it would run the same jobs several times at once"),
+        (["-a", "1-3"], "-a makes no sense"),
+        (["--chdir", "/x"], "give --wd"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(words: list[str], told: str):
+    with pytest.raises(BatchError, match=told):
+        further_options(words)
+
+
+def test_an_option_is_found_with_its_value_or_without():
+    assert has_option(["--hold", "--ntasks=4"], "--ntasks")
+    assert has_option(["--hold", "--ntasks=4"], "--hold")
+    assert has_option(["-n4"], "--ntasks", "-n")
+    assert not has_option(["--ntasks-per-node=4"], "--ntasks")
+    assert not has_option(["--nodes=4"], "-n")
+
+
+def test_what_is_asked_for_goes_before_the_users_defaults_and_allocations_do_not_shine_through():
+    environ = {
+        "SBATCH_PARTITION": "default",
+        "SBATCH_ACCOUNT": "mine",
+        "SLURM_CONF": "/etc/other.conf",
+        "SLURM_JOB_ID": "12",
+        "SLURM_RESTART_COUNT": "1",
+        "HOME": "/home/me",
+    }
+    kept = {"SBATCH_ACCOUNT": "mine", "SLURM_CONF": "/etc/other.conf", "HOME": "/home/me"}
+    assert environment_for(["--partition=fast"], environ) == kept

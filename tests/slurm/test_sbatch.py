@@ -1,0 +1,225 @@
+"""`qcg-pm sbatch`: a run gets allocations of its own, one after another while jobs are left."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.pilot import Run, job, write_requests
+from tests.support.processes import Process
+from tests.support.slurm_cluster import Cluster, Done
+from tests.support.waiting import wait_for
+
+
+def stamped(name: str, line: str = "true", **more: Any) -> dict[str, Any]:
+    """A job that notes each start of it in the file `starts`."""
+    return job(name, "bash", "-c", f"echo {name}.$1 >> starts; {line}", "-", "${it}", **more)
+
+
+class Submitted:
+    """`qcg-pm sbatch --wait`, under way."""
+
+    def __init__(self, cluster: Cluster, jobs: list[dict[str, Any]], *options: str) -> None:
+        self.cluster = cluster
+        self.wd = cluster.cwd
+        file = write_requests(self.wd / "jobs.json", jobs)
+        self.output = self.wd / "told"
+        command = ["qcg-pm", "sbatch", str(file), "--wait", "--report-format", "json", *options]
+        with self.output.open("w") as out:
+            self._process = cluster.start(*command, stdout=out, stderr=subprocess.STDOUT)
+
+    @property
+    def told(self) -> str:
+        return self.output.read_text()
+
+    @property
+    def starts(self) -> list[str]:
+        path = self.wd / "starts"
+        return path.read_text().split() if path.exists() else []
+
+    @property
+    def books(self) -> dict[str, Any]:
+        [path] = self.wd.glob(".qcgpjm-sbatch-*/books.json")
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+
+    def wait_for_start_of(self, name: str) -> None:
+        wait_for(lambda: name in self.starts, 60, f"the start of {name}: {self.told}")
+
+    def wait_for_words(self, words: str) -> None:
+        wait_for(lambda: words in self.told, 60, f"{words!r} in {self.told}")
+
+    def processes(self, module: str) -> list[Process]:
+        """Those of the first node that run this module."""
+        return [found for found in self.cluster.node("n1").processes() if f" -m {module} " in f"{found} "]
+
+    def kill(self, module: str) -> None:
+        [process] = wait_for(lambda: self.processes(module), 10)
+        os.kill(process.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float = 60) -> int:
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            pytest.fail(f"qcg-pm sbatch --wait did not end; it told\n{self.told}", pytrace=False)
+
+    @property
+    def states(self) -> dict[str, str]:
+        return Run(self.wd, None).states  # type: ignore[arg-type]
+
+
+def submit(cluster: Cluster, *arguments: str | Path, **options: Any) -> Done:
+    return cluster.run("qcg-pm", "sbatch", *arguments, **options)
+
+
+def queue(cluster: Cluster) -> str:
+    return cluster.run("squeue", "--noheader", "--format=%i %T").stdout
+
+
+def test_a_file_runs_in_an_allocation_of_the_size_asked_for_whatever_its_path_is(cluster: Cluster):
+    cluster.cwd = cluster.cwd / 'it\'s a "dir" $HOME'
+    cluster.cwd.mkdir()
+    where = job("where", "bash", "-c", "hostname; echo $1; sleep 0.5", "-", "a b'c", iteration=6, stdout="out.${it}")
+    write_requests(cluster.cwd / "my jobs.json", [where, job("bad", "false", after=["where"])])
+    options = ["--nodes", "3", "--cores", "2", "--time", "10m", "--job-name", 'a "b" c', "--report-format=json"]
+    done = submit(cluster, "my jobs.json", *options, "--wait", "--", "--comment", "x 'y'", check=False)
+    assert done.returncode == 1, done.stdout + done.stderr  # bad is
+    hosts = [(cluster.cwd / f"out.{index}").read_text() for index in range(6)]
+    assert sorted(hosts) == [f"{node}\na b'c\n" for node in ("n1", "n1", "n2", "n2", "n3", "n3")]
+    [job_id] = re.findall(r"^Submitted batch job (\d+)$", done.stdout, re.MULTILINE)
+    assert "FAILED bad: exit code 1" in done.stdout
+    assert "6 cores on 3 nodes" in done.stdout
+    assert f"Job {job_id} is RUNNING on n[1-3]." in done.stderr
+    shown = cluster.run("scontrol", "show", "job", job_id).stdout
+    for fact in ('JobName=a "b" c', "TimeLimit=00:10:00", "Comment=x 'y'", f"WorkDir={cluster.cwd}", "Requeue=1"):
+        assert fact in shown
+    [script] = cluster.cwd.glob(".qcgpjm-sbatch-*/batch.sh")
+    assert str(script) in done.stderr
+    assert (script.stat().st_mode & 0o777, script.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    report = Run(cluster.cwd, done).report
+    assert report["bad"]["state"] == "FAILED"
+
+
+def test_without_a_size_whole_nodes_are_taken_and_the_next_allocation_is_given_back(cluster: Cluster):
+    run = Submitted(cluster, [job("all", "true", numNodes=2, numCores=4)], "--nodes=2", "--max-allocations=3")
+    assert run.wait() == 0, run.told
+    assert "8 cores on 2 nodes" in run.told
+    assert "is allocation 2 of at most 3" in run.told
+    wait_for(lambda: not queue(cluster), 30)
+    [first] = run.books["allocations"]
+    assert f"Submitted batch job {first}" in run.told
+
+
+def test_a_manager_that_is_killed_is_followed_by_another_in_the_same_allocation(cluster: Cluster):
+    gate = cluster.cwd / "gate"
+    jobs = [stamped("many", f"until [ -e {gate} ]; do sleep 0.1; done", iteration=6)]
+    run = Submitted(cluster, jobs, "--nodes=1", "--cores=4")
+    run.wait_for_start_of("many.3")
+    run.kill("qcg.pilotjob.cli")
+    run.wait_for_words("The manager was ended by SIGKILL; the run goes on with another one.")
+    gate.touch()
+    assert run.wait() == 0, run.told
+    assert sorted(run.starts) == [f"many.{index}" for index in range(6)]
+    assert set(run.states.values()) == {"SUCCEED"}
+    assert len(run.books["allocations"]) == 1
+
+
+def test_an_allocation_that_dies_with_all_that_is_in_it_is_followed_by_the_next(cluster: Cluster):
+    gate = cluster.cwd / "gate"
+    jobs = [
+        stamped("before", iteration=3),
+        stamped("hanging", f"until [ -e {gate} ]; do sleep 0.1; done", after=["before"], iteration=2),
+    ]
+    run = Submitted(cluster, jobs, "--nodes=2", "--max-allocations=2", "--on-lost=rerun")
+    run.wait_for_start_of("hanging.1")
+    first, second = run.books["allocations"]
+    assert queue(cluster).splitlines().count(f"{second} PENDING") == 1
+    run.kill("qcg.pilotjob.batch")
+    gate.touch()
+    assert run.wait(90) == 0, run.told
+    assert f"Job {second} is RUNNING" in run.told
+    assert set(run.states.values()) == {"SUCCEED"}
+    assert [run.starts.count(f"before.{index}") for index in range(3)] == [1, 1, 1]
+    assert run.books == {"allocations": [first, second], "exit_code": 0}
+
+
+def test_a_job_that_its_user_cancels_is_not_followed_by_another(cluster: Cluster):
+    run = Submitted(cluster, [stamped("endless", "sleep 600", iteration=4)], "--max-allocations=3", "--nodes=1")
+    run.wait_for_start_of("endless.3")
+    first, second = run.books["allocations"]
+    cluster.run("scancel", first)
+    assert run.wait() not in (0, 1), run.told
+    wait_for(lambda: not queue(cluster), 30)
+    assert "JobState=CANCELLED" in cluster.run("scontrol", "show", "job", second).stdout
+    assert run.books["cancelled"] == first
+    assert len(run.starts) == 4
+
+
+def test_a_job_that_is_cancelled_before_it_begins_ends_the_waiting(cluster: Cluster):
+    run = Submitted(cluster, [job("a", "true")], "--", "--hold")
+    run.wait_for_words("PENDING (JobHeldUser)")
+    cluster.run("scancel", "--user=root")
+    assert run.wait() == 3, run.told
+    assert "ended (CANCELLED) before the run did" in run.told
+
+
+def test_ctrl_c_ends_the_waiting_and_not_the_job(cluster: Cluster):
+    gate = cluster.cwd / "gate"
+    run = Submitted(cluster, [stamped("a", f"until [ -e {gate} ]; do sleep 0.1; done")], "--nodes=1")
+    wait_for(lambda: run.starts, 60, run.told)
+    os.killpg(run._process.pid, signal.SIGINT)
+    run.wait_for_words("interrupted; the job goes on")
+    run.wait()
+    gate.touch()
+    wait_for(lambda: run.books.get("exit_code") == 0, 30)
+
+
+def test_what_could_never_run_is_told_before_anything_is_submitted(cluster: Cluster):
+    jobs = [job("wide", "true", numCores=9), job("gpu", "true", nodeCrs={"gpu": 1}), job("fits", "true", numCores=8)]
+    write_requests(cluster.cwd / "jobs.json", jobs)
+    done = submit(cluster, "jobs.json", "--nodes=2", check=False)
+    assert done.returncode == 2
+    assert "job 'wide' can never run" in done.stderr
+    assert "job 'gpu' can never run" in done.stderr
+    assert "jobs.json has 2 problems, checked against 8 cores on 2 nodes; nothing was submitted" in done.stderr
+    assert submit(cluster, "jobs.json", "--nodes=3", "--gpus-per-node=1", "--", "--hold").returncode == 0
+    assert len(list(cluster.cwd.glob(".qcgpjm-*"))) == 1
+
+
+def test_what_sbatch_says_against_it_is_told_and_nothing_is_left(cluster: Cluster):
+    write_requests(cluster.cwd / "jobs.json", [job("a", "true")])
+    done = submit(cluster, "jobs.json", "--partition=nowhere", check=False)
+    assert done.returncode == 2
+    assert "sbatch refused" in done.stderr
+    assert "invalid partition specified: nowhere" in done.stderr
+    assert not list(cluster.cwd.glob(".qcgpjm-*"))
+
+
+def test_the_script_that_is_printed_can_be_submitted_by_hand(cluster: Cluster):
+    write_requests(cluster.cwd / "jobs.json", [stamped("a")])
+    script = submit(cluster, "jobs.json", "--dry-run", "--id=mine", "--nodes=1").stdout
+    assert not list(cluster.cwd.glob(".qcgpjm-*"))
+    assert f"exec {sys.executable} -m qcg.pilotjob.batch" in script
+    submitted = cluster.sbatch(script, env={"PATH": "/usr/bin:/bin"})
+    assert submitted.wait() == 0
+    assert "4 cores on 1 node" in submitted.output
+    assert (cluster.cwd / "starts").read_text() == "a.${it}\n"
+    assert (cluster.cwd / ".qcgpjm-service-mine").is_dir()
+
+
+def test_a_run_works_inside_salloc_on_the_login_node(cluster: Cluster):
+    where = job("where", "bash", "-c", "hostname; sleep 0.5", iteration=4, stdout="out.${it}")
+    write_requests(cluster.cwd / "jobs.json", [where])
+    done = cluster.salloc("qcg-pm", "run", "jobs.json", nodes=2, ntasks_per_node=2, no_kill=True, time=5)
+    assert "4 cores on 2 nodes" in done.stdout
+    assert sorted((cluster.cwd / f"out.{index}").read_text() for index in range(4)) == ["n1\n", "n1\n", "n2\n", "n2\n"]
