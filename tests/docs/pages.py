@@ -7,6 +7,9 @@ A marker is a comment that readers do not see:
     <!-- reply: N, FILE -->         the last answer to request N in the log FILE
     <!-- not run: REASON -->        nothing is done with it, and this is why
 
+A page whose second line is `<!-- on a cluster -->` is run by `tests/slurm/test_pages.py`, on the login node of a Slurm
+cluster.
+
 A block without a marker is a `console` block, which is run, or a `json` block: a request file (which is run), a request
 or a job.
 """
@@ -19,6 +22,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CLUSTER_PAGES = [page for page in PAGES if page.read_text().splitlines()[1] == "<!-- on a cluster -->"]
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 _MARKER = re.compile(r"<!-- (?P<kind>file|part of a job|reply|not run)(?:: (?P<value>[^\n]*?))? -->\n\Z")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,32 @@ ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ
 TIMEOUT = 60
 ON_EIGHT_CORES = "--nodes 4,4"
 
+Shell = Callable[[list[str], Path], "subprocess.CompletedProcess[str]"]
+"""Runs a command in a directory, with both streams in one."""
+
 _validator = jsonschema.Draft202012Validator(request_file_schema())
+
+
+def on_this_machine(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
 
 
 class PageDirectory:
     """The directory that all examples of a page share, in their order."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, shell: Shell = on_this_machine) -> None:
         self.directory = directory
+        self._shell = shell
         self.unused: dict[str, Block] = {}
         """Files that no command has used yet."""
 
@@ -60,17 +79,7 @@ class PageDirectory:
 
     def _printed(self, command: str, place: str) -> str:
         try:
-            done = subprocess.run(
-                ["bash", "-c", command],
-                cwd=self.directory,
-                env=ENVIRONMENT,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=TIMEOUT,
-                check=False,
-            )
+            done = self._shell(["bash", "-c", command], self.directory)
         except subprocess.TimeoutExpired as error:
             raise AssertionError(f"{place}: {command}hung; so far it printed {error.stdout!r}") from None
         # A terminal says this of a command that was killed.

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.docs.output import DIRECTORY, same
-from tests.docs.pages import PAGES, ROOT, Block, blocks_of, commands_of
+from tests.docs.pages import CLUSTER_PAGES, PAGES, ROOT, Block, blocks_of, commands_of
 from tests.docs.running import PageDirectory
 from tests.support.pilot import Run, run
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in CLUSTER_PAGES], ids=lambda page: page.name)
 def test_every_example_of_a_page_does_what_the_page_says(page: Path, tmp_path: Path):
     directory = PageDirectory(tmp_path)
     for block in blocks_of(page):

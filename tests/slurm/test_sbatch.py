@@ -138,13 +138,15 @@ def test_an_allocation_that_dies_with_all_that_is_in_it_is_followed_by_the_next(
     gate = cluster.cwd / "gate"
     jobs = [
         stamped("before", iteration=3),
-        stamped("hanging", f"until [ -e {gate} ]; do sleep 0.1; done", after=["before"], iteration=2),
+        # Not to end before the agent does, which would look like an end of their own.
+        stamped("hanging", f"trap '' TERM; until [ -e {gate} ]; do sleep 0.1; done", after=["before"], iteration=2),
     ]
     run = Submitted(cluster, jobs, "--nodes=2", "--max-allocations=2", "--on-lost=rerun")
     run.wait_for_start_of("hanging.1")
     first, second = run.books["allocations"]
     assert queue(cluster).splitlines().count(f"{second} PENDING") == 1
     run.kill("qcg.pilotjob.batch")
+    run.wait_for_words(f"Job {second} is RUNNING")
     gate.touch()
     assert run.wait(90) == 0, run.told
     assert f"Job {second} is RUNNING" in run.told
