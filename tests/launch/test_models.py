@@ -109,10 +109,15 @@ def test_intelmpi_has_arguments_for_each_node():
     assert made.env["HYDRA_LAUNCHER_EXTRA_ARGS"] == made.env["I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS"] == STEP
 
 
-def test_one_list_for_all_nodes_is_not_given_where_nodes_differ():
+def test_processes_of_intelmpi_bind_themselves_where_one_list_does_not_fit_all_nodes():
     made = launch("intelmpi", UNLIKE, bound(SLURM))
-    assert made.argv[3:7] == ["-n", "2", "-env", "I_MPI_PIN_PROCESSOR_LIST"]
+    take = 'exec taskset -c "${cpus[MPI_LOCALRANKID]}" "$@"'
+    assert made.argv[3:] == [
+        *("-n", "2", "bash", "-c", f"cpus=(4 0); {take}", "qcg-pm-rank", "prog", "-x", ":"),
+        *("-n", "1", "bash", "-c", f"cpus=(1); {take}", "qcg-pm-rank", "prog", "-x"),
+    ]
     assert "HYDRA_BINDING" not in made.env
+    assert made.env["I_MPI_PIN"] == "off"
 
 
 def test_intelmpi_inside_a_node_needs_no_slurm():

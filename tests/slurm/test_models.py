@@ -113,6 +113,16 @@ def test_each_process_is_bound_to_one_granted_cpu(model: str, real_cluster: Clus
     assert "not bound" not in (real_cluster.cwd / "service.log").read_text()
 
 
+@models
+def test_nodes_of_a_job_may_have_different_cpus(model: str, real_cluster: Cluster):
+    """The first CPU of one node is taken: the job has the second one there, and both of the other node."""
+    other = job("other", script="until [ -e p.out ]; do sleep 0.05; done", numCores=1)
+    run = Allocated(real_cluster, [other, parallel("p", model, numCores=3)], nodes=2, ntasks_per_node=2).wait()
+    places = granted(run, "p")
+    assert sorted(core for _, core in places) == [0, 1, 1]
+    assert [(one["host"], int(one["cpus"])) for one in told(run, "p")] == places
+
+
 def test_jobs_in_a_part_of_a_node_keep_to_it(real_cluster: Cluster):
     jobs = [parallel(model, model, numCores=1) for model in OPTIONS]
     part: dict[str, Any] = {"nodes": 1, "nodelist": "n1", "ntasks_per_node": 1, "mem": 500}

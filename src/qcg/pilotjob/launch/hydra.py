@@ -1,7 +1,7 @@
 """The model `intelmpi`: `mpirun` of Intel MPI, or of another member of its family, such as MPICH's `mpiexec.hydra`.
 
 Intel MPI binds processes by a list for each node (`I_MPI_PIN_PROCESSOR_LIST`), MPICH by one list for all of them
-(`HYDRA_BINDING`); neither minds the other's.
+(`HYDRA_BINDING`); neither minds the other's. Where one list does not fit all nodes, each process binds itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from qcg.pilotjob.description.model import Execution
 from qcg.pilotjob.host.records import file_path
 from qcg.pilotjob.launch.binding import all_bound_cpus
 from qcg.pilotjob.launch.environment import gpu_variables
+from qcg.pilotjob.launch.ranks import bound_rank
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.launch.start import STEP_OPTIONS, Start, without_separator
 
@@ -33,9 +34,15 @@ def hydra(execution: Execution, program: list[str], grant: Grant, run_id: str, s
     command += ["-machinefile", file_path(site.files, run_id, MACHINE_FILE), *options.mpirun_args]
     sets: list[list[str]] = []
     for place, part in enumerate(grant.parts):
-        variables = chain.from_iterable([("-env", *item) for item in gpu_variables(part, site).items()])
-        pinned = _pinned(cpus[place]) if cpus else []
-        sets.append(["-n", str(len(part.cores)), *pinned, *variables, *program])
+        words = ["-n", str(len(part.cores))]
+        words += chain.from_iterable([("-env", *item) for item in gpu_variables(part, site).items()])
+        if cpus is None:
+            words += program
+        elif "HYDRA_BINDING" in env:
+            words += [*_pinned(cpus[place]), *program]
+        else:
+            words += bound_rank(program, cpus[place], "MPI_LOCALRANKID")
+        sets.append(words)
     argv = [*command, *sets[0], *chain.from_iterable([(":", *words) for words in sets[1:]])]
     env["HYDRA_LAUNCHER_EXTRA_ARGS"] = env["I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS"] = STEP_OPTIONS
     env["I_MPI_HYDRA_BOOTSTRAP"] = "slurm"
@@ -50,10 +57,9 @@ def _binding(cpus: list[tuple[int, ...]] | None) -> dict[str, str]:
         # Left to itself, Intel MPI binds, and takes the same cores for every job of a node.
         return {"I_MPI_PIN": "off"}
     longest = max(cpus, key=len)
-    env = {"I_MPI_PIN": "on"}
     if all(bound == longest[: len(bound)] for bound in cpus):
-        env["HYDRA_BINDING"] = "user:" + ",".join(map(str, longest))
-    return env
+        return {"I_MPI_PIN": "on", "HYDRA_BINDING": "user:" + ",".join(map(str, longest))}
+    return {"I_MPI_PIN": "off"}
 
 
 def _pinned(cpus: tuple[int, ...]) -> list[str]:

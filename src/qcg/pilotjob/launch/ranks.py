@@ -22,8 +22,21 @@ def bound_ranks(program: list[str], grant: Grant, site: Site, *, bind: bool) -> 
     settings = _gpu_settings(grant, site)
     if cpus is None:
         return _with_settings(program, grant, settings, 'exec "$@"')
-    settings = [f"cpus=({' '.join(map(str, bound))}){more}" for bound, more in zip(cpus, settings, strict=True)]
-    return _with_settings(program, grant, settings, 'exec taskset -c "${cpus[SLURM_LOCALID]}" "$@"')
+    settings = [_list_of(bound) + more for bound, more in zip(cpus, settings, strict=True)]
+    return _with_settings(program, grant, settings, _take_cpu("SLURM_LOCALID"))
+
+
+def bound_rank(program: list[str], cpus: tuple[int, ...], place: str) -> list[str]:
+    """The program, for the processes on one node: a variable tells each its place among them."""
+    return ["bash", "-c", f"{_list_of(cpus)}; {_take_cpu(place)}", NAME, *program]
+
+
+def _list_of(cpus: tuple[int, ...]) -> str:
+    return f"cpus=({' '.join(map(str, cpus))})"
+
+
+def _take_cpu(place: str) -> str:
+    return f'exec taskset -c "${{cpus[{place}]}}" "$@"'
 
 
 def with_gpus_of_node(program: list[str], grant: Grant, site: Site) -> list[str]:
