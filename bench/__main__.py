@@ -37,6 +37,7 @@ def main() -> int:
         parallel=options.parallel,
         peers=None if options.peers else [],
     )
+    _warn_of_others()
     about = [*machine.describe(), f"Medians of {setting.rounds} rounds, in turns.{_before()}"]
     try:
         results = {name: _run(name, setting) for name in options.names}
@@ -51,6 +52,11 @@ def main() -> int:
     if options.write or (len(results) == len(BENCHMARKS) and options.scale == 1):
         page.write(results.values(), about)
     return 0
+
+
+def _warn_of_others() -> None:
+    if os.getloadavg()[0] > len(os.sched_getaffinity(0)) / 2:
+        print(f"this machine does other things too (load {machine.load()}): expect noise", file=sys.stderr, flush=True)
 
 
 def _before() -> str:

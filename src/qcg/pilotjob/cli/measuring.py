@@ -19,7 +19,9 @@ MOST_JOBS = 200_000
 SLEEP = 0.5
 """Seconds that jobs sleep to see what is lost between them."""
 AT_ONCE = 0.05
-"""They end all at once, as jobs seldom do: no more of them at a time than can be started in this part of their time."""
+"""They end all at once, as jobs seldom do: no more of them at a time than can be started in this part of their time,"""
+A_FEW = 16
+"""or than these."""
 PROGRAM = "true"
 
 
@@ -61,7 +63,7 @@ def measure(start_manager: Callable[[], Manager], seconds: float, say: Callable[
         separate = bench.rate_of_separate("job", jobs)
         say("running them once more, as one iterated job ...")
         iterated = bench.rate_of_iterated("iterated", jobs)
-        at_a_time = max(min(cores, int(separate * SLEEP * AT_ONCE)), 1)
+        at_a_time = min(cores, max(int(separate * SLEEP * AT_ONCE), A_FEW))
         waves = max(round(0.25 * seconds / SLEEP), 2)
         say(f"keeping {at_a_time:,} jobs asleep for {waves * SLEEP:g} s ...")
         real = bench.seconds_of_sleepers("wave", waves, at_a_time)
