@@ -115,7 +115,7 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path):
         (("--wd", tmp_path, "--id", ".."), "--id"),
         (("--wd", tmp_path, "--id", "x" * 300), "name too long"),
         (("--resources", "pbs"), "'auto', 'local', 'slurm'"),
-        (("--resources", "slurm"), "Slurm"),
+        (("--resources", "slurm"), "there is no allocation here"),
         (("--envschema", "pbs"), "use auto, common or slurm"),
         (("--report-format", "xml"), "'text', 'json', 'none'"),
         (("--log", "loud"), "'critical'"),

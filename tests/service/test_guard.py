@@ -32,7 +32,12 @@ def test_agents_on_other_hosts_of_the_same_allocation_are_called(run_dir: Path):
 
 def test_agents_of_an_allocation_that_is_over_are_gone(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
     asked: list[str] = []
-    monkeypatch.setattr(guard, "is_over", lambda job_id, environ: asked.append(job_id) or job_id == "17")
+
+    def is_over(job_id: str, environ: object) -> bool:
+        asked.append(job_id)
+        return job_id == "17"
+
+    monkeypatch.setattr(guard, "is_over", is_over)
     for node, allocation in (("n2", "17"), ("n3", "17"), ("n4", "18")):
         path = run_dir / f"agent-{node}.json"
         path.write_text(f'{{"pid": 1, "started": 1, "host": "{node}", "allocation": "{allocation}"}}')
