@@ -50,6 +50,12 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """The part of them that has to be there before jobs are started."""
     nl_start_method: StartMethod = "slurm"
     """How they are started."""
+    time_limit: float | None = None
+    """Seconds after which this manager ends, and another one can go on."""
+    grace: float | None = None
+    """Seconds before that, or before the end of the allocation, in which nothing is started; None: a minute or less."""
+    grace_signal: str | None = None
+    """What running jobs get then."""
     pretend: bool = False
     """Start no processes: jobs end at once. To measure everything else."""
 

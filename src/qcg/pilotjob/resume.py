@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import msgspec
 
@@ -13,13 +14,14 @@ from qcg.pilotjob.core.restore import Restoration, known_iterations
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.host.records import Ended, Started
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.records import FinalJob
 from qcg.pilotjob.options import Options, UsageError
 
 
-def restore(core: CoreState, journal: Journal) -> list[Effect]:
-    """Fill empty books from the journal; what follows from that."""
+def restore(core: CoreState, journal: Journal, told: Iterable[Started | Ended] = ()) -> list[Effect]:
+    """Fill empty books from the journal; what follows from that. `told`: by agents that are not there any more."""
     loaded = journal.load()
     restoration = Restoration(core, time.time(), loaded.max_seq)
     iterated: list[FinalJob] = []
@@ -45,6 +47,7 @@ def restore(core: CoreState, journal: Journal) -> list[Effect]:
     for final in iterated:
         iterations = _iterations(final, journal)
         restoration.final_job(final.seq, final.name, final.state, final.submitted, final.message, iterations)
+    restoration.told(told)
     return restoration.finish()
 
 

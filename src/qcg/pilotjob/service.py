@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from qcg.pilotjob import resume, rundir
+from qcg.pilotjob.closing import Closing
 from qcg.pilotjob.cluster.slurm import job_id_of
 from qcg.pilotjob.core.events import CancelAll, NodesLost
 from qcg.pilotjob.core.states import State
@@ -52,6 +53,10 @@ KILL_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL when the service ends."""
 
 
+LEFT = 4
+"""Exit code of a run whose time was over before its jobs."""
+
+
 class Ending(msgspec.Struct):
     """How a run ended, for the exit code and the closing table."""
 
@@ -70,9 +75,19 @@ class Ending(msgspec.Struct):
     """It ended because it was told to."""
     continued: int | None
     """How many jobs a resumed run went on with; None for a new run."""
+    suspended: str = ""
+    """Why it ended before its jobs, when it did; another manager goes on with them."""
+
+    @property
+    def how_to_go_on(self) -> str:
+        left = sum(self.counts[: State.SUCCEED])
+        jobs = "1 job is" if left == 1 else f"{left} jobs are"
+        return f"{jobs} left, because {self.suspended}. Go on with: qcg-pm run --resume {self.run_dir}"
 
     @property
     def exit_code(self) -> int:
+        if self.suspended:
+            return LEFT
         if self.signal:
             return 128 + self.signal
         if self.trouble:
@@ -161,10 +176,13 @@ class Service:
             network.serve(pilot)
         agents = look_after_agents(place, engine, self.options, run_dir)
         agents.on_hopeless = self._give_up(pilot)
-        self._watch_signals(pilot)
+        closing = Closing(pilot, self.options, place.allocation)
+        self._watch_signals(pilot, closing, in_allocation=place.allocation is not None)
         self._watch_defects(pilot, run_dir)
         beating = asyncio.ensure_future(self._beat(engine, run_dir))
-        beating.add_done_callback(raise_its_error)
+        watching = asyncio.ensure_future(closing.watch())
+        for task in (beating, watching):
+            task.add_done_callback(raise_its_error)
         errors = cut_off = 0
         try:
             with _writing_to(run_dir):
@@ -174,12 +192,16 @@ class Service:
             if requests and self.options.file_path:
                 remember_file(journal, Path(self.options.file_path))
             errors = await run_requests(pilot, requests)
-            await self._until_the_end(pilot)
+            closing.all_read = True
+            await self._until_the_end(pilot, closing)
             cut_off = engine.state.unfinished
-            if not self._left:
+            if closing.over.is_set() and not (self._left or pilot.ending.is_set()):
+                await self._suspend(engine, agents, closing)
+            elif not self._left:
                 await self._end(engine, agents)
         finally:
             beating.cancel()
+            watching.cancel()
             agents.abandon()
             if network is not None:
                 await network.close()
@@ -193,23 +215,35 @@ class Service:
         summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])
         log.info("the end: %s", summary or "no jobs")
         told = pilot.ending.is_set()
-        return Ending(run_dir, counts, errors, cut_off, self._trouble, self._signal, pilot.refusals, told, continued)
+        suspended = closing.why if engine.state.suspended and engine.state.unfinished else ""
+        return Ending(
+            run_dir, counts, errors, cut_off, self._trouble, self._signal, pilot.refusals, told, continued, suspended
+        )
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
-    async def _until_the_end(self, pilot: Pilot) -> None:
-        """A request to finish; or all jobs final, where that was asked for; or nothing more to wait for."""
+    async def _until_the_end(self, pilot: Pilot, closing: Closing) -> None:
+        """A request to finish; or all jobs final, where that was asked for; or nothing more to wait for; or no time."""
         if not (self.options.net or pilot.end_when_done.is_set()):
             return
         told = asyncio.ensure_future(pilot.ending.wait())
         done = asyncio.ensure_future(self._all_done(pilot))
-        await asyncio.wait({done, told}, return_when=asyncio.FIRST_COMPLETED)
-        done.cancel()
-        told.cancel()
+        over = asyncio.ensure_future(closing.over.wait())
+        await asyncio.wait({done, told, over}, return_when=asyncio.FIRST_COMPLETED)
+        for waiting in (done, told, over):
+            waiting.cancel()
 
     async def _all_done(self, pilot: Pilot) -> None:
         await pilot.end_when_done.wait()
         await pilot.engine.all_done.wait()
+
+    async def _suspend(self, engine: Engine, agents: Supervision, closing: Closing) -> None:
+        """No process is left, and what is not final waits for another manager."""
+        runs = len(engine.state.runs)
+        ended = "nothing runs" if not runs else "1 run is ended" if runs == 1 else f"{runs} runs are ended"
+        engine.notice(f"{closing.why}; {ended}, and what is left waits for --resume")
+        await closing.carry_out(agents)
+        await self._stored(engine)
 
     async def _end(self, engine: Engine, agents: Supervision) -> None:
         """Nothing is left: no job that is not final, no process."""
@@ -283,9 +317,12 @@ class Service:
                 log.info("%s", line)
                 told = line
 
-    def _watch_signals(self, pilot: Pilot) -> None:
+    def _watch_signals(self, pilot: Pilot, closing: Closing, *, in_allocation: bool) -> None:
         def told(number: int) -> None:
             name = signal.Signals(number).name
+            if in_allocation and number == signal.SIGTERM and not self._signal:
+                closing.now("the allocation ends (SIGTERM)")  # which may be told more than once
+                return
             if self._signal:
                 self._hurry.set()
                 pilot.engine.notice(f"{name}: everything is ended at once")

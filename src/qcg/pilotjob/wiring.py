@@ -17,6 +17,7 @@ from qcg.pilotjob.host.records import FILES
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.ledgers import untold
 from qcg.pilotjob.options import Options
 from qcg.pilotjob.place import Place
 from qcg.pilotjob.report.writer import ReportWriter
@@ -68,7 +69,7 @@ def wire(
     if resumed:
         if journal.get_meta("ending"):
             pilot.ending.set()
-        engine.take_over(resume.restore(engine.state, journal))
+        engine.take_over(resume.restore(engine.state, journal, untold(run_dir, place.agents, journal.acked())))
     cores = sum(len(spec.cores) for spec in specs)
     log.info("%d nodes with %d cores: %s", len(specs), cores, ", ".join(spec.name for spec in specs[:20]))
     return pilot

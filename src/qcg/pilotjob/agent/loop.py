@@ -28,6 +28,11 @@ TOLD_TO_END = "The agent was told to end, and ended this job."
 FIRST_MEETING = 60.0
 """Seconds that an agent waits at least for its first manager, as long as whoever has started it lives."""
 END_GRACE = 5.0
+CLOSE_GRACE = 2.0
+"""Seconds for jobs when an allocation ends: Slurm may kill everything five seconds after its first signal."""
+DOUBT = 1.0
+"""Seconds between an end of a job that may be due to the end of the allocation, and its being told as such or not."""
+MOST_SIGNALS_OF_SLURM = 3
 STARTS_A_TURN = 16
 """Between two looks at messages and ended jobs, so that a long batch delays neither."""
 
@@ -40,7 +45,8 @@ class Agent:
             say(f"{self._ledger.unreadable_lines} lines of {self._ledger.path} cannot be read and are passed over")
         files = str(run_dir / FILES)
         host = PretendedHost if pretend else JobHost
-        self._host = host(self._ledger, name, files, log=say)
+        self._in_allocation = bool(os.environ.get("SLURM_JOB_ID"))
+        self._host = host(self._ledger, name, files, log=say, doubt=DOUBT if self._in_allocation else 0.0)
         hello = protocol.Hello(name, socket.gethostname(), os.getpid(), usable_cpus(), __version__)
         self._poller = zmq.Poller()
         self._fence = Fence(self._cut_off)
@@ -92,12 +98,15 @@ class Agent:
 
     def _take_signals(self) -> None:
         numbers = self._wakeup.recv(4096)
-        if signal.SIGCHLD in numbers:
-            self._host.reap()
         for _ in range(numbers.count(signal.SIGTERM) + numbers.count(signal.SIGINT)):
             self._signals += 1
             say("told to end" if self._signals == 1 else "told to end at once")
-            self._exit(END_GRACE if self._signals == 1 else 0.0, "lost", TOLD_TO_END)
+            # The end of an allocation is no fault of the jobs. Its signal may come more than once.
+            hurry = self._signals > (MOST_SIGNALS_OF_SLURM if self._in_allocation else 1)
+            reason = "closed" if self._in_allocation else "lost"
+            self._exit(0.0 if hurry else CLOSE_GRACE if self._in_allocation else END_GRACE, reason, TOLD_TO_END)
+        if signal.SIGCHLD in numbers:
+            self._host.reap()
 
     def _cut_off(self) -> None:
         """The fence has fallen. In its thread: whatever ends from here on ends because of that."""
@@ -143,7 +152,7 @@ class Agent:
             self._connection.say_hello()
         elif isinstance(message, protocol.Exit):
             say("the manager says: end")
-            self._exit(message.grace, "cancel", "")
+            self._exit(message.grace, message.reason, "")
 
     def _report(self, welcome: protocol.Welcome) -> None:
         """Tell a manager everything that it does not know for sure."""

@@ -20,11 +20,16 @@ NO_PROCESS = -1
 
 class PretendedHost(JobHost):
     def __init__(
-        self, ledger: Ledger, instance: str, files: str, log: Callable[[str], None] = lambda line: None
+        self,
+        ledger: Ledger,
+        instance: str,
+        files: str,
+        log: Callable[[str], None] = lambda line: None,
+        doubt: float = 0.0,
     ) -> None:
         self._ends: list[tuple[float, str]] = []
         """A heap: when those that sleep are over, in monotonic seconds."""
-        super().__init__(ledger, instance, files, log=log)
+        super().__init__(ledger, instance, files, log=log, doubt=doubt)
 
     def due(self, now: float) -> None:
         super().due(now)

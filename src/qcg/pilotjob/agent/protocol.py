@@ -139,6 +139,8 @@ class Exit(Struct, tag="exit"):
     """End everything and go: SIGTERM to all jobs, SIGKILL after `grace` seconds, then Bye."""
 
     grace: float
+    reason: str = "cancel"
+    """As in `Kill`."""
 
 
 FromAgent = Union[Hello, Report, News, Leaving, Swept, Beat, Bye]

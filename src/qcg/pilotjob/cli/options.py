@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.walltime import parse_wall_time
 from qcg.pilotjob.logs import LEVELS
 from qcg.pilotjob.options import Options, Resumption, UsageError
 from qcg.pilotjob.runs import to_resume
@@ -71,6 +74,25 @@ _SHARED = [
         default=600.0,
         show_default=True,
         help="Seconds that an agent without a manager waits after its last job.",
+    ),
+    click.option(
+        "--time-limit",
+        metavar="TIME",
+        callback=lambda context, parameter, given: _seconds(given),
+        help="End after this long (1h30m, 90s), even when jobs are left: --resume goes on with them.",
+    ),
+    click.option(
+        "--grace",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        help="Start no job in so many seconds before the end of the allocation, or of --time-limit. [default: 60, or"
+        " a tenth of a shorter time]",
+    ),
+    click.option(
+        "--grace-signal",
+        metavar="NAME",
+        callback=lambda context, parameter, given: _signal_name(given),
+        help="Then give running jobs this signal, such as USR1.",
     ),
     click.option("--pretend", is_flag=True, hidden=True),
     click.option(
@@ -140,6 +162,22 @@ _FIELDS = {"on_lost": "rerun_lost", "run_id": "id"}
 
 def _was_given(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def _seconds(given: str | None) -> float | None:
+    try:
+        return None if given is None else parse_wall_time(given)
+    except DescriptionError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _signal_name(given: str | None) -> str | None:
+    if given is None:
+        return None
+    name = given.upper() if given.upper().startswith("SIG") else f"SIG{given.upper()}"
+    if name not in signal.Signals.__members__ or name in ("SIGKILL", "SIGSTOP"):
+        raise click.BadParameter(f"{given!r} is no signal that a job can catch; give one such as USR1 or TERM")
+    return name
 
 
 def _check_schema(schema: str) -> None:

@@ -22,7 +22,8 @@ from qcg.pilotjob.report.errors import ReportError
 def command(context: click.Context, /, file: str | None, no_net: bool, **given: Any) -> None:
     """Run the requests of FILE and wait for all jobs. Shows progress and a closing table.
 
-    Exit code 0: all jobs succeeded. 1: a job did not, or a request was refused. 2: it could not begin.
+    Exit code 0: all jobs succeeded. 1: a job did not, or a request was refused. 2: it could not begin. 4: its time was
+    over, and jobs are left for --resume.
     """
     if file is None and not given["resume"]:
         raise click.UsageError("give a request FILE, or a run to continue with --resume PATH")
@@ -49,6 +50,8 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
     if earlier:
         were = "request was" if earlier == 1 else "requests were"
         click.echo(f"{earlier} {were} refused before this run was resumed; service.log says why.", err=True)
+    if ending.suspended:
+        click.echo(ending.how_to_go_on, err=True)
     if ending.trouble:
         click.echo(f"The run could not go on: {ending.trouble}", err=True)
     sys.exit(ending.exit_code)

@@ -101,7 +101,9 @@ def command(
             serving.append(pilot)
 
     ending = run_service(context, given, fixed, ready)
-    if ending.cut_off and not ending.told:
+    if ending.suspended:
+        tell(ending.how_to_go_on)
+    elif ending.cut_off and not ending.told:
         were = "job was" if ending.cut_off == 1 else "jobs were"
         tell(
             f"{ending.cut_off} {were} cut off: the request file has no finishAfterAllTasksDone."

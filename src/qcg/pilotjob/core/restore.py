@@ -7,16 +7,18 @@ from collections.abc import Iterable
 import msgspec
 
 from qcg.pilotjob.core.effects import Effect
+from qcg.pilotjob.core.events import RunEnded, RunStarted
 from qcg.pilotjob.core.finishing import lose
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, Job, Run
-from qcg.pilotjob.core.running import NODE_GONE
+from qcg.pilotjob.core.running import NODE_GONE, run_ended, run_started
 from qcg.pilotjob.core.settling import Outcome, settle
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.core.submission import Newcomer, find_prerequisites, take_place, welcome
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import Amount, JobDescription
+from qcg.pilotjob.host.records import Ended, Started
 
 _decode = msgspec.msgpack.Decoder(JobDescription).decode
 
@@ -31,6 +33,7 @@ class Restoration:
         self._newcomers: dict[int, Newcomer] = {}
         self._rests: list[tuple[Job, State]] = []
         self._runs: list[Run] = []
+        self._told: list[Started | Ended] = []
 
     def final_job(
         self, seq: int, name: str, state: State, submitted: float, message: str, iterations: Iterations | None
@@ -96,6 +99,10 @@ class Restoration:
             job.iterations.set_state(position, state)
         self._runs.append(restored)
 
+    def told(self, records: Iterable[Started | Ended]) -> None:
+        """What hosts have told that are not there any more."""
+        self._told += records
+
     def finish(self) -> list[Effect]:
         """Put everything in its place."""
         core = self._core
@@ -114,12 +121,24 @@ class Restoration:
                 other for other in newcomer.prerequisites if not _is_later(other.job, newcomer.job)
             ]
             take_place(core, newcomer, accepted_before=True)
+        for record in self._told:
+            self._take_in(record)
         for run in missing:
-            lose(core, run, NODE_GONE)
+            if core.runs.get(run.id) is run:
+                lose(core, run, NODE_GONE)
         for newcomer in self._newcomers.values():
             _finish_if_done(core, newcomer.job)
         effects, core.effects = core.effects, []
         return effects
+
+    def _take_in(self, record: Started | Ended) -> None:
+        run = self._core.runs.get(record.id)
+        if run is not None and len(run.grant.parts) > 1:
+            return  # what became of it on its other nodes, nobody can tell any more
+        if isinstance(record, Ended):
+            run_ended(self._core, RunEnded(record))
+        elif run is None:
+            run_started(self._core, RunStarted(record))
 
     def _hold(self, run: Run) -> bool:
         """False when a part of what the run has is not here any more."""

@@ -77,6 +77,8 @@ class AgentExecutor:
         self.on_heard: Callable[[str], None] = lambda name: None
         self.on_ready: Callable[[str], None] = lambda name: None
         self.on_bye: Callable[[str], None] = lambda name: None
+        self.exit_reason = "cancel"
+        """What the records of those will say that agents end with themselves."""
         self._exit: protocol.Exit | None = None
         """Set once agents are to end."""
 
@@ -133,7 +135,7 @@ class AgentExecutor:
 
     def tell_to_exit(self, grace: float) -> None:
         """Those that have not connected yet are told when they do."""
-        self._exit = protocol.Exit(grace)
+        self._exit = protocol.Exit(grace, self.exit_reason)
         for agent in self.agents.values():
             self._send(agent, self._exit)
 

@@ -52,11 +52,17 @@ class JobHost:
         files: str,
         grace: float = DEFAULT_GRACE,
         log: Callable[[str], None] = lambda line: None,
+        doubt: float = 0.0,
     ) -> None:
+        """`doubt`: seconds in which it may turn out that whoever has ended a job from outside ends this host as well,
+        as batch systems do. Then the job did not fail."""
         self._ledger = ledger
         self._instance = instance
         self._grace = grace
         self._log = log
+        self._doubt = doubt
+        self._doubtful: Deque[Tuple[float, JobUnderWay]] = deque()
+        """Those that have ended like that, and until when nobody is told."""
         self._spawner = Spawner(log)
         self._files = LaunchFiles(files)
         self._queue: Deque[Launch] = deque()
@@ -120,6 +126,10 @@ class JobHost:
         while self._queued:
             self._never_started(self._queued.popitem()[0], reason, message)
         self._queue.clear()
+        while self._doubtful:
+            _, job = self._doubtful.popleft()
+            job.reason, job.message = reason, message
+            self._over(job)
         for job in self._jobs.values():
             self._end(job, reason, message, grace)
         kill_at = time.monotonic() + grace
@@ -173,6 +183,8 @@ class JobHost:
                 job.exit_code = child.si_status if child.si_code == os.CLD_EXITED else -child.si_status
                 if job.id in self._endings:
                     self._endings.hurry()
+                elif self._doubt and job.exit_code and _may_be_ended(job):
+                    self._doubtful.append((time.monotonic() + self._doubt, job))
                 else:
                     self._over(job)
 
@@ -181,6 +193,8 @@ class JobHost:
         if self._wall_times and self._wall_times[0][0] <= now:
             self.reap()
             self._end_overdue(now)
+        while self._doubtful and self._doubtful[0][0] <= now:
+            self._over(self._doubtful.popleft()[1])
         next_look = self._endings.next_look()
         if next_look is not None and next_look <= now:
             self.reap()
@@ -192,6 +206,8 @@ class JobHost:
         while self._wall_times and self._wall_times[0][1] not in self._jobs:
             heapq.heappop(self._wall_times)
         times = [self._wall_times[0][0]] if self._wall_times else []
+        if self._doubtful:
+            times.append(self._doubtful[0][0])
         next_look = self._endings.next_look()
         if next_look is not None:
             times.append(next_look)
@@ -283,7 +299,7 @@ class JobHost:
         self._ledger.ended(ended)
 
     def _end(self, job: JobUnderWay, reason: str, message: str, grace: float) -> None:
-        if job.id in self._endings:
+        if job.id in self._endings or job.exit_code is not None:
             return
         job.reason, job.message = reason, message
         self._endings.begin(job.id, Ending(job.start, time.monotonic() + grace))
@@ -333,6 +349,12 @@ class JobHost:
                 # Its pid, and so the session of that number, may be anybody's by now.
                 opened = opened._replace(pid=-1)
             self._endings.begin(id, Ending(opened, time.monotonic() + self._grace))
+
+
+def _may_be_ended(job: JobUnderWay) -> bool:
+    """By a signal that others got as well: a launcher of processes on other nodes may answer it with any code."""
+    assert job.exit_code is not None
+    return job.exit_code in (-signal.SIGTERM, -signal.SIGKILL) or job.exit_code > 128 or len(job.start.grant) > 1
 
 
 def _read_report(report: int) -> str:

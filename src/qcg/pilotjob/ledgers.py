@@ -1,0 +1,32 @@
+"""What agents have written down and could not tell any more: those of an allocation that is over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from qcg.pilotjob.host.ledger import Ledger, LedgerError
+from qcg.pilotjob.host.records import Ended, Started
+
+log = logging.getLogger(__name__)
+
+
+def untold(run_dir: Path, agents: Collection[str], acked: Mapping[str, int]) -> list[Started | Ended]:
+    """Records of agents that are not among `agents`, which tell by themselves, and that nobody has heard.
+
+    `acked`: by agent, the last record that the registry has.
+    """
+    records: list[Started | Ended] = []
+    for path in sorted(run_dir.glob("agent-*.ledger")):
+        name = path.stem.removeprefix("agent-")
+        if name in agents:
+            continue
+        try:
+            ledger = Ledger(str(path))
+        except LedgerError as error:
+            log.error("%s What its agent has not told is lost.", error)
+            continue
+        records += [body for number, body in ledger.unacknowledged() if number > acked.get(name, 0)]
+        ledger.close()
+    return records

@@ -1,0 +1,71 @@
+"""The allocation ends before the jobs do: they are warned, ended, and go on in the next allocation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.slurm.allocated import Allocated
+from tests.support.pilot import Run, job
+from tests.support.slurm_cluster import Cluster
+from tests.support.waiting import wait_for
+
+NOTING = """
+trap 'echo told >> signals.$0' USR1
+echo $(hostname) >> starts.$0
+until [ -e go ]; do sleep 0.1; done
+echo done >> ends.$0
+"""
+
+
+def noting(count: int, **more: Any) -> dict[str, Any]:
+    """Jobs that write down each start, each signal and each end, and wait for a file `go`."""
+    return job("a", "bash", "-c", NOTING, "${it}", iteration={"stop": count}, **more)
+
+
+def lines(wd: Path, kind: str) -> dict[str, int]:
+    return {path.suffix[1:]: len(path.read_text().splitlines()) for path in wd.glob(f"{kind}.*")}
+
+
+def resumed(first: Allocated, **sbatch: Any) -> Run:
+    """The same run in another allocation."""
+    code = "qcg-pm run --resume . --time-limit 1h"
+    again = first.cluster.sbatch(code, **{"nodes": 4, "ntasks_per_node": 4, "time": 10, **sbatch})
+    assert again.wait(120) == 0, first.log
+    return Run(first.wd, None)  # type: ignore[arg-type]
+
+
+def all_once(run: Run, count: int) -> None:
+    """Each job has succeeded, and came to its end once."""
+    assert set(run.states.values()) == {"SUCCEED"}
+    assert len(run.states) == count + 1
+    assert lines(run.wd, "ends") == {str(number): 1 for number in range(count)}
+
+
+def test_at_the_end_of_its_time_jobs_are_warned_and_go_on_in_the_next_allocation(cluster: Cluster):
+    first = Allocated(cluster, [noting(200)], "--grace 30 --grace-signal USR1", time=3)
+    wait_for(lambda: len(lines(first.wd, "starts")) == 16)
+    # Slurm shortens a limit at once: the manager reads it again before long.
+    cluster.run("scontrol", "update", f"JobId={first.job.id}", "TimeLimit=1")
+    first.wait_for_log("no job is started any more; those that run get SIGUSR1")
+    wait_for(lambda: len(lines(first.wd, "signals")) == 16)
+    # Some are done in the last moments.
+    assert first.job.wait(60) == 4, first.log
+    assert "200 jobs are left" not in first.job.output
+    assert "1 job is left, because the time of this manager is over. Go on with: qcg-pm run --resume" in first.job.output
+    assert lines(first.wd, "starts") == {str(number): 1 for number in range(16)}
+    assert lines(first.wd, "signals") == {str(number): 1 for number in range(16)}
+    (first.wd / "go").touch()
+    all_once(resumed(first, nodes=3), 200)
+
+
+def test_a_cancelled_allocation_leaves_a_run_that_can_be_resumed(cluster: Cluster):
+    first = Allocated(cluster, [noting(40)])
+    wait_for(lambda: len(lines(first.wd, "starts")) == 16)
+    first.job.cancel()
+    first.job.wait_for_state(60)
+    wait_for(lambda: "the end:" in first.log)
+    assert "the allocation ends (SIGTERM)" in first.log
+    assert "FAILED" not in first.log
+    (first.wd / "go").touch()
+    all_once(resumed(first, nodes=2, ntasks_per_node=2), 40)
