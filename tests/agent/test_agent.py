@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
 from qcg.pilotjob.host.records import Ended, Started
@@ -357,3 +359,23 @@ def test_it_ends_what_other_agents_have_started_on_its_machine(
         first.send(protocol.Sweep(["5.1"], str(run_dir)))
         assert first.next(protocol.Swept) == protocol.Swept(["5.1"])
         assert rank.wait(30) == -signal.SIGKILL
+
+
+def test_sigterm_inside_an_allocation_gives_jobs_back(
+    first: Manager, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    agent = AgentProcess(run_dir)
+    try:
+        first.meet()
+        first.start(launch("a", "sleep", "1000", wd=run_dir), launch("b", "sleep", "1000", wd=run_dir))
+        pids = [first.started(id).pid for id in ("a", "b")]
+        # The batch system ends everybody, in no order.
+        os.kill(pids[0], signal.SIGTERM)
+        wait_for(lambda: not process_is_alive(pids[0]))
+        agent.signal(signal.SIGTERM)
+        assert {first.ended(id).reason for id in ("a", "b")} == {"closed"}
+        first.next(protocol.Bye)
+        assert agent.wait() == 0
+    finally:
+        agent.close()

@@ -6,7 +6,7 @@ import pytest
 
 from qcg.pilotjob.core import sanity
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.events import AgentReported
+from qcg.pilotjob.core.events import AgentReported, Warned
 from qcg.pilotjob.core.outlook import NO_TIME, why_over
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import Sharing
@@ -64,6 +64,16 @@ def test_who_is_told_to_end_by_somebody_else_at_the_same_time_has_not_failed() -
     desk = busy("a")
     desk.suspend()
     assert desk.end("a", exit_code=-15) == ["nothing runs", "requeued a", "a QUEUED"]
+
+
+def test_who_was_warned_and_does_not_succeed_waits_again() -> None:
+    desk = busy("a", "b", "c")
+    assert desk.tell(Warned()) == []
+    assert desk.end("a", exit_code=1) == ["requeued a", "a QUEUED"]
+    assert desk.end("b") == ["b SUCCEED"]
+    assert desk.end("c", exit_code=-15, reason="timeout", message="over") == ["c FAILED: over"]
+    desk.schedule()
+    assert desk.end("a", exit_code=1) == ["a FAILED: exit code 1", "all done"], "it had more time than it thought"
 
 
 def test_a_wall_time_that_is_over_is_a_failure_all_the_same() -> None:

@@ -36,6 +36,7 @@ def alive(pid):
 
 class HostTest(unittest.TestCase):
     grace = 10.0
+    doubt = 0.0
 
     def setUp(self):
         before = os.getcwd()
@@ -60,7 +61,7 @@ class HostTest(unittest.TestCase):
 
     def open_host(self):
         self.ledger = Ledger(self.ledger_path)
-        self.host = JobHost(self.ledger, "n1", self.path("files"), self.grace, self.log.append)
+        self.host = JobHost(self.ledger, "n1", self.path("files"), self.grace, self.log.append, doubt=self.doubt)
 
     def close_host(self):
         self.host.finish(0.0)

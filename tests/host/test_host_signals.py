@@ -84,3 +84,43 @@ class Sweeps(HostTest):
     def test_where_nothing_is_left_that_is_told_at_once(self):
         self.host.sweep({"7.1": "nobody.7.1", "8.1": "nobody.8.1"})
         assert sorted(self.swept()) == ["7.1", "8.1"]
+
+
+class Doubts(HostTest):
+    """Ends from outside, on a host that may be ended from outside itself."""
+
+    doubt = 0.3
+
+    def end_from_outside(self, id):
+        self.host.start([self.launch(id, "sleep", "1000")])
+        self.until(lambda: [job for job in self.host.running() if job.id == id and job.pid], "the start")
+        pid = next(job.pid for job in self.host.running() if job.id == id)
+        os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: not alive(pid), "the end of the job")
+        self.host.reap()
+
+    def test_an_end_that_nothing_explains_is_told_as_it_was(self):
+        self.end_from_outside("a")
+        assert [job.id for job in self.host.running()] == ["a"]
+        ended = self.ended("a")
+        assert (ended.reason, ended.exit_code) == ("exit", -signal.SIGTERM)
+
+    def test_when_the_host_is_told_to_end_as_well_the_job_has_not_failed(self):
+        self.end_from_outside("a")
+        self.host.finish(0.0, "closed", "The allocation ends.")
+        ended = self.ended("a")
+        assert (ended.reason, ended.message) == ("closed", "The allocation ends.")
+
+    def test_it_can_be_cancelled_meanwhile_without_harm(self):
+        self.end_from_outside("a")
+        self.host.kill(["a"])
+        assert self.ended("a").reason == "exit"
+        assert not self.host.busy
+
+
+class NoDoubts(HostTest):
+    doubt = 1000.0
+
+    def test_other_ends_are_told_at_once(self):
+        assert self.run_job("true", id="b").exit_code == 0
+        assert self.run_job("/bin/sh", "-c", "exit 3", id="c").exit_code == 3

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from qcg.pilotjob.closing import Closing
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.interfaces.answering import answer
@@ -63,7 +64,7 @@ class Conversation:
 class _Open(Service):
     """Stays until it is told to end, as it would for a client."""
 
-    async def _until_the_end(self, pilot: Pilot) -> None:
+    async def _until_the_end(self, pilot: Pilot, closing: Closing) -> None:
         await pilot.ending.wait()
 
 

@@ -14,7 +14,7 @@ import time
 
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.slurm import Allocation, find_end
-from qcg.pilotjob.core.events import Deadline, NodesLost, Suspend
+from qcg.pilotjob.core.events import Deadline, NodesLost, Suspend, Warned
 from qcg.pilotjob.core.outlook import why_over
 from qcg.pilotjob.executors.supervision import Supervision
 from qcg.pilotjob.interfaces.pilot import Pilot
@@ -139,6 +139,7 @@ class Closing:
             by_node: dict[str, list[str]] = {}
             for run in self._engine.state.runs.values():
                 by_node.setdefault(run.grant.parts[0].node, []).append(run.id)
+            self._engine.dispatch(Warned())
             self._engine.executor.signal(by_node, signal.Signals[name])
             told = f"; those that run get {name}"
         left = max(end - time.time(), 0.0)

@@ -23,6 +23,7 @@ from qcg.pilotjob.core.events import (
     Schedule,
     Submit,
     Suspend,
+    Warned,
     Withdraw,
 )
 from qcg.pilotjob.core.resources import NodeSpec
@@ -58,5 +59,6 @@ _REACTIONS: dict[type[Event], Callable[[CoreState, Any], None]] = {
     CancelAll: ending.cancel_all,
     Remove: ending.remove,
     Deadline: ending.deadline,
+    Warned: ending.warned,
     Suspend: ending.suspend,
 }

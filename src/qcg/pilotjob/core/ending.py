@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.effects import AllDone, Kill, NothingRuns, Removed, Reply, Stop
-from qcg.pilotjob.core.events import Cancel, CancelAll, Deadline, Remove, Suspend, Withdraw
+from qcg.pilotjob.core.events import Cancel, CancelAll, Deadline, Remove, Suspend, Warned, Withdraw
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.settling import Outcome, settle
 from qcg.pilotjob.core.state import CoreState
@@ -69,6 +69,10 @@ def withdraw(core: CoreState, event: Withdraw) -> None:
 
 def deadline(core: CoreState, event: Deadline) -> None:
     core.deadline = event.at
+
+
+def warned(core: CoreState, event: Warned) -> None:
+    core.warned = set(core.runs)
 
 
 def suspend(core: CoreState, event: Suspend) -> None:

@@ -78,6 +78,10 @@ class Deadline(Struct, frozen=True):
     at: float | None
 
 
+class Warned(Struct, frozen=True):
+    """All runs have got a signal that says that the time is almost over: who fails after it has not failed."""
+
+
 class Suspend(Struct, frozen=True):
     """This manager ends, and another one goes on later: nothing is started any more, and what runs is ended and waits
     again."""
@@ -102,6 +106,7 @@ Event = Union[
     AgentSilent,
     NodesLost,
     Deadline,
+    Warned,
     Suspend,
     Schedule,
 ]

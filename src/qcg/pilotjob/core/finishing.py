@@ -18,13 +18,17 @@ def finish(core: CoreState, run: Run, record: Ended) -> None:
     if record.reason == "lost":
         lose(core, run, record.message)
         return
-    # Whoever is quicker with the signal, the batch system or the host: what was told to stop did not fail by itself.
-    if record.reason == "closed" or (run.stopped and record.reason == "exit" and record.exit_code):
+    if record.reason == "closed" or (record.reason == "exit" and record.exit_code and _was_told(core, run)):
         give_back(core, run)
         return
     state, message = _outcome(record)
     core.end_run(run)
     settle(core, Outcome(run.job, run.position, state, message, run, record.exit_code))
+
+
+def _was_told(core: CoreState, run: Run) -> bool:
+    """That it is to end. Whoever was quicker with the signal, batch system or host: it did not fail by itself."""
+    return run.stopped or run.id in core.warned
 
 
 def _outcome(record: Ended) -> tuple[State, str]:

@@ -7,7 +7,7 @@ from qcg.pilotjob.core.queue import Line
 from qcg.pilotjob.core.scheduler import time_left
 from qcg.pilotjob.core.state import CoreState
 
-NO_TIME = "the jobs that are left take longer than the time that is left"
+NO_TIME = "not enough time is left"
 
 
 def why_over(core: CoreState, now: float) -> str | None:
@@ -30,7 +30,7 @@ def why_over(core: CoreState, now: float) -> str | None:
         reasons.add(reason)
     if NO_TIME in reasons:
         return NO_TIME
-    return f"the nodes that are left cannot give what the jobs that are left want: {min(reasons)}" if reasons else None
+    return f"the nodes that are left cannot give what is wanted: {min(reasons)}" if reasons else None
 
 
 def why_not(line: Line, left: float) -> str | None:

@@ -121,8 +121,7 @@ class Restoration:
                 other for other in newcomer.prerequisites if not _is_later(other.job, newcomer.job)
             ]
             take_place(core, newcomer, accepted_before=True)
-        for record in self._told:
-            self._take_in(record)
+        self._take_in_told()
         for run in missing:
             if core.runs.get(run.id) is run:
                 lose(core, run, NODE_GONE)
@@ -131,14 +130,18 @@ class Restoration:
         effects, core.effects = core.effects, []
         return effects
 
-    def _take_in(self, record: Started | Ended) -> None:
-        run = self._core.runs.get(record.id)
-        if run is not None and len(run.grant.parts) > 1:
-            return  # what became of it on its other nodes, nobody can tell any more
-        if isinstance(record, Ended):
-            run_ended(self._core, RunEnded(record))
-        elif run is None:
-            run_started(self._core, RunStarted(record))
+    def _take_in_told(self) -> None:
+        """Ends come first: a run that has begun on a node that is gone is lost, unless it has ended."""
+        core = self._core
+        spread = {run.id for run in core.runs.values() if len(run.grant.parts) > 1}
+        spread.update(record.id for record in self._told if isinstance(record, Started) and len(record.grant) > 1)
+        for record in self._told:
+            # What became of the others on their other nodes, nobody can tell any more.
+            if isinstance(record, Ended) and record.id not in spread:
+                run_ended(core, RunEnded(record))
+        for record in self._told:
+            if isinstance(record, Started) and record.id not in core.runs:
+                run_started(core, RunStarted(record))
 
     def _hold(self, run: Run) -> bool:
         """False when a part of what the run has is not here any more."""

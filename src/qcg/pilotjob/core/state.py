@@ -28,6 +28,8 @@ class CoreState:
         """Nodes that are given up until they come back."""
         self.deadline: float | None = None
         """Nothing is started that would take longer than until then."""
+        self.warned: set[str] = set()
+        """Runs that were told that the time is almost over."""
         self.suspended = False
         """Nothing is started any more."""
         self.rerun_lost = rerun_lost
