@@ -201,8 +201,8 @@ class Desk:
     def end(self, *names: str, exit_code: int = 0, reason: str = "exit", message: str = "") -> list[str]:
         lines = []
         for name in names:
-            run_id = self.run(name).id
-            lines += self.tell(RunEnded(Ended(run_id, self.now, exit_code, reason, message, 1000, self.now)))
+            run = self.run(name)
+            lines += self.tell(RunEnded(Ended(run.id, self.now, exit_code, reason, message, run.pid, run.started)))
         return lines
 
     def cancel(self, *names: str) -> list[str]:

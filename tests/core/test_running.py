@@ -118,18 +118,37 @@ def test_a_start_that_the_books_have_lost_is_taken() -> None:
     assert desk.end("a") == ["a SUCCEED"]
 
 
+def test_an_end_tells_a_start_that_was_not_told_before() -> None:
+    desk = Desk(machine(1))
+    desk.submit(job("a"))
+    desk.schedule()
+    run = desk.run("a")
+    desk.now = 9.0
+    effects = desk.core.handle(RunEnded(Ended(run.id, 9.0, 0, "exit", "", 77, 8.5)), 9.0)
+    assert [(effect.state.name, effect.at) for effect in effects if isinstance(effect, Transition)] == [
+        ("EXECUTING", 8.5),
+        ("SUCCEED", 9.0),
+    ]
+    assert (run.pid, run.started) == (77, 8.5)
+
+
 def test_an_end_that_the_books_have_lost_is_taken() -> None:
     desk = Desk(machine(2))
     desk.submit(job("a"), job("it", its=2))
-    assert desk.tell(ended("1.1")) == ["a SCHEDULED", "a SUCCEED"]
-    assert desk.tell(ended("2:1.1", 4)) == ["it:1 SCHEDULED", "it:1 FAILED: exit code 4"]
+    assert desk.tell(ended("1.1")) == ["a SCHEDULED", "a EXECUTING", "a SUCCEED"]
+    assert desk.tell(ended("2:1.1", 4)) == [
+        "it:1 SCHEDULED",
+        "it:1 EXECUTING",
+        "it EXECUTING",
+        "it:1 FAILED: exit code 4",
+    ]
     assert desk.schedule() == ["it:0 on n1[0]"]
 
 
 def test_a_lost_end_that_the_books_have_lost_is_run_again_as_another_attempt() -> None:
     desk = Desk(machine(2), rerun_lost=True)
     desk.submit(job("a"))
-    assert desk.tell(ended("1.1", -1, "lost")) == ["a SCHEDULED", "requeued a", "a QUEUED"]
+    assert desk.tell(ended("1.1", -1, "lost")) == ["a SCHEDULED", "a EXECUTING", "requeued a", "a QUEUED"]
     assert desk.schedule() == ["a (attempt 2) on n1[0]"]
 
 
@@ -139,7 +158,7 @@ def test_a_found_run_of_a_job_that_waits_is_taken_whatever_becomes_of_what_it_wa
         desk = Desk(machine(2))
         desk.submit(job("a"), job("b", after="a"))
         assert desk.tell(started("2.1")) == ["b SCHEDULED", "b EXECUTING"]
-        assert desk.tell(ended("1.1", exit_code)) == ["a SCHEDULED", outcome]
+        assert desk.tell(ended("1.1", exit_code)) == ["a SCHEDULED", "a EXECUTING", outcome]
         assert desk.schedule() == []
         assert desk.end("b") == ["b SUCCEED", "all done"]
 

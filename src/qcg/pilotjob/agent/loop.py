@@ -33,6 +33,8 @@ CLOSE_GRACE = 2.0
 DOUBT = 1.0
 """Seconds between an end of a job that may be due to the end of the allocation, and its being told as such or not."""
 MOST_SIGNALS_OF_SLURM = 3
+PAUSE = 0.01
+"""Seconds between two messages that nobody is in a hurry to get."""
 STARTS_A_TURN = 16
 """Between two looks at messages and ended jobs, so that a long batch delays neither."""
 
@@ -59,6 +61,7 @@ class Agent:
         self._parent = parent
         """The manager that has started this agent, where that is its parent."""
         self._alone_since = time.monotonic()
+        self._told_at = 0.0
         self._trouble = ""
 
     def run(self) -> None:
@@ -77,12 +80,12 @@ class Agent:
             more = self._host.advance(STARTS_A_TURN)
             now = time.monotonic()
             self._host.due(now)
-            self._tell()
+            self._tell(now)
             self._connection.keep(now)
             if not self._exiting and self._forsaken(now):
                 say(f"no manager for {self._linger:g} s, and no jobs: the agent ends")
                 self._exit(END_GRACE, "cancel", "")
-        self._tell()
+        self._tell(math.inf)
         if self._connection.up:
             self._connection.send(protocol.Bye())
         self._connection.close()
@@ -93,7 +96,12 @@ class Agent:
 
     def _patience(self) -> float:
         """Seconds until something is to be done without anything having happened."""
-        deadlines = (self._connection.next_deadline(), self._host.next_deadline(), self._ledger.sync_due())
+        deadlines = (
+            self._connection.next_deadline(),
+            self._host.next_deadline(),
+            self._ledger.sync_due(),
+            self._told_at + PAUSE if self._connection.up and self._ledger.told < self._ledger.stored else None,
+        )
         return max(min(at for at in deadlines if at is not None) - time.monotonic(), 0.0)
 
     def _take_signals(self) -> None:
@@ -138,6 +146,8 @@ class Agent:
                 say(f"{refused} was started before; it is not started again")
         elif isinstance(message, protocol.Kill):
             self._host.kill(message.ids, message.reason, message.message)
+        elif isinstance(message, protocol.Recall):
+            self._host.recall(message.ids)
         elif isinstance(message, protocol.Signal):
             self._host.signal(message.ids, message.number)
         elif isinstance(message, protocol.Sweep):
@@ -163,12 +173,17 @@ class Agent:
         self._connection.send(protocol.Report([_record(number, body) for number, body in records], live))
         self._connection.welcomed()
 
-    def _tell(self) -> None:
-        """What has happened in this turn; without a manager, the ledger keeps it for the next one."""
-        if not self._connection.up:
+    def _tell(self, now: float) -> None:
+        """What has happened; without a manager, the ledger keeps it for the next one. While no core waits for work,
+        what happens within a few milliseconds goes into one message."""
+        if not self._connection.up or (self._host.can_go_on and now < self._told_at + PAUSE):
             self._ledger.flush()
         elif records := self._host.take_records():
-            self._connection.send(protocol.News([_record(number, body) for number, body in records]))
+            self._told_at = now
+            # How a run ended tells when it started, too.
+            over = {body.id for _, body in records if isinstance(body, Ended)}
+            news = [_record(*record) for record in records if isinstance(record[1], Ended) or record[1].id not in over]
+            self._connection.send(protocol.News(news))
         for id, nodes, grace in self._host.take_leaving():
             self._connection.send(protocol.Leaving(id, nodes, grace))
         swept = self._host.take_swept()

@@ -6,7 +6,7 @@ file and an agent needs no open port. The walk of a connection:
     agent   -> Hello                    who I am; sent on connecting, and whenever the manager says Identify
     manager -> Welcome(ack, seen)       the last record of yours that I have on disk, and the last that I have seen
     agent   -> Report(records, live)    all records after `ack`, and all jobs under way: the manager reconciles
-    then    manager -> Start, Kill, Signal, Sweep, Ack, Beat, Exit      agent -> News, Leaving, Swept, Beat, Bye
+    then    manager -> Start, Kill, Recall, Signal, Sweep, Ack, Beat, Exit      agent -> News, Leaving, Swept, Beat, Bye
 
 Records are numbered 1, 2, 3 … over the agent's whole life and kept in its ledger, so a restarted agent goes on
 counting. They are kept until acknowledged; the manager acknowledges once its journal has them.
@@ -113,6 +113,12 @@ class Kill(Struct, tag="kill"):
     message: str = ""
 
 
+class Recall(Struct, tag="recall"):
+    """Give back those of these jobs that still wait for others in their lane; their records end with `closed`."""
+
+    ids: list[str]
+
+
 class Signal(Struct, tag="signal"):
     """Give this signal to all processes of these jobs that catch it."""
 
@@ -144,7 +150,7 @@ class Exit(Struct, tag="exit"):
 
 
 FromAgent = Union[Hello, Report, News, Leaving, Swept, Beat, Bye]
-FromManager = Union[Identify, Welcome, Start, Kill, Signal, Sweep, Ack, Beat, Exit]
+FromManager = Union[Identify, Welcome, Start, Kill, Recall, Signal, Sweep, Ack, Beat, Exit]
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_agent = msgspec.msgpack.Decoder(FromAgent).decode

@@ -10,7 +10,7 @@ from qcg.pilotjob.core.records import Run, parse_run_id, run_id
 from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.host.records import NodeGrant, Running
+from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
 NODE_GONE = "the node it ran on is not part of this run any more"
 STOPPED = "it was ended with its manager, to be run again by the next one"
@@ -34,8 +34,8 @@ def run_ended(core: CoreState, event: RunEnded) -> None:
         run = _find_again(core, record.id, [])
         if run is None:
             return  # told twice: a host repeats what was not acknowledged
-    run.pid = run.pid or record.pid
-    run.started = run.started or record.started
+    if record.started and not run.started:
+        _started_before_it_ended(core, run, record)
     if len(run.grant.parts) > 1:
         spanning.ended_on_first(core, run, record)
     else:
@@ -105,6 +105,13 @@ def nodes_lost(core: CoreState, event: NodesLost) -> None:
         else:
             lose(core, run, event.message)
     spanning.strays_lost(core)
+
+
+def _started_before_it_ended(core: CoreState, run: Run, record: Ended) -> None:
+    """A host that has not told the start of a run yet when it ends tells both in one."""
+    now, core.now = core.now, record.started
+    _executing(core, run, record.pid, record.started)
+    core.now = now
 
 
 def _executing(core: CoreState, run: Run, pid: int, at: float) -> None:

@@ -12,6 +12,7 @@ from typing import Callable, Deque, Dict, List, Optional, Set, Tuple
 from qcg.pilotjob.host import tree
 from qcg.pilotjob.host.ending import Ending, EndingOfAll, Endings, is_first_process
 from qcg.pilotjob.host.files import LaunchFiles
+from qcg.pilotjob.host.lanes import Lanes
 from qcg.pilotjob.host.ledger import Ledger, Opened, Record
 from qcg.pilotjob.host.records import Ended, Launch, Running
 from qcg.pilotjob.host.signalling import pass_on
@@ -67,6 +68,9 @@ class JobHost:
         self._files = LaunchFiles(files)
         self._queue: Deque[Launch] = deque()
         self._queued: Dict[str, Launch] = {}
+        """All that are taken on and not started, those that wait in a lane too."""
+        self._lanes = Lanes()
+        self._gave_cores_back = False
         self._jobs: Dict[str, JobUnderWay] = {}
         self._by_pid: Dict[int, JobUnderWay] = {}
         self._wall_times: List[Tuple[float, str, float]] = []
@@ -92,18 +96,26 @@ class JobHost:
             elif self._finish is not None:
                 self._never_started(id, *self._finish)
             else:
+                first = launch.lane
+                if not first or not self._lanes.wait(launch, first in self._jobs or first in self._queued):
+                    self._queue.append(launch)
                 self._queued[id] = launch
-                self._queue.append(launch)
         return refused
 
     def kill(self, ids: List[str], reason: str = "cancel", message: str = "") -> None:
         """End these and all their processes. Ids that are not under way are passed over."""
         self.reap()
         for id in ids:
-            if self._queued.pop(id, None) is not None:
-                self._never_started(id, reason, message)
+            if id in self._queued:
+                self._drop(id, reason, message)
             elif id in self._jobs:
                 self._end(self._jobs[id], reason, message, self._grace)
+
+    def recall(self, ids: List[str]) -> None:
+        """Take back those that wait for others in their lane; ids of any other job are passed over."""
+        for id in ids:
+            if id in self._lanes:
+                self._drop(id, "closed", "")
 
     def signal(self, ids: List[str], number: int) -> None:
         """Give a signal to those of their processes that catch it."""
@@ -126,6 +138,7 @@ class JobHost:
         while self._queued:
             self._never_started(self._queued.popitem()[0], reason, message)
         self._queue.clear()
+        self._lanes.clear()
         while self._doubtful:
             _, job = self._doubtful.popleft()
             job.reason, job.message = reason, message
@@ -225,6 +238,11 @@ class JobHost:
         """Why no job is started at present, as a sentence; empty when all is well."""
         return self._ledger.trouble
 
+    @property
+    def can_go_on(self) -> bool:
+        """All cores that jobs have left since records were taken have others by now: nobody is in a hurry to know."""
+        return bool(self._lanes) and not self._gave_cores_back
+
     def running(self) -> List[Running]:
         """All jobs whose end no record tells yet; those not started yet have pid 0."""
         live = [Running(job.id, job.start.pid, job.start.at, job.start.grant) for job in self._jobs.values()]
@@ -233,6 +251,7 @@ class JobHost:
 
     def take_records(self) -> List[Tuple[int, Record]]:
         """Numbered records since the last call, all of them in the ledger: the others come when they are, too."""
+        self._gave_cores_back = False
         self._ledger.flush()
         return self._ledger.untold()
 
@@ -271,6 +290,7 @@ class JobHost:
             if launch.files:
                 self._files.remove(launch.id)
             self._never_started(launch.id, "unstartable", str(error))
+            self._let_next_in(launch.id)
             return
         opened = Opened(launch.env.get(tree.MARKER, ""), pid, time.time(), launch.grant, since, tree.ticks_now())
         job = JobUnderWay(launch.id, opened, report, own_files)
@@ -282,6 +302,15 @@ class JobHost:
                 # Mostly of jobs that ended in time, and that would be remembered for hours.
                 self._wall_times = [entry for entry in self._wall_times if entry[1] in self._jobs]
                 heapq.heapify(self._wall_times)
+
+    def _drop(self, id: str, reason: str, message: str) -> None:
+        """It was taken on, and is not started."""
+        del self._queued[id]
+        if id in self._lanes:
+            self._lanes.drop(id)
+        else:
+            self._let_next_in(id)
+        self._never_started(id, reason, message)
 
     def _never_started(self, id: str, reason: str, message: str) -> None:
         self._ledger.ended(Ended(id, time.time(), -1, reason, message, 0, 0.0))
@@ -297,6 +326,15 @@ class JobHost:
             self._files.remove(job.id)
         ended = Ended(job.id, time.time(), exit_code, job.reason, message, job.start.pid, job.start.at)
         self._ledger.ended(ended)
+        self._let_next_in(job.id)
+
+    def _let_next_in(self, id: str) -> None:
+        """`id` has left its cores to whoever waits for them."""
+        launch = self._lanes.next(id)
+        if launch is not None:
+            self._queue.append(launch)
+        else:
+            self._gave_cores_back = True
 
     def _end(self, job: JobUnderWay, reason: str, message: str, grace: float) -> None:
         if job.id in self._endings or job.exit_code is not None:

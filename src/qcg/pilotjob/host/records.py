@@ -45,6 +45,9 @@ class Launch(NamedTuple):
     """Opaque to the host; told back to a manager that has lost its memory."""
     files: Dict[str, str] = {}
     """Names and texts of files that are there while the job runs, at `file_path`."""
+    lane: str = ""
+    """Jobs of one lane run one after another, in the order in which they come. A lane has the id of the first of them,
+    which itself needs not say so."""
 
 
 class Started(NamedTuple):

@@ -1,0 +1,112 @@
+"""Jobs that use the same cores one after another. Python 3.6 reads this file."""
+
+import os
+import unittest
+
+from qcg.pilotjob.host.records import Ended, Started
+from tests.host.driver import SHELL, HostTest
+
+WAITS = "until test -e go; do sleep 0.01; done"
+
+
+class Lanes(HostTest):
+    def lane(self, *ids, **other):
+        """A job that runs until it is let go, and these behind it."""
+        self.host.start([self.launch("first", SHELL, "-c", WAITS)])
+        self.until(lambda: self.started("first"), "the start of the first")
+        self.host.start([self.launch(id, "true", lane="first", **other) for id in ids])
+
+    def let_go(self):
+        with open(self.path("go"), "w"):
+            pass
+
+    def started(self, id):
+        return any(isinstance(body, Started) and body.id == id for _, body in self.records)
+
+    def told(self):
+        return [(type(body).__name__, body.id) for _, body in self.records]
+
+    def test_each_starts_when_the_one_before_it_is_over(self):
+        self.lane("a", "b", "c")
+        self.turn(0.05)
+        assert self.told() == [("Started", "first")]
+        assert [(running.id, running.pid > 0) for running in self.host.running()] == [
+            ("first", True),
+            ("a", False),
+            ("b", False),
+            ("c", False),
+        ]
+        self.let_go()
+        self.ended("c")
+        ids = ("first", "a", "b", "c")
+        assert self.told() == [(kind, id) for id in ids for kind in ("Started", "Ended")]
+        assert not self.host.busy
+
+    def test_one_that_comes_when_its_lane_is_over_starts_at_once(self):
+        self.run_job("true", id="first")
+        self.host.start([self.launch("a", "true", lane="first"), self.launch("b", "true", lane="first")])
+        self.ended("b")
+        assert self.told()[2:] == [(kind, id) for id in ("a", "b") for kind in ("Started", "Ended")]
+
+    def test_one_that_cannot_be_started_lets_the_next_one_in(self):
+        self.lane("a")
+        self.host.start([self.launch("b", "/no/such/program", lane="first"), self.launch("c", "true", lane="first")])
+        self.let_go()
+        assert self.ended("c").exit_code == 0
+        assert self.ended("b").reason == "unstartable"
+
+    def test_one_that_is_cancelled_while_it_waits_is_passed_over(self):
+        self.lane("a", "b", "c")
+        self.host.kill(["b"])
+        assert self.ended("b") == Ended("b", self.ended("b").at, -1, "cancel", "", 0, 0.0)
+        assert not self.started("c")
+        self.let_go()
+        self.ended("c")
+        assert [id for kind, id in self.told() if kind == "Started"] == ["first", "a", "c"]
+
+    def test_one_that_is_cancelled_before_it_could_start_lets_the_next_one_in(self):
+        self.host.start([self.launch("first", "true"), self.launch("a", "true", lane="first")])
+        self.host.kill(["first"])
+        assert self.ended("a").exit_code == 0
+        assert not self.started("first")
+
+    def test_those_that_wait_can_be_called_back_and_those_that_run_stay(self):
+        self.lane("a", "b")
+        self.host.recall(["first", "a", "b", "unknown"])
+        assert (self.ended("a").reason, self.ended("b").reason) == ("closed", "closed")
+        assert [running.id for running in self.host.running()] == ["first"]
+        self.host.start([self.launch("c", "true", lane="first")])
+        self.let_go()
+        self.ended("c")
+        assert [id for kind, id in self.told() if kind == "Started"] == ["first", "c"]
+        assert self.host.start([self.launch("a", "true")]) == ["a"]
+
+    def test_the_end_of_everything_starts_nobody_who_waits(self):
+        self.lane("a", "b")
+        self.host.finish(0.0)
+        self.until(lambda: not self.host.busy, "the end")
+        self.turn(0.0)
+        assert [id for kind, id in self.told() if kind == "Started"] == ["first"]
+        assert sorted(id for kind, id in self.told() if kind == "Ended") == ["a", "b", "first"]
+
+    def test_an_agent_that_dies_leaves_nothing_of_those_that_waited(self):
+        self.lane("a")
+        self.host.close()
+        self.ledger.close()
+        self.records = []
+        self.open_host()
+        assert self.ended("first").reason == "lost"
+        assert not self.ledger.knows("a")
+        assert not os.path.exists(self.path("go"))
+
+    def test_nobody_is_in_a_hurry_while_every_core_has_somebody(self):
+        self.lane("a", "b")
+        assert self.host.can_go_on
+        self.let_go()
+        self.until(lambda: self.find_ended("first"), "the end of the first")
+        self.ended("b")
+        assert not self.host.can_go_on
+
+
+if __name__ == "__main__":
+    unittest.main()
