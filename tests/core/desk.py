@@ -14,6 +14,7 @@ from qcg.pilotjob.core.effects import (
     KillStray,
     Launch,
     NothingRuns,
+    Recall,
     Removed,
     Reply,
     Requeued,
@@ -118,6 +119,8 @@ def line(effect: Effect) -> str:
             return f"stop {_run(run)}: {reason}"
         case Sweep(run_id, where):
             return f"sweep {run_id} on {where}"
+        case Recall(runs):
+            return f"recall {' '.join(map(_run, runs))}"
         case KillStray(run_id, where):
             return f"kill stray {run_id} on {where}"
         case Requeued(run):

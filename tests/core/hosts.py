@@ -16,6 +16,8 @@ class Host:
         self.connected = False
         self.arrived: dict[str, list[NodeGrant]] = {}
         """Launches that were received and not started yet."""
+        self.lanes: dict[str, str] = {}
+        """Of all that were ever launched."""
         self.live: dict[str, Running] = {}
         self.ranks: dict[str, list[NodeGrant]] = {}
         """Runs that another host has started, and that have processes here."""
@@ -27,6 +29,22 @@ class Host:
     def launch(self, run: Run) -> None:
         assert self.connected
         self.arrived[run.id] = told(run.grant)
+        self.lanes[run.id] = run.lane.id if run.lane is not None else run.id
+
+    def startable(self) -> list[str]:
+        """Those that stand behind nobody."""
+        taken = {self.lanes[run_id] for run_id in self.live}
+        found = []
+        for run_id in self.arrived:
+            if self.lanes[run_id] not in taken:
+                taken.add(self.lanes[run_id])
+                found.append(run_id)
+        return found
+
+    def recall(self, run_id: str, now: float) -> None:
+        if self.connected and run_id in self.arrived and run_id not in self.startable():
+            self.killed.setdefault(run_id, "closed")
+            self.end(run_id, now, -1, "closed")
 
     def kill(self, run_id: str, reason: str = "cancel") -> None:
         if self.connected and (run_id in self.live or run_id in self.arrived):

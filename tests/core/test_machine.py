@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from qcg.pilotjob.core import sanity
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Requeued, Stop, Sweep
+from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Recall, Requeued, Stop, Sweep
 from qcg.pilotjob.core.errors import Refused
 from qcg.pilotjob.core.events import (
     AgentSilent,
@@ -49,9 +49,16 @@ LAST_MOMENTS = (Schedule, RunStarted, RunEnded, RunSwept)
 
 
 class Machine(RuleBasedStateMachine):
-    @initialize(nodes=node_lists(), rerun_lost=st.booleans(), wanted=st.lists(drafts(), min_size=4, max_size=8))
-    def begin(self, nodes: list[NodeSpec], rerun_lost: bool, wanted: list[Draft]) -> None:
+    @initialize(
+        nodes=node_lists(),
+        rerun_lost=st.booleans(),
+        wanted=st.lists(drafts(), min_size=4, max_size=8),
+        tick=st.sampled_from([1.0, 0.001]),
+    )
+    def begin(self, nodes: list[NodeSpec], rerun_lost: bool, wanted: list[Draft], tick: float) -> None:
         self.nodes = nodes
+        self.tick = tick
+        """Seconds from event to event. Where all is over soon, work is sent ahead."""
         self.rerun_lost = rerun_lost
         self.core = Core(nodes, rerun_lost=rerun_lost)
         self.watcher = Watcher(nodes)
@@ -74,7 +81,7 @@ class Machine(RuleBasedStateMachine):
     # -- what happens -----------------------------------------------------------------------------------------------
 
     def tell(self, event: Event) -> None:
-        self.now += 1.0
+        self.now += self.tick
         effects = self.core.handle(event, self.now)
         self.history.append((event, self.now))
         if any(isinstance(effect, Requeued) for effect in effects):
@@ -82,8 +89,11 @@ class Machine(RuleBasedStateMachine):
             self.committed = len(self.history)
         sanity.check(self.core.state)
         self.watcher.watch(effects, scheduling=isinstance(event, Schedule))
+        called_back: list[Run] = []
         for effect in effects:
             match effect:
+                case Recall(runs):
+                    called_back += runs
                 case Launch(run):
                     self.check_launch(run)
                     self.hosts[run.grant.parts[0].node].launch(run)
@@ -99,6 +109,10 @@ class Machine(RuleBasedStateMachine):
                 case Requeued(run):
                     really = self.started.get((run.job.seq, run.position))
                     assert really != run.id, f"{run.id} waits again, and it was started and is not lost"
+        for run in called_back:
+            host = self.hosts[run.grant.parts[0].node]
+            host.recall(run.id, self.now)
+            self.tell_all(host.news())
 
     def check_launch(self, run: Run) -> None:
         """It has time, and its cores are not used by what is thought to be over."""
@@ -177,8 +191,11 @@ class Machine(RuleBasedStateMachine):
         if really:
             self.tell(CancelAll("the service ends"))
 
-    @rule()
-    def schedule(self) -> None:
+    @rule(late=RARELY)
+    def schedule(self, late: bool) -> None:
+        """Sometimes so late that those who stand behind others have waited for too long."""
+        if late:
+            self.now += 1.0
         self.tell(Schedule())
 
     # -- runs -------------------------------------------------------------------------------------------------------
@@ -189,7 +206,7 @@ class Machine(RuleBasedStateMachine):
             self.start_some_run(which)
 
     def start_some_run(self, which: int) -> None:
-        waiting = [(host, run_id) for host in self.hosts.values() for run_id in host.arrived]
+        waiting = [(host, run_id) for host in self.hosts.values() for run_id in host.startable()]
         if waiting:
             self.start(*waiting[which % len(waiting)])
 
@@ -217,7 +234,7 @@ class Machine(RuleBasedStateMachine):
         runs = [
             (host, run_id)
             for host in self.hosts.values()
-            for run_id in (host.arrived if reason == "unstartable" else host.live)
+            for run_id in (host.startable() if reason == "unstartable" else host.live)
         ]
         if runs:
             host, run_id = runs[which % len(runs)]
@@ -406,7 +423,7 @@ class Machine(RuleBasedStateMachine):
             self.tell(Schedule())
             busy = False
             for host in self.hosts.values():
-                for run_id in list(host.arrived):
+                for run_id in host.startable():
                     self.start(host, run_id)
                 for run_id in list(host.live):
                     self.end(host, run_id, 0, "exit")

@@ -70,6 +70,7 @@ class Watcher:
         """Take note of what one event led to."""
         ready = self._ready() if scheduling else []
         launched: set[Unit] = set()
+        behind: set[Unit] = set()
         ended = 0
         for effect in effects:
             match effect:
@@ -84,6 +85,8 @@ class Watcher:
                 case Launch(run):
                     self._launch(run)
                     launched.add((run.job.seq, run.position))
+                    if run.lane is not None:
+                        behind.add((run.job.seq, run.position))
                 case Requeued(run):
                     del self.held[run.id]
                 case Removed(job):
@@ -93,6 +96,7 @@ class Watcher:
         done = sum(isinstance(effect, AllDone) for effect in effects)
         assert done == (ended > 0 and not any(self.unfinished()))
         self._first_come_first_served(ready, launched)
+        self._nobody_overtaken(ready, launched, behind)
 
     def moved(self, specs: list[NodeSpec]) -> None:
         """The run goes on with other nodes."""
@@ -126,6 +130,12 @@ class Watcher:
             if unit not in launched:
                 overtaken = [other for other, wanted in ready if other in launched and other > unit and wanted == wish]
                 assert not overtaken, f"{overtaken} came after {unit}, asked for the same and were started before"
+
+    def _nobody_overtaken(self, ready: list[tuple[Unit, Request]], launched: set[Unit], behind: set[Unit]) -> None:
+        """Whoever was sent ahead was the first of all that waited, but for those who have no time left."""
+        walls = {job.seq: job.description.wall_time for job in self.jobs.values()}
+        waiting = [unit for unit, _ in ready if unit not in launched and walls[unit[0]] is None]
+        assert not waiting or not behind or min(waiting) > max(behind), f"{min(waiting)} was overtaken by {behind}"
 
     def _transition(self, change: Transition) -> int:
         """1 when a job is final now."""
@@ -166,11 +176,12 @@ class Watcher:
         check_within(run.grant, job.requests[run.position], self.specs)
 
     def _check_exclusive(self, run: Run) -> None:
+        lane = {other.id for other in run.lane.runs} if run.lane is not None else {run.id}
         for part in run.grant.parts:
             others = [
                 other
                 for run_id, grant in self.held.items()
-                if run_id != run.id
+                if run_id not in lane
                 for other in grant.parts
                 if other.node == part.node
             ]

@@ -219,6 +219,8 @@ class Engine(Listener):
             elif isinstance(effect, effects.Sweep):
                 if not self._sweep(effect):
                     happened += self.core.handle(RunSwept(effect.run_id, effect.node), time.time())
+            elif isinstance(effect, effects.Recall):
+                self.executor.recall(effect.runs[0].grant.parts[0].node, [run.id for run in effect.runs])
             elif isinstance(effect, effects.KillStray):
                 log.warning("agent of %s runs %s, which no job wants; it is ended", effect.node, effect.run_id)
                 self.executor.kill(effect.node, effect.run_id)
@@ -354,6 +356,8 @@ class Engine(Listener):
 
     def _sync_later(self) -> None:
         self._sync_timer = None
+        if self.state.lanes:
+            self._turn_soon()  # those who stand behind others may have waited for too long by now
         syncing = asyncio.ensure_future(self.sync())
         self._syncing.add(syncing)
         syncing.add_done_callback(self._synced)

@@ -66,6 +66,12 @@ class Sweep(Struct, frozen=True):
     node: str
 
 
+class Recall(Struct, frozen=True):
+    """Take these runs back from their host, as far as they still stand behind others there."""
+
+    runs: list[Run]
+
+
 class KillStray(Struct, frozen=True):
     """A host runs something that no job of the registry wants."""
 
@@ -107,6 +113,7 @@ Effect = Union[
     Kill,
     Stop,
     Sweep,
+    Recall,
     KillStray,
     Requeued,
     Removed,

@@ -83,7 +83,19 @@ class Job:
 class Run:
     """One start of a job or of one of its iterations."""
 
-    __slots__ = ("attempt", "grant", "id", "job", "killed", "pid", "position", "scheduled", "started", "stopped")
+    __slots__ = (
+        "attempt",
+        "grant",
+        "id",
+        "job",
+        "killed",
+        "lane",
+        "pid",
+        "position",
+        "scheduled",
+        "started",
+        "stopped",
+    )
 
     def __init__(self, job: Job, position: int, attempt: int, grant: Grant, scheduled: float) -> None:
         self.id = run_id(job.seq, position, attempt)
@@ -99,6 +111,27 @@ class Run:
         """A kill has been asked for."""
         self.stopped = False
         """It has been told to end because this manager ends: its job waits for another one."""
+        self.lane: Lane | None = None
+        """Where others stand behind it, or it stands behind others."""
+
+
+class Lane:
+    """Runs that have the same cores, one after another, without a word between them."""
+
+    __slots__ = ("called_back", "id", "runs", "since")
+
+    def __init__(self, first: Run, now: float) -> None:
+        self.id = first.id
+        self.runs: dict[Run, None] = {first: None}
+        """In order: the first has the cores, the others wait for it."""
+        self.since = now
+        """When the first one got them, or a little later."""
+        self.called_back = False
+        """Those behind the first were asked to wait elsewhere."""
+
+    @property
+    def first(self) -> Run:
+        return next(iter(self.runs))
 
 
 class Leaving:

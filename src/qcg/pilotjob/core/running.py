@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.core import spanning
+from qcg.pilotjob.core import ahead, spanning
 from qcg.pilotjob.core.effects import Kill, Stop
 from qcg.pilotjob.core.events import AgentReported, AgentSilent, NodesLost, RunEnded, RunStarted
 from qcg.pilotjob.core.finishing import finish, give_back, lose
@@ -36,6 +36,7 @@ def run_ended(core: CoreState, event: RunEnded) -> None:
             return  # told twice: a host repeats what was not acknowledged
     if record.started and not run.started:
         _started_before_it_ended(core, run, record)
+    ahead.learn(run, record)
     if len(run.grant.parts) > 1:
         spanning.ended_on_first(core, run, record)
     else:
@@ -69,6 +70,10 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
             core.effects.append(Kill(run))
         elif run.stopped:
             core.effects.append(Stop(run, "closed", STOPPED))
+        if run.lane is not None:
+            # What was asked of the agent before may not have reached it.
+            run.lane.called_back = False
+            core.watch(run.lane)
     for running in live.values():
         _adopt(core, running, event.nodes)
 

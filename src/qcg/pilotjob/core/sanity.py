@@ -6,7 +6,7 @@ from collections import Counter
 
 from qcg.pilotjob.core.dependencies import Waiting
 from qcg.pilotjob.core.errors import InsaneError
-from qcg.pilotjob.core.records import Job, Leaving, Run
+from qcg.pilotjob.core.records import Job, Lane, Leaving, Run
 from qcg.pilotjob.core.resources import Pool
 from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState, name_of
@@ -35,7 +35,8 @@ def _check_resources(core: CoreState) -> None:
     holders: Counter[tuple[str, int | str]] = Counter()
     memory: Counter[str] = Counter()
     strays = [leaving.grant for leaving in core.leaving.values() if leaving.run is None]
-    for grant in [*strays, *(run.grant for run in core.runs.values())]:
+    having = [run.grant for run in core.runs.values() if run.lane is None or run.lane.first is run]
+    for grant in [*strays, *having]:
         for part in grant.parts:
             holders.update((part.node, core_id) for core_id in part.cores)
             holders.update((part.node, gpu) for gpu in part.gpus)
@@ -79,6 +80,18 @@ def _check_run(core: CoreState, run: Run) -> None:
     iterations = run.job.iterations
     known = run.job.run if iterations is None else iterations.runs.get(run.position)
     _expect(known is run, f"run {run.id} is under way, and {name} knows another one")
+    if run.lane is not None:
+        _check_lane(core, run, run.lane)
+
+
+def _check_lane(core: CoreState, run: Run, lane: Lane) -> None:
+    first = lane.first
+    _expect(run in lane.runs, f"run {run.id} is in a lane that does not have it")
+    _expect(core.runs.get(first.id) is first, f"run {run.id} stands behind {first.id}, which is over")
+    _expect(run.grant == first.grant, f"run {run.id} stands behind {first.id}, which has other cores")
+    _expect(run is first or not run.started, f"run {run.id} has started before {first.id} was over")
+    watched = len(lane.runs) > 1 and not lane.called_back
+    _expect((lane in core.lanes) == watched, f"nobody looks after those behind {first.id}, or in vain")
 
 
 def _check_leaving(core: CoreState, leaving: Leaving) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 
+from qcg.pilotjob.core.ahead import may_have_room, send_ahead
 from qcg.pilotjob.core.effects import Launch
 from qcg.pilotjob.core.feasibility import why_never
 from qcg.pilotjob.core.records import Grant, Job, Run
@@ -21,10 +22,17 @@ from qcg.pilotjob.description.model import Request
 
 
 def schedule(core: CoreState) -> None:
-    pool = core.pool
+    """Give what is free, and then what will soon be."""
     left = time_left(core, core.now)
-    if not pool.free_cores or left <= 0:
-        return
+    if left > 0 and _give(core, left):
+        send_ahead(core, left)
+
+
+def _give(core: CoreState, left: float) -> bool:
+    """False when somebody must not be overtaken."""
+    pool = core.pool
+    if not pool.free_cores:
+        return True
     overdue = core.now - core.patience
     heads = core.queue.heads(pool.free_cores, overdue, left)
     while heads and pool.free_cores:
@@ -32,15 +40,17 @@ def schedule(core: CoreState) -> None:
         grant = pool.allocate(line.request) if line.least_cores <= pool.free_cores else None
         if grant is None:
             if line.served <= overdue and _could_be_given(core, line.request):
-                return
+                return False
             heapq.heappop(heads)
             continue
-        _start(core, line.take(position, core.now), position, grant)
+        run = _start(core, line.take(position, core.now), position, grant)
+        may_have_room(core, run, line)
         head = line.head()
         if head is None:
             heapq.heappop(heads)
         else:
             heapq.heapreplace(heads, head)
+    return True
 
 
 def time_left(core: CoreState, now: float) -> float:
@@ -55,8 +65,9 @@ def _could_be_given(core: CoreState, request: Request) -> bool:
     return why_never(request, [node.spec for node in core.pool.nodes if node.available]) is None
 
 
-def _start(core: CoreState, job: Job, position: int, grant: Grant) -> None:
+def _start(core: CoreState, job: Job, position: int, grant: Grant) -> Run:
     run = Run(job, position, job.attempts_of(position) + 1, grant, core.now)
     core.begin_run(run)
     core.enter(job, position, State.SCHEDULED, run)
     core.effects.append(Launch(run))
+    return run

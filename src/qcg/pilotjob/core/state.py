@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from qcg.pilotjob.core.effects import Effect, NothingRuns, Transition
 from qcg.pilotjob.core.queue import Queue
-from qcg.pilotjob.core.records import Job, Leaving, Run
+from qcg.pilotjob.core.records import Job, Lane, Leaving, Run
 from qcg.pilotjob.core.resources import NodeSpec, Pool
 from qcg.pilotjob.core.states import State
 
@@ -19,7 +19,11 @@ class CoreState:
         self.queue = Queue(self.nodes)
         self.jobs: dict[str, Job] = {}
         self.runs: dict[str, Run] = {}
-        """All runs that hold resources, by id."""
+        """All runs that hold resources, or stand behind one that does, by id."""
+        self.lanes: dict[Lane, None] = {}
+        """Those in which somebody stands behind another; the one that changed last comes last."""
+        self.having_room: dict[Run, None] = {}
+        """Runs that got their cores since work was sent ahead, and that others may stand behind."""
         self.leaving: dict[str, Leaving] = {}
         """Those that have ended somewhere, or must, and are not known to be gone from all their nodes; by id."""
         self.away: dict[str, float] = {}
@@ -113,9 +117,27 @@ class CoreState:
         else:
             assert run.job.iterations is not None
             del run.job.iterations.runs[run.position]
-        self.pool.release(run.grant)
+        if run.lane is None or self._leave(run.lane, run):
+            self.pool.release(run.grant)
         if self.suspended and not self.runs:
             self.effects.append(NothingRuns())
+
+    def _leave(self, lane: Lane, run: Run) -> bool:
+        """A run of a lane is over. True when it was the last of them."""
+        was_first = lane.first is run
+        del lane.runs[run]
+        if len(lane.runs) < 2:
+            self.lanes.pop(lane, None)
+        if was_first and lane.runs:
+            self.having_room[lane.first] = None
+            self.watch(lane)
+        return not lane.runs
+
+    def watch(self, lane: Lane) -> None:
+        """Those that stand behind its first run must not wait for long."""
+        if len(lane.runs) > 1 and not lane.called_back:
+            self.lanes.pop(lane, None)
+            self.lanes[lane] = None
 
 
 def name_of(job: Job, position: int) -> str:

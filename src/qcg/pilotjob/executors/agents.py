@@ -55,6 +55,7 @@ class Agent:
         self.launches: list[Launch] = []
         self.kills: dict[tuple[str, str], list[str]] = {}
         """By reason and message."""
+        self.recalls: list[str] = []
         self.sweeps: list[str] = []
         """Runs to end here that were started from other nodes."""
 
@@ -101,6 +102,10 @@ class AgentExecutor:
         for node, ids in run_ids.items():
             self._send(self._by_node[node], protocol.Signal(ids, number))
 
+    def recall(self, node: str, run_ids: list[str]) -> None:
+        """Take back those of these runs that stand behind others."""
+        self._by_node[node].recalls += run_ids
+
     def sweep(self, node: str, run_id: str) -> None:
         """End what a run that was started from another node has on this one."""
         self._by_node[node].sweeps.append(run_id)
@@ -116,6 +121,10 @@ class AgentExecutor:
                 for (reason, message), ids in agent.kills.items() if agent.ready else ():
                     self._send(agent, protocol.Kill(ids, reason, message))
                 agent.kills = {}
+            if agent.recalls:
+                if agent.ready:
+                    self._send(agent, protocol.Recall(agent.recalls))
+                agent.recalls = []
             if agent.sweeps:
                 if agent.ready:
                     self._send(agent, protocol.Sweep(agent.sweeps, self._instance))

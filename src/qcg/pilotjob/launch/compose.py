@@ -64,6 +64,7 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
         setup=setup or bool(refusal),
         grant=[(part.node, part.cores, part.gpus) for part in grant.parts],
         files=files,
+        lane=run.lane.id if run.lane is not None else "",
     )
 
 
