@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import zmq
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.connection import BEAT, LOOK, SILENCE, Connection
 from qcg.pilotjob.agent.fence import Fence
+from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.wire import contact
 from tests.agent.manager import TIMEOUT, manager
 
@@ -25,12 +25,12 @@ class Line:
 
     def __init__(self, run_dir: Path) -> None:
         self.log: list[str] = []
-        self._poller = zmq.Poller()
+        self._poller = Poller()
         self.connection = Connection(run_dir, HELLO, self._poller, self.log.append, Fence(lambda: None))
 
     def receive(self) -> list[protocol.FromManager]:
         """The next messages, or nothing when the line has broken."""
-        ready = dict(self._poller.poll(int(TIMEOUT * 1000)))
+        ready = self._poller.poll(int(TIMEOUT * 1000))
         assert ready, "Waited in vain for the manager."
         return self.connection.receive(ready)
 

@@ -12,6 +12,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.fence import Fence
+from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.agent.signs import Signs
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
@@ -34,7 +35,7 @@ class Connection:
         self,
         run_dir: Path,
         hello: protocol.Hello,
-        poller: zmq.Poller,
+        poller: Poller,
         log: Callable[[str], None],
         fence: Fence,
     ) -> None:
@@ -94,8 +95,9 @@ class Connection:
     def send(self, message: protocol.FromAgent) -> None:
         if self._socket is not None:
             self._socket.send(protocol.encode(message), zmq.NOBLOCK)
+            self._poller.doubt(self._socket)
 
-    def receive(self, ready: dict[object, int]) -> list[protocol.FromManager]:
+    def receive(self, ready: set[zmq.Socket[bytes] | int]) -> list[protocol.FromManager]:
         """All that has arrived. `ready` is what the poller saw."""
         messages: list[protocol.FromManager] = []
         if self.up and self._fence.has_fallen:
@@ -158,8 +160,8 @@ class Connection:
         except zmq.ZMQError as error:
             self._close(linger=0)
             raise ContactError(f"the contact file of {self._run_dir} leads nowhere: {error}") from None
-        self._poller.register(socket, zmq.POLLIN)
-        self._poller.register(self._monitor, zmq.POLLIN)
+        self._poller.register(socket)
+        self._poller.register(self._monitor)
         self._contact = found
         self._opened = now
         self._knocks += 1
@@ -179,8 +181,7 @@ class Connection:
             self._socket.disable_monitor()
         for socket in (self._socket, self._monitor):
             if socket is not None:
-                if socket in self._poller:
-                    self._poller.unregister(socket)
+                self._poller.unregister(socket)
                 socket.close(linger)
         self._socket = self._monitor = None
 

@@ -11,13 +11,12 @@ import sys
 import time
 from pathlib import Path
 
-import zmq
-
 from qcg.pilotjob import __version__
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.connection import Connection
 from qcg.pilotjob.agent.cpus import usable_cpus
 from qcg.pilotjob.agent.fence import Fence
+from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.agent.pretended import PretendedHost
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
@@ -50,7 +49,7 @@ class Agent:
         self._in_allocation = bool(os.environ.get("SLURM_JOB_ID"))
         self._host = host(self._ledger, name, files, log=say, doubt=DOUBT if self._in_allocation else 0.0)
         hello = protocol.Hello(name, socket.gethostname(), os.getpid(), usable_cpus(), __version__)
-        self._poller = zmq.Poller()
+        self._poller = Poller()
         self._fence = Fence(self._cut_off)
         self._connection = Connection(run_dir, hello, self._poller, say, self._fence)
         self._wakeup, self._signalled = socket.socketpair()
@@ -69,7 +68,7 @@ class Agent:
         more = False
         while not self._exiting or self._host.busy or self._knows_more_than_its_disk():
             # At least a millisecond: a deadline within less than that is met a little late, not in a storm of turns.
-            ready = dict(self._poller.poll(0 if more else math.ceil(self._patience() * 1000)))
+            ready = self._poller.poll(0 if more else math.ceil(self._patience() * 1000))
             if self._wakeup.fileno() in ready:
                 self._take_signals()
             if self._host.cut_off:
@@ -212,7 +211,7 @@ class Agent:
         self._wakeup.setblocking(False)
         self._signalled.setblocking(False)
         signal.set_wakeup_fd(self._signalled.fileno(), warn_on_full_buffer=False)
-        self._poller.register(self._wakeup.fileno(), zmq.POLLIN)
+        self._poller.register(self._wakeup.fileno())
         # SIGHUP is caught and not ignored: jobs would inherit that it is ignored.
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, frame: None)

@@ -22,6 +22,7 @@ from qcg.pilotjob.host.unstartable import Unstartable
 DEFAULT_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL."""
 
+_ALREADY_GONE = contextlib.suppress(ProcessLookupError, PermissionError)
 _MESSAGE_LENGTH = 1000
 _PR_SET_CHILD_SUBREAPER = 36
 _EVERYTHING = ""
@@ -189,7 +190,7 @@ class JobHost:
                 job.reason, job.message = "lost", self.cut_off
             if job is not None and job.reason == "exit":
                 # While the dead leader is not reaped, its process group can be no other.
-                with contextlib.suppress(ProcessLookupError, PermissionError):
+                with _ALREADY_GONE:
                     os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             if job is not None:
