@@ -16,14 +16,13 @@ from qcg.pilotjob.host.lanes import Lanes
 from qcg.pilotjob.host.ledger import Ledger, Opened, Record
 from qcg.pilotjob.host.records import Ended, Launch, Running
 from qcg.pilotjob.host.signalling import pass_on
-from qcg.pilotjob.host.spawn import Spawner
+from qcg.pilotjob.host.spawn import Spawner, read_report
 from qcg.pilotjob.host.unstartable import Unstartable
 
 DEFAULT_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL."""
 
 _ALREADY_GONE = contextlib.suppress(ProcessLookupError, PermissionError)
-_MESSAGE_LENGTH = 1000
 _PR_SET_CHILD_SUBREAPER = 36
 _EVERYTHING = ""
 """Key of the ending that takes whatever the jobs have left behind; no job has an empty id."""
@@ -319,7 +318,7 @@ class JobHost:
     def _over(self, job: JobUnderWay) -> None:
         del self._jobs[job.id]
         exit_code = -1 if job.exit_code is None else job.exit_code
-        message = job.message or _read_report(job.report)
+        message = job.message or read_report(job.report)
         if job.report >= 0:
             os.close(job.report)
         if job.files:
@@ -394,14 +393,3 @@ def _may_be_ended(job: JobUnderWay) -> bool:
     """By a signal that others got as well: a launcher of processes on other nodes may answer it with any code."""
     assert job.exit_code is not None
     return job.exit_code in (-signal.SIGTERM, -signal.SIGKILL) or job.exit_code > 128 or len(job.start.grant) > 1
-
-
-def _read_report(report: int) -> str:
-    if report < 0:
-        return ""
-    try:
-        text = os.read(report, 4 * _MESSAGE_LENGTH)
-    except BlockingIOError:
-        # Nothing written, but some process of the job still holds the other end.
-        return ""
-    return text.decode("utf-8", "replace").strip()[:_MESSAGE_LENGTH]

@@ -21,6 +21,7 @@ REPORT_DESCRIPTOR = 3
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _DEFAULT_PATH = os.defpath.encode("ascii")
 _PROGRAMS_REMEMBERED = 1000
+_MESSAGE_LENGTH = 1000
 _ENVIRONMENTS_REMEMBERED = 100
 
 
@@ -228,6 +229,18 @@ def _pipe() -> Tuple[int, int]:
     above = fcntl.fcntl(writer, fcntl.F_DUPFD_CLOEXEC, REPORT_DESCRIPTOR + 1)
     os.close(writer)
     return reader, above
+
+
+def read_report(report: int) -> str:
+    """What a setup wrapper has written, if anything."""
+    if report < 0:
+        return ""
+    try:
+        text = os.read(report, 4 * _MESSAGE_LENGTH)
+    except BlockingIOError:
+        # Nothing written, but some process of the job still holds the other end.
+        return ""
+    return text.decode("utf-8", "replace").strip()[:_MESSAGE_LENGTH]
 
 
 def _look_up(name: bytes, path: bytes) -> bytes:
