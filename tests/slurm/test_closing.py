@@ -71,3 +71,20 @@ def test_a_cancelled_allocation_leaves_a_run_that_can_be_resumed(cluster: Cluste
     assert "FAILED" not in first.log
     (first.wd / "go").touch()
     all_once(resumed(first, nodes=2, ntasks_per_node=2), SHORT + 40)
+
+
+def test_jobs_on_several_nodes_go_on_in_the_next_allocation_too(cluster: Cluster):
+    rank = "echo up > up.$0.$SLURM_PROCID; until [ -e go ]; do sleep 0.1; done; echo done >> ends.$0.$SLURM_PROCID"
+    shape = {"model": "srunmpi", "numNodes": 2, "numCores": 2, "iteration": {"stop": 4}}
+    first = Allocated(cluster, [job("mpi", "bash", "-c", rank, "${it}", **shape)])
+    wait_for(lambda: len(list(first.wd.glob("up.*"))) == 16, what=f"16 ranks:\n{first.log}")
+    first.job.cancel()
+    first.job.wait_for_state(60)
+    wait_for(lambda: "the end:" in first.log)
+    assert "FAILED" not in first.log
+    (first.wd / "go").touch()
+    second = resumed(first, nodes=3)
+    assert set(second.states.values()) == {"SUCCEED"}
+    ends = {path.name: path.read_text() for path in first.wd.glob("ends.*")}
+    assert len(ends) == 16
+    assert set(ends.values()) == {"done\n"}
