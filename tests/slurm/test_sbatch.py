@@ -155,12 +155,48 @@ def test_an_allocation_that_dies_with_all_that_is_in_it_is_followed_by_the_next(
     assert run.books == {"allocations": [first, second], "exit_code": 0}
 
 
+def test_jobs_that_are_left_go_on_in_the_next_allocation_until_no_more_is_allowed(cluster: Cluster):
+    gate = cluster.cwd / "gate"
+    jobs = [stamped("quick", iteration=3), stamped("slow", f"until [ -e {gate} ]; do sleep 0.1; done", iteration=2)]
+    closing = ["--time-limit=6s", "--grace=2"]
+    run = Submitted(cluster, jobs, "--nodes=1", "--max-allocations=2", "--id=mine", *closing)
+    assert run.wait(90) == 4, run.told
+    first, second = run.books["allocations"]
+    assert f"Jobs are left; job {second} goes on with them." in run.told
+    assert f"Job {first} has ended; job {second} is next." in run.told
+    assert "Jobs are left after allocation 2 of at most 2. To go on: `qcg-pm sbatch --resume " in run.told
+    assert sorted(run.starts) == ["quick.0", "quick.1", "quick.2", *["slow.0"] * 2, *["slow.1"] * 2]
+    gate.touch()
+    done = submit(cluster, "--resume", ".", "--nodes=1", "--wait", "--time-limit=10m")
+    assert "the run will be in " + str(cluster.cwd / ".qcgpjm-service-mine") in done.stderr
+    assert set(run.states.values()) == {"SUCCEED"}
+    assert [run.starts.count(name) for name in ("quick.0", "slow.0")] == [1, 3]
+
+
+def test_a_job_that_slurm_queues_again_goes_on_with_its_run(cluster: Cluster):
+    gate = cluster.cwd / "gate"
+    jobs = [stamped("quick", iteration=3), stamped("slow", f"until [ -e {gate} ]; do sleep 0.1; done", after=["quick"])]
+    run = Submitted(cluster, jobs, "--nodes=1", "--max-allocations=2")
+    wait_for(lambda: len(run.starts) == 4, 60, run.told)
+    first, second = run.books["allocations"]
+    cluster.run("scontrol", "requeue", first)
+    run.wait_for_words("Slurm has queued this job again; it goes on with the run when it starts.")
+    gate.touch()
+    wait_for(lambda: f"{first} PENDING" in queue(cluster), 30)
+    cluster.run("scontrol", "update", f"JobId={first}", "StartTime=now")
+    assert run.wait(90) == 0, run.told
+    assert [run.starts.count(f"quick.{index}") for index in range(3)] == [1, 1, 1]
+    assert set(run.states.values()) == {"SUCCEED"}
+    assert run.books == {"allocations": [first], "exit_code": 0}
+    assert f"Job {second} is" not in run.told.replace(f"Job {second} is allocation 2", "")
+
+
 def test_a_job_that_its_user_cancels_is_not_followed_by_another(cluster: Cluster):
     run = Submitted(cluster, [stamped("endless", "sleep 600", iteration=4)], "--max-allocations=3", "--nodes=1")
     run.wait_for_start_of("endless.3")
     first, second = run.books["allocations"]
     cluster.run("scancel", first)
-    assert run.wait() not in (0, 1), run.told
+    assert run.wait() == 4, run.told
     wait_for(lambda: not queue(cluster), 30)
     assert "JobState=CANCELLED" in cluster.run("scontrol", "show", "job", second).stdout
     assert run.books["cancelled"] == first

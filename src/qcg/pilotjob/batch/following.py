@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,8 @@ GLANCE = 0.3
 """Seconds between two looks at the files of the run, which tell most."""
 FIRST_QUESTION, LAST_QUESTION = 1.0, 20.0
 """Seconds between two questions to the controller, which serves many: more and more."""
+TOLD = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED")
+"""States that people are told of. How the job ended, the run itself tells."""
 LOST = 3
 """The exit code when nobody can tell how the run ended."""
 
@@ -63,8 +66,9 @@ class Following:
             return True
         before, self._seen = self._seen, seen
         if before is None or (before.state, before.reason) != (seen.state, seen.reason):
-            self._tell(_described(seen))
             self._pause = FIRST_QUESTION
+            if seen.state in TOLD:
+                self._tell(_described(seen))
         self._wait_longer()
         return seen.is_over
 
@@ -78,6 +82,8 @@ class Following:
             return
         try:
             with open(self._seen.output, "rb") as file:
+                if os.fstat(file.fileno()).st_size < self._shown:
+                    self._shown = 0  # begun anew, because the job was queued again
                 file.seek(self._shown)
                 new = file.read()
         except OSError:
@@ -91,6 +97,7 @@ class Following:
         known = books.allocations
         following = known[known.index(self._job) + 1 :] if self._job in known else []
         if following:
+            self._tell(f"Job {self._job} has ended; job {following[0]} is next.")
             self._begin(following[0])
         return bool(following)
 

@@ -43,7 +43,9 @@ class InAllocation:
         self._run = run
         self._environ = environment_for([], dict(environ))
         self._id = environ.get("SLURM_JOB_ID", "")
+        self._restarts = int(environ.get("SLURM_RESTART_COUNT", 0))
         self._told_to_end = False
+        self._queued_again = False
         self._books = read_books(directory)
         if not self._id:
             raise BatchError(f"SLURM_JOB_ID is not set, so this is no job of Slurm; use `sbatch {directory / SCRIPT}`")
@@ -52,7 +54,8 @@ class InAllocation:
         """The exit code of the run."""
         signal.signal(signal.SIGTERM, self._on_term)
         if self._books.cancelled == self._id:
-            self._books.cancelled = ""  # no, for Slurm has queued it again
+            # It was not, for here it is: queued again, and Slurm did not say so in time.
+            self._books.cancelled, self._books.exit_code = "", None
         why_not = self._why_not()
         if why_not:
             say(why_not)
@@ -93,18 +96,21 @@ class InAllocation:
             code = self._run_once()
             if code >= 0:
                 return code
+            if self._told_to_end:
+                return JOBS_LEFT
             deaths += 1
             name = signal.Signals(-code).name
-            if deaths > MOST_DEATHS or self._told_to_end:
-                say(f"The manager was ended by {name}.")
+            if deaths > MOST_DEATHS:
+                say(f"The manager was ended by {name} again. {self._how_to_go_on()}")
                 return 128 - code
             say(f"The manager was ended by {name}; the run goes on with another one.")
 
     def _run_once(self) -> int:
         arguments = self._run
         if (self._run_dir / FILE_NAME).exists():
-            arguments = ["--resume", str(self._run_dir)]
             self._wait_until_free()
+            if "--resume" not in arguments:  # the options are remembered
+                arguments = ["--resume", str(self._run_dir)]
         if self._told_to_end:
             return JOBS_LEFT
         # When this process is killed, Slurm ends the allocation; where it does not track processes well, the manager
@@ -151,6 +157,9 @@ class InAllocation:
 
     def _conclude(self, code: int) -> int:
         """Leave the rest to the next allocation, or see to it that there is none."""
+        if code == JOBS_LEFT and self._queued_again:
+            say("Slurm has queued this job again; it goes on with the run when it starts.")
+            return code
         if code == JOBS_LEFT and not self._books.cancelled:
             if self._ask_for_next():
                 say(f"Jobs are left; job {self._next} goes on with them.")
@@ -187,7 +196,9 @@ class InAllocation:
             seen = slurm.look(self._id, self._environ)
         except BatchError:
             return  # the next allocation asks
-        if seen is not None and seen.reason == "None":
+        if seen is not None and seen.restarts > self._restarts:
+            self._queued_again = True
+        elif seen is not None and seen.reason == "None":
             # Neither the limit nor a node: the user does not want it any more. At once, for there may be no time left.
             self._books.cancelled = self._id
             write_books(self._directory, self._books)

@@ -26,7 +26,7 @@ OVER = (
 )
 
 _STATE = re.compile(r"^ +JobState=(\S+) Reason=(\S+)", re.MULTILINE)
-_EXIT_CODE = re.compile(r"^ +Requeue=.* ExitCode=(\d+):(\d+)$", re.MULTILINE)
+_HISTORY = re.compile(r"^ +Requeue=\d+ Restarts=(\d+) .*ExitCode=(\d+):(\d+)$", re.MULTILINE)
 _OUTPUT = re.compile(r"^ +StdOut=(.*)$", re.MULTILINE)
 _NODES = re.compile(r"^ +NodeList=(\S*)", re.MULTILINE)
 
@@ -38,6 +38,8 @@ class JobView(Struct, frozen=True):
     state: str
     reason: str
     """Why it waits, or why it was ended: `TimeLimit`."""
+    restarts: int
+    """How often it was queued again."""
     exit_code: int
     output: str
     nodes: str
@@ -72,14 +74,15 @@ def look(job_id: str, environ: Mapping[str, str]) -> JobView | None:
 
 
 def parse_job(job_id: str, shown: str) -> JobView:
-    state, code, output, nodes = (form.search(shown) for form in (_STATE, _EXIT_CODE, _OUTPUT, _NODES))
-    if state is None:
-        raise BatchError(f"`scontrol show job {job_id}` does not tell the state of the job")
+    state, history, output, nodes = (form.search(shown) for form in (_STATE, _HISTORY, _OUTPUT, _NODES))
+    if state is None or history is None:
+        raise BatchError(f"`scontrol show job {job_id}` does not tell how the job is")
     return JobView(
         id=job_id,
         state=state[1],
         reason=state[2],
-        exit_code=0 if code is None else (128 + int(code[2]) if int(code[2]) else int(code[1])),
+        restarts=int(history[1]),
+        exit_code=128 + int(history[3]) if int(history[3]) else int(history[2]),
         output="" if output is None else output[1],
         nodes="" if nodes is None or nodes[1] == "(null)" else nodes[1],
     )

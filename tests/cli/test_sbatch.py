@@ -1,0 +1,67 @@
+"""`qcg-pm sbatch` where there is no Slurm, and what it passes on."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.pilot import environment, job, run, write_requests
+
+
+def sbatch(wd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """On a machine without any programs."""
+    return run("qcg-pm", "sbatch", *arguments, cwd=wd, env=environment(PATH=str(wd)))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return write_requests(tmp_path / "jobs.json", [job("a", "true", numCores=100)]).name
+
+
+def test_without_slurm_a_sentence_says_so_and_nothing_is_left(tmp_path: Path, file: str):
+    done = sbatch(tmp_path, file)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "Error: there is no program sbatch on $PATH; on a machine without Slurm, `qcg-pm run`"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [file]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("jobs.json", "--time=soon"), "--time 'soon' is not a time; write it as 1h30m"),
+        (("jobs.json", "--nodes=few"), "--nodes 'few' is no number of nodes; write 4, or 2-4"),
+        (("jobs.json", "--id=a/b"), "leave out the '/'"),
+        (("jobs.json", "--", "--array=1-3"), "--array makes no sense for a run"),
+        (("jobs.json", "--sbatch-arg=fast"), "'fast' is no option of sbatch"),
+        (("jobs.json", "--cores=99"), "jobs.json has 1 problem, checked against 99 cores on 1 node"),
+        (("missing.json",), "the request file missing.json cannot be read"),
+        (("--resume=.",), "there is no run to resume"),
+        ((), "give a request FILE, or a run to continue with --resume PATH"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path, file: str, arguments: tuple[str, ...], told: str):
+    done = sbatch(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_options_of_the_run_that_were_given_are_passed_on_and_no_others(tmp_path: Path, file: str):
+    options = ["--on-lost=rerun", "--patience=5", "--no-net", "--report-format=json", "--log=debug", "--system-core"]
+    done = sbatch(tmp_path, file, "--dry-run", "--id=mine", *options)
+    passed_on = shlex.split(done.stdout.partition(" -- \\\n")[2])
+    own = [str(tmp_path / file), f"--wd={tmp_path}", "--id=mine"]
+    assert passed_on[:3] == own
+    assert sorted(passed_on[3:]) == sorted([*options[:1], "--patience=5.0", *options[2:]])
+
+
+def test_what_follows_two_dashes_is_for_sbatch_also_when_a_run_is_continued(tmp_path: Path, file: str):
+    run("qcg-pm", "run", write_requests(tmp_path / "small.json", [job("a", "true")]), "--id=old", cwd=tmp_path)
+    done = sbatch(tmp_path, "--resume=.", "--dry-run", "--", "--constraint", "fast")
+    assert "#SBATCH --constraint=fast\n" in done.stdout
+    assert f"--resume {tmp_path}/.qcgpjm-service-old\n" in done.stdout
