@@ -138,3 +138,21 @@ def test_a_node_that_never_comes_up_is_left_out_and_told(cluster: Cluster):
         "n2",
         "n3",
     }
+
+
+def test_a_run_goes_on_in_another_allocation_with_what_happened_after_its_manager_died(cluster: Cluster):
+    run = Allocated(cluster, [waiting("a", 12)], nodelist="n1,n2", nodes=2, then="sleep 1000")
+    running(run, 8)
+    cluster.node("n1").exec("kill", "-KILL", str(run.manager_pid()))
+    go(run)
+    wait_for(lambda: len(Lives(run.wd).ends) == 8, what="the ends of jobs that no manager hears of")
+    ledgers = [run.run_dir / f"agent-{node}.ledger" for node in ("n1", "n2")]
+    wait_for(lambda: sum(path.read_text().count('["e"') for path in ledgers) == 8, what="ends in the ledgers")
+    run.job.cancel()
+    run.job.wait()
+    again = cluster.sbatch("qcg-pm run --resume .", nodes=2, nodelist="n3,n4", ntasks_per_node=4, time=10)
+    assert again.wait() == 0, again.output + run.log
+    after = Lives(run.wd)
+    assert len(after.ends) == 12
+    assert set(after.ends.values()) == {1}
+    assert set(run.report_states().values()) == {"SUCCEED"}

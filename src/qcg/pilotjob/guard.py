@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
-from qcg.pilotjob.cluster.slurm import is_over
+from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.slurm import is_over, job_id_of
 from qcg.pilotjob.host.tree import look_at
 from qcg.pilotjob.options import UsageError
 from qcg.pilotjob.wire import contact
@@ -26,7 +27,7 @@ def check_free(run_dir: Path) -> None:
         raise UsageError(str(error)) from None
     if found is None:
         return
-    if is_alive(run_dir, found):
+    if is_alive(run_dir, found) and not _ended_with(found.allocation):
         raise UsageError(
             f"a manager (pid {found.pid} on {found.host}) is at work in {run_dir}; wait for it, or end it first"
         )
@@ -40,6 +41,14 @@ def is_alive(run_dir: Path, found: Contact) -> bool:
     try:
         return _now_of(run_dir) - (run_dir / contact.FILE_NAME).stat().st_mtime < FRESH
     except FileNotFoundError:
+        return False
+
+
+def _ended_with(allocation: str) -> bool:
+    """Whether it is sure that the allocation is over, and with it all that ran there."""
+    try:
+        return bool(allocation) and is_over(allocation, os.environ)
+    except ClusterError:
         return False
 
 
@@ -77,7 +86,8 @@ def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | Non
     """From now on agents and clients find this manager."""
     process = look_at(os.getpid())
     assert process is not None
-    contact.write(run_dir, Contact(agents, process.pid, process.began, socket.gethostname(), clients))
+    allocation = job_id_of(os.environ) or ""
+    contact.write(run_dir, Contact(agents, process.pid, process.began, socket.gethostname(), clients, allocation))
 
 
 def refresh(run_dir: Path) -> None:

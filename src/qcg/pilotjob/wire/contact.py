@@ -45,6 +45,8 @@ class Contact(msgspec.Struct, frozen=True):
     host: str
     clients: ClientsContact | None = None
     """Where there is a network interface."""
+    allocation: str = ""
+    """The Slurm job that the manager runs in, and ends with."""
 
 
 def read(run_dir: Path) -> Contact | None:
