@@ -118,8 +118,7 @@ def test_a_manager_that_is_killed_finds_its_agents_and_jobs_in_the_same_allocati
     assert all(len(spans) == 1 for spans in after.spans.values())
     assert len(after.ends) == 20
     assert set(after.ends.values()) == {1}
-    assert "starting 4 agents" in run.log
-    assert "starting 1 agents" not in run.log
+    assert run.log.count("starting agents") == 1
 
 
 def test_a_node_that_never_comes_up_is_left_out_and_told(cluster: Cluster):

@@ -80,8 +80,9 @@ def look_after_agents(place: Place, engine: Engine, options: Options, run_dir: P
         if missing:
             engine.notice(f"no agent has connected from {listed(missing)} so far; jobs are started on the other nodes")
         if unbound:
+            names = listed(sorted(unbound))
             engine.notice(
-                f"{listed(unbound)}: fewer CPUs are there than Slurm has given; jobs are not bound to their cores there"
+                f"{names}: fewer CPUs are there than Slurm has given; jobs are not bound to their cores there"
             )
         engine.begin()
 

@@ -168,7 +168,7 @@ class NodeAgents:
                 self._run_starter(nodes, command)
 
     def _run_starter(self, nodes: list[str], command: list[str]) -> None:
-        log.log(self._importance(nodes), "starting %d agents on %s", len(nodes), listed(nodes))
+        log.log(self._importance(nodes), "starting agents on %s", listed(nodes))
         now = time.monotonic()
         for name in nodes:
             self._vigils[name].starts(now)
