@@ -65,7 +65,8 @@ class Sweeps(HostTest):
         """A process that this host has not started."""
         process = subprocess.Popen(["sleep", "1000"], env=dict(os.environ, QCG_PM_STEP_ID=mark))
         self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
+        # The host may have reaped it already, as if it were a job.
+        self.addCleanup(lambda: process.poll() is None and process.kill())
         return process
 
     def swept(self):
