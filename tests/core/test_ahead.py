@@ -9,11 +9,11 @@ from hypothesis.stateful import initialize, rule
 
 from qcg.pilotjob.core.ahead import HORIZON, LATE, MOST_BEHIND
 from qcg.pilotjob.core.effects import Launch, Recall
-from qcg.pilotjob.core.events import AgentReported, RunEnded, Schedule
+from qcg.pilotjob.core.events import AgentReported, RunEnded, RunStarted, Schedule
 from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.state import name_of
-from qcg.pilotjob.host.records import Ended, Running
+from qcg.pilotjob.host.records import Ended, Running, Started
 from tests.core.desk import Desk, job, machine, request, told
 from tests.core.strategies import Draft
 from tests.core.test_machine import Machine
@@ -203,6 +203,17 @@ def test_those_that_a_host_never_got_wait_again() -> None:
     assert not desk.core.state.lanes
 
 
+def test_nobody_more_is_sent_behind_a_run_whose_cores_another_one_turns_out_to_have() -> None:
+    desk = short_jobs(1)
+    desk.sent()
+    desk.tell(RunStarted(Started("1:99.1", 7, desk.now, told(desk.run("it:1").grant))))
+    desk.over("it:1")
+    assert desk.sent() == []
+    desk.over("it:99")
+    desk.over("it:2")
+    assert desk.sent()
+
+
 @pytest.mark.parametrize("order", [1, -1], ids=["in order", "last first"])
 def test_runs_of_a_lane_end_in_any_order_when_they_are_lost(order: int) -> None:
     desk = short_jobs(1)
@@ -241,4 +252,4 @@ class BusyMachine(Machine):
 
 
 TestBusyMachine = BusyMachine.TestCase
-TestBusyMachine.settings = settings(max_examples=30, stateful_step_count=30)
+TestBusyMachine.settings = settings(max_examples=10, stateful_step_count=20)

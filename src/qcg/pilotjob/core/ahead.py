@@ -74,7 +74,7 @@ def _places(core: CoreState, having_room: dict[Run, None]) -> dict[Line, list[tu
     places: dict[Line, list[tuple[int, int, Run, int]]] = {}
     for number, run in enumerate(having_room):
         node = core.pool.node(run.grant.parts[0].node)
-        if run.killed or core.runs.get(run.id) is not run or not node.available:
+        if run.killed or core.runs.get(run.id) is not run or not node.available or node.contested:
             continue
         lane = run.lane
         if lane is not None:
