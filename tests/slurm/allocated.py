@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,12 @@ class _Done:
         self.returncode = returncode
         self.stdout = stdout
         self.stderr = ""
+
+
+def granted_cores(entry: dict[str, Any]) -> list[tuple[str, int]]:
+    """Node and number of each core that a job was given, as its entry in the report says."""
+    parts = re.findall(r"([^,\[]+)\[([\d:]+)\]", entry["runtime"]["allocation"])
+    return [(node, int(core)) for node, cores in parts for core in cores.split(":")]
 
 
 def waiting(name: str, count: int, **more: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.slurm.allocated import Allocated
+from tests.slurm.allocated import Allocated, granted_cores
 from tests.support.mpi import ENVIRONMENT, compiled, ranks
 from tests.support.pilot import Run, job
 from tests.support.slurm_cluster import Cluster
@@ -46,8 +46,7 @@ def granted(run: Run, name: str) -> list[tuple[str, int]]:
     entry = run.report[name]
     errors = run.wd / f"{name}.err"
     assert entry["state"] == "SUCCEED", (entry, errors.exists() and errors.read_text())
-    parts = re.findall(r"([^,\[]+)\[([\d:]+)\]", entry["runtime"]["allocation"])
-    return [(node, int(core)) for node, cores in parts for core in cores.split(":")]
+    return granted_cores(entry)
 
 
 def told(run: Run, name: str) -> list[dict[str, str]]:

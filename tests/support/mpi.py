@@ -39,14 +39,14 @@ class Rank(NamedTuple):
     args: str
 
 
-def compiled(family: str, directory: Path) -> Path:
+def compiled(family: str, directory: Path, source: Path = SOURCE) -> Path:
     """The program for `openmpi` or `mpich`."""
     compiler = shutil.which(f"mpicc.{family}")
     if compiler is None:
         pytest.skip(f"{family} is not installed; tests/system-packages installs it")
-    program = directory / f"ranks.{family}"
+    program = directory / f"{source.stem}.{family}"
     if not program.exists():
-        subprocess.run([compiler, "-O1", "-o", program, SOURCE], check=True, timeout=60)
+        subprocess.run([compiler, "-O1", "-o", program, source], check=True, timeout=60)
     return program
 
 
