@@ -51,6 +51,16 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path, file: str, argu
     assert "Traceback" not in done.stderr
 
 
+def test_jobs_that_take_longer_than_the_allocation_are_told(tmp_path: Path):
+    jobs = [job("long", "true", wt="1h"), job("short", "true", wt="59m"), job("open", "true")]
+    write_requests(tmp_path / "jobs.json", jobs)
+    done = sbatch(tmp_path, "jobs.json", "--time=1h")
+    assert done.returncode == 2
+    assert "job 'long' can never run: its wall time of 3600 s is not over within --time 1h" in done.stderr
+    assert "jobs.json has 1 problem" in done.stderr
+    assert sbatch(tmp_path, "jobs.json", "--time=61", "--dry-run").returncode == 0
+
+
 def test_options_of_the_run_that_were_given_are_passed_on_and_no_others(tmp_path: Path, file: str):
     options = ["--on-lost=rerun", "--patience=5", "--no-net", "--report-format=json", "--log=debug", "--system-core"]
     done = sbatch(tmp_path, file, "--dry-run", "--id=mine", *options)

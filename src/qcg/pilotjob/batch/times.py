@@ -24,18 +24,25 @@ _OF_SLURM = tuple(
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
-def slurm_time(given: str) -> str:
-    """`1-02:03:04`, for `sbatch --time`; a number alone is minutes, as it is for `sbatch` itself."""
+def time_limit(given: str) -> int | None:
+    """Minutes, which is what Slurm counts in; None for no limit. A number alone is minutes, as for `sbatch` itself."""
     text = given.strip()
     if text.lower() in _ENDLESS:
-        return "UNLIMITED"
+        return None
     seconds = _seconds(text)
     if seconds is None:
         raise BatchError(f"--time {given!r} is not a time; write it as {ACCEPTED}")
     if not 0 < seconds <= LONGEST:
         raise BatchError(f"--time {given!r} is not between a minute and a year; write it as {ACCEPTED}")
-    minutes = -(-seconds // 60)  # Slurm counts whole minutes
-    days, rest = divmod(int(minutes), 24 * 60)
+    return int(-(-seconds // 60))
+
+
+def slurm_time(given: str) -> str:
+    """`1-02:03:00`, for `sbatch --time`."""
+    minutes = time_limit(given)
+    if minutes is None:
+        return "UNLIMITED"
+    days, rest = divmod(minutes, 24 * 60)
     return f"{days}-{rest // 60:02d}:{rest % 60:02d}:00" if days else f"{rest // 60:02d}:{rest % 60:02d}:00"
 
 

@@ -16,7 +16,7 @@ from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.following import Following
 from qcg.pilotjob.batch.script import Inside, batch_script, environment_for, further_options, has_option
 from qcg.pilotjob.batch.sizes import largest_allocation
-from qcg.pilotjob.batch.times import slurm_time
+from qcg.pilotjob.batch.times import slurm_time, time_limit
 from qcg.pilotjob.cli.finding import INTERRUPTED
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.run import command as run
@@ -103,7 +103,7 @@ def _submit(context: click.Context, file: str | None, more: tuple[str, ...], giv
     options = _options(file, run_dir, more, given)
     environ = environment_for(options, dict(os.environ))
     if file is not None:
-        _check(Path(file), options, given["partition"], environ)
+        _check(Path(file), options, given, environ)
     text = batch_script(options, _inside(context, file, run_dir, directory, given["most"]))
     if given["dry_run"]:
         say(text.rstrip())
@@ -208,10 +208,12 @@ def _passed_on(context: click.Context) -> list[str]:
     return words
 
 
-def _check(file: Path, options: list[str], partition: str | None, environ: dict[str, str]) -> None:
+def _check(file: Path, options: list[str], given: dict[str, Any], environ: dict[str, str]) -> None:
     """What could never run is told now, and not after a night in the queue."""
-    core = Core(largest_allocation(options, slurm.largest_node(partition, environ)))
+    core = Core(largest_allocation(options, slurm.largest_node(given["partition"], environ)))
     problems = problems_of(read_requests(file), core)
+    if given["limit"] is not None:
+        problems += _too_long(core, given["limit"])
     for problem in problems:
         tell(problem)
     if problems:
@@ -220,3 +222,16 @@ def _check(file: Path, options: list[str], partition: str | None, environ: dict[
         raise BatchError(
             f"{file} has {many(len(problems), 'problem')}, checked against {against}; nothing was submitted"
         )
+
+
+def _too_long(core: Core, limit: str) -> list[str]:
+    """A job is started only when its wall time will be over before the allocation is."""
+    minutes = time_limit(limit)
+    longest = {
+        job.name: max((entry.line.wall_time for entry in job.entries), default=0) for job in core.state.jobs.values()
+    }
+    return [
+        f"job {name!r} can never run: its wall time of {seconds:g} s is not over within --time {limit}"
+        for name, seconds in longest.items()
+        if minutes is not None and seconds >= 60 * minutes
+    ]
