@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,14 +28,16 @@ def stamped(name: str, line: str = "true", **more: Any) -> dict[str, Any]:
 class Submitted:
     """`qcg-pm sbatch --wait`, under way."""
 
-    def __init__(self, cluster: Cluster, jobs: list[dict[str, Any]], *options: str) -> None:
+    def __init__(
+        self, cluster: Cluster, jobs: list[dict[str, Any]], *options: str, env: dict[str, str] | None = None
+    ) -> None:
         self.cluster = cluster
         self.wd = cluster.cwd
         file = write_requests(self.wd / "jobs.json", jobs)
         self.output = self.wd / "told"
         command = ["qcg-pm", "sbatch", str(file), "--wait", "--report-format", "json", *options]
         with self.output.open("w") as out:
-            self._process = cluster.start(*command, stdout=out, stderr=subprocess.STDOUT)
+            self._process = cluster.start(*command, stdout=out, stderr=subprocess.STDOUT, env=env)
 
     @property
     def told(self) -> str:
@@ -171,6 +174,25 @@ def test_jobs_that_are_left_go_on_in_the_next_allocation_until_no_more_is_allowe
     assert "the run will be in " + str(cluster.cwd / ".qcgpjm-service-mine") in done.stderr
     assert set(run.states.values()) == {"SUCCEED"}
     assert [run.starts.count(name) for name in ("quick.0", "slow.0")] == [1, 3]
+
+
+def test_where_nodes_may_not_submit_jobs_whoever_waits_does(cluster: Cluster):
+    wrapper = cluster.cwd / "bin" / "sbatch"
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        "#!/bin/bash\n"
+        "case $(hostname) in n?) echo sbatch: error: Access denied from this host >&2; exit 1;; esac\n"
+        f'exec {shutil.which("sbatch")} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    jobs = [stamped("quick", iteration=2), stamped("twice", "[ $(grep -c twice starts) = 2 ] || sleep 600")]
+    path = {"PATH": f"{wrapper.parent}:{cluster.environ['PATH']}"}
+    run = Submitted(cluster, jobs, "--nodes=1", "--max-allocations=2", "--time-limit=5s", "--grace=2", env=path)
+    assert run.wait(90) == 0, run.told
+    assert "Allocation 2 of at most 2 could not be asked for: sbatch refused: sbatch: error: Access denied" in run.told
+    assert "was submitted from here" in run.told
+    assert len(run.books["allocations"]) == 2
+    assert [run.starts.count("quick.0"), len(run.starts)] == [1, 4]
 
 
 def test_a_job_that_slurm_queues_again_goes_on_with_its_run(cluster: Cluster):

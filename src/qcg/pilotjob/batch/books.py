@@ -11,6 +11,8 @@ import msgspec
 from qcg.pilotjob.batch.errors import BatchError
 
 SCRIPT = "batch.sh"
+JOBS_LEFT = 4
+"""The exit code of a run that is to be resumed."""
 _FILE = "books.json"
 
 

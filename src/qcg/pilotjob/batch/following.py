@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from qcg.pilotjob.batch import slurm
-from qcg.pilotjob.batch.books import Books, read_books
+from qcg.pilotjob.batch.books import JOBS_LEFT, SCRIPT, Books, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.slurm import JobView
 
@@ -24,8 +24,11 @@ LOST = 3
 
 
 class Following:
-    def __init__(self, directory: Path, job_id: str, environ: Mapping[str, str], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, directory: Path, job_id: str, most: int, environ: Mapping[str, str], tell: Callable[[str], None]
+    ) -> None:
         self._directory = directory
+        self._most = most
         self._environ = environ
         self._tell = tell
         self._begin(job_id)
@@ -44,8 +47,9 @@ class Following:
             ended = self._ask() or books.exit_code is not None
             self._show_output()
             if books.exit_code is not None:
-                return books.exit_code
-            if ended:
+                if not self._continue(books):
+                    return books.exit_code
+            elif ended:
                 # Once more: the last words of a job may be younger than what was read above.
                 books = read_books(self._directory)
                 if books.exit_code is None and not self._goes_on(books):
@@ -100,6 +104,22 @@ class Following:
             self._tell(f"Job {self._job} has ended; job {following[0]} is next.")
             self._begin(following[0])
         return bool(following)
+
+    def _continue(self, books: Books) -> bool:
+        """Ask for another allocation from here, when jobs are left and the last one could not: not all nodes may."""
+        if books.exit_code != JOBS_LEFT or books.cancelled or len(books.allocations) >= self._most:
+            return False
+        after = f"--dependency=afterany:{self._job}"
+        write_books(self._directory, Books(books.allocations))
+        try:
+            following = slurm.submit(self._directory / SCRIPT, self._environ, after)
+        except BatchError as error:
+            write_books(self._directory, books)
+            self._tell(f"Allocation {len(books.allocations) + 1} of at most {self._most} was refused here too: {error}")
+            return False
+        self._tell(f"Jobs are left; job {following} was submitted from here.")
+        self._begin(following)
+        return True
 
     def _unfinished(self) -> int:
         """It ended without a word about the run: cancelled while it waited, or killed at the limit."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from qcg.pilotjob.batch import slurm
-from qcg.pilotjob.batch.books import SCRIPT, read_books, write_books
+from qcg.pilotjob.batch.books import JOBS_LEFT, SCRIPT, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.script import environment_for
 from qcg.pilotjob.guard import FRESH, is_alive
@@ -25,8 +25,6 @@ from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
 
-JOBS_LEFT = 4
-"""The exit code of a run that is to be resumed."""
 MOST_DEATHS = 3
 """Of managers in one allocation. What kills them again and again is not mended by starting one more."""
 PAUSE = 1.0

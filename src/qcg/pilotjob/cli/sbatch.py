@@ -120,12 +120,12 @@ def _submit(context: click.Context, file: str | None, more: tuple[str, ...], giv
         raise
     say(f"Submitted batch job {job_id}")
     tell(f"The batch script is {script}, the run will be in {run_dir}.")
-    return _wait(directory, job_id, environ) if given["wait"] else 0
+    return _wait(directory, job_id, given["most"], environ) if given["wait"] else 0
 
 
-def _wait(directory: Path, job_id: str, environ: dict[str, str]) -> int:
+def _wait(directory: Path, job_id: str, most: int, environ: dict[str, str]) -> int:
     try:
-        return Following(directory, job_id, environ, tell).wait()
+        return Following(directory, job_id, most, environ, tell).wait()
     except KeyboardInterrupt:
         tell(f"interrupted; the job goes on (`scancel {job_id}` ends it)")
         return INTERRUPTED
