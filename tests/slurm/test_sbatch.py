@@ -161,7 +161,7 @@ def test_an_allocation_that_dies_with_all_that_is_in_it_is_followed_by_the_next(
 def test_jobs_that_are_left_go_on_in_the_next_allocation_until_no_more_is_allowed(cluster: Cluster):
     gate = cluster.cwd / "gate"
     jobs = [stamped("quick", iteration=3), stamped("slow", f"until [ -e {gate} ]; do sleep 0.1; done", iteration=2)]
-    closing = ["--time-limit=6s", "--grace=2"]
+    closing = ["--time-limit=5s", "--grace=1"]
     run = Submitted(cluster, jobs, "--nodes=1", "--max-allocations=2", "--id=mine", *closing)
     assert run.wait(90) == 4, run.told
     first, second = run.books["allocations"]

@@ -68,8 +68,11 @@ class InAllocation:
     def _why_not(self) -> str:
         """A sentence when this allocation is not wanted any more."""
         if self._books.exit_code is not None:
+            if self._books.exit_code == JOBS_LEFT:
+                return f"No allocation was wanted any more, though jobs were left. {self._how_to_go_on()}"
             return "The run is over; this allocation is not needed."
-        before = [job for job in self._books.allocations if job != self._id]
+        known = self._books.allocations
+        before = known[: known.index(self._id)] if self._id in known else known
         cancelled = self._books.cancelled or next((job for job in before[-1:] if self._was_cancelled(job)), "")
         if cancelled:
             self._books.exit_code = JOBS_LEFT
