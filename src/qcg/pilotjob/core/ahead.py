@@ -74,13 +74,13 @@ def _places(core: CoreState, having_room: dict[Run, None]) -> dict[Line, list[tu
     places: dict[Line, list[tuple[int, int, Run, int]]] = {}
     for number, run in enumerate(having_room):
         node = core.pool.node(run.grant.parts[0].node)
-        if run.killed or core.runs.get(run.id) is not run or not node.available or node.contested:
-            continue
         lane = run.lane
         if lane is not None:
             lane.since = core.now
-            if lane.called_back:
-                continue
+        if run.killed or core.runs.get(run.id) is not run or (lane is not None and lane.called_back):
+            continue
+        if not node.available or node.contested:
+            continue
         line = entry_of(run.job, run.position).line
         lanes_on_node = len(node.spec.cores) // len(run.grant.parts[0].cores)
         most = min(behind(line), max(MOST_ON_NODE // lanes_on_node, 1))
