@@ -20,14 +20,13 @@ from qcg.pilotjob.batch import slurm
 from qcg.pilotjob.batch.books import JOBS_LEFT, SCRIPT, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.script import environment_for
-from qcg.pilotjob.guard import FRESH, is_alive
+from qcg.pilotjob.guard import FRESH, check_free
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.wire import contact
-from qcg.pilotjob.wire.contact import ContactError
+from qcg.pilotjob.options import UsageError
 
 MOST_DEATHS = 3
 """Of managers in one allocation. What kills them again and again is not mended by starting one more."""
-PAUSE = 1.0
+PAUSE = 2.0
 """Seconds between two looks at a manager that seems to be at work elsewhere."""
 PR_SET_PDEATHSIG = 1
 """Of Linux."""
@@ -121,16 +120,16 @@ class InAllocation:
         )
 
     def _wait_until_free(self) -> None:
-        """On another host, a manager counts as alive until its contact file is old; those of this run are not."""
-        patience = time.monotonic() + FRESH + 10 * PAUSE
+        """A manager of this job, before Slurm queued it again on other nodes, counts as alive until its contact file is
+        old. One that is alive indeed is told about by the manager that is refused then."""
+        patience = time.monotonic() + FRESH + 5 * PAUSE
         while time.monotonic() < patience:
             try:
-                found = contact.read(self._run_dir)
-            except ContactError:
-                return  # the manager tells what is wrong
-            if found is None or not is_alive(self._run_dir, found):
+                check_free(self._run_dir)
+            except UsageError:
+                time.sleep(PAUSE)
+            else:
                 return
-            time.sleep(PAUSE)
 
     # -- the next allocation ----------------------------------------------------------------------------------------
 
