@@ -13,6 +13,7 @@ from qcg.pilotjob.executors import nodes
 from qcg.pilotjob.executors.agents import AgentExecutor, Listener
 from qcg.pilotjob.executors.nodes import NodeAgents
 from qcg.pilotjob.executors.vigil import Times
+from qcg.pilotjob.host import tree
 from tests.support.waiting import wait_for
 
 NAMES = ["n1", "n2", "n3", "n4"]
@@ -23,6 +24,7 @@ class Commands:
 
     def __init__(self, *command: str) -> None:
         self._command = list(command)
+        self.agents_end_with_it = False
         self.environ = dict(os.environ)
         self.groups: list[list[str]] = []
 
@@ -146,3 +148,50 @@ def test_a_command_that_is_not_there_is_no_reason_to_hope(run_dir: Path, monkeyp
         assert "no-such-program cannot be started" in supervised.hopeless[0]
 
     run(run_dir, test, Commands("no-such-program"))
+
+
+def test_a_command_is_ended_alone_once_all_its_agents_are_there_and_nothing_is_tried_again(run_dir: Path):
+    # As srun does: a child that acts when its parent is gone.
+    commands = Commands("bash", "-c", "(read -r line < <(sleep 1000); touch acted) & wait; touch acted")
+
+    async def test(supervised: Supervised) -> None:
+        [process] = supervised.agents._starters
+        await supervised.until(lambda: len(tree.Snapshot().session(process.pid)) >= 3)
+        supervised.ready("n1", "n2", "n3")
+        assert not process.exited.is_set()
+        supervised.ready("n4")
+        await asyncio.wait_for(process.exited.wait(), 20)
+        assert tree.Snapshot().session(process.pid) == []
+        assert not (run_dir / "acted").exists()
+        assert supervised.agents._starters == {}
+        supervised.agents._tick()
+
+    run(run_dir, test, commands)
+    assert commands.groups == [NAMES]
+
+
+def test_a_node_that_is_given_up_keeps_no_command_alive_and_is_tried_again_alone(run_dir: Path):
+    commands = Commands("sleep", "1000")
+
+    async def test(supervised: Supervised) -> None:
+        [process] = supervised.agents._starters
+        supervised.ready("n1", "n2", "n3")
+        await asyncio.wait_for(process.exited.wait(), 20)
+        assert supervised.lost == ["n4"]
+        await supervised.until(lambda: len(commands.groups) > 1)
+
+    run(run_dir, test, commands, times=Times(25.0, 0.7))
+    assert commands.groups[:2] == [NAMES, ["n4"]]
+
+
+def test_a_command_that_agents_end_with_is_kept(run_dir: Path):
+    commands = Commands("sleep", "1000")
+    commands.agents_end_with_it = True
+
+    async def test(supervised: Supervised) -> None:
+        [process] = supervised.agents._starters
+        supervised.ready(*NAMES)
+        await asyncio.sleep(0.2)
+        assert not process.exited.is_set()
+
+    run(run_dir, test, commands)

@@ -44,6 +44,22 @@ def test_the_jobs_of_a_node_that_crashes_fail_and_the_rest_goes_on_without_it(cl
     assert sorted(done.states.values()).count("SUCCEED") == 16
 
 
+def test_a_node_that_boots_anew_harms_no_other(cluster: Cluster):
+    run = Allocated(cluster, [waiting("a", 6)], "--on-lost rerun", nodes=3, ntasks_per_node=2)
+    before = running(run, 6)
+    node = cluster.node("n3")
+    node.crash()
+    node.boot()
+    wait_for(lambda: run.log.count("agent n3 connected") == 2, what=f"another agent on n3:\n{run.log}")
+    wait_for(lambda: all(len(Lives(run.wd).spans[name]) == 2 for name in before.on("n3")), what="second starts")
+    go(run)
+    done = run.wait()
+    assert done.done.returncode == 0, run.log
+    after = Lives(run.wd)
+    assert {name for name, spans in after.spans.items() if len(spans) == 2} == before.on("n3")
+    assert set(after.ends.values()) == {1}
+
+
 def test_a_cut_of_ten_seconds_harms_nobody(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 20)], "--on-lost rerun")
     before = running(run, 16)

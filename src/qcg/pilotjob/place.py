@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.slurm import Allocation
 from qcg.pilotjob.core.events import NodesLost
@@ -40,7 +41,16 @@ class Place(Struct, frozen=True):
     @property
     def address(self) -> str:
         """Of this machine, as nodes see it."""
-        return LOOPBACK if self.allocation is None else address_towards(self.allocation.addresses.values())
+        if self.allocation is None:
+            return LOOPBACK
+        found = address_towards(self.allocation.addresses.values())
+        if found is None and len(self.allocation.addresses) > 1:
+            raise ClusterError(
+                "the nodes of the allocation cannot be reached from here: their names and addresses"
+                f" ({listed(list(self.allocation.addresses.values()))}) lead nowhere, or back to this machine; see what"
+                " /etc/hosts says about them, and NodeAddr in `scontrol show node`"
+            )
+        return found or LOOPBACK
 
     @property
     def cluster_name(self) -> str:

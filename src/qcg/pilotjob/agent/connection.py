@@ -16,6 +16,7 @@ from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.agent.signs import Signs
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
+from qcg.pilotjob.wire.routing import is_ipv6
 
 BEAT = 2.0
 SILENCE = 3 * BEAT
@@ -148,6 +149,7 @@ class Connection:
     def _open(self, found: Contact, now: float) -> None:
         agents = found.agents
         socket = self._socket = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.IPV6, is_ipv6(agents.address))
         socket.setsockopt(zmq.SNDHWM, 0)
         socket.setsockopt(zmq.RCVHWM, 0)
         socket.setsockopt(zmq.RECONNECT_IVL, int(LOOK * 1000))

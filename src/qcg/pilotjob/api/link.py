@@ -14,6 +14,7 @@ import zmq
 from qcg.pilotjob.api.errors import ConnectionError, InternalError, WrongArgumentsError
 from qcg.pilotjob.wire.contact import MOST_BYTES, ClientsContact
 from qcg.pilotjob.wire.monitor import events_of
+from qcg.pilotjob.wire.routing import is_ipv6
 
 CONNECT_TIMEOUT = 5.0
 """Seconds without a connection after which there is no service."""
@@ -51,6 +52,7 @@ class Line:
         self._problem: ConnectionError | None = None
         for option, value in (
             (zmq.LINGER, 0),
+            (zmq.IPV6, is_ipv6(address)),
             (zmq.SNDHWM, 0),
             (zmq.RCVHWM, 0),
             (zmq.HEARTBEAT_IVL, HEARTBEAT),

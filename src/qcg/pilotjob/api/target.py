@@ -71,7 +71,9 @@ def target_of(run_dir: Path) -> Target:
 def complete(address: str) -> str:
     """`host`, `host:port` or `proto://host:port`; managers tell their addresses in numbers."""
     protocol, separator, rest = address.rpartition("://")
-    host, colon, port = rest.partition(":")
+    bracketed, bracket, behind = rest.rpartition("]")
+    host, colon, port = behind.partition(":")
+    host = bracketed + bracket + host
     host = "127.0.0.1" if host == "localhost" else host
     return f"{protocol if separator else 'tcp'}://{host}:{port if colon else DEFAULT_PORT}"
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.process import WatchedProcess, start_apart
@@ -33,6 +35,14 @@ ENDING = 10.0
 """Seconds that agents have to end, besides the grace of their jobs."""
 
 
+class Starting(Struct):
+    """What a command is to bring."""
+
+    nodes: list[str]
+    awaited: set[str]
+    """Those whose agents have neither reported nor been given up since."""
+
+
 class NodeAgents:
     def __init__(
         self,
@@ -50,8 +60,8 @@ class NodeAgents:
         self._gathering = True
         self._times = times
         self._vigils: dict[str, Vigil] = {}
-        self._starters: dict[WatchedProcess, list[str]] = {}
-        """Commands under way, and the nodes that they are to bring agents to."""
+        self._starters: dict[WatchedProcess, Starting] = {}
+        """Commands under way."""
         self._began = 0.0
         self._ticked = 0.0
         self._useless = 0
@@ -111,6 +121,7 @@ class NodeAgents:
             log.warning("the agent of %s is back; the node is used again", name)
         vigil.reported(time.monotonic())
         self._gather(time.monotonic())
+        self._release_starters([name])
 
     def _bye(self, name: str) -> None:
         self._vigils[name].said_goodbye()
@@ -139,6 +150,7 @@ class NodeAgents:
         never_came = _with(due, Step.NEVER_CAME)
         if never_came:
             self.on_lost(never_came, f"node lost: no agent has connected from it within {self._times.never_came:g} s")
+        self._release_starters(lost + never_came)
         for name in _with(due, Step.GIVE_UP_START):
             self._give_up_start(name)
         self._start_agents(self._wanted(_with(due, Step.START)))
@@ -176,19 +188,33 @@ class NodeAgents:
             process = start_apart(
                 command, self._run_dir, LOG_NAME, self._start.environ, lambda: self._starter_ended(process)
             )
-            self._starters[process] = nodes
+            self._starters[process] = Starting(nodes, set(nodes))
         except OSError as error:
             self._was_useless(nodes, f"{command[0]} cannot be started: {error}")
 
     def _starter_ended(self, process: WatchedProcess) -> None:
-        nodes = self._starters.pop(process)
-        if not self._ending:
-            self._was_useless(nodes, f"what started the agents of {listed(nodes)} has ended")
+        starting = self._starters.pop(process)
+        if self._ending:
+            return
+        if starting.awaited:
+            self._was_useless(starting.nodes, f"what started the agents of {listed(starting.nodes)} has ended")
+        else:
+            self._ended_for(starting.nodes)
+
+    def _release_starters(self, names: Sequence[str]) -> None:
+        """No more is expected of commands for these nodes; those of which nothing is expected at all are ended.
+
+        A command for many nodes that lives on ends the agents of all of them when one of them boots anew.
+        """
+        for process, starting in self._starters.items():
+            if starting.awaited.intersection(names):
+                starting.awaited.difference_update(names)
+                if not starting.awaited and not self._start.agents_end_with_it:
+                    log.debug("what started the agents of %s is ended; they go on", listed(starting.nodes))
+                    process.kill_alone()
 
     def _was_useless(self, nodes: list[str], why: str) -> None:
-        now = time.monotonic()
-        for name in nodes:
-            self._vigils[name].start_ended(now)
+        self._ended_for(nodes)
         why = f"{why}; {self._run_dir / LOG_NAME} says more"
         log.log(self._importance(nodes), "%s", why)
         if not self._met:
@@ -196,14 +222,19 @@ class NodeAgents:
             if self._useless == MOST_USELESS:
                 self.on_hopeless(why)
 
+    def _ended_for(self, nodes: list[str]) -> None:
+        now = time.monotonic()
+        for name in nodes:
+            self._vigils[name].start_ended(now)
+
     def _importance(self, nodes: list[str]) -> int:
         """A node that is lost is tried again and again, for as long as the run lasts."""
         is_lost = all(self._vigils[name].standing is Standing.LOST for name in nodes)
         return logging.DEBUG if is_lost else logging.INFO
 
     def _give_up_start(self, name: str) -> None:
-        for process, nodes in self._starters.items():
-            if nodes == [name]:
+        for process, starting in self._starters.items():
+            if starting.nodes == [name]:
                 process.kill()
 
     # -- gathering ------------------------------------------------------------------------------------------------
@@ -226,7 +257,7 @@ class NodeAgents:
 
     def _settled(self, now: float) -> bool:
         """A command for many nodes that fails on one of them ends the agents on all of them, with their jobs."""
-        together = [nodes for nodes in self._starters.values() if len(nodes) > 1]
+        together = [starting.nodes for starting in self._starters.values() if len(starting.nodes) > 1]
         waiting = any(self._vigils[name].standing is Standing.EXPECTED for nodes in together for name in nodes)
         return not waiting or now - self._began >= SETTLING
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
-from qcg.pilotjob.host.tree import look_at
+from qcg.pilotjob.host.tree import Snapshot, look_at, send
 from qcg.pilotjob.wire import descriptors
 
 LOOK = 0.5
@@ -65,6 +65,17 @@ class WatchedProcess:
     def kill(self) -> None:
         if not self.exited.is_set():
             os.kill(self.pid, signal.SIGKILL)
+
+    def kill_alone(self) -> None:
+        """With its session, but so that nothing which it has started elsewhere notices.
+
+        `srun` has a child that cancels the whole step when its parent dies: children go first.
+        """
+        if not self.exited.is_set():
+            for process in sorted(
+                Snapshot().session(self.pid), key=lambda found: (found.began, found.pid), reverse=True
+            ):
+                send(process, signal.SIGKILL)
 
     def let_go(self) -> None:
         """Stop watching; the process lives on."""

@@ -26,7 +26,14 @@ class AgentCommand(Struct, frozen=True):
 
 
 class SlurmStart:
-    """One `srun` for any number of nodes. Agents know from their environment which node they are on."""
+    """One `srun` for any number of nodes. Agents know from their environment which node they are on.
+
+    Where sites set InactiveLimit, Slurm misses an `srun` only that has made the allocation itself, not one that started
+    a step in it.
+    """
+
+    agents_end_with_it = False
+    """A step goes on without the `srun` that has started it, and ends with its last process."""
 
     def __init__(self, agent: AgentCommand, environ: Mapping[str, str]) -> None:
         self._agent = agent
@@ -51,6 +58,8 @@ class SlurmStart:
 
 class SshStart:
     """One `ssh` for each node, where Slurm starts no steps."""
+
+    agents_end_with_it = True
 
     def __init__(self, agent: AgentCommand, environ: Mapping[str, str]) -> None:
         self._agent = agent

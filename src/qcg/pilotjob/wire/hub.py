@@ -14,6 +14,7 @@ from qcg.pilotjob.wire import descriptors
 from qcg.pilotjob.wire.doorman import WATCHED, Doorman
 from qcg.pilotjob.wire.keys import Keys
 from qcg.pilotjob.wire.monitor import events_of
+from qcg.pilotjob.wire.routing import is_ipv6
 
 Frames = list[bytes]
 Receiver = Callable[[list[Frames]], None]
@@ -85,6 +86,7 @@ class Hub:
         limits: Limits,
     ) -> Port:
         socket.setsockopt(zmq.LINGER, 1000)
+        socket.setsockopt(zmq.IPV6, is_ipv6(address))
         socket.setsockopt(zmq.BACKLOG, BACKLOG)
         socket.setsockopt(zmq.MAXMSGSIZE, limits.message)
         socket.setsockopt(zmq.SNDHWM, limits.unsent)

@@ -1,0 +1,120 @@
+"""Which address nodes are told, whatever names mean on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+import zmq
+
+from qcg.pilotjob.api.target import complete
+from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.slurm import Allocation
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.place import Place
+from qcg.pilotjob.wire import routing
+from qcg.pilotjob.wire.hub import Frames, Hub
+from qcg.pilotjob.wire.routing import LOOPBACK, address_towards, is_ipv6
+
+OURS = {"10.0.0.1", "fd00::1"}
+
+
+class Kernel:
+    """Routes of a machine whose addresses are `OURS`; what it has no route to cannot be reached."""
+
+    def __init__(self, family: int, kind: int) -> None:
+        self._source = ""
+
+    def __enter__(self) -> Kernel:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def connect(self, target: tuple[str, int]) -> None:
+        host = target[0]
+        if not host.startswith(("10.", "127.", "fd00:")):
+            raise OSError("no route")
+        self._source = host if host in OURS | {LOOPBACK} else "fd00::1" if ":" in host else "10.0.0.1"
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._source, 1
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    known: dict[str, list[str]] = {}
+
+    def getaddrinfo(host: str, port: int, family: int = 0, kind: int = 0) -> list[Any]:
+        if host not in known:
+            raise socket.gaierror(f"{host} is not known")
+        families = [(socket.AF_INET6 if ":" in address else socket.AF_INET, address) for address in known[host]]
+        return [(one, kind, 0, "", (address, port)) for one, address in families if family in (0, one)]
+
+    monkeypatch.setattr(routing.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(routing.socket, "socket", Kernel)
+    return known
+
+
+def test_a_name_of_ones_own_that_means_loopback_is_passed_over(names: dict[str, list[str]]):
+    names.update(n1=["127.0.1.1"], n2=["10.0.0.2"])
+    assert address_towards(["n1", "n2"]) == "10.0.0.1"
+
+
+def test_a_name_of_ones_own_does_when_there_is_no_other(names: dict[str, list[str]]):
+    names.update(n1=["127.0.1.1", "10.0.0.1"])
+    assert address_towards(["n1"]) == "10.0.0.1"
+
+
+def test_nodes_without_the_older_kind_of_address_are_reached_as_well(names: dict[str, list[str]]):
+    names.update(n1=["::1", "fd00::1"], n2=["fe80::2", "fd00::2"], n3=["fd00::3", "10.0.0.3"])
+    assert address_towards(["n1", "n2"]) == "[fd00::1]"
+    assert address_towards(["n3"]) == "10.0.0.1"
+
+
+def test_names_that_lead_nowhere_give_no_address(names: dict[str, list[str]]):
+    names.update(n1=["127.0.1.1"], n2=["192.0.2.7"])
+    assert address_towards(["n1", "n2", "n3"]) is None
+
+
+def place(*nodes: str) -> Place:
+    specs = [NodeSpec(name, (0,)) for name in nodes]
+    return Place(specs, {}, Allocation("1", specs, {}, {name: name for name in nodes}, None))
+
+
+def test_one_node_is_this_machine_and_several_that_cannot_be_reached_are_told(names: dict[str, list[str]]):
+    names.update(n1=["127.0.1.1"], n2=["127.0.1.1"])
+    assert place("n1").address == LOOPBACK
+    with pytest.raises(ClusterError, match="cannot be reached from here.*n1, n2.*/etc/hosts"):
+        _ = place("n1", "n2").address
+
+
+def test_addresses_in_brackets_are_listened_at_and_completed():
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    arrived: list[Frames] = []
+
+    async def talk() -> None:
+        hub = Hub()
+        context = zmq.Context()
+        try:
+            port = hub.router("agents", None, "tcp://[::1]:*", arrived.extend)
+            assert is_ipv6(port.address)
+            assert complete(port.address) == port.address
+            client = context.socket(zmq.DEALER)
+            client.setsockopt(zmq.IPV6, True)
+            client.connect(port.address)
+            client.send(b"hello")
+            for _ in range(200):
+                await asyncio.sleep(0.05)
+                if arrived:
+                    break
+            client.close()
+        finally:
+            context.term()
+            hub.close()
+
+    asyncio.run(talk())
+    assert [frames[-1] for frames in arrived] == [b"hello"]
