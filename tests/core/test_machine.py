@@ -289,10 +289,11 @@ class Machine(RuleBasedStateMachine):
                 self.forget(run_id)
         else:
             self.cut(host, in_flight=False)
-            # An agent that is cut off ends what others have started on its machine.
+            # An agent that is cut off ends what others have started on its machine, and starts nothing any more.
             host.ranks.clear()
             for run_id in [*host.live, *host.arrived]:
                 self.forget(run_id)
+            host.arrived.clear()
         self.tell(NodesLost([host.node], f"{host.node} is gone"))
         if not for_long:
             self.tell_all(host.come_back(everything=False))

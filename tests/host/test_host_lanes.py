@@ -89,6 +89,18 @@ class Lanes(HostTest):
         assert [id for kind, id in self.told() if kind == "Started"] == ["first"]
         assert sorted(id for kind, id in self.told() if kind == "Ended") == ["a", "b", "first"]
 
+    def test_a_host_that_is_cut_off_starts_nobody_who_waits_and_takes_on_others_later(self):
+        self.lane("a", "b")
+        self.host.cut_off = "it is cut off"
+        self.host.lose_all()
+        self.ended("first")
+        assert not self.host.busy
+        self.host.cut_off = ""
+        self.host.start([self.launch("c", "true"), self.launch("d", "true", lane="c")])
+        self.ended("d")
+        assert [id for kind, id in self.told() if kind == "Started"] == ["first", "c", "d"]
+        assert not self.host.can_go_on
+
     def test_an_agent_that_dies_leaves_nothing_of_those_that_waited(self):
         self.lane("a")
         self.host.close()

@@ -154,6 +154,7 @@ class JobHost:
         self.reap()
         self._queued.clear()
         self._queue.clear()
+        self._lanes.clear()
         for job in self._jobs.values():
             self._end(job, "lost", self.cut_off, 0.0)
         self._endings.kill_by(time.monotonic())
