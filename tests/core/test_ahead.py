@@ -227,7 +227,7 @@ class BusyMachine(Machine):
     """Small jobs that are over at once, so that most are sent ahead."""
 
     @initialize(cores=st.lists(st.integers(1, 3), min_size=1, max_size=2), rerun_lost=st.booleans())
-    def begin(self, cores: list[int], rerun_lost: bool) -> None:  # type: ignore[override]
+    def begin(self, cores: list[int], rerun_lost: bool) -> None:
         nodes = [NodeSpec(f"n{number}", tuple(range(count))) for number, count in enumerate(cores)]
         wanted = [Draft(request(1), None, range(30), None, [])] * 2
         super().begin(nodes=nodes, rerun_lost=rerun_lost, wanted=wanted, tick=0.001)

@@ -131,7 +131,7 @@ class Watcher:
                 overtaken = [other for other, wanted in ready if other in launched and other > unit and wanted == wish]
                 assert not overtaken, f"{overtaken} came after {unit}, asked for the same and were started before"
 
-    def _nobody_overtaken(self, ready: list[tuple[Unit, Request]], launched: set[Unit], behind: set[Unit]) -> None:
+    def _nobody_overtaken(self, ready: list[tuple[Unit, Wish]], launched: set[Unit], behind: set[Unit]) -> None:
         """Whoever was sent ahead was the first of all that waited, but for those who have no time left."""
         walls = {job.seq: job.description.wall_time for job in self.jobs.values()}
         waiting = [unit for unit, _ in ready if unit not in launched and walls[unit[0]] is None]

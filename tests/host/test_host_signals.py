@@ -65,9 +65,13 @@ class Sweeps(HostTest):
         """A process that this host has not started."""
         process = subprocess.Popen(["sleep", "1000"], env=dict(os.environ, QCG_PM_STEP_ID=mark))
         self.addCleanup(process.wait)
-        # The host may have reaped it already, as if it were a job.
-        self.addCleanup(lambda: process.poll() is None and process.kill())
+        self.addCleanup(self.end_stranger, process)
         return process
+
+    def end_stranger(self, process):
+        # The host may have reaped it already, as if it were a job.
+        if process.poll() is None:
+            process.kill()
 
     def swept(self):
         return self.until(self.host.take_swept, "the sweep")
