@@ -6,47 +6,179 @@ import asyncio
 import errno
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from qcg.pilotjob import guard, rundir
+from qcg.pilotjob.agent.pidfile import AgentPid, write_agent_pid
 from qcg.pilotjob.executors import process
 from qcg.pilotjob.options import UsageError
+from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import AgentsContact
+
+AGENTS = AgentsContact("tcp://127.0.0.1:1", "", "", "")
+
+SHOWN = """JobId={id} JobName=x
+   JobState={state} Reason=None Dependency=(null)
+"""
 
 
-def test_a_run_whose_agent_is_on_another_host_is_not_taken_up(run_dir: Path):
-    path = run_dir / "agent-local.json"
-    path.write_text('{"pid": 1, "started": 1, "host": "elsewhere"}')
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A Slurm that knows these jobs and no others; until it is called, there is none."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CLUSTER_NAME", "SLURMD_NODENAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(programs))
+
+    def make(cluster: str = "big", **jobs: str) -> None:
+        for id, state in jobs.items():
+            (programs / f"{id}.txt").write_text(SHOWN.format(id=id.removeprefix("job"), state=state))
+        script = programs / "scontrol"
+        script.write_text(
+            "#!/bin/bash\n"
+            f'if [ "$2" = config ]; then echo "ClusterName             = {cluster}"; exit; fi\n'
+            f'if [ -e {programs}/job$3.txt ]; then echo "$(<{programs}/job$3.txt)"; exit; fi\n'
+            'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1\n'
+        )
+        script.chmod(0o755)
+
+    return make
+
+
+def an_agent(run_dir: Path, name: str, allocation: str = "", *, outside: bool = False) -> Path:
+    path = run_dir / f"agent-{name}.json"
+    cluster = "big" if allocation else ""
+    path.write_bytes(msgspec.json.encode(AgentPid(1, 1, name, allocation, cluster, outside)))
+    return path
+
+
+def in_allocation(monkeypatch: pytest.MonkeyPatch, job_id: str, node: str = "n1") -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", job_id)
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "big")
+    monkeypatch.setenv("SLURMD_NODENAME", node)
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
+
+
+def on_another_host(run_dir: Path) -> None:
+    """The manager that has announced itself here."""
+    found = contact.read(run_dir)
+    assert found is not None
+    contact.write(run_dir, msgspec.structs.replace(found, host="elsewhere"))
+
+
+def test_a_run_whose_agent_is_on_another_host_is_not_taken_up(run_dir: Path, slurm: Callable[..., None]):
+    path = an_agent(run_dir, "elsewhere")
     with pytest.raises(UsageError, match="started on elsewhere and may still run jobs there"):
-        guard.check_agents(run_dir, None)
+        guard.check_agents(run_dir, "i")
     path.unlink()
-    guard.check_agents(run_dir, None)
+    guard.check_agents(run_dir, "i")
 
 
-def test_agents_on_other_hosts_of_the_same_allocation_are_called(run_dir: Path):
-    (run_dir / "agent-n2.json").write_text('{"pid": 1, "started": 1, "host": "n2", "allocation": "17"}')
-    guard.check_agents(run_dir, "17")
-    assert (run_dir / "agent-n2.json").exists()
+def test_agents_on_other_hosts_of_the_same_allocation_are_called(
+    run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    path = an_agent(run_dir, "n2", "17")
+    in_allocation(monkeypatch, "17")
+    guard.check_agents(run_dir, "i")
+    assert path.exists()
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "another")
+    with pytest.raises(UsageError, match="whether allocation 17 is over"):
+        guard.check_agents(run_dir, "i")
 
 
-def test_agents_of_an_allocation_that_is_over_are_gone(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
-    asked: list[str] = []
-
-    def is_over(job_id: str, environ: object) -> bool:
-        asked.append(job_id)
-        return job_id == "17"
-
-    monkeypatch.setattr(guard, "is_over", is_over)
-    for node, allocation in (("n2", "17"), ("n3", "17"), ("n4", "18")):
-        path = run_dir / f"agent-{node}.json"
-        path.write_text(f'{{"pid": 1, "started": 1, "host": "{node}", "allocation": "{allocation}"}}')
-    with pytest.raises(UsageError, match="started on n4 and may still run jobs there"):
-        guard.check_agents(run_dir, "19")
-    assert sorted(asked) in (["17", "18"], ["18"])
-    (run_dir / "agent-n4.json").unlink()
-    guard.check_agents(run_dir, "19")
+def test_agents_of_an_allocation_that_is_over_are_gone(run_dir: Path, slurm: Callable[..., None]):
+    slurm(job18="RUNNING", job19="TIMEOUT")
+    an_agent(run_dir, "n2", "17")
+    an_agent(run_dir, "n3", "19")
+    other = an_agent(run_dir, "n4", "18")
+    with pytest.raises(UsageError, match="started on n4 in allocation 18, which is not over"):
+        guard.check_agents(run_dir, "i")
+    other.unlink()
+    guard.check_agents(run_dir, "i")
     assert not list(run_dir.glob("agent-*.json"))
+
+
+def test_while_slurm_ends_an_allocation_its_end_is_waited_for(run_dir: Path, slurm: Callable[..., None]):
+    slurm(job17="COMPLETING")
+    path = an_agent(run_dir, "n2", "17")
+    with pytest.raises(UsageError, match="wait until job 17 has ended"):
+        guard.check_agents(run_dir, "i")
+    assert path.exists()
+
+
+def test_without_slurm_nobody_says_that_an_allocation_is_over(run_dir: Path, slurm: Callable[..., None]):
+    path = an_agent(run_dir, "n2", "17")
+    with pytest.raises(UsageError, match=r"whether allocation 17 is over: .* ask on a host of cluster big"):
+        guard.check_agents(run_dir, "i")
+    slurm(cluster="small")
+    with pytest.raises(UsageError, match="Slurm here is that of cluster small"):
+        guard.check_agents(run_dir, "i")
+    assert path.exists()
+
+
+def test_an_agent_that_is_at_work_on_this_host_is_not_taken_for_gone(
+    run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    in_allocation(monkeypatch, "17")
+    write_agent_pid(run_dir, "n1")
+    monkeypatch.delenv("SLURM_JOB_ID")
+    slurm()
+    with pytest.raises(UsageError, match="is at work on this host, for allocation 17"):
+        guard.check_agents(run_dir, "i")
+    assert (run_dir / "agent-n1.json").exists()
+
+
+def test_an_agent_that_slurm_did_not_start_is_gone_when_its_host_says_so(
+    run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    slurm()
+    path = an_agent(run_dir, "n2", "17", outside=True)
+    with pytest.raises(UsageError, match=r"started on n2 by ssh .* although allocation 17 is over"):
+        guard.check_agents(run_dir, "i")
+    assert path.exists()
+    monkeypatch.setattr(guard, "has_left", lambda node, pid, instance: (node, pid, instance) == ("n2", 1, "i"))
+    guard.check_agents(run_dir, "i")
+    assert not path.exists()
+
+
+def test_a_manager_on_this_host_is_at_work_whatever_slurm_says(
+    run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    in_allocation(monkeypatch, "17")
+    guard.announce(run_dir, AGENTS, None)
+    with pytest.raises(UsageError, match="is at work in"):
+        guard.check_free(run_dir)
+    slurm()
+    with pytest.raises(UsageError, match="is at work in"):
+        guard.check_free(run_dir)
+
+
+def test_a_manager_on_a_node_ends_with_its_allocation(
+    run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    in_allocation(monkeypatch, "17")
+    guard.announce(run_dir, AGENTS, None)
+    on_another_host(run_dir)
+    with pytest.raises(UsageError, match="is at work in"):
+        guard.check_free(run_dir)
+    slurm()
+    guard.check_free(run_dir)
+
+
+def test_a_manager_on_a_login_node_does_not_end_with_its_allocation(
+    run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    in_allocation(monkeypatch, "17", node="login")
+    guard.announce(run_dir, AGENTS, None)
+    on_another_host(run_dir)
+    slurm()
+    with pytest.raises(UsageError, match="is at work in"):
+        guard.check_free(run_dir)
 
 
 def test_the_clock_of_the_directory_counts_and_not_that_of_this_machine(run_dir: Path, monkeypatch: pytest.MonkeyPatch):

@@ -7,9 +7,12 @@ import socket
 import tempfile
 from pathlib import Path
 
+from qcg.pilotjob.agent.pidfile import is_alive as is_at_work
 from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
 from qcg.pilotjob.cluster.errors import ClusterError
-from qcg.pilotjob.cluster.slurm import is_over, job_id_of
+from qcg.pilotjob.cluster.fate import Fate, fate_of
+from qcg.pilotjob.cluster.slurm import cluster_of, is_on_node, job_id_of
+from qcg.pilotjob.executors.leaving import has_left
 from qcg.pilotjob.host.tree import look_at
 from qcg.pilotjob.options import UsageError
 from qcg.pilotjob.wire import contact
@@ -27,7 +30,10 @@ def check_free(run_dir: Path) -> None:
         raise UsageError(str(error)) from None
     if found is None:
         return
-    if is_alive(run_dir, found) and not _ended_with(found.allocation):
+    if not is_alive(run_dir, found):
+        return
+    # On this host the process itself has just been seen; of another one only its file, which gets old slowly.
+    if found.host == socket.gethostname() or not _ended_with(found.allocation, found.cluster):
         raise UsageError(
             f"a manager (pid {found.pid} on {found.host}) is at work in {run_dir}; wait for it, or end it first"
         )
@@ -44,34 +50,69 @@ def is_alive(run_dir: Path, found: Contact) -> bool:
         return False
 
 
-def _ended_with(allocation: str) -> bool:
+def _ended_with(allocation: str, cluster: str) -> bool:
     """Whether it is sure that the allocation is over, and with it all that ran there."""
     try:
-        return bool(allocation) and is_over(allocation, os.environ)
+        return bool(allocation) and fate_of(allocation, cluster, os.environ) is Fate.OVER
     except ClusterError:
         return False
 
 
-def check_agents(run_dir: Path, job_id: str | None) -> None:
-    """Refuse a run whose agents may be at work on another host: what they run must not be started again here.
+def check_agents(run_dir: Path, instance: str) -> None:
+    """Refuse a run whose agents may be at work elsewhere: what they run must not be started again here.
 
     Those of the allocation that the manager is in are called to it. Those of one that is over are gone.
+    `instance`: the mark of all processes of the run's jobs.
     """
-    over: dict[str, bool] = {}
-    for path in run_dir.glob("agent-*.json"):
+    mine = (job_id_of(os.environ), cluster_of(os.environ))
+    over: dict[tuple[str, str], bool] = {}
+    for path in sorted(run_dir.glob("agent-*.json")):
         name = path.stem.removeprefix("agent-")
         found = read_agent_pid(run_dir, name)
-        if found is None or (job_id and found.allocation == job_id):
+        if found is None or (found.allocation, found.cluster) == mine:
             continue
-        if found.allocation and found.allocation not in over:
-            over[found.allocation] = is_over(found.allocation, os.environ)
-        if over.get(found.allocation):
-            remove_agent_pid(run_dir, name)
-        elif found.host != socket.gethostname():
+        here = found.host == socket.gethostname()
+        if here and not found.allocation:
+            continue  # called, or followed by another one that ends what it has left
+        if here and is_at_work(found):
+            raise UsageError(
+                f"the agent {name} of {run_dir} (pid {found.pid}) is at work on this host, for allocation"
+                f" {found.allocation}; resume the run inside that allocation, or end the agent with"
+                f" `kill {found.pid}` first"
+            )
+        if not found.allocation:
             raise UsageError(
                 f"an agent of {run_dir} was started on {found.host} and may still run jobs there; resume the run on"
                 f" {found.host}, or remove {path} when that host is gone for good"
             )
+        whose = (found.allocation, found.cluster)
+        if whose not in over:
+            over[whose] = _is_over(run_dir, *whose)
+        if not over[whose]:
+            raise UsageError(
+                f"an agent of {run_dir} was started on {found.host} in allocation {found.allocation}, which is not"
+                " over, and may still run jobs there; resume the run inside that allocation, or cancel it first"
+            )
+        if found.outside and not has_left(name, found.pid, instance):
+            raise UsageError(
+                f"an agent of {run_dir} was started on {found.host} by ssh and may still run jobs there, although"
+                f" allocation {found.allocation} is over; it ends within a minute: try again then, or remove {path}"
+                " when nothing of it is left there"
+            )
+        remove_agent_pid(run_dir, name)
+
+
+def _is_over(run_dir: Path, allocation: str, cluster: str) -> bool:
+    try:
+        fate = fate_of(allocation, cluster, os.environ)
+    except ClusterError as error:
+        raise UsageError(f"agents of {run_dir} may still run jobs: {error}") from None
+    if fate is Fate.ENDING:
+        raise UsageError(
+            f"agents of {run_dir} may still run jobs: allocation {allocation} is about to end; wait until job"
+            f" {allocation} has ended"
+        )
+    return fate is Fate.OVER
 
 
 def _now_of(directory: Path) -> float:
@@ -86,8 +127,19 @@ def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | Non
     """From now on agents and clients find this manager."""
     process = look_at(os.getpid())
     assert process is not None
-    allocation = job_id_of(os.environ) or ""
-    contact.write(run_dir, Contact(agents, process.pid, process.began, socket.gethostname(), clients, allocation))
+    allocation = (job_id_of(os.environ) or "") if is_on_node(os.environ) else ""
+    contact.write(
+        run_dir,
+        Contact(
+            agents,
+            process.pid,
+            process.began,
+            socket.gethostname(),
+            clients,
+            allocation,
+            cluster_of(os.environ) if allocation else "",
+        ),
+    )
 
 
 def refresh(run_dir: Path) -> None:

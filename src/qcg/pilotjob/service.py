@@ -16,7 +16,6 @@ import msgspec
 
 from qcg.pilotjob import resume, rundir
 from qcg.pilotjob.closing import Closing
-from qcg.pilotjob.cluster.slurm import job_id_of
 from qcg.pilotjob.core.events import CancelAll, NodesLost
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.engine import Engine
@@ -121,8 +120,8 @@ class Service:
         if self.resumption:
             run_dir = self.resumption.run_dir
             check_free(run_dir)
-            check_agents(run_dir, job_id_of(os.environ))
             journal = Journal.open(run_dir / FILE_NAME)
+            check_agents(run_dir, str(journal.get_meta("instance") or ""))
             before = resume.stored_options(journal)
             self.options = msgspec.structs.replace(before, **self.resumption.changes)
             if self.resumption.anew:

@@ -18,13 +18,18 @@ class AgentPid(msgspec.Struct, frozen=True):
     """When the process started, in clock ticks after boot: a pid alone may be given to another process."""
     host: str
     allocation: str = ""
-    """The Slurm job that it runs in, and ends with."""
+    """The Slurm job that it runs in."""
+    cluster: str = ""
+    """Whose job that is."""
+    outside: bool = False
+    """Slurm has not started it, so it may outlive that job by a while."""
 
 
-def write_agent_pid(run_dir: Path, name: str) -> None:
+def write_agent_pid(run_dir: Path, name: str, *, outside: bool = False) -> None:
     process = look_at(os.getpid())
     assert process is not None
-    info = AgentPid(process.pid, process.began, socket.gethostname(), os.environ.get("SLURM_JOB_ID", ""))
+    allocation, cluster = (os.environ.get(variable, "") for variable in ("SLURM_JOB_ID", "SLURM_CLUSTER_NAME"))
+    info = AgentPid(process.pid, process.began, socket.gethostname(), allocation, cluster, outside)
     temporary = run_dir / f".agent-{name}.json.{os.getpid()}"
     temporary.touch(mode=0o600)
     temporary.write_bytes(msgspec.json.encode(info))

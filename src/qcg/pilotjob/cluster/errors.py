@@ -9,3 +9,7 @@ class ClusterError(Exception):
 
 class NoAllocation(ClusterError):
     """This is no place inside an allocation; the message says why."""
+
+
+class AllocationOver(NoAllocation):
+    """Slurm itself says that the allocation has ended, or does not know it any more."""

@@ -24,6 +24,8 @@ _NODE = re.compile(r"^NodeName=(\S+) ", re.MULTILINE)
 _ADDRESS = re.compile(r"^ +NodeAddr=(\S+)", re.MULTILINE)
 _THREADS_OF_NODE = re.compile(r"^ +(?:RealMemory|State)=.* ThreadsPerCore=(\d+)", re.MULTILINE)
 
+_CLUSTER = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
+
 _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
 _GPU = re.compile(r"gpu(?::[^:(]+)??(?::(\d+))?(?:\((IDX|CNT):([^)]*)\))?")
 _IDS = re.compile(r"(\d+)(?:-(\d+))?")
@@ -70,6 +72,11 @@ def parse_jobs(text: str) -> list[JobRecord]:
 def parse_shown_nodes(text: str) -> list[NodeRecord]:
     """All nodes in the output of `scontrol show node`."""
     return [_node(record) for record in _records(_NODE, text)]
+
+
+def parse_cluster_name(text: str) -> str:
+    """In the output of `scontrol show config`; empty when it is not there."""
+    return _found(_CLUSTER, text)
 
 
 def parse_ids(text: str) -> tuple[int, ...]:

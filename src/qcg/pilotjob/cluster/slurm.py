@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from qcg.pilotjob.cluster.errors import ClusterError, NoAllocation
+from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, NoAllocation
+from qcg.pilotjob.cluster.fate import OVER
 from qcg.pilotjob.cluster.node_lists import expand
 from qcg.pilotjob.cluster.parse_slurm import JobRecord, NodeRecord, Part, parse_jobs, parse_shown_nodes
+from qcg.pilotjob.cluster.scontrol import scontrol
 from qcg.pilotjob.core.resources import NodeSpec
-
-PATIENCE = 120.0
-"""Seconds for the controller to answer: `scontrol` itself tries for about a minute."""
 
 
 class Allocation(Struct, frozen=True):
@@ -33,10 +31,21 @@ def job_id_of(environ: Mapping[str, str]) -> str | None:
     return environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID") or None
 
 
+def cluster_of(environ: Mapping[str, str]) -> str:
+    """The name of the cluster that the job is on."""
+    return environ.get("SLURM_CLUSTER_NAME", "")
+
+
+def is_on_node(environ: Mapping[str, str]) -> bool:
+    """Whether this process is on a node of the allocation, and ends with it: that of a `salloc` may be elsewhere."""
+    node, nodes = environ.get("SLURMD_NODENAME"), environ.get("SLURM_JOB_NODELIST")
+    return bool(node and nodes) and node in expand(nodes or "")
+
+
 def find_allocation(environ: Mapping[str, str]) -> Allocation:
     """The allocation of the job that the environment speaks of."""
     job = _find_job(environ)
-    return allocation_of(job, parse_shown_nodes(_scontrol(environ, "show", "node", job.nodes)))
+    return allocation_of(job, parse_shown_nodes(scontrol(environ, "show", "node", job.nodes)))
 
 
 def allocation_of(job: JobRecord, nodes: list[NodeRecord]) -> Allocation:
@@ -84,50 +93,10 @@ def _find_job(environ: Mapping[str, str]) -> JobRecord:
     if not job_id.isdecimal():
         raise NoAllocation(f"SLURM_JOB_ID is {job_id[:100]!r}, which is no number of a job")
     # Asked for one job of an array or of a heterogeneous job, Slurm may show its neighbours too.
-    for job in parse_jobs(_scontrol(environ, "show", "job", "-d", job_id)):
+    for job in parse_jobs(scontrol(environ, "show", "job", "-d", job_id)):
         if job.id == job_id:
             if job.state not in ("RUNNING", "CONFIGURING"):
-                raise NoAllocation(f"job {job_id} (SLURM_JOB_ID) does not run: it is {job.state}")
+                error = AllocationOver if job.state in OVER else NoAllocation
+                raise error(f"job {job_id} (SLURM_JOB_ID) does not run: it is {job.state}")
             return job
     raise ClusterError(f"`scontrol show job -d {job_id}` does not show job {job_id}")
-
-
-def _scontrol(environ: Mapping[str, str], *arguments: str) -> str:
-    command = ["scontrol", *arguments]
-    shown = " ".join(command)[:200]
-    try:
-        answer = subprocess.run(
-            command,
-            # Seconds, whatever form of times the user likes.
-            env={**environ, "SLURM_TIME_FORMAT": "%s"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise NoAllocation("there is no program scontrol on $PATH, so that Slurm cannot be asked") from None
-    except OSError as error:
-        raise ClusterError(f"`{shown}` could not be started: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise ClusterError(f"`{shown}` had no answer in {PATIENCE:g} s; is the controller of Slurm up?") from None
-    if answer.returncode == 0:
-        return answer.stdout
-    said = (answer.stderr.strip() or answer.stdout.strip() or f"exit code {answer.returncode}")[-300:]
-    if "Invalid job id" in said:
-        raise NoAllocation(f"Slurm does not know job {arguments[-1]} (SLURM_JOB_ID)")
-    raise ClusterError(f"`{shown}` failed: {said}")
-
-
-def is_over(job_id: str, environ: Mapping[str, str]) -> bool:
-    """Whether nothing of this job runs any more. A job that Slurm has forgotten ended long ago."""
-    try:
-        answer = _scontrol(environ, "show", "job", job_id)
-    except NoAllocation:
-        return job_id.isdecimal()
-    return all(job.state not in _HOLDING_NODES for job in parse_jobs(answer) if job.id == job_id)
-
-
-_HOLDING_NODES = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")

@@ -46,7 +46,9 @@ class Contact(msgspec.Struct, frozen=True):
     clients: ClientsContact | None = None
     """Where there is a network interface."""
     allocation: str = ""
-    """The Slurm job that the manager runs in, and ends with."""
+    """The Slurm job that the manager ends with; empty where it does not, also when it has nodes of one."""
+    cluster: str = ""
+    """Whose job that is."""
 
 
 def read(run_dir: Path) -> Contact | None:

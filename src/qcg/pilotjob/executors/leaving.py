@@ -1,0 +1,23 @@
+"""Whether an agent that was started by ssh has left its node."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+from qcg.pilotjob.host.tree import MARKER
+
+PATIENCE = 30.0
+STILL_THERE = 3
+
+
+def has_left(node: str, pid: int, instance: str) -> bool:
+    """The agent, and all processes of this run's jobs. False where the node cannot be asked."""
+    mark = shlex.quote(f"{MARKER}={instance}.")
+    look = f"if test -e /proc/{pid} || grep -qsaF {mark} /proc/[0-9]*/environ; then exit {STILL_THERE}; fi"
+    command = ["ssh", "-n", "-oBatchMode=yes", "-oConnectTimeout=10", node, f"sh -c {shlex.quote(look)}"]
+    try:
+        answer = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return answer.returncode == 0
