@@ -35,3 +35,14 @@ def test_ssh_is_for_one_node_each_and_carries_what_an_agent_needs():
     assert {"PYTHONPATH=/a b", "SLURM_JOB_ID=7", "SLURMD_NODENAME=n2"} <= set(words)
     assert "HOME=/home/me" not in words
     assert words[words.index("--run-dir") + 1] == "/runs/a b"
+
+
+def test_ssh_shows_no_secrets_and_says_when_the_agent_has_to_end():
+    environ = {"SLURM_JOB_ID": "7", "SLURM_CLUSTER_NAME": "big", "SLURM_JWT": "secret", "SLURM_MY_TOKEN": "secret"}
+    [(_, command)] = SshStart(AgentCommand(Path("/runs"), 600.0, 1800000000.0), environ).commands(["n1"])
+    assert "secret" not in " ".join(command)
+    words = shlex.split(command[-1])
+    assert "SLURM_CLUSTER_NAME=big" in words
+    assert words[-3:] == ["--outside", "--until", "1800000000"]
+    [(_, by_slurm)] = SlurmStart(AGENT, environ).commands(["n1"])
+    assert "--outside" not in by_slurm

@@ -7,9 +7,10 @@ import sys
 from collections import Counter
 from datetime import datetime
 
-from tests.slurm.allocated import Allocated
+from tests.slurm.allocated import Allocated, Lives, waiting
 from tests.support.pilot import Run, job, write_requests
 from tests.support.slurm_cluster import Cluster
+from tests.support.waiting import wait_for
 
 
 def test_jobs_run_on_all_nodes_and_nothing_is_left_behind(cluster: Cluster):
@@ -58,6 +59,27 @@ def test_agents_can_be_started_with_ssh(cluster: Cluster):
     hosts = Counter((cluster.cwd / f"out.{index}").read_text().strip() for index in range(16))
     assert hosts == {"n1": 4, "n2": 4, "n3": 4, "n4": 4}
     assert (cluster.calls() - before)["REQUEST_JOB_STEP_CREATE"] == 0
+
+
+def test_agents_that_were_started_with_ssh_end_with_the_allocation(cluster: Cluster):
+    """Also without a manager, and with their jobs; then the run goes on in another allocation."""
+    run = Allocated(cluster, [waiting("a", 4)], "--nl-start-method ssh", nodes=2, ntasks_per_node=2)
+    wait_for(lambda: (run.wd / "life").exists() and len(Lives(run.wd).spans) == 4, what=f"four jobs:\n{run.log}")
+    agents = {name: cluster.node(name) for name in ("n1", "n2")}
+    agents["n1"].exec("kill", "-KILL", str(run.manager_pid()))
+    run.job.cancel()
+    run.job.wait_for_state(60)
+    refused = cluster.run("qcg-pm", "run", "--resume", run.run_dir, check=False)
+    assert (refused.returncode, "by ssh and may still run jobs there" in refused.stderr) == (2, True), refused.stderr
+    wait_for(lambda: not list(run.run_dir.glob("agent-*.json")), 60, "the end of the agents")
+    logs = [(run.run_dir / f"agent-{name}.log").read_text() for name in agents]
+    assert all(f"allocation {run.job.id} is over" in log for log in logs), logs
+    ended = {name: len(spans) for name, spans in Lives(run.wd).spans.items()}
+    (run.wd / "go").touch()
+    again = cluster.sbatch(f"qcg-pm run --resume {run.run_dir}", nodes=2, ntasks_per_node=2, time=5)
+    assert again.wait(60) == 0, again.output
+    assert ended == dict.fromkeys(ended, 1)
+    assert Lives(run.wd).ends == dict.fromkeys(ended, 1)
 
 
 def test_a_manager_on_the_login_node_reaches_the_nodes_of_its_allocation(cluster: Cluster):

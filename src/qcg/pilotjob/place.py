@@ -80,7 +80,7 @@ def look_after_agents(place: Place, engine: Engine, options: Options, run_dir: P
     if place.allocation is None:
         return LocalAgent(engine.executor, run_dir, options.linger, pretend=options.pretend)
     times = Times(options.node_timeout, options.nl_init_timeout)
-    start = starter(options.nl_start_method, AgentCommand(run_dir, options.linger))
+    start = starter(options.nl_start_method, AgentCommand(run_dir, options.linger, place.allocation.end))
     agents = NodeAgents(engine.executor, start, run_dir, times, options.nl_ready_threshold)
     engine.gathering = True
     engine.executor.fence = times.fence

@@ -8,8 +8,10 @@ import resource
 import sys
 from pathlib import Path
 
-from qcg.pilotjob.agent.loop import Agent, say
+from qcg.pilotjob.agent import outliving
+from qcg.pilotjob.agent.loop import Agent
 from qcg.pilotjob.agent.pidfile import claim, read_agent_pid, remove_agent_pid, write_agent_pid
+from qcg.pilotjob.agent.saying import say
 from qcg.pilotjob.collecting import collect_seldom
 from qcg.pilotjob.host.ledger import LedgerError
 
@@ -24,6 +26,8 @@ def main() -> int:
     parser.add_argument("--pretend", action="store_true", help="start nothing: jobs end at once")
     parser.add_argument("--open-files", type=int, default=0, help="the limit of open files that jobs get")
     parser.add_argument("--own-log", action="store_true", help="write to agent-NAME.log in the run directory")
+    parser.add_argument("--outside", action="store_true", help="not started by Slurm, which so does not end it")
+    parser.add_argument("--until", type=float, default=None, help="when the allocation ends, in seconds of the epoch")
     options = parser.parse_args()
     if options.open_files:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -36,8 +40,10 @@ def main() -> int:
             say(f"the agent {options.name} of {run_dir} runs already{_pid_of_other(run_dir, options.name)}")
             return 2
         # Before the ledger is opened: whoever opens it ends what the one before has left.
-        write_agent_pid(run_dir, options.name)
+        write_agent_pid(run_dir, options.name, outside=options.outside)
         agent = Agent(run_dir, options.name, options.linger, options.parent, pretend=options.pretend)
+        if options.outside:
+            outliving.start(run_dir, options.until)
     except (OSError, LedgerError) as error:
         say(f"the agent {options.name} cannot work in {run_dir}: {error}")
         remove_agent_pid(run_dir, options.name)

@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import socket
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from qcg.pilotjob.agent.cpus import usable_cpus
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.agent.pretended import PretendedHost
+from qcg.pilotjob.agent.saying import say
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import FILES, Ended, Started
@@ -227,9 +227,3 @@ def _record(number: int, body: Started | Ended) -> protocol.Record:
     if isinstance(body, Started):
         return protocol.StartedRecord(number, body)
     return protocol.EndedRecord(number, body)
-
-
-def say(line: str) -> None:
-    """To the log. When even that cannot be written, jobs matter more."""
-    with contextlib.suppress(OSError):
-        print(time.strftime("%Y-%m-%d %H:%M:%S"), line, file=sys.stderr, flush=True)

@@ -18,6 +18,8 @@ class AgentCommand(Struct, frozen=True):
 
     run_dir: Path
     linger: float
+    until: float | None = None
+    """When the allocation ends, as far as is known."""
 
     def words(self) -> list[str]:
         command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(self.run_dir), "--own-log"]
@@ -71,10 +73,11 @@ class SshStart:
 
     def _far_line(self, node: str) -> str:
         """What the shell there reads: nothing of the manager's environment comes by itself."""
-        variables = {name: value for name, value in self.environ.items() if _is_needed_far_away(name)}
+        variables = {name: self.environ[name] for name in NEEDED_FAR_AWAY if name in self.environ}
         variables["SLURMD_NODENAME"] = node
         settings = [f"{name}={value}" for name, value in variables.items()]
-        return "exec env " + shlex.join([*settings, *self._agent.words()])
+        until = [] if self._agent.until is None else ["--until", f"{self._agent.until:.0f}"]
+        return "exec env " + shlex.join([*settings, *self._agent.words(), "--outside", *until])
 
 
 Start = SlurmStart | SshStart
@@ -91,8 +94,15 @@ def _shapes_steps(name: str) -> bool:
     return name.startswith(_SHAPES)
 
 
-def _is_needed_far_away(name: str) -> bool:
-    return name.startswith("SLURM_") or name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG")
+NEEDED_FAR_AWAY = (
+    *("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG"),
+    *("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CLUSTER_NAME", "SLURM_CONF"),
+    # What launchers in jobs look for; the rest of it they are told of their own part.
+    *("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"),
+    *("SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_MPI_TYPE"),
+    *("SLURM_JOB_NAME", "SLURM_JOB_PARTITION", "SLURM_SUBMIT_DIR"),
+)
+"""And nothing else: everybody on both hosts can read the command, and some variables are secrets."""
 
 
 def starter(method: str, agent: AgentCommand) -> Start:
