@@ -193,3 +193,35 @@ def test_a_run_that_cannot_be_looked_at_is_told_in_a_sentence(line: str, tmp_pat
         tmp_path.chmod(0o700)
     assert done.returncode == 2
     assert "Permission denied" in done.stderr
+
+
+# -- a job of Slurm that has been queued again ------------------------------------------------------------------------
+
+
+def test_a_job_that_slurm_queues_again_goes_on_with_the_run_that_it_had_begun(tmp_path: Path):
+    script = "echo ran >> ran.$0; [ $0 != 1 ] || [ -e go ] || kill -KILL $(<pid); sleep 0.1"
+    path = write_requests(tmp_path / "r.json", [job("a", "bash", "-c", script, "${it}", iteration=3)])
+    other = write_requests(tmp_path / "other.json", [job("b", "true")])
+
+    def again(restarts: int, file: Path, job_id: str = "7") -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "SLURM_JOB_ID": job_id, "SLURM_RESTART_COUNT": str(restarts)}
+        line = 'echo $$ > pid; exec "$@" --resources local --on-lost rerun --agent-linger 0 --nodes 1'
+        return subprocess.run(
+            ["bash", "-c", line, "bash", sys.executable, *COMMANDS["qcg-pm"], "run", file],
+            cwd=tmp_path,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert again(0, path).returncode == -9
+    (tmp_path / "go").touch()
+    wait_for(lambda: not list(tmp_path.glob(".qcgpjm-*/agent-*.json")), what="the agent to end")
+    done = again(1, path)
+    [run_dir] = tmp_path.glob(".qcgpjm-service-*")
+    assert (done.returncode, f"going on with {run_dir}" in done.stderr) == (0, True), done.stderr
+    assert (tmp_path / "ran.0").read_text() == "ran\n"
+    assert again(1, other).returncode == again(0, path).returncode == again(1, path, "8").returncode == 0
+    assert len(list(tmp_path.glob(".qcgpjm-service-*"))) == 4

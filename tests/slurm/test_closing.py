@@ -88,3 +88,18 @@ def test_jobs_on_several_nodes_go_on_in_the_next_allocation_too(cluster: Cluster
     ends = {path.name: path.read_text() for path in first.wd.glob("ends.*")}
     assert len(ends) == 16
     assert set(ends.values()) == {"done\n"}
+
+
+def test_a_job_that_slurm_queues_again_goes_on_with_its_run(cluster: Cluster):
+    quick = job("quick", "bash", "-c", "echo ran >> quick.$0", "${it}", iteration={"stop": 4})
+    slow = job("slow", "bash", "-c", "echo started >> slow; until [ -e go ]; do sleep 0.2; done")
+    run = Allocated(cluster, [quick, slow], nodes=2, ntasks_per_node=2, requeue=True)
+    wait_for(lambda: (run.wd / "slow").exists() and len(list(run.wd.glob("quick.*"))) == 4)
+    cluster.run("scontrol", "requeue", run.job.id)
+    wait_for(lambda: run.job.state == "PENDING", what="the job to wait again")
+    cluster.run("scontrol", "update", f"JobId={run.job.id}", "StartTime=now")
+    wait_for(lambda: len((run.wd / "slow").read_text().split()) == 2, 90, f"the second start:\n{run.log}")
+    (run.wd / "go").touch()
+    wait_for(lambda: run.job.state == "COMPLETED", what="the end of the job")
+    assert f"going on with {run.run_dir}" in run.job.output
+    assert {(run.wd / f"quick.{index}").read_text() for index in range(4)} == {"ran\n"}

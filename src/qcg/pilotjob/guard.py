@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
+import time
 from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import is_alive as is_at_work
@@ -20,6 +21,8 @@ from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact, Contact, Co
 
 FRESH = 30.0
 """A manager touches its contact file every few seconds: on another host, one younger than this is alive."""
+PAUSE = 2.0
+"""Seconds between two looks at one that seems to be at work elsewhere."""
 
 
 def check_free(run_dir: Path) -> None:
@@ -37,6 +40,19 @@ def check_free(run_dir: Path) -> None:
         raise UsageError(
             f"a manager (pid {found.pid} on {found.host}) is at work in {run_dir}; wait for it, or end it first"
         )
+
+
+def wait_until_free(run_dir: Path) -> None:
+    """A manager of the same job, before Slurm queued it again on other nodes, counts as alive until its contact file is
+    old. One that is alive indeed is told about when the run is taken up."""
+    patience = time.monotonic() + FRESH + 5 * PAUSE
+    while time.monotonic() < patience:
+        try:
+            check_free(run_dir)
+        except UsageError:
+            time.sleep(PAUSE)
+        else:
+            return
 
 
 def is_alive(run_dir: Path, found: Contact) -> bool:

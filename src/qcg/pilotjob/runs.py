@@ -5,16 +5,20 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from qcg.pilotjob.cluster.slurm import job_id_of
 from qcg.pilotjob.guard import is_alive
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.options import UsageError
+from qcg.pilotjob.options import Options, UsageError
 from qcg.pilotjob.rundir import PREFIX
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
@@ -88,6 +92,30 @@ def to_resume(path: Path) -> Path:
         raise UsageError(f"there is no run to resume in {path.absolute()}: no directory {PREFIX}* is there")
     left = left_runs(path, 1) if len(runs) > 1 else []
     return left[0].run_dir if left else runs[0]
+
+
+def queued_again(wd: Path, file_path: str, id: str | None, environ: Mapping[str, str]) -> Path | None:
+    """The run that this job of Slurm had begun with this file, before Slurm queued it again."""
+    restarts = environ.get("SLURM_RESTART_COUNT", "")
+    job_id = job_id_of(environ)
+    if job_id is None or not restarts.isdecimal() or not int(restarts):
+        return None
+    try:
+        runs = [run.resolve() for run in runs_of(wd) if id is None or run.name == f"{PREFIX}{id}"]
+    except RunsError:
+        return None
+    mine = [run for run in runs[:MOST_LOOKED_AT] if _began_with(run, job_id, file_path)]
+    return next((run for run in mine if unfinished(run)), mine[0] if mine else None)
+
+
+def _began_with(run_dir: Path, job_id: str, file_path: str) -> bool:
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            options = reading.meta_value(connection, "options")
+            same_job = str(reading.meta_value(connection, "allocation")) == job_id
+    except (JournalError, OSError):
+        return False
+    return same_job and options is not None and msgspec.json.decode(options, type=Options).file_path == file_path
 
 
 def left_runs(path: Path, most: int = MOST_NAMED, besides: Path | None = None) -> list[Left]:

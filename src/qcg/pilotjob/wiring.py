@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob import resume, rundir
+from qcg.pilotjob.cluster.slurm import job_id_of
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.agents import AgentExecutor
@@ -78,7 +79,7 @@ def wire(
 def _remember(journal: Journal, options: Options, site: Site, place: Place) -> None:
     """What a resumed manager and the report want to know."""
     resources = [{"name": spec.name, "cores": len(spec.cores)} for spec in place.specs]
-    journal.set_meta("allocation", place.job_id)
+    journal.set_meta("allocation", place.job_id or job_id_of(os.environ) or "")
     journal.set_meta("instance", site.instance)
     journal.set_meta("options", msgspec.json.encode(options).decode())
     journal.set_meta("resources", msgspec.json.encode(resources).decode())

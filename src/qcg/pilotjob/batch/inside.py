@@ -11,7 +11,6 @@ import ctypes
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
@@ -20,14 +19,11 @@ from qcg.pilotjob.batch import slurm
 from qcg.pilotjob.batch.books import JOBS_LEFT, SCRIPT, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.script import environment_for
-from qcg.pilotjob.guard import FRESH, check_free
+from qcg.pilotjob.guard import wait_until_free
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.options import UsageError
 
 MOST_DEATHS = 3
 """Of managers in one allocation. What kills them again and again is not mended by starting one more."""
-PAUSE = 2.0
-"""Seconds between two looks at a manager that seems to be at work elsewhere."""
 PR_SET_PDEATHSIG = 1
 """Of Linux."""
 
@@ -108,7 +104,7 @@ class InAllocation:
     def _run_once(self) -> int:
         arguments = self._run
         if (self._run_dir / FILE_NAME).exists():
-            self._wait_until_free()
+            wait_until_free(self._run_dir)
             if "--resume" not in arguments:  # the options are remembered
                 arguments = ["--resume", str(self._run_dir)]
         if self._told_to_end:
@@ -118,18 +114,6 @@ class InAllocation:
         return subprocess.call(
             [sys.executable, "-m", "qcg.pilotjob.cli", "run", *arguments], preexec_fn=_die_with_parent
         )
-
-    def _wait_until_free(self) -> None:
-        """A manager of this job, before Slurm queued it again on other nodes, counts as alive until its contact file is
-        old. One that is alive indeed is told about by the manager that is refused then."""
-        patience = time.monotonic() + FRESH + 5 * PAUSE
-        while time.monotonic() < patience:
-            try:
-                check_free(self._run_dir)
-            except UsageError:
-                time.sleep(PAUSE)
-            else:
-                return
 
     # -- the next allocation ----------------------------------------------------------------------------------------
 

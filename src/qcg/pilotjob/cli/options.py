@@ -10,11 +10,13 @@ from typing import Any
 
 import click
 
+from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.walltime import parse_wall_time
+from qcg.pilotjob.guard import wait_until_free
 from qcg.pilotjob.logs import LEVELS
 from qcg.pilotjob.options import Options, Resumption, UsageError
-from qcg.pilotjob.runs import to_resume
+from qcg.pilotjob.runs import queued_again, to_resume
 
 Command = Callable[..., Any]
 
@@ -144,7 +146,13 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     values["rerun_lost"] = values.pop("on_lost") == "rerun"
     values["id"] = values.pop("run_id")
     if resume is None:
-        return Options(**values), None
+        path = values.get("file_path")
+        begun = queued_again(Path(values["wd"]), path, values["id"], os.environ) if path else None
+        if begun is None:
+            return Options(**values), None
+        tell(f"Slurm has queued this job again: going on with {begun}, which it had begun.")
+        wait_until_free(begun)
+        return Options(), Resumption(begun, {})
     if values["id"] is not None:
         raise UsageError("--id is for a new run; one that is resumed keeps its name, so leave out --id or --resume")
     run_dir = to_resume(Path(resume)).resolve()

@@ -41,7 +41,7 @@ def run_service(
 def _tell_of_other_runs(options: Options, resumption: Resumption | None, resume: str | None) -> None:
     """Those in the same directory that were left with jobs not ended; and which was chosen, unless it is the newest."""
     mine = None if resumption is None else resumption.run_dir
-    if mine is not None and runs_of(Path(resume or "."))[0].resolve() != mine:
+    if mine is not None and resume is not None and runs_of(Path(resume))[0].resolve() != mine:
         tell(f"Going on with {mine}: of the newer ones none has jobs that have not ended.")
     for left in left_runs(Path(options.wd) if mine is None else mine.parent, besides=mine):
         tell(f"Note: {left}.")
