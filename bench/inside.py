@@ -27,7 +27,7 @@ from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.agents import Agent, AgentExecutor, Listener
-from qcg.pilotjob.host.records import Ended, Launch, Started
+from qcg.pilotjob.host.records import Ended, Launch
 from qcg.pilotjob.interfaces.answering import answer
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
@@ -90,9 +90,9 @@ class Answering(AgentExecutor):
         number, now = self._numbers[agent.name], time.time()
         records: list[protocol.Record] = []
         for launch in launches:
-            records.append(protocol.StartedRecord(number + 1, Started(launch.id, 1, now, launch.grant)))
-            records.append(protocol.EndedRecord(number + 2, Ended(launch.id, now, 0, "exit", "", 1, now)))
-            number += 2
+            # As an agent does when it has not told the start before: it tells both in one.
+            number += 1
+            records.append(protocol.EndedRecord(number, Ended(launch.id, now, 0, "exit", "", 1, now)))
         self._numbers[agent.name] = number
         assert agent.peer is not None
         self._messages([[agent.peer, protocol.encode(protocol.News(records))]])
