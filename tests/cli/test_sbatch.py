@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.pilot import environment, job, run, write_requests
+from tests.support.slurm_programs import SlurmPrograms
 
 
 def sbatch(wd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -75,3 +76,54 @@ def test_what_follows_two_dashes_is_for_sbatch_also_when_a_run_is_continued(tmp_
     done = sbatch(tmp_path, "--resume=.", "--dry-run", "--", "--constraint", "fast")
     assert "#SBATCH --constraint=fast\n" in done.stdout
     assert f"--resume {tmp_path}/.qcgpjm-service-old\n" in done.stdout
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> SlurmPrograms:
+    return SlurmPrograms(tmp_path)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> str:
+    return write_requests(tmp_path / "small.json", [job("a", "true")]).name
+
+
+def submit(programs: SlurmPrograms, *arguments: str) -> subprocess.CompletedProcess[str]:
+    wd = programs.path.parent
+    return run("qcg-pm", "sbatch", *arguments, cwd=wd, env=environment(PATH=str(programs.path)))
+
+
+def test_what_to_do_next_is_told_and_what_the_job_waits_for(programs: SlurmPrograms, small: str):
+    wd = programs.path.parent
+    programs.know("6", "PENDING", "PartitionNodeLimit", output=f"{wd}/slurm-6.out")
+    done = submit(programs, small, "--nodes=9")
+    assert (done.returncode, done.stdout) == (0, "Submitted batch job 6\n")
+    for told in (
+        "Job 6 is PENDING (PartitionNodeLimit).",
+        "It will not start unless that changes: the partition does not give so many nodes",
+        "`scancel 6`",
+        f"`qcg-pm status --path {wd}`",
+        f"What it prints will be in {wd}/slurm-6.out.",
+    ):
+        assert told in done.stderr
+
+
+def test_a_job_that_only_has_to_wait_is_not_called_hopeless(programs: SlurmPrograms, small: str):
+    programs.know("6", "PENDING", "Resources")
+    assert "will not start" not in submit(programs, small).stderr
+
+
+def test_each_line_that_sbatch_says_stays_apart(programs: SlurmPrograms, small: str):
+    programs.refuse("sbatch: error: no  such partition", "", "sbatch: error: failed")
+    done = submit(programs, small)
+    assert done.stderr == "Error: sbatch refused: sbatch: error: no such partition; sbatch: error: failed\n"
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_submitted(programs: SlurmPrograms, small: str):
+    wd = programs.path.parent
+    done = submit(programs, small, "--output=logs/%j.out")
+    assert done.returncode == 2
+    assert done.stderr == f"Error: --output logs/%j.out: there is no directory {wd / 'logs'}; make it first\n"
+    assert not programs.submitted
+    (wd / "logs").mkdir()
+    assert submit(programs, small, "--output=logs/%j.out").returncode == 0

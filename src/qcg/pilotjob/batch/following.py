@@ -47,6 +47,7 @@ class Following:
             ended = self._ask() or books.exit_code is not None
             self._show_output()
             if books.exit_code is not None:
+                self._show_the_rest(books)
                 if not self._continue(books):
                     return books.exit_code
             elif ended:
@@ -72,7 +73,9 @@ class Following:
         if before is None or (before.state, before.reason) != (seen.state, seen.reason):
             self._pause = FIRST_QUESTION
             if seen.state in TOLD:
-                self._tell(_described(seen))
+                self._tell(str(seen))
+                if seen.hopeless:
+                    self._tell(seen.hopeless)
         self._wait_longer()
         return seen.is_over
 
@@ -96,13 +99,32 @@ class Following:
         sys.stdout.write(new.decode(errors="replace"))
         sys.stdout.flush()
 
+    def _show_the_rest(self, books: Books) -> None:
+        """Of allocations that began and ended since the controller was asked the last time."""
+        for job in self._after(books):
+            try:
+                seen = slurm.look(job, self._environ)
+            except BatchError as error:
+                self._tell(f"Job {job} cannot be looked at, so its output is not shown: {error}")
+                continue
+            if seen is not None and seen.output and os.path.exists(seen.output):
+                self._turn_to(job)
+                self._seen = seen
+                self._show_output()
+
+    def _after(self, books: Books) -> list[str]:
+        known = books.allocations
+        return known[known.index(self._job) + 1 :] if self._job in known else []
+
+    def _turn_to(self, job: str) -> None:
+        self._tell(f"Job {self._job} has ended; job {job} is next.")
+        self._begin(job)
+
     def _goes_on(self, books: Books) -> bool:
         """Turn to the next allocation, where there is one."""
-        known = books.allocations
-        following = known[known.index(self._job) + 1 :] if self._job in known else []
+        following = self._after(books)
         if following:
-            self._tell(f"Job {self._job} has ended; job {following[0]} is next.")
-            self._begin(following[0])
+            self._turn_to(following[0])
         return bool(following)
 
     def _continue(self, books: Books) -> bool:
@@ -128,9 +150,3 @@ class Following:
             return LOST
         self._tell(f"Job {self._job} ended ({self._seen.state}) before the run did.")
         return self._seen.exit_code or LOST
-
-
-def _described(seen: JobView) -> str:
-    where = f" on {seen.nodes}" if seen.nodes and seen.state == "RUNNING" else ""
-    why = f" ({seen.reason})" if seen.reason != "None" else ""
-    return f"Job {seen.id} is {seen.state}{where}{why}."

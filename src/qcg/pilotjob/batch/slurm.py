@@ -25,6 +25,21 @@ OVER = (
     "TIMEOUT",
 )
 
+UNCHANGING = {
+    "AccountNotAllowed": "this account may not use that partition",
+    "BadConstraints": "no nodes are as --constraint asks for",
+    "DependencyNeverSatisfied": "what it waits for has ended otherwise",
+    "InvalidAccount": "there is no such account",
+    "InvalidQOS": "there is no such quality of service",
+    "JobHeldAdmin": "the administrator holds it",
+    "JobHeldUser": "it is held until `scontrol release`",
+    "PartitionConfig": "the partition does not give so many nodes, or such ones",
+    "PartitionNodeLimit": "the partition does not give so many nodes, or some of them are down",
+    "PartitionTimeLimit": "the partition does not give so much time",
+    "QOSNotAllowed": "this quality of service may not use that partition",
+}
+"""Reasons to wait that do not go away when other jobs end, in words."""
+
 _STATE = re.compile(r"^ +JobState=(\S+) Reason=(\S+)", re.MULTILINE)
 _HISTORY = re.compile(r"^ +Requeue=\d+ Restarts=(\d+) .*ExitCode=(\d+):(\d+)$", re.MULTILINE)
 _OUTPUT = re.compile(r"^ +StdOut=(.*)$", re.MULTILINE)
@@ -47,6 +62,21 @@ class JobView(Struct, frozen=True):
     @property
     def is_over(self) -> bool:
         return self.state in OVER
+
+    def __str__(self) -> str:
+        where = f" on {self.nodes}" if self.nodes and self.state == "RUNNING" else ""
+        why = f" ({self.reason})" if self.reason != "None" else ""
+        return f"Job {self.id} is {self.state}{where}{why}."
+
+    @property
+    def hopeless(self) -> str:
+        """A sentence when it waits for something that does not come by itself."""
+        if self.state != "PENDING" or self.reason not in UNCHANGING:
+            return ""
+        return (
+            f"It will not start unless that changes: {UNCHANGING[self.reason]}. To give it up, `scancel {self.id}`;"
+            " then submit anew with other options."
+        )
 
 
 def submit(script: Path, environ: Mapping[str, str], *options: str) -> str:
@@ -111,7 +141,8 @@ def _call(command: Sequence[str], environ: Mapping[str, str]) -> str:
         raise BatchError(f"{program} had no answer in {PATIENCE:g} s; is the controller of Slurm up?") from None
     if answer.returncode:
         said = answer.stderr.strip() or answer.stdout.strip() or f"exit code {answer.returncode}"
-        raise BatchError(f"{program} refused: {' '.join(said.split())[:600]}")
+        lines = [" ".join(line.split()) for line in said.splitlines()]
+        raise BatchError(f"{program} refused: {'; '.join(line for line in lines if line)[:600]}")
     return answer.stdout
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ from qcg.pilotjob.options import UsageError
 from qcg.pilotjob.rundir import PREFIX
 from qcg.pilotjob.runs import has_manager, to_resume
 
+MOMENT = 0.5
+"""Seconds after which Slurm has mostly looked at a new job, and says what it waits for."""
 DIRECTORY = ".qcgpjm-sbatch-"
 """What holds the batch script and notes of the allocations of one submission, in the working directory."""
 
@@ -100,6 +104,7 @@ command.params += PASSED_ON
 def _submit(context: click.Context, file: str | None, more: tuple[str, ...], given: dict[str, Any]) -> int:
     run_dir = _run_dir(file, given)
     directory = _free_directory(run_dir)
+    _check_output(given["output"], run_dir.parent)
     options = _options(file, run_dir, more, given)
     environ = environment_for(options, dict(os.environ))
     if file is not None:
@@ -120,7 +125,28 @@ def _submit(context: click.Context, file: str | None, more: tuple[str, ...], giv
         raise
     say(f"Submitted batch job {job_id}")
     tell(f"The batch script is {script}, the run will be in {run_dir}.")
-    return _wait(directory, job_id, given["most"], environ) if given["wait"] else 0
+    if given["wait"]:
+        return _wait(directory, job_id, given["most"], environ)
+    _tell_what_next(job_id, run_dir, environ)
+    return 0
+
+
+def _tell_what_next(job_id: str, run_dir: Path, environ: dict[str, str]) -> None:
+    try:
+        seen = slurm.look(job_id, environ)
+        if seen is not None and seen.state == "PENDING" and seen.reason == "None":
+            time.sleep(MOMENT)
+            seen = slurm.look(job_id, environ)
+    except BatchError as error:
+        tell(f"Job {job_id} cannot be looked at: {error}")
+        return
+    if seen is None:
+        return
+    tell(str(seen))
+    if seen.hopeless:
+        tell(seen.hopeless)
+    tell(f"Once it runs, `qcg-pm status --path {shlex.quote(str(run_dir.parent))}` tells how far it is.")
+    tell(f"What it prints will be in {seen.output}.")
 
 
 def _wait(directory: Path, job_id: str, most: int, environ: dict[str, str]) -> int:
@@ -144,6 +170,13 @@ def _run_dir(file: str | None, given: dict[str, Any]) -> Path:
     if run_dir.exists():
         raise BatchError(f"there is already a run {run_dir}: continue it with --resume, or give another --id")
     return run_dir
+
+
+def _check_output(output: str | None, wd: Path) -> None:
+    """Where it cannot be written, Slurm ends the job at once, and nobody learns why."""
+    where = wd / Path(output or "").parent
+    if output and "%" not in str(where) and where != wd and not where.is_dir():
+        raise BatchError(f"--output {output}: there is no directory {where}; make it first")
 
 
 def _made_up_id(file: str) -> str:

@@ -1,0 +1,48 @@
+"""What `qcg-pm sbatch --wait` shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.batch.books import Books, write_books
+from qcg.pilotjob.batch.following import Following
+from tests.support.pilot import environment
+from tests.support.slurm_programs import SlurmPrograms
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> SlurmPrograms:
+    return SlurmPrograms(tmp_path)
+
+
+def follow(programs: SlurmPrograms, books: Books, told: list[str]) -> int:
+    directory = programs.path.parent / "notes"
+    write_books(directory, books)
+    environ = environment(PATH=str(programs.path))
+    return Following(directory, books.allocations[0], 3, environ, told.append).wait()
+
+
+def test_the_output_of_every_allocation_is_shown_also_of_those_that_were_too_quick_to_be_seen(
+    programs: SlurmPrograms, capsys: pytest.CaptureFixture[str]
+):
+    for job in ("1", "2", "3"):
+        output = programs.path.parent / f"slurm-{job}.out"
+        output.write_text(f"words of {job}\n")
+        programs.know(job, "RUNNING" if job == "1" else "COMPLETED", output=str(output))
+    told: list[str] = []
+    assert follow(programs, Books(["1", "2", "3"], exit_code=0), told) == 0
+    assert capsys.readouterr().out == "words of 1\nwords of 2\nwords of 3\n"
+    assert told[-2:] == ["Job 1 has ended; job 2 is next.", "Job 2 has ended; job 3 is next."]
+
+
+def test_an_allocation_that_was_given_back_is_not_spoken_of(
+    programs: SlurmPrograms, capsys: pytest.CaptureFixture[str]
+):
+    programs.know("1", "RUNNING")
+    programs.know("2", "CANCELLED", output=str(programs.path.parent / "slurm-2.out"))
+    told: list[str] = []
+    assert follow(programs, Books(["1", "2"], exit_code=0), told) == 0
+    assert told == ["Job 1 is RUNNING."]
+    assert capsys.readouterr().out == ""
