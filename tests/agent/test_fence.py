@@ -10,9 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.agent import protocol
+from qcg.pilotjob import service
+from qcg.pilotjob.agent import lease, protocol
+from qcg.pilotjob.agent.connection import DOUBT, LOOK, SELDOM, Connection
 from qcg.pilotjob.agent.fence import Fence
+from qcg.pilotjob.agent.lease import ASKING, TICK, Lease, Standing
+from qcg.pilotjob.agent.pidfile import lock_path
+from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.agent.signs import STALE, Signs
+from qcg.pilotjob.executors import nodes
+from qcg.pilotjob.executors.vigil import Times
 from qcg.pilotjob.host.tree import MARKER
 from qcg.pilotjob.wire import contact
 from tests.agent.manager import AgentProcess, Manager, launch, manager
@@ -72,13 +79,65 @@ def test_a_beat_that_is_answered_keeps_it_up(fence: Fence) -> None:
     assert not fence.has_fallen
 
 
-def test_it_does_not_fall_where_there_is_no_manager_any_more(fence: Fence) -> None:
-    fence.known_at(time.monotonic() - 100)
-    fence.lift()
-    fence.set(INSTANCE, 0.1)
+def test_jobs_are_stopped_while_a_fence_that_overslept_asks_and_go_on_with_the_answer(
+    fence: Fence, marked: Callable[[str], subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = marked(f"{INSTANCE}.1.1")
+    monkeypatch.setattr(lease, "OVERSLEPT", -lease.TICK)  # it has always overslept
+    fence.known_at(time.monotonic())
+    fence.set(INSTANCE, 0.5)
+    wait_for(lambda: state_of(job.pid) == "T", what="the job is stopped")
     assert not fence.has_fallen
-    fence.known_at(time.monotonic() - 0.05)
-    wait_for(lambda: fence.has_fallen, what="the fence is down again")
+    fence.known_at(time.monotonic() + 1000)
+    wait_for(lambda: state_of(job.pid) == "S", what="the job goes on")
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+class TestLease:
+    """With a clock of the test's own."""
+
+    @pytest.fixture
+    def held(self) -> Lease:
+        made = Lease()
+        made.seconds = 10.0
+        made.known_at(0.0)
+        return made
+
+    def test_it_is_over_after_its_seconds_unless_they_begin_anew(self, held: Lease) -> None:
+        assert {held.standing(float(second)) for second in range(10)} == {Standing.HELD}
+        held.known_at(1.0)
+        held.known_at(0.5)
+        assert held.standing(10.5) is Standing.HELD
+        assert held.standing(11.0) is Standing.OVER
+
+    def test_without_seconds_it_is_never_over(self) -> None:
+        made = Lease()
+        assert {made.standing(float(second)) for second in range(1000)} == {Standing.HELD}
+
+    def test_whoever_was_stopped_asks_before_it_is_over(self, held: Lease) -> None:
+        held.standing(5.0)
+        assert held.standing(40.0) is Standing.ASKED
+        assert held.standing(40.0 + ASKING / 2) is Standing.ASKED
+        held.known_at(40.1)
+        assert held.standing(40.0 + ASKING) is Standing.HELD
+
+    def test_an_answer_that_does_not_come_ends_it(self, held: Lease) -> None:
+        held.standing(5.0)
+        times = [40.0 + second for second in range(int(ASKING) + 1)]
+        assert [held.standing(now) for now in times] == [Standing.ASKED] * int(ASKING) + [Standing.OVER]
+
+    def test_a_pause_that_ends_just_before_the_seconds_do_leaves_time_to_ask_as_well(self, held: Lease) -> None:
+        held.standing(1.0)
+        assert held.standing(9.9) is Standing.HELD
+        assert held.standing(10.5) is Standing.ASKED
+
+    def test_it_wants_to_be_asked_often_enough_to_notice_a_pause(self, held: Lease) -> None:
+        assert held.pause(0.0) == TICK
+        assert held.pause(9.7) == pytest.approx(0.3)
+        assert held.pause(11.0) == 0.0
 
 
 def test_a_contact_file_that_is_touched_speaks_for_a_manager_and_a_stale_one_against_it():
@@ -88,8 +147,17 @@ def test_a_contact_file_that_is_touched_speaks_for_a_manager_and_a_stale_one_aga
         assert not signs.gone
     signs.saw(9, 9.0 + STALE)
     assert signs.gone
-    assert signs.saw(10, 16.0)
+    assert signs.saw(10, 10.0 + STALE)
     assert not signs.gone
+
+
+def test_a_manager_that_is_busy_or_looked_at_seldom_is_not_taken_for_dead():
+    assert STALE > service.BEAT + nodes.ASLEEP + max(LOOK, SELDOM)
+
+
+@pytest.mark.parametrize("lost", [20.0, 25.0])
+def test_a_manager_that_is_dead_is_known_to_be_before_the_jobs_are_ended(lost: float):
+    assert DOUBT + STALE + LOOK < Times(lost).fence
 
 
 def test_no_contact_file_means_no_manager_and_one_that_cannot_be_read_means_nothing():
@@ -141,11 +209,62 @@ def test_an_agent_that_is_cut_off_from_a_living_manager_ends_its_jobs_and_says_t
 
 
 def test_an_agent_whose_manager_has_died_keeps_its_jobs(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
-    meet(first, fence=7.0)
+    meet(first, fence=12.0)
     first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: f"{INSTANCE}.a"}))
     pid = first.started("a").pid
     first.close()
-    time.sleep(9)  # longer than the fence allows; and nobody touches the contact file
+    time.sleep(13.5)  # longer than the fence allows; and nobody touches the contact file
     assert is_alive(pid)
     with manager(run_dir, ack=1) as second:
         assert [running.id for running in second.meet().live] == ["a"]
+
+
+def test_jobs_that_the_manager_has_given_up_are_ended_first_and_told_as_lost(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    meet(first, fence=1000.0)
+    ignores = "trap '' TERM; touch up; while :; do sleep 0.1; done"
+    first.start(launch("a", "bash", "-c", ignores, wd=run_dir)._replace(env={MARKER: f"{INSTANCE}.a"}))
+    pid = first.started("a").pid
+    wait_for((run_dir / "up").exists)
+    first.send(protocol.Identify())
+    first.next(protocol.Hello)
+    first.send(protocol.Welcome(0, 0, INSTANCE, 1000.0, given_up=True))
+    assert first.ended("a").reason == "lost"
+    assert not is_alive(pid)
+
+
+class TestSigns:
+    """What the run directory says while nobody answers."""
+
+    @pytest.fixture
+    def line(self, run_dir: Path) -> Iterator[tuple[Connection, list[float]]]:
+        known: list[float] = []
+        fence = Fence(lambda: None)
+        fence.known_at = known.append  # type: ignore[method-assign]
+        hello = protocol.Hello("n1", "host", 1, [0], "1.0")
+        connection = Connection(run_dir, hello, Poller(), lambda line: None, fence)
+        yield connection, known
+        connection.close()
+
+    def test_a_directory_without_the_agents_own_lock_is_not_the_one_of_the_run(
+        self, line: tuple[Connection, list[float]], run_dir: Path
+    ) -> None:
+        connection, known = line
+        connection.keep(10_000_000.0)
+        assert known == []
+        lock_path(run_dir, "n1").touch()
+        connection.keep(10_000_003.0)
+        assert known == [10_000_003.0]
+
+    def test_that_there_is_no_manager_has_to_be_seen_again_and_again(
+        self, line: tuple[Connection, list[float]], run_dir: Path
+    ) -> None:
+        connection, known = line
+        lock_path(run_dir, "n1").touch()
+        for second in (0.0, 3.0):
+            connection.keep(10_000_000.0 + second)
+        (run_dir / contact.FILE_NAME).write_text("{")
+        for second in (6.0, 9.0):
+            connection.keep(10_000_000.0 + second)
+        assert known == [10_000_000.0, 10_000_003.0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from qcg.pilotjob.agent.lease import ASKING
 from tests.slurm.allocated import Allocated, Lives, waiting
 from tests.support.slurm_cluster import Cluster
 from tests.support.waiting import wait_for
@@ -58,6 +59,20 @@ def test_a_node_that_boots_anew_harms_no_other(cluster: Cluster):
     after = Lives(run.wd)
     assert {name for name, spans in after.spans.items() if len(spans) == 2} == before.on("n3")
     assert set(after.ends.values()) == {1}
+
+
+def test_an_allocation_that_was_suspended_goes_on_as_if_nothing_had_been(cluster: Cluster):
+    run = Allocated(cluster, [waiting("a", 4)], "--node-timeout 20", nodes=2, ntasks_per_node=2)
+    running(run, 4)
+    cluster.run("scontrol", "suspend", str(run.job.id))
+    time.sleep(18)  # longer than a node that is cut off waits
+    cluster.run("scontrol", "resume", str(run.job.id))
+    wait_for(lambda: run.log.count("agent n2 connected") == 2, what=f"n2 to come back:\n{run.log}")
+    time.sleep(ASKING + 1)
+    go(run)
+    done = run.wait()
+    assert done.done.returncode == 0, run.log
+    assert all(len(spans) == 1 for spans in Lives(run.wd).spans.values())
 
 
 def test_a_cut_of_ten_seconds_harms_nobody(cluster: Cluster):

@@ -12,6 +12,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.fence import Fence
+from qcg.pilotjob.agent.pidfile import lock_path
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.agent.signs import Signs
 from qcg.pilotjob.wire import contact
@@ -20,6 +21,8 @@ from qcg.pilotjob.wire.routing import is_ipv6
 
 BEAT = 2.0
 SILENCE = 3 * BEAT
+DOUBT = 1.5 * BEAT
+"""Seconds of silence after which the contact file is asked whether there still is a manager."""
 KNOCK = 2.0
 MOST_KNOCKS = 6
 """Seconds for an answer to Hello before a fresh line is tried. After so many of them the manager has other things to
@@ -41,6 +44,7 @@ class Connection:
         fence: Fence,
     ) -> None:
         self._run_dir = run_dir
+        self._lock = lock_path(run_dir, hello.agent)
         self._fence = fence
         self._signs = Signs()
         self._hello = hello
@@ -66,7 +70,7 @@ class Connection:
     def next_deadline(self) -> float:
         if not self.up:
             return self._next_look
-        return min(self._beat + BEAT, self._heard + SILENCE)
+        return min(self._beat + BEAT, max(self._heard + DOUBT, self._next_look), self._heard + SILENCE)
 
     def keep(self, now: float) -> None:
         """Beat, notice silence, and follow the contact file while there is nobody at the other end."""
@@ -77,6 +81,9 @@ class Connection:
             elif now - self._beat >= BEAT:
                 self._beat = now
                 self.send(protocol.Beat(now))
+            if self.up and now >= max(self._heard + DOUBT, self._next_look):
+                self._next_look = now + LOOK
+                self._find(now)
         elif now >= self._next_look:
             self._next_look = now + (LOOK if now - self._down_since < SELDOM_AFTER else SELDOM)
             self._look(now)
@@ -106,6 +113,7 @@ class Connection:
             self._break(time.monotonic())
         if self._socket is not None and self._socket in ready:
             self._heard = time.monotonic()
+            self._signs.forget()
             for body in _drain(self._socket):
                 try:
                     messages.append(protocol.decode_from_manager(body))
@@ -123,28 +131,44 @@ class Connection:
         self._context.term()
 
     def _look(self, now: float) -> None:
+        found = self._find(now)
+        patience = KNOCK if self._knocks < MOST_KNOCKS else SILENCE
+        if found is None or (self._socket and found == self._contact and now - self._opened < patience):
+            return  # nobody there, or still knocking
+        self._close(linger=0)
+        try:
+            self._open(found, now)
+        except ContactError as error:
+            self._complain(str(error))
+
+    def _find(self, now: float) -> Contact | None:
+        """What the contact file says, and what it means for the jobs."""
         try:
             stamped = contact.read_stamped(self._run_dir)
-            self._take_signs(stamped, now)
-            patience = KNOCK if self._knocks < MOST_KNOCKS else SILENCE
-            if stamped is None or (self._socket and stamped[0] == self._contact and now - self._opened < patience):
-                return  # nobody there, or still knocking
-            self._close(linger=0)
-            self._open(stamped[0], now)
-        except ContactError as error:
+            if stamped is None and not self._lock.exists():
+                raise ContactError(f"{self._run_dir} is not to be seen from here")
+        except (ContactError, OSError) as error:
             self._signs.could_not_look()
-            if str(error) != self._complaint:
-                self._complaint = str(error)
-                self._log(self._complaint)
+            self._complain(str(error))
+            return None
+        self._take_signs(stamped, now)
+        return stamped[0] if stamped else None
+
+    def _complain(self, complaint: str) -> None:
+        """Once, as long as it stays the same."""
+        if complaint != self._complaint:
+            self._complaint = complaint
+            self._log(complaint)
 
     def _take_signs(self, stamped: tuple[Contact, int] | None, now: float) -> None:
-        """A manager that has just come, or come back, gives each node all the time there is."""
+        """A manager that has just come, or come back, gives each node all the time there is. Where there is none,
+        nobody counts, as far as this look tells: the next one has to say the same."""
         is_new = stamped is not None and stamped[0] != self._contact
-        if self._signs.saw(stamped[1] if stamped else None, now) or is_new:
+        came = self._signs.saw(stamped[1] if stamped else None, now) or is_new
+        if came:
             self._knocks = 0
+        if came or self._signs.gone:
             self._fence.known_at(now)
-        elif self._signs.gone:
-            self._fence.lift()
 
     def _open(self, found: Contact, now: float) -> None:
         agents = found.agents

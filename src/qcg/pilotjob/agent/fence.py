@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from qcg.pilotjob.agent.lease import Lease, Standing
 from qcg.pilotjob.host import tree
 
 PAUSE = 0.2
@@ -24,36 +25,34 @@ class Fence:
         self._on_fallen = on_fallen
         self._changed = threading.Condition()
         self._instance = ""
-        self._seconds = 0.0
-        self._known_at = 0.0
-        self._lifted = False
+        self._lease = Lease()
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def set(self, instance: str, seconds: float) -> None:
         """From now on a manager watches, which gives this node up some time after so many seconds of silence."""
         with self._changed:
-            self._instance, self._seconds = instance, seconds
+            self._instance, self._lease.seconds = instance, seconds
             self._changed.notify()
         if seconds and self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="fence", daemon=True)
             self._thread.start()
 
     def known_at(self, moment: float) -> None:
-        """At this moment, or later, the manager has heard of this node."""
+        """At this moment, or later, the manager has heard of this node; or there was none, so that nobody takes
+        anything for lost."""
         with self._changed:
-            self._known_at = max(self._known_at, moment)
-            self._lifted = False
+            self._lease.known_at(moment)
             self._changed.notify()
-
-    def lift(self) -> None:
-        """There is no manager any more: nobody takes anything for lost, and jobs run on."""
-        with self._changed:
-            self._lifted = True
 
     @property
     def has_fallen(self) -> bool:
-        return bool(self._seconds) and not self._lifted and time.monotonic() >= self._known_at + self._seconds
+        with self._changed:
+            return self._thread is not None and self._lease.standing(time.monotonic()) is Standing.OVER
+
+    def kill_all(self) -> None:
+        """At once, and whatever the manager says."""
+        _signal_all(self._instance, signal.SIGKILL)
 
     def close(self) -> None:
         with self._changed:
@@ -64,26 +63,40 @@ class Fence:
 
     def _watch(self) -> None:
         told = False
+        stopped: dict[int, tree.Process] = {}
         while True:
             with self._changed:
+                now = time.monotonic()
+                standing = self._lease.standing(now)
+                if self._closed:
+                    standing = Standing.HELD
+                elif standing is Standing.HELD and not stopped:
+                    told = False
+                    self._changed.wait(self._lease.pause(now) if self._lease.seconds else None)
+                    continue
+            if standing is Standing.HELD:
+                for process in stopped.values():
+                    tree.send(process, signal.SIGCONT)
+                stopped = {}
                 if self._closed:
                     return
-                fallen = self.has_fallen
-                if not fallen:
-                    told = False
-                    left = self._known_at + self._seconds - time.monotonic()
-                    # A fence that is lifted may come down again at any time, without a notice.
-                    self._changed.wait(max(left, PAUSE) if self._seconds else None)
-                    continue
-            if not told:
-                self._on_fallen()
-                told = True
-            _kill_all(f"{self._instance}.")
-            time.sleep(PAUSE)
+            elif standing is Standing.ASKED:
+                stopped.update(_signal_all(self._instance, signal.SIGSTOP))
+                time.sleep(PAUSE)
+            else:
+                if not told:
+                    self._on_fallen()
+                    told = True
+                stopped = {}
+                _signal_all(self._instance, signal.SIGKILL)
+                time.sleep(PAUSE)
 
 
-def _kill_all(prefix: str) -> None:
+def _signal_all(instance: str, number: int) -> dict[int, tree.Process]:
+    """All that carries the marks of this pilot, with what it has started; by pid."""
     snapshot = tree.Snapshot()
-    for process in snapshot.with_descendants(snapshot.marked_with(prefix)).values():
-        if process.pid != os.getpid():
-            tree.send(process, signal.SIGKILL)
+    found = snapshot.with_descendants(snapshot.marked_with(f"{instance}."))
+    found.pop(os.getpid(), None)
+    for process in found.values():
+        tree.send(process, number)
+    return found

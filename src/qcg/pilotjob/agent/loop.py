@@ -131,6 +131,14 @@ class Agent:
             say("this node is cut off from its manager: its jobs are ended")
             self._host.lose_all()
 
+    def _end_what_was_given_up(self) -> None:
+        """Before the fence hears that the manager is there: what it keeps stopped must not go on."""
+        say("the manager has given this node up: its jobs are ended")
+        before, self._host.cut_off = self._host.cut_off, CUT_OFF
+        self._fence.kill_all()
+        self._host.lose_all()
+        self._host.cut_off = before
+
     def _exit(self, grace: float, reason: str, message: str) -> None:
         self._exiting = True
         self._host.finish(grace, reason, message)
@@ -166,6 +174,8 @@ class Agent:
     def _report(self, welcome: protocol.Welcome) -> None:
         """Tell a manager everything that it does not know for sure."""
         self._fence.set(welcome.instance, welcome.fence)
+        if welcome.given_up:
+            self._end_what_was_given_up()
         self._ledger.seen(welcome.seen)
         self._ledger.acknowledge(welcome.ack)
         records, live = self._host.report()

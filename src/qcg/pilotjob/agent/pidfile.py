@@ -42,7 +42,7 @@ def claim(run_dir: Path, name: str) -> bool:
     The pid file alone cannot tell: two agents that start together would both find none. Where the file system has no
     locks, it has to do.
     """
-    descriptor = os.open(run_dir / f"agent-{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(lock_path(run_dir, name), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -52,6 +52,11 @@ def claim(run_dir: Path, name: str) -> bool:
         os.close(descriptor)
     other = read_agent_pid(run_dir, name)
     return other is None or not is_alive(other)
+
+
+def lock_path(run_dir: Path, name: str) -> Path:
+    """There for as long as the run directory is."""
+    return run_dir / f"agent-{name}.lock"
 
 
 def read_agent_pid(run_dir: Path, name: str) -> AgentPid | None:

@@ -100,6 +100,8 @@ class Welcome(Struct, tag="welcome"):
     """Of the pilot: the first half of the marks of all its jobs."""
     fence: float = 0.0
     """Seconds after which a node that is cut off from its manager ends its jobs; 0: it never does."""
+    given_up: bool = False
+    """The manager took this node for lost: whatever still runs here may run somewhere else by now."""
 
 
 class Start(Struct, tag="start"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-STALE = 6.0
-"""Seconds without a touch after which there is no manager: it touches the file every two seconds."""
+STALE = 10.0
+"""Seconds without a touch after which there is no manager: it touches the file every two seconds, may be busy for five
+more before it doubts its own ears, and is looked for every two seconds or more often."""
 
 
 class Signs:
@@ -19,7 +20,8 @@ class Signs:
         self.gone = False
 
     def saw(self, stamp: int | None, now: float) -> bool:
-        """What the file says at this moment; None: there is none. Whether a manager has just come back."""
+        """What the file says at this moment; None: it is sure that there is none. Whether a manager has just come
+        back."""
         if stamp is None:
             self._stamp = None
             self.gone = True

@@ -52,6 +52,8 @@ class Agent:
         """Its connection, once it has said Hello."""
         self.ready = False
         """It has reported, so that whatever it is sent from now on is not missing from its report."""
+        self.given_up = False
+        """Its jobs were taken for lost, and it has not reported since."""
         self.launches: list[Launch] = []
         self.kills: dict[tuple[str, str], list[str]] = {}
         """By reason and message."""
@@ -158,6 +160,11 @@ class AgentExecutor:
             agent.ready = False
             self._listener.agent_away(name, agent.nodes)
 
+    def give_up(self, names: Sequence[str]) -> None:
+        """Jobs of these agents are taken for lost: should one still be there, it ends them before anything else."""
+        for name in names:
+            self.agents[name].given_up = True
+
     def _send(self, agent: Agent, message: protocol.FromManager) -> None:
         if agent.peer is not None and self._port is not None:
             self._port.send([agent.peer, protocol.encode(message)])
@@ -190,6 +197,7 @@ class AgentExecutor:
         elif isinstance(message, protocol.Report):
             self._records(agent, message.records)
             agent.ready = True
+            agent.given_up = False
             self._listener.agent_ready(agent.name, agent.nodes, message.live)
             self.on_ready(agent.name)
         elif isinstance(message, protocol.Leaving):
@@ -212,7 +220,7 @@ class AgentExecutor:
         self._by_peer[peer] = agent
         log.info("agent %s connected from %s (pid %d)", hello.agent, hello.host, hello.pid)
         self.on_hello(hello)
-        self._send(agent, protocol.Welcome(agent.acked, agent.seen, self._instance, self.fence))
+        self._send(agent, protocol.Welcome(agent.acked, agent.seen, self._instance, self.fence, agent.given_up))
         if self._exit is not None:
             self._send(agent, self._exit)
 

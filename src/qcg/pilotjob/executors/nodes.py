@@ -146,6 +146,7 @@ class NodeAgents:
             self._executor.gone(name)
         lost = _with(due, Step.LOST)
         if lost:
+            self._executor.give_up(lost)
             self.on_lost(lost, f"node lost: its agent has not been heard for {self._times.lost:g} s")
         never_came = _with(due, Step.NEVER_CAME)
         if never_came:
