@@ -108,11 +108,13 @@ def manager(run_dir: Path, ack: int = 0) -> Iterator[Manager]:
 
 
 class AgentProcess:
-    def __init__(self, run_dir: Path, linger: float = 600.0) -> None:
+    def __init__(self, run_dir: Path, *options: str, linger: float = 600.0) -> None:
         self._log = run_dir / "log"
         command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(run_dir), "--name", NAME]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen([*command, "--linger", str(linger)], stderr=log, start_new_session=True)
+            self._process = subprocess.Popen(
+                [*command, "--linger", str(linger), *options], stderr=log, start_new_session=True
+            )
         self.pid = self._process.pid
 
     @property

@@ -379,3 +379,28 @@ def test_sigterm_inside_an_allocation_gives_jobs_back(
         assert agent.wait() == 0
     finally:
         agent.close()
+
+
+def test_an_agent_that_hangs_is_replaced_and_its_jobs_are_ended(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    first.meet()
+    first.start(launch("a", "sleep", "1000", wd=run_dir))
+    pid = first.started("a").pid
+    agent.signal(signal.SIGSTOP)
+    other = AgentProcess(run_dir, "--replace")
+    try:
+        assert agent.wait() == -signal.SIGKILL
+        first.meet()
+        assert first.ended("a").reason == "lost"
+        assert not process_is_alive(pid)
+    finally:
+        other.close()
+
+
+def test_an_agent_that_is_to_replace_nobody_just_runs(first: Manager, run_dir: Path) -> None:
+    other = AgentProcess(run_dir, "--replace")
+    try:
+        first.meet()
+    finally:
+        other.close()

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.executors import nodes
 from qcg.pilotjob.executors.agents import AgentExecutor, Listener
 from qcg.pilotjob.executors.nodes import NodeAgents
 from qcg.pilotjob.executors.vigil import Times
 from qcg.pilotjob.host import tree
+from qcg.pilotjob.host.ledger import Ledger, Opened
+from qcg.pilotjob.host.records import Ended, Started
 from tests.support.waiting import wait_for
 
 NAMES = ["n1", "n2", "n3", "n4"]
@@ -28,7 +33,7 @@ class Commands:
         self.environ = dict(os.environ)
         self.groups: list[list[str]] = []
 
-    def commands(self, names: list[str]) -> list[tuple[list[str], list[str]]]:
+    def commands(self, names: list[str], *, replace: bool = False) -> list[tuple[list[str], list[str]]]:
         self.groups.append(list(names))
         return [(list(names), self._command)]
 
@@ -150,13 +155,25 @@ def test_a_command_that_is_not_there_is_no_reason_to_hope(run_dir: Path, monkeyp
     run(run_dir, test, Commands("no-such-program"))
 
 
+SHEPHERD = """
+import os, time
+reads, writes = os.pipe()
+if os.fork():
+    time.sleep(1000)
+os.close(writes)
+open("watching", "w").close()
+os.read(reads, 1)
+open("acted", "w").close()
+"""
+"""As `srun` has one: a child that acts when its parent is gone."""
+
+
 def test_a_command_is_ended_alone_once_all_its_agents_are_there_and_nothing_is_tried_again(run_dir: Path):
-    # As srun does: a child that acts when its parent is gone.
-    commands = Commands("bash", "-c", "(read -r line < <(sleep 1000); touch acted) & wait; touch acted")
+    commands = Commands(sys.executable, "-c", SHEPHERD)
 
     async def test(supervised: Supervised) -> None:
         [process] = supervised.agents._starters
-        await supervised.until(lambda: len(tree.Snapshot().session(process.pid)) >= 3)
+        await supervised.until((run_dir / "watching").exists)
         supervised.ready("n1", "n2", "n3")
         assert not process.exited.is_set()
         supervised.ready("n4")
@@ -195,3 +212,57 @@ def test_a_command_that_agents_end_with_is_kept(run_dir: Path):
         assert not process.exited.is_set()
 
     run(run_dir, test, commands)
+
+
+def test_what_a_lost_agent_has_written_down_is_told_before_its_node_is_lost(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(nodes, "TICK", 0.05)
+    ledger = Ledger(str(run_dir / "agent-n4.ledger"))
+    ledger.starting("1.1", "pilot.1.1")
+    ledger.started("1.1", Opened("pilot.1.1", 7, 1.0, [], 0, 0))
+    ledger.ended(Ended("1.1", 2.0, 0, "exit", "", 7, 1.0))
+    ledger.flush()
+    size = Path(ledger.path).stat().st_size
+    happened: list[object] = []
+
+    class Told(Listener):
+        def agent_told(self, agent: str, records: Sequence[protocol.Record]) -> None:
+            happened.append((agent, [(record.number, record.body.id) for record in records]))
+
+    async def test(supervised: Supervised) -> None:
+        supervised.executor._listener = Told()
+        supervised.agents.on_lost = lambda names, message: happened.append(names)
+        supervised.ready(*NAMES)
+        supervised.agents._vigils["n4"].heard -= 1000
+        await supervised.until(lambda: ["n4"] in happened)
+        assert supervised.executor.agents["n4"].seen == 2
+
+    run(run_dir, test, Commands("sleep", "1000"))
+    assert happened == [("n4", [(1, "1.1"), (2, "1.1")]), ["n4"]]
+    assert Path(ledger.path).stat().st_size == size
+    ledger.close()
+
+
+def test_a_node_that_comes_back_while_it_is_given_up_is_not_lost(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    reading, reads = threading.Event(), threading.Event()
+
+    def read(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:
+        reads.set()
+        reading.wait(20)
+        return []
+
+    monkeypatch.setattr(nodes, "written_by", read)
+    monkeypatch.setattr(nodes, "TICK", 0.05)
+
+    async def test(supervised: Supervised) -> None:
+        supervised.ready(*NAMES)
+        supervised.agents._vigils["n4"].heard -= 1000
+        await supervised.until(reads.is_set)
+        supervised.executor.agents["n4"].given_up = False  # as it reports
+        [losing] = supervised.agents._losing
+        reading.set()
+        await losing
+        assert supervised.lost == []
+
+    run(run_dir, test, Commands("sleep", "1000"))

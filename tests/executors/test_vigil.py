@@ -110,6 +110,22 @@ def test_seconds_in_which_the_manager_slept_are_nobodys_silence():
     assert vigil.due(106.0) == [Step.AWAY]
 
 
+def test_one_that_should_have_ended_its_jobs_by_now_is_hung_and_replaced_at_once():
+    vigil = ready()
+    assert not vigil.is_hung(1000.0)
+    happened = steps(vigil, 25)
+    assert (17.5, Step.START) in happened
+    assert not vigil.is_hung(17.0)
+    assert vigil.is_hung(17.5)
+    vigil.reported(30.0)
+    assert not vigil.is_hung(100.0)
+
+
+def test_one_that_has_never_come_is_not_hung():
+    vigil = Vigil(TIMES, 0.0)
+    assert not vigil.is_hung(599.0)
+
+
 def test_one_that_has_said_goodbye_is_expected_no_more():
     vigil = ready()
     vigil.said_goodbye()

@@ -91,6 +91,8 @@ def test_a_cut_of_ten_seconds_harms_nobody(cluster: Cluster):
     assert set(after.ends.values()) == {1}
     assert len(after.ends) == 20
     assert "lost" not in run.log
+    # Before the node is booted anew for the next test: what is left of a step without its `srun` takes seconds to end.
+    wait_for(lambda: not cluster.run("squeue", "-h").stdout.strip(), what="the end of the allocation")
 
 
 def test_jobs_behind_a_link_that_stays_cut_are_dead_before_they_run_again_elsewhere(cluster: Cluster):
@@ -134,6 +136,20 @@ def test_an_agent_that_is_killed_is_started_again_and_its_jobs_run_again(cluster
     assert not any(after.overlap(name) for name in after.spans)
     assert set(after.ends.values()) == {1}
     assert len(after.ends) == 16
+
+
+def test_an_agent_that_hangs_is_replaced_before_its_jobs_run_elsewhere(cluster: Cluster):
+    run = Allocated(cluster, [waiting("a", 4)], "--on-lost rerun --node-timeout 20", nodes=3, ntasks_per_node=2)
+    before = running(run, 4)
+    cluster.node("n2").exec("kill", "-STOP", str(run.agent_pid("n2")))
+    wait_for(lambda: all(len(Lives(run.wd).spans[name]) == 2 for name in before.on("n2")), what="second starts")
+    go(run)
+    done = run.wait()
+    assert done.done.returncode == 0, run.log
+    after = Lives(run.wd)
+    assert before.on("n2")
+    assert not any(after.overlap(name) for name in after.spans)
+    assert set(after.ends.values()) == {1}
 
 
 def test_a_manager_that_is_killed_finds_its_agents_and_jobs_in_the_same_allocation(cluster: Cluster):

@@ -53,8 +53,8 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
         families = [(socket.AF_INET6 if ":" in address else socket.AF_INET, address) for address in known[host]]
         return [(one, kind, 0, "", (address, port)) for one, address in families if family in (0, one)]
 
-    monkeypatch.setattr(routing.socket, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(routing.socket, "socket", Kernel)
+    monkeypatch.setattr(f"{routing.__name__}.socket.getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(f"{routing.__name__}.socket.socket", Kernel)
     return known
 
 

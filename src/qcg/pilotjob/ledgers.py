@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -30,3 +32,21 @@ def untold(run_dir: Path, agents: Collection[str], acked: Mapping[str, int]) -> 
         records += [body for number, body in ledger.unacknowledged() if number > acked.get(name, 0)]
         ledger.close()
     return records
+
+
+def written_by(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:
+    """What an agent has written down and was not told that it is stored, by its number. The agent may still be at work
+    on its ledger: it is read only."""
+    path = run_dir / f"agent-{name}.ledger"
+    with tempfile.TemporaryDirectory(prefix="qcg-pm-") as directory:
+        copy = Path(directory) / path.name
+        try:
+            shutil.copyfile(path, copy)
+            ledger = Ledger(str(copy))
+        except (OSError, LedgerError) as error:
+            log.error("What the agent %s has not told is lost, for its ledger %s cannot be read: %s", name, path, error)
+            return []
+        try:
+            return ledger.unacknowledged()
+        finally:
+            ledger.close()

@@ -207,8 +207,10 @@ class Service:
             await engine.close()
             self._leave_signals()
             asyncio.get_running_loop().set_exception_handler(None)
-        withdraw(run_dir)
-        if self._left:
+        if not self._left:
+            withdraw(run_dir)
+        else:
+            # Agents that live on look for another manager there; some file systems remember for long what is missing.
             log.warning("the run is left as it is; continue it with --resume %s", run_dir)
         counts = engine.state.job_counts
         summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])

@@ -20,7 +20,7 @@ from qcg.pilotjob.agent.pretended import PretendedHost
 from qcg.pilotjob.agent.saying import say
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
-from qcg.pilotjob.host.records import FILES, Ended, Started
+from qcg.pilotjob.host.records import FILES, Ended
 
 CUT_OFF = "The node was cut off from its manager, and ended its jobs before others could be started for them."
 TOLD_TO_END = "The agent was told to end, and ended this job."
@@ -179,7 +179,7 @@ class Agent:
         self._ledger.seen(welcome.seen)
         self._ledger.acknowledge(welcome.ack)
         records, live = self._host.report()
-        self._connection.send(protocol.Report([_record(number, body) for number, body in records], live))
+        self._connection.send(protocol.Report([protocol.record(number, body) for number, body in records], live))
         self._connection.welcomed()
 
     def _tell(self, now: float) -> None:
@@ -191,7 +191,11 @@ class Agent:
             self._told_at = now
             # How a run ended tells when it started, too.
             over = {body.id for _, body in records if isinstance(body, Ended)}
-            news = [_record(*record) for record in records if isinstance(record[1], Ended) or record[1].id not in over]
+            news = [
+                protocol.record(number, body)
+                for number, body in records
+                if isinstance(body, Ended) or body.id not in over
+            ]
             self._connection.send(protocol.News(news))
         for id, nodes, grace in self._host.take_leaving():
             self._connection.send(protocol.Leaving(id, nodes, grace))
@@ -231,9 +235,3 @@ class Agent:
         signal.set_wakeup_fd(-1)
         self._wakeup.close()
         self._signalled.close()
-
-
-def _record(number: int, body: Started | Ended) -> protocol.Record:
-    if isinstance(body, Started):
-        return protocol.StartedRecord(number, body)
-    return protocol.EndedRecord(number, body)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import socket
+import time
 from pathlib import Path
 
 import msgspec
 
-from qcg.pilotjob.host.tree import look_at
+from qcg.pilotjob.host.tree import look_at, send
+
+DYING = 5.0
+"""Seconds for a process that was killed to be gone."""
 
 
 class AgentPid(msgspec.Struct, frozen=True):
@@ -52,6 +57,20 @@ def claim(run_dir: Path, name: str) -> bool:
         os.close(descriptor)
     other = read_agent_pid(run_dir, name)
     return other is None or not is_alive(other)
+
+
+def end_holder(run_dir: Path, name: str) -> bool:
+    """Kill the agent of this name, and wait until it is gone. False when there is none on this host."""
+    other = read_agent_pid(run_dir, name)
+    if other is None or not is_alive(other):
+        return False
+    process = look_at(other.pid)
+    if process is not None and process.began == other.started:
+        send(process, signal.SIGKILL)
+    deadline = time.monotonic() + DYING
+    while is_alive(other) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return True
 
 
 def lock_path(run_dir: Path, name: str) -> Path:

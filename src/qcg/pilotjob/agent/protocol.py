@@ -44,6 +44,10 @@ class EndedRecord(Struct, tag="e", array_like=True):
 Record = Union[StartedRecord, EndedRecord]
 
 
+def record(number: int, body: Started | Ended) -> Record:
+    return StartedRecord(number, body) if isinstance(body, Started) else EndedRecord(number, body)
+
+
 class Hello(Struct, tag="hello"):
     agent: str
     host: str

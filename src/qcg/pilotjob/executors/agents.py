@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.host.records import Launch, Running
+from qcg.pilotjob.host.records import Ended, Launch, Running, Started
 from qcg.pilotjob.wire.contact import AgentsContact
 from qcg.pilotjob.wire.hub import Frames, Hub, Port
 from qcg.pilotjob.wire.keys import Keys
@@ -164,6 +164,10 @@ class AgentExecutor:
         """Jobs of these agents are taken for lost: should one still be there, it ends them before anything else."""
         for name in names:
             self.agents[name].given_up = True
+
+    def told_in_writing(self, name: str, records: Sequence[tuple[int, Started | Ended]]) -> None:
+        """What an agent that is not heard any more has written down."""
+        self._records(self.agents[name], [protocol.record(number, body) for number, body in records])
 
     def _send(self, agent: Agent, message: protocol.FromManager) -> None:
         if agent.peer is not None and self._port is not None:

@@ -13,10 +13,13 @@ from msgspec import Struct
 
 from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
 from qcg.pilotjob.executors.agents import AgentExecutor
+from qcg.pilotjob.executors.aside import aside
 from qcg.pilotjob.executors.process import WatchedProcess, start_apart
 from qcg.pilotjob.executors.starting import Start
 from qcg.pilotjob.executors.supervision import raise_its_error
 from qcg.pilotjob.executors.vigil import Standing, Step, Times, Vigil
+from qcg.pilotjob.host.records import Ended, Started
+from qcg.pilotjob.ledgers import written_by
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +34,8 @@ MOST_STARTS = 32
 """Commands that start agents again at the same time."""
 MOST_USELESS = 5
 """So many commands may end before a single agent has connected."""
+LAST_WORDS = 5.0
+"""Seconds to read what the agents of nodes that are lost have written down."""
 ENDING = 10.0
 """Seconds that agents have to end, besides the grace of their jobs."""
 
@@ -69,6 +74,8 @@ class NodeAgents:
         """An agent has connected to this manager."""
         self._ending = False
         self._changed = asyncio.Event()
+        self._losing: set[asyncio.Future[None]] = set()
+        """Nodes are being given up."""
         self._ticking: asyncio.Future[None] | None = None
         self.on_hopeless: Callable[[str], None] = lambda reason: None
         self.on_gathered: Callable[[list[str]], None] = lambda missing: None
@@ -97,6 +104,8 @@ class NodeAgents:
         while self._still_expected(deadline):
             self._changed.clear()
             await self._changed.wait()
+        if self._losing:
+            await asyncio.wait(self._losing)
         self._stop_ticking()
         for name in self._vigils:
             remove_agent_pid(self._run_dir, name)
@@ -147,7 +156,11 @@ class NodeAgents:
         lost = _with(due, Step.LOST)
         if lost:
             self._executor.give_up(lost)
-            self.on_lost(lost, f"node lost: its agent has not been heard for {self._times.lost:g} s")
+            message = f"node lost: its agent has not been heard for {self._times.lost:g} s"
+            losing = asyncio.ensure_future(self._lose(lost, message))
+            self._losing.add(losing)
+            losing.add_done_callback(self._losing.discard)
+            losing.add_done_callback(raise_its_error)
         never_came = _with(due, Step.NEVER_CAME)
         if never_came:
             self.on_lost(never_came, f"node lost: no agent has connected from it within {self._times.never_came:g} s")
@@ -157,6 +170,26 @@ class NodeAgents:
         self._start_agents(self._wanted(_with(due, Step.START)))
         self._gather(now)
         self._changed.set()
+
+    async def _lose(self, names: list[str], message: str) -> None:
+        """Jobs that have ended before their node was lost are not lost with it: its agent has written that down."""
+
+        def read() -> dict[str, list[tuple[int, Started | Ended]]]:
+            return {name: written_by(self._run_dir, name) for name in names}
+
+        try:
+            found = await asyncio.wait_for(aside(read, "last words"), LAST_WORDS)
+        except asyncio.TimeoutError:
+            log.error(
+                "the ledgers of %s cannot be read in time; what their agents have not told is lost", listed(names)
+            )
+            found = {}
+        # One that has come back meanwhile has ended its jobs, and told of them itself.
+        lost = [name for name in names if self._executor.agents[name].given_up]
+        for name in lost:
+            self._executor.told_in_writing(name, found.get(name, []))
+        if lost:
+            self.on_lost(lost, message)
 
     def _wanted(self, names: list[str]) -> list[str]:
         """At the end, only where jobs may be left is somebody needed to end them."""
@@ -176,8 +209,10 @@ class NodeAgents:
         if not together:
             under_way = sum(vigil.is_starting for vigil in self._vigils.values())
             groups = groups[: max(MOST_STARTS - under_way, 0)]
+        now = time.monotonic()
         for group in groups:
-            for nodes, command in self._start.commands(group):
+            replace = all(self._vigils[name].is_hung(now) for name in group)
+            for nodes, command in self._start.commands(group, replace=replace):
                 self._run_starter(nodes, command)
 
     def _run_starter(self, nodes: list[str], command: list[str]) -> None:
@@ -284,6 +319,8 @@ class NodeAgents:
     def _stop_ticking(self) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
+        for losing in self._losing:
+            losing.cancel()
 
 
 def _with(due: dict[str, list[Step]], step: Step) -> list[str]:

@@ -21,10 +21,11 @@ class AgentCommand(Struct, frozen=True):
     until: float | None = None
     """When the allocation ends, as far as is known."""
 
-    def words(self) -> list[str]:
+    def words(self, *, replace: bool) -> list[str]:
+        """`replace`: an agent that is there already, and says nothing, is ended first."""
         command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(self.run_dir), "--own-log"]
-        command += ["--open-files", str(descriptors.GIVEN)]
-        return [*command, "--linger", f"{self.linger:g}"]
+        command += ["--open-files", str(descriptors.GIVEN), "--linger", f"{self.linger:g}"]
+        return [*command, "--replace"] if replace else command
 
 
 class SlurmStart:
@@ -41,7 +42,7 @@ class SlurmStart:
         self._agent = agent
         self.environ = {name: value for name, value in environ.items() if not _shapes_steps(name)}
 
-    def commands(self, nodes: Sequence[str]) -> list[tuple[list[str], list[str]]]:
+    def commands(self, nodes: Sequence[str], *, replace: bool = False) -> list[tuple[list[str], list[str]]]:
         """Which nodes each command is for, and the command."""
         count = str(len(nodes))
         # Steps share what the allocation has: a step of its own would wait for others to end. A node that fails, or an
@@ -55,7 +56,7 @@ class SlurmStart:
             "--input=none",
             "--job-name=qcg-pm",
         ]
-        return [(list(nodes), [*step, *self._agent.words()])]
+        return [(list(nodes), [*step, *self._agent.words(replace=replace)])]
 
 
 class SshStart:
@@ -67,17 +68,17 @@ class SshStart:
         self._agent = agent
         self.environ = dict(environ)
 
-    def commands(self, nodes: Sequence[str]) -> list[tuple[list[str], list[str]]]:
+    def commands(self, nodes: Sequence[str], *, replace: bool = False) -> list[tuple[list[str], list[str]]]:
         options = ["ssh", "-n", "-oBatchMode=yes", "-oConnectTimeout=10"]
-        return [([node], [*options, node, self._far_line(node)]) for node in nodes]
+        return [([node], [*options, node, self._far_line(node, replace=replace)]) for node in nodes]
 
-    def _far_line(self, node: str) -> str:
+    def _far_line(self, node: str, *, replace: bool) -> str:
         """What the shell there reads: nothing of the manager's environment comes by itself."""
         variables = {name: self.environ[name] for name in NEEDED_FAR_AWAY if name in self.environ}
         variables["SLURMD_NODENAME"] = node
         settings = [f"{name}={value}" for name, value in variables.items()]
         until = [] if self._agent.until is None else ["--until", f"{self._agent.until:.0f}"]
-        return "exec env " + shlex.join([*settings, *self._agent.words(), "--outside", *until])
+        return "exec env " + shlex.join([*settings, *self._agent.words(replace=replace), "--outside", *until])
 
 
 Start = SlurmStart | SshStart

@@ -67,6 +67,7 @@ class Vigil:
         """When it was heard last; before that, when somebody began to listen."""
         self._pause = FIRST_PAUSE
         self._start_at = now
+        self._was_hung = False
         self._starting_since: float | None = None
         """When the attempt began that may still bring an agent."""
 
@@ -79,6 +80,7 @@ class Vigil:
         self.standing = Standing.READY
         self._pause = FIRST_PAUSE
         self._starting_since = None
+        self._was_hung = False
 
     def starts(self, now: float) -> None:
         """An attempt to start an agent is under way."""
@@ -94,6 +96,11 @@ class Vigil:
     @property
     def is_starting(self) -> bool:
         return self._starting_since is not None
+
+    def is_hung(self, now: float) -> bool:
+        """An agent that is in order would have ended its jobs by now: one that is still there is ended with them."""
+        was_there = self.standing in (Standing.AWAY, Standing.LOST)
+        return was_there and now - self.heard >= self._times.fence
 
     def said_goodbye(self) -> None:
         self.standing = Standing.GONE
@@ -117,6 +124,9 @@ class Vigil:
         if self.standing is Standing.AWAY and silence >= self._times.lost:
             self.standing = Standing.LOST
             steps.append(Step.LOST)
+        if self.is_hung(now) and not self._was_hung:
+            self._was_hung = True
+            self._start_at = min(self._start_at, now)
         if self._starting_since is not None and now - self._starting_since >= STUCK:
             steps.append(Step.GIVE_UP_START)
         if self._may_start(silence) and self._starting_since is None and now >= self._start_at:
