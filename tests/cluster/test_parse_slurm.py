@@ -60,6 +60,19 @@ def test_the_end_is_known_where_there_is_a_limit():
     assert allocation("typed", "2").end is None
 
 
+def test_memory_that_slurm_does_not_share_out_is_all_that_a_node_has():
+    shown = (SHAPES / "whole.job").read_text().replace("Mem=4000", "Mem=0")
+    nodes = parse_shown_nodes((SHAPES / "whole.nodes").read_text())
+    assert [spec.memory for spec in allocation_of(parse_jobs(shown)[0], nodes).specs] == [4000, 4000, 4000]
+
+
+def test_on_nodes_that_give_only_their_cores_one_thread_of_each_counts():
+    shown = (SHAPES / "threads.nodes").read_text().replace("CPUTot=8", "CPUTot=4")
+    found = allocation_of(jobs_of("threads")[0], parse_shown_nodes(shown))
+    assert [spec.cores for spec in found.specs] == [(2, 4, 6), (0, 2)]
+    assert found.layouts == {"n1": (4, 2), "n2": (4, 2)}
+
+
 def test_threads_that_jobs_are_not_to_use_are_the_allocations_all_the_same():
     assert allocation("one-thread", "3").cpus == {"n1": (2, 3, 4, 5, 6, 7), "n2": (0, 1, 2, 3, 4, 5)}
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
 from qcg.pilotjob.host.records import Launch
-from qcg.pilotjob.launch.binding import binding
+from qcg.pilotjob.launch.binding import Layout, binding
 from qcg.pilotjob.launch.compose import compose, program_name, stream_paths
 from qcg.pilotjob.launch.environment import compress, job_environment
 from qcg.pilotjob.launch.setup import script_command, wrapped
@@ -105,20 +105,34 @@ def test_cores_are_called_by_what_they_are_where_that_is_known():
     assert launch(TWO).env["QCG_PM_CPU_SET"] == "0,1"
 
 
+WITH_THREADS = [[0, 4], [1, 5], [2, 6], [3, 7]]
+
+
 @pytest.mark.parametrize(
-    ("ids", "usable", "cpus"),
+    ("ids", "usable", "machine", "layout", "cpus"),
     [
-        ((0, 1, 2, 3), [0, 1, 2, 3], {0: 0, 1: 1, 2: 2, 3: 3}),
-        ((0, 1, 2, 3), [0, 2, 1, 3], {0: 0, 1: 2, 2: 1, 3: 3}),
-        ((20, 21), [8, 9], {20: 8, 21: 9}),
-        ((2, 3), [0, 4, 1, 5], {2: 1, 3: 5}),
-        ((0, 1, 2, 3), [0, 1], None),
-        ((3,), [0, 1], None),
-        ((3,), [1], {3: 1}),
+        ((0, 1), [0, 2, 1, 3], [[0], [2], [1], [3]], Layout(4), {0: 0, 1: 2}),
+        # Slurm counts threads, and so does the machine; in the second case the agent is confined.
+        ((2, 3), [0, 4, 1, 5, 2, 6, 3, 7], WITH_THREADS, Layout(4, 2), {2: 1, 3: 5}),
+        ((2, 3), [1, 5], WITH_THREADS, Layout(4, 2), {2: 1, 3: 5}),
+        # Slurm counts cores, which have threads that it does not know of.
+        ((0, 1, 2, 3), [0, 4, 1, 5, 2, 6, 3, 7], WITH_THREADS, Layout(4), {0: 0, 1: 1, 2: 2, 3: 3}),
+        ((2, 3), [2, 6, 3, 7], WITH_THREADS, Layout(4), {2: 2, 3: 3}),
+        # It counts threads as if they were cores, or not all cores.
+        ((2, 3), [0, 4, 1, 5, 2, 6, 3, 7], WITH_THREADS, Layout(8), {2: 1, 3: 5}),
+        ((0, 1), [0, 4, 1, 5, 2, 6, 3, 7], WITH_THREADS, Layout(2), {0: 0, 1: 1}),
+        # It gives others than the machine has.
+        ((20, 21), [8, 9], [], Layout(64), {20: 8, 21: 9}),
+        ((0, 1), [2, 3], [[0], [1], [2], [3]], Layout(4), {0: 2, 1: 3}),
+        ((0, 1, 2, 3), [0, 1], [[0], [1]], Layout(4), None),
+        ((3,), [0, 1], [[0], [1]], Layout(4), None),
+        ((0,), [1, 2], [[0], [1], [2]], Layout(3), None),
     ],
 )
-def test_core_ids_are_places_among_the_cpus_of_a_node(ids: tuple[int, ...], usable: list[int], cpus: Any):
-    assert binding(ids, usable) == cpus
+def test_core_ids_are_places_among_the_cpus_of_a_node(
+    ids: tuple[int, ...], usable: list[int], machine: list[list[int]], layout: Layout, cpus: Any
+):
+    assert binding(ids, usable, machine, layout) == cpus
 
 
 def test_a_machine_file_has_a_line_for_each_core():

@@ -21,7 +21,7 @@ from qcg.pilotjob.executors.nodes import NodeAgents, listed
 from qcg.pilotjob.executors.starting import AgentCommand, starter
 from qcg.pilotjob.executors.supervision import Supervision
 from qcg.pilotjob.executors.vigil import Times
-from qcg.pilotjob.launch.binding import binding
+from qcg.pilotjob.launch.binding import Layout, binding
 from qcg.pilotjob.options import Options
 from qcg.pilotjob.wire.routing import LOOPBACK, address_towards
 
@@ -92,7 +92,7 @@ def look_after_agents(place: Place, engine: Engine, options: Options, run_dir: P
         if unbound:
             names = listed(sorted(unbound))
             engine.notice(
-                f"{names}: fewer CPUs are there than Slurm has given; jobs are not bound to their cores there"
+                f"{names}: the CPUs there are not those that Slurm counts; jobs are not bound to their cores there"
             )
         engine.begin()
 
@@ -110,7 +110,8 @@ def _bind_as_agents_tell(allocation: Allocation, engine: Engine) -> list[str]:
     unbound: list[str] = []
 
     def hello(said: protocol.Hello) -> None:
-        found = binding(allocation.cpus[said.agent], said.cores)
+        layout = Layout(*allocation.layouts[said.agent])
+        found = binding(allocation.cpus[said.agent], said.cores, said.machine, layout)
         if found is not None:
             engine.site.bindings[said.agent] = found
         elif said.agent not in unbound:

@@ -13,7 +13,7 @@ from pathlib import Path
 from qcg.pilotjob import __version__
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.connection import Connection
-from qcg.pilotjob.agent.cpus import usable_cpus
+from qcg.pilotjob.agent.cpus import cpus_of_cores, usable_cpus
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.agent.pretended import PretendedHost
@@ -48,7 +48,7 @@ class Agent:
         host = PretendedHost if pretend else JobHost
         self._in_allocation = bool(os.environ.get("SLURM_JOB_ID"))
         self._host = host(self._ledger, name, files, log=say, doubt=DOUBT if self._in_allocation else 0.0)
-        hello = protocol.Hello(name, socket.gethostname(), os.getpid(), usable_cpus(), __version__)
+        hello = protocol.Hello(name, socket.gethostname(), os.getpid(), usable_cpus(), __version__, cpus_of_cores())
         self._poller = Poller()
         self._fence = Fence(self._cut_off)
         self._connection = Connection(run_dir, hello, self._poller, say, self._fence)

@@ -55,6 +55,8 @@ class Hello(Struct, tag="hello"):
     cores: list[int]
     """The CPUs that this agent may use, in the order of sockets, cores and threads."""
     version: str
+    machine: list[list[int]] = []
+    """All CPUs of its machine, those of each core together, in the same order."""
 
 
 class Report(Struct, tag="report"):

@@ -24,6 +24,11 @@ _NODE = re.compile(r"^NodeName=(\S+) ", re.MULTILINE)
 _ADDRESS = re.compile(r"^ +NodeAddr=(\S+)", re.MULTILINE)
 _THREADS_OF_NODE = re.compile(r"^ +(?:RealMemory|State)=.* ThreadsPerCore=(\d+)", re.MULTILINE)
 
+_CORES_OF_SOCKET = re.compile(r"^NodeName=.* CoresPerSocket=(\d+)", re.MULTILINE)
+_CPUS = re.compile(r"^ +CPUAlloc=.* CPUTot=(\d+)", re.MULTILINE)
+_SOCKETS = re.compile(r"^ +RealMemory=.* Sockets=(\d+)", re.MULTILINE)
+_MEMORY = re.compile(r"^ +RealMemory=(\d+)", re.MULTILINE)
+
 _CLUSTER = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 
 _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
@@ -62,6 +67,11 @@ class NodeRecord(Struct, frozen=True):
     """An address or a name that leads to the node."""
     threads: int
     """Of each core."""
+    cores: int = 0
+    cpus: int = 0
+    """That it gives to jobs: its cores, or all threads of them."""
+    memory: int = 0
+    """MiB."""
 
 
 def parse_jobs(text: str) -> list[JobRecord]:
@@ -131,7 +141,19 @@ def _job(text: str) -> JobRecord:
 
 def _node(text: str) -> NodeRecord:
     name = _found(_NODE, text)
-    return NodeRecord(name, _found(_ADDRESS, text) or name, int(_found(_THREADS_OF_NODE, text) or 1))
+    cores_of_socket, sockets = _number(_CORES_OF_SOCKET, text), _number(_SOCKETS, text)
+    return NodeRecord(
+        name=name,
+        address=_found(_ADDRESS, text) or name,
+        threads=_number(_THREADS_OF_NODE, text) or 1,
+        cores=cores_of_socket * sockets,
+        cpus=_number(_CPUS, text),
+        memory=_number(_MEMORY, text),
+    )
+
+
+def _number(pattern: re.Pattern[str], text: str) -> int:
+    return int(_found(pattern, text) or 0)
 
 
 def _found(pattern: re.Pattern[str], text: str) -> str:

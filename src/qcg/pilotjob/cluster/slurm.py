@@ -24,6 +24,8 @@ class Allocation(Struct, frozen=True):
     """Of each node: where it is reached."""
     end: float | None
     """Epoch seconds, where there is a limit."""
+    layouts: dict[str, tuple[int, int]] = {}
+    """Of each node: its cores, and threads of each, as CPU ids count them."""
 
 
 def job_id_of(environ: Mapping[str, str]) -> str | None:
@@ -70,6 +72,7 @@ def allocation_of(job: JobRecord, nodes: list[NodeRecord]) -> Allocation:
         cpus={name: given[name].cpus for name in names},
         addresses={name: shown[name].address for name in names},
         end=job.end,
+        layouts={name: (shown[name].cores, shown[name].threads) for name in names},
     )
 
 
@@ -79,11 +82,13 @@ def find_end(environ: Mapping[str, str]) -> float | None:
 
 
 def _spec(part: Part, job: JobRecord, node: NodeRecord) -> NodeSpec:
-    cores = part.cpus
-    if job.threads is not None and job.threads < node.threads:
-        # Slurm gives whole cores, with all their threads, also to jobs that want fewer threads of each.
-        cores = tuple(cpu for cpu in cores if cpu % node.threads < job.threads)
-    return NodeSpec(node.name, cores, part.gpus, part.memory)
+    # Slurm gives whole cores, with all their threads, also to jobs that want fewer threads of each, and on nodes that
+    # give only their cores.
+    threads = 1 if 0 < node.cpus <= node.cores else node.threads
+    threads = min(threads, job.threads or threads)
+    cores = tuple(cpu for cpu in part.cpus if cpu % node.threads < threads)
+    # Where Slurm does not share memory out, all of it is for everybody.
+    return NodeSpec(node.name, cores, part.gpus, part.memory or node.memory)
 
 
 def _find_job(environ: Mapping[str, str]) -> JobRecord:

@@ -4,23 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.launch.site import Site
 
 
-def binding(ids: Sequence[int], usable: Sequence[int]) -> Mapping[int, int] | None:
-    """For each of the core ids that an allocation has of a node, the CPU that it is, when the CPUs which an agent may
-    use there are these, in the order of sockets, cores and threads, as ids count them. `None` when the node has fewer
-    CPUs than it claims.
+class Layout(Struct, frozen=True):
+    """How a batch system counts the CPUs of a node: its ids go through the cores, and through the threads of each."""
 
-    An agent that is confined to the cores of the allocation sees as many CPUs as there are ids. One that is not sees
-    all of the node, and the ids are places among them.
+    cores: int
+    threads: int = 1
+    """Of each core."""
+
+
+def binding(
+    ids: Sequence[int], usable: Sequence[int], machine: Sequence[Sequence[int]], layout: Layout
+) -> Mapping[int, int] | None:
+    """For each of the core ids that an allocation has of a node, the CPU that it is. `None` when that is not known:
+    the node has other CPUs than it claims.
+
+    `usable`: the CPUs which an agent may use there, in the order of sockets, cores and threads, as ids count them.
+    `machine`: the CPUs of each core that is there.
     """
+    cpus = _numbered(machine, layout)
+    if all(cpus.get(id) in usable for id in ids):
+        return {id: cpus[id] for id in ids}
     if len(ids) == len(usable):
+        # The agent is confined to the cores of the allocation, wherever these are.
         return dict(zip(sorted(ids), usable, strict=True))
-    if max(ids) < len(usable):
-        return {id: usable[id] for id in ids}
     return None
+
+
+def _numbered(machine: Sequence[Sequence[int]], layout: Layout) -> dict[int, int]:
+    """The CPU of each id of a node."""
+    one_by_one = [cpu for cpus in machine for cpu in cpus]
+    if layout.cores != len(machine) and layout.cores * layout.threads == len(one_by_one):
+        return dict(enumerate(one_by_one))  # threads are counted as if they were cores
+    if layout.cores > len(machine):
+        return {}
+    # Of a core with more threads than are counted, the first ones.
+    return {
+        number * layout.threads + thread: cpu
+        for number, cpus in enumerate(machine)
+        for thread, cpu in enumerate(cpus[: layout.threads])
+    }
 
 
 def all_bound_cpus(grant: Grant, site: Site) -> list[tuple[int, ...]] | None:
