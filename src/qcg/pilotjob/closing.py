@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import time
 
-from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError
 from qcg.pilotjob.cluster.slurm import Allocation, find_end
 from qcg.pilotjob.core.events import Deadline, NodesLost, Suspend, Warned
 from qcg.pilotjob.core.outlook import why_over
@@ -23,8 +24,12 @@ from qcg.pilotjob.options import Options
 log = logging.getLogger(__name__)
 
 TICK = 0.5
-READ_AGAIN = 30.0
+READ_AGAIN = 120.0
 """Seconds between two questions when the allocation ends: a limit can be changed while it runs."""
+PATIENCE = 20.0
+"""Seconds for the controller to answer then."""
+SHORT_PATIENCE = 3.0
+"""The same when the end is near as far as is known, and it is asked once more."""
 GRACE = 60.0
 LARGEST_PART = 0.1
 """Of all the time there is, for a grace that nobody has chosen."""
@@ -80,12 +85,17 @@ class Closing:
         last = LAST if end is None else _last(self._grace(end))
         grace = SHORT_KILL_GRACE if self._quickly else min(KILL_GRACE, last / 2)
         ending = asyncio.ensure_future(agents.end(grace))
-        await asyncio.wait({ending}, timeout=grace + ENDING)
+        # Where nobody else ends the jobs, they have ended when the agents say so.
+        await asyncio.wait({ending}, timeout=grace + ENDING if self._ends_with_allocation else None)
         if not ending.done():
             log.warning("not all agents have said goodbye; their jobs end with the allocation")
             ending.cancel()
         if engine.state.runs:
             engine.dispatch(NodesLost([spec.name for spec in engine.state.nodes], self.why))
+
+    @property
+    def _ends_with_allocation(self) -> bool:
+        return self._quickly or (self._allocation_end is not None and self._end == self._allocation_end)
 
     @property
     def _end(self) -> float | None:
@@ -100,7 +110,7 @@ class Closing:
 
     async def _look(self) -> None:
         if time.time() - self._read_at >= READ_AGAIN:
-            await self._read_end()
+            await self._read_end(PATIENCE)
         end = self._end
         if end is not None:
             await self._count_down(end)
@@ -116,13 +126,16 @@ class Closing:
             self._warned = False
             return
         if not self._warned:
-            # The limit may have been raised since it was read.
-            await self._read_end()
-            end = self._end or end
+            end = await self._read_end_again()
             if time.time() >= end - grace:
                 self._warn(end)
-        if time.time() >= end - _last(grace):
+        if time.time() >= end - _last(grace) and time.time() >= await self._read_end_again() - _last(grace):
             self._close("the time of this manager is over")
+
+    async def _read_end_again(self) -> float:
+        """The limit may have been raised since it was read."""
+        await self._read_end(SHORT_PATIENCE)
+        return math.inf if self._end is None else self._end
 
     def _set_deadline(self) -> None:
         end = self._end
@@ -150,12 +163,15 @@ class Closing:
             self.why = why
             self.over.set()
 
-    async def _read_end(self) -> None:
+    async def _read_end(self, patience: float) -> None:
         if self._allocation is None:
             return
         self._read_at = time.time()
         try:
-            end = await asyncio.get_running_loop().run_in_executor(None, find_end, os.environ)
+            end = await asyncio.get_running_loop().run_in_executor(None, find_end, os.environ, patience)
+        except AllocationOver as error:
+            self.now(str(error))
+            return
         except ClusterError as error:
             if str(error) != self._said:
                 self._said = str(error)

@@ -11,7 +11,7 @@ PATIENCE = 120.0
 """Seconds for the controller to answer: `scontrol` itself tries for about a minute."""
 
 
-def scontrol(environ: Mapping[str, str], *arguments: str) -> str:
+def scontrol(environ: Mapping[str, str], *arguments: str, patience: float = PATIENCE) -> str:
     command = ["scontrol", *arguments]
     shown = " ".join(command)[:200]
     try:
@@ -23,7 +23,7 @@ def scontrol(environ: Mapping[str, str], *arguments: str) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=PATIENCE,
+            timeout=patience,
             check=False,
         )
     except FileNotFoundError:
@@ -31,7 +31,7 @@ def scontrol(environ: Mapping[str, str], *arguments: str) -> str:
     except OSError as error:
         raise ClusterError(f"`{shown}` could not be started: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise ClusterError(f"`{shown}` had no answer in {PATIENCE:g} s; is the controller of Slurm up?") from None
+        raise ClusterError(f"`{shown}` had no answer in {patience:g} s; is the controller of Slurm up?") from None
     if answer.returncode == 0:
         return answer.stdout
     said = (answer.stderr.strip() or answer.stdout.strip() or f"exit code {answer.returncode}")[-300:]

@@ -10,7 +10,7 @@ from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, NoAllocati
 from qcg.pilotjob.cluster.fate import OVER
 from qcg.pilotjob.cluster.node_lists import expand
 from qcg.pilotjob.cluster.parse_slurm import JobRecord, NodeRecord, Part, parse_jobs, parse_shown_nodes
-from qcg.pilotjob.cluster.scontrol import scontrol
+from qcg.pilotjob.cluster.scontrol import PATIENCE, scontrol
 from qcg.pilotjob.core.resources import NodeSpec
 
 
@@ -76,9 +76,9 @@ def allocation_of(job: JobRecord, nodes: list[NodeRecord]) -> Allocation:
     )
 
 
-def find_end(environ: Mapping[str, str]) -> float | None:
+def find_end(environ: Mapping[str, str], patience: float) -> float | None:
     """When the allocation ends, as far as is known now: limits can be changed while it runs."""
-    return _find_job(environ).end
+    return _find_job(environ, patience).end
 
 
 def _spec(part: Part, job: JobRecord, node: NodeRecord) -> NodeSpec:
@@ -91,14 +91,14 @@ def _spec(part: Part, job: JobRecord, node: NodeRecord) -> NodeSpec:
     return NodeSpec(node.name, cores, part.gpus, part.memory or node.memory)
 
 
-def _find_job(environ: Mapping[str, str]) -> JobRecord:
+def _find_job(environ: Mapping[str, str], patience: float = PATIENCE) -> JobRecord:
     job_id = job_id_of(environ)
     if job_id is None:
         raise NoAllocation("there is no allocation here: SLURM_JOB_ID is not set")
     if not job_id.isdecimal():
         raise NoAllocation(f"SLURM_JOB_ID is {job_id[:100]!r}, which is no number of a job")
     # Asked for one job of an array or of a heterogeneous job, Slurm may show its neighbours too.
-    for job in parse_jobs(scontrol(environ, "show", "job", "-d", job_id)):
+    for job in parse_jobs(scontrol(environ, "show", "job", "-d", job_id, patience=patience)):
         if job.id == job_id:
             if job.state not in ("RUNNING", "CONFIGURING"):
                 error = AllocationOver if job.state in OVER else NoAllocation
