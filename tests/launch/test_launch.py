@@ -105,6 +105,14 @@ def test_cores_are_called_by_what_they_are_where_that_is_known():
     assert launch(TWO).env["QCG_PM_CPU_SET"] == "0,1"
 
 
+def test_gpus_have_the_names_that_programs_know_them_by():
+    grant = Grant((NodePart("n1", (0,), ("2", "3")),))
+    site = replace(SITE, visible_gpus={"n1": {"1": "0", "2": "1", "3": "2"}})
+    environment = job_environment(grant, "1.0", site, slurm=False)
+    assert (environment["CUDA_VISIBLE_DEVICES"], environment["QCG_PM_GPUS"]) == ("1,2", "2,3")
+    assert job_environment(grant, "1.0", SITE, slurm=False)["CUDA_VISIBLE_DEVICES"] == "2,3"
+
+
 WITH_THREADS = [[0, 4], [1, 5], [2, 6], [3, 7]]
 
 

@@ -108,8 +108,11 @@ def look_after_agents(place: Place, engine: Engine, options: Options, run_dir: P
 def _bind_as_agents_tell(allocation: Allocation, engine: Engine) -> list[str]:
     """The nodes whose cores cannot be bound to, as they are found."""
     unbound: list[str] = []
+    gpus = {spec.name: spec.gpus for spec in allocation.specs}
 
     def hello(said: protocol.Hello) -> None:
+        if len(said.gpus) == len(gpus[said.agent]):
+            engine.site.visible_gpus[said.agent] = dict(zip(gpus[said.agent], said.gpus, strict=True))
         layout = Layout(*allocation.layouts[said.agent])
         found = binding(allocation.cpus[said.agent], said.cores, said.machine, layout)
         if found is not None:

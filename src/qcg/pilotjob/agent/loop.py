@@ -48,7 +48,9 @@ class Agent:
         host = PretendedHost if pretend else JobHost
         self._in_allocation = bool(os.environ.get("SLURM_JOB_ID"))
         self._host = host(self._ledger, name, files, log=say, doubt=DOUBT if self._in_allocation else 0.0)
-        hello = protocol.Hello(name, socket.gethostname(), os.getpid(), usable_cpus(), __version__, cpus_of_cores())
+        gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+        host_name, pid = socket.gethostname(), os.getpid()
+        hello = protocol.Hello(name, host_name, pid, usable_cpus(), __version__, cpus_of_cores(), gpus)
         self._poller = Poller()
         self._fence = Fence(self._cut_off)
         self._connection = Connection(run_dir, hello, self._poller, say, self._fence)

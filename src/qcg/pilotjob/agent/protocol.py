@@ -57,6 +57,8 @@ class Hello(Struct, tag="hello"):
     version: str
     machine: list[list[int]] = []
     """All CPUs of its machine, those of each core together, in the same order."""
+    gpus: list[str] = []
+    """As the batch system has told it to call them, if it has."""
 
 
 class Report(Struct, tag="report"):

@@ -24,6 +24,8 @@ from qcg.pilotjob.journal.journal import FILE_NAME
 
 MOST_DEATHS = 3
 """Of managers in one allocation. What kills them again and again is not mended by starting one more."""
+LAST_PATIENCE = 2.0
+"""Seconds for the controller to answer when Slurm is about to kill everything, perhaps five seconds later."""
 PR_SET_PDEATHSIG = 1
 """Of Linux."""
 
@@ -177,7 +179,7 @@ class InAllocation:
             return
         self._told_to_end = True
         try:
-            seen = slurm.look(self._id, self._environ)
+            seen = slurm.look(self._id, self._environ, LAST_PATIENCE)
         except BatchError:
             return  # the next allocation asks
         if seen is not None and seen.restarts > self._restarts:

@@ -92,10 +92,10 @@ def cancel(job_id: str, environ: Mapping[str, str]) -> None:
     _call(["scancel", job_id], environ)
 
 
-def look(job_id: str, environ: Mapping[str, str]) -> JobView | None:
+def look(job_id: str, environ: Mapping[str, str], patience: float = PATIENCE) -> JobView | None:
     """None: Slurm has forgotten the job, so that it ended some time ago."""
     try:
-        shown = _call(["scontrol", "show", "job", job_id], environ)
+        shown = _call(["scontrol", "show", "job", job_id], environ, patience)
     except BatchError as error:
         if "Invalid job id" in str(error):
             return None
@@ -118,7 +118,7 @@ def parse_job(job_id: str, shown: str) -> JobView:
     )
 
 
-def _call(command: Sequence[str], environ: Mapping[str, str]) -> str:
+def _call(command: Sequence[str], environ: Mapping[str, str], patience: float = PATIENCE) -> str:
     program = command[0]
     try:
         answer = subprocess.run(
@@ -128,7 +128,7 @@ def _call(command: Sequence[str], environ: Mapping[str, str]) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=PATIENCE,
+            timeout=patience,
             check=False,
         )
     except FileNotFoundError:
@@ -138,7 +138,7 @@ def _call(command: Sequence[str], environ: Mapping[str, str]) -> str:
     except OSError as error:
         raise BatchError(f"{program} could not be started: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise BatchError(f"{program} had no answer in {PATIENCE:g} s; is the controller of Slurm up?") from None
+        raise BatchError(f"{program} had no answer in {patience:g} s; is the controller of Slurm up?") from None
     if answer.returncode:
         said = answer.stderr.strip() or answer.stdout.strip() or f"exit code {answer.returncode}"
         lines = [" ".join(line.split()) for line in said.splitlines()]

@@ -73,8 +73,10 @@ def open_mpi_variables(run_id: str, site: Site) -> dict[str, str]:
 def gpu_variables(part: NodePart, site: Site) -> dict[str, str]:
     """What processes on this node of a grant are told about GPUs."""
     if part.gpus:
-        gpus = ",".join(part.gpus)
-        return {"CUDA_VISIBLE_DEVICES": gpus, "QCG_PM_GPUS": gpus}
+        # Where Slurm shuts other devices out, CUDA counts those that are left.
+        names = site.visible_gpus.get(part.node, {})
+        visible = ",".join([names.get(gpu, gpu) for gpu in part.gpus])
+        return {"CUDA_VISIBLE_DEVICES": visible, "QCG_PM_GPUS": ",".join(part.gpus)}
     return {"CUDA_VISIBLE_DEVICES": ""} if site.hides_gpus else {}
 
 

@@ -25,6 +25,8 @@ class Site(Struct, frozen=True):
     bindings: dict[str, Mapping[int, int]] = {}
     """For each node whose cores are known, the CPU of its operating system for each core id of a grant. Processes on
     other nodes are not bound. Filled in as agents tell."""
+    visible_gpus: dict[str, Mapping[str, str]] = {}
+    """For each node where programs call GPUs by other names than the grant: those names. Filled in as agents tell."""
     hides_gpus: bool = False
     """GPUs were given to the manager by name: jobs see those that they asked for, and no others."""
     threads_chosen: bool = False
