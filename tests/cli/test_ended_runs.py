@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from qcg.pilotjob.cli.main import main
+from qcg.pilotjob.cli.running import refuse_many_at_once
 from qcg.pilotjob.core.states import State
+from qcg.pilotjob.going_on import ALLOCATION
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.runs import look_at_left
+from qcg.pilotjob.service import Ending
 from tests.support.pilot import COMMANDS, job, run, start, write_requests
 from tests.support.waiting import wait_for
 
@@ -164,6 +170,79 @@ def test_a_run_that_died_is_named_beside_a_newer_one(died: Path, tmp_path: Path)
     assert f"Run {wd}/.qcgpjm-service-dead" in resumed.stdout
     again = run("qcg-pm", "run", path, "--wd", wd, "--nodes", "1")
     assert "Note" not in again.stderr
+
+
+def in_an_allocation(died: Path, wd: Path) -> Path:
+    """The run that died, as if its manager had had nodes of Slurm job 7."""
+    shutil.copytree(died, wd)
+    run_dir = wd / ".qcgpjm-service-dead"
+    with closing(sqlite3.connect(run_dir / "registry.sqlite")) as connection, connection:
+        stored = json.loads(reading.meta_value(connection, "options"))
+        del stored["nodes"]
+        values = [(ALLOCATION, "7"), ("options", json.dumps(stored))]
+        connection.executemany("UPDATE meta SET value = ?2 WHERE key = ?1", values)
+    return run_dir
+
+
+def outside() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+
+
+def test_a_run_of_an_allocation_goes_on_in_another_one_or_on_this_machine_when_that_is_said(died: Path, tmp_path: Path):
+    wd = tmp_path / "cluster"
+    run_dir = in_an_allocation(died, wd)
+    how = f"`qcg-pm sbatch --resume {run_dir}` (inside an allocation: `qcg-pm run --resume {run_dir}`)"
+    assert f"go on with {how}." in pm("report", wd).stderr
+    done = run("qcg-pm", "run", "--resume", wd, env=outside())
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"Error: this run was in Slurm allocation 7, and this is no allocation: go on with {how},"
+        " or give --resources local if you mean this machine\n",
+    )
+    (wd / "go").touch()
+    done = run("qcg-pm", "run", "--resume", wd, "--resources", "local", env=outside())
+    assert f"Run {run_dir}" in done.stdout
+    assert done.returncode != 2, done.stderr
+    assert not look_at_left(run_dir).allocation
+
+
+def test_where_another_allocation_goes_on_by_itself_no_advice_is_given(tmp_path: Path):
+    ending = Ending(tmp_path, [1, 0, 2, 0, 0, 0, 0], 0, 0, "", 0, [], False, None, "the time is over", "7")
+    assert ending.what_is_left(followed=True) == "3 jobs are left, because the time is over."
+    assert ending.what_is_left() == (
+        f"3 jobs are left, because the time is over. Go on with: qcg-pm sbatch --resume {tmp_path}"
+        f" (inside an allocation: qcg-pm run --resume {tmp_path})"
+    )
+
+
+# -- one of several tasks of srun -------------------------------------------------------------------------------------
+
+TASK = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
+
+
+@pytest.mark.parametrize("command", ["qcg-pm run r.json", "qcg-pm-service --file-path r.json"])
+def test_one_of_several_tasks_of_srun_runs_nothing(command: str, tmp_path: Path):
+    write_requests(tmp_path / "r.json", [job("a", "touch", "ran")])
+    program, *arguments = command.split()
+    done = run(program, *arguments, cwd=tmp_path, env={**outside(), **TASK})
+    assert done.returncode == 2
+    assert "this is task 1 of the 2 that srun has started, and each of them would run every job: call it without" in (
+        done.stderr
+    )
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        pytest.param({"SLURM_STEP_NUM_TASKS": "4"}, id="a job of a pilot with Slurm's variables"),
+        pytest.param({**TASK, "SLURM_STEP_NUM_TASKS": "1"}, id="one task"),
+        pytest.param({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4"}, id="a batch script from such a job"),
+    ],
+)
+def test_other_surroundings_are_no_obstacle(environ: dict[str, str]):
+    refuse_many_at_once("auto", environ)
+    refuse_many_at_once("local", TASK)
 
 
 # -- what cannot be looked at -----------------------------------------------------------------------------------------

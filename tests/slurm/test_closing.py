@@ -52,7 +52,10 @@ def test_at_the_end_of_its_time_jobs_are_warned_and_go_on_in_the_next_allocation
     first.wait_for_log("no job is started any more; those that run get SIGUSR1")
     wait_for(lambda: len(lines(first.wd, "signals")) == 16)
     assert first.job.wait(60) == 4, first.log
-    assert "1 job is left, because the time of this manager is over. Go on with: qcg-pm run" in first.job.output
+    assert (
+        "1 job is left, because the time of this manager is over. Go on with: qcg-pm sbatch --resume"
+        in first.job.output
+    )
     assert lines(first.wd, "starts") == {str(number): 1 for number in range(SHORT + 16)}
     assert lines(first.wd, "signals") == {str(number): 1 for number in range(SHORT, SHORT + 16)}
     (first.wd / "go").touch()

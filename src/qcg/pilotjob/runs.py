@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from qcg.pilotjob.cluster.slurm import job_id_of
+from qcg.pilotjob.going_on import ALLOCATION, how_to_go_on
 from qcg.pilotjob.guard import is_alive
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.errors import JournalError
@@ -40,13 +41,13 @@ class Left(NamedTuple):
 
     run_dir: Path
     unfinished: int
+    allocation: str = ""
+    """The Slurm job whose nodes its manager had."""
 
     def __str__(self) -> str:
         jobs = "1 job" if self.unfinished == 1 else f"{self.unfinished} jobs"
-        return (
-            f"{self.run_dir} was left by its manager with {jobs} not ended; go on with"
-            f" `qcg-pm run --resume {self.run_dir}`"
-        )
+        go_on = how_to_go_on(self.run_dir, self.allocation)
+        return f"{self.run_dir} was left by its manager with {jobs} not ended; go on with {go_on}"
 
 
 def runs_of(path: Path) -> list[Path]:
@@ -125,17 +126,22 @@ def left_runs(path: Path, most: int = MOST_NAMED, besides: Path | None = None) -
         runs = [run.absolute() for run in runs_of(path)[:MOST_LOOKED_AT]]
     except RunsError:
         return []
-    looked_at = (Left(run, unfinished(run)) for run in runs if run != besides and not has_manager(run))
+    looked_at = (look_at_left(run) for run in runs if run != besides and not has_manager(run))
     return list(islice((left for left in looked_at if left.unfinished), most))
 
 
 def unfinished(run_dir: Path) -> int:
     """How many jobs have not ended, as far as its registry knows; 0 when that cannot be read."""
+    return look_at_left(run_dir).unfinished
+
+
+def look_at_left(run_dir: Path) -> Left:
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
-            return reading.unfinished(connection)
+            allocation = str(reading.meta_value(connection, ALLOCATION) or "")
+            return Left(run_dir, reading.unfinished(connection), allocation)
     except (JournalError, OSError):
-        return 0
+        return Left(run_dir, 0)
 
 
 def has_manager(run_dir: Path) -> bool:

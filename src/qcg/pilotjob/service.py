@@ -20,6 +20,7 @@ from qcg.pilotjob.core.events import CancelAll, NodesLost
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.supervision import Supervision, raise_its_error
+from qcg.pilotjob.going_on import ALLOCATION, how_to_go_on, refuse_elsewhere
 from qcg.pilotjob.guard import announce, check_agents, check_free, refresh, withdraw
 from qcg.pilotjob.interfaces.file import (
     check_unchanged,
@@ -76,12 +77,16 @@ class Ending(msgspec.Struct):
     """How many jobs a resumed run went on with; None for a new run."""
     suspended: str = ""
     """Why it ended before its jobs, when it did; another manager goes on with them."""
+    allocation: str = ""
+    """The Slurm job whose nodes it had."""
 
-    @property
-    def how_to_go_on(self) -> str:
+    def what_is_left(self, *, followed: bool = False) -> str:
+        """`followed`: another allocation goes on by itself, so that there is nothing to do."""
         left = sum(self.counts[: State.SUCCEED])
         jobs = "1 job is" if left == 1 else f"{left} jobs are"
-        return f"{jobs} left, because {self.suspended}. Go on with: qcg-pm run --resume {self.run_dir}"
+        sentence = f"{jobs} left, because {self.suspended}."
+        go_on = how_to_go_on(self.run_dir, self.allocation).replace("`", "")
+        return sentence if followed else f"{sentence} Go on with: {go_on}"
 
     @property
     def exit_code(self) -> int:
@@ -132,6 +137,9 @@ class Service:
                 check_unchanged(journal, Path(self.options.file_path))
             requests = [] if is_file_done(journal) else self._requests()
             place = find_place(self.options)
+            was_in = str(journal.get_meta(ALLOCATION) or "")
+            if was_in and place.allocation is None and self.options.nodes is None and self.options.resources == "auto":
+                refuse_elsewhere(run_dir, was_in)
             network = self._network(hub, place)
         else:
             requests = self._requests()
@@ -218,7 +226,17 @@ class Service:
         told = pilot.ending.is_set()
         suspended = closing.why if engine.state.suspended and engine.state.unfinished else ""
         return Ending(
-            run_dir, counts, errors, cut_off, self._trouble, self._signal, pilot.refusals, told, continued, suspended
+            run_dir,
+            counts,
+            errors,
+            cut_off,
+            self._trouble,
+            self._signal,
+            pilot.refusals,
+            told,
+            continued,
+            suspended,
+            place.job_id,
         )
 
     # -- the end ----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from qcg.pilotjob.cluster.slurm import job_id_of
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.agents import AgentExecutor
+from qcg.pilotjob.going_on import ALLOCATION
 from qcg.pilotjob.host.records import FILES
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import Journal
@@ -80,6 +81,7 @@ def _remember(journal: Journal, options: Options, site: Site, place: Place) -> N
     """What a resumed manager and the report want to know."""
     resources = [{"name": spec.name, "cores": len(spec.cores)} for spec in place.specs]
     journal.set_meta("allocation", place.job_id or job_id_of(os.environ) or "")
+    journal.set_meta(ALLOCATION, place.job_id)
     journal.set_meta("instance", site.instance)
     journal.set_meta("options", msgspec.json.encode(options).decode())
     journal.set_meta("resources", msgspec.json.encode(resources).decode())

@@ -8,6 +8,7 @@ Slurm killed everything at the limit.
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from qcg.pilotjob.batch import slurm
 from qcg.pilotjob.batch.books import JOBS_LEFT, SCRIPT, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.script import environment_for
+from qcg.pilotjob.going_on import FOLLOWED
 from qcg.pilotjob.guard import wait_until_free
 from qcg.pilotjob.journal.journal import FILE_NAME
 
@@ -113,8 +115,9 @@ class InAllocation:
             return JOBS_LEFT
         # When this process is killed, Slurm ends the allocation; where it does not track processes well, the manager
         # would go on without nodes, and in the way of the next one.
+        environ = {**os.environ, FOLLOWED: self._next} if self._next else None
         return subprocess.call(
-            [sys.executable, "-m", "qcg.pilotjob.cli", "run", *arguments], preexec_fn=_die_with_parent
+            [sys.executable, "-m", "qcg.pilotjob.cli", "run", *arguments], env=environ, preexec_fn=_die_with_parent
         )
 
     # -- the next allocation ----------------------------------------------------------------------------------------
@@ -152,6 +155,8 @@ class InAllocation:
                 return code
             if self._most > 1:
                 say(f"Jobs are left after allocation {self._number} of at most {self._most}. {self._how_to_go_on()}")
+        elif code == JOBS_LEFT and self._most > 1:
+            say(f"Job {self._books.cancelled} was cancelled, and jobs are left. {self._how_to_go_on()}")
         self._books.exit_code = code
         write_books(self._directory, self._books)
         self._give_next_back()

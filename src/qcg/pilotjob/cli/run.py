@@ -11,6 +11,7 @@ from qcg.pilotjob.cli.options import shared
 from qcg.pilotjob.cli.progress import Progress
 from qcg.pilotjob.cli.report import show_report
 from qcg.pilotjob.cli.running import run_service
+from qcg.pilotjob.going_on import is_followed
 from qcg.pilotjob.report.errors import ReportError
 
 
@@ -30,6 +31,7 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
     fixed: dict[str, Any] = {"wait": True, "net": not no_net}
     if file is not None:
         fixed["file_path"] = file
+    followed = is_followed()
     progress = Progress()
     ending = run_service(context, given, fixed, progress.start, progress.stop)
     if ending.refusals:
@@ -51,7 +53,7 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
         were = "request was" if earlier == 1 else "requests were"
         click.echo(f"{earlier} {were} refused before this run was resumed; service.log says why.", err=True)
     if ending.suspended:
-        click.echo(ending.how_to_go_on, err=True)
+        click.echo(ending.what_is_left(followed=followed), err=True)
     if ending.trouble:
         click.echo(f"The run could not go on: {ending.trouble}", err=True)
     sys.exit(ending.exit_code)

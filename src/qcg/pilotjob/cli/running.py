@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,27 @@ def run_service(
     on_end: Callable[[], None] = lambda: None,
 ) -> Ending:
     try:
+        refuse_many_at_once(given["resources"], os.environ)
         options, resumption = build(context, given, **fixed)
         _tell_of_other_runs(options, resumption, given["resume"])
         return asyncio.run(_run(options, resumption, on_ready, on_end))
     except (UsageError, ClusterError, FileError, JournalError, ReportError) as error:
         raise Refusal(str(error)) from None
+
+
+def refuse_many_at_once(resources: str, environ: Mapping[str, str]) -> None:
+    """`srun qcg-pm run …` is started once for each task, and every one of them would run all jobs.
+
+    Jobs of a pilot, and pilots in them, have the number of tasks of a step in their environment but not which of them
+    they are, unless `srun` has started them indeed.
+    """
+    step, rank, tasks = (environ.get(f"SLURM_{name}", "") for name in ("STEP_ID", "PROCID", "STEP_NUM_TASKS"))
+    if resources != "local" and step.isdecimal() and rank.isdecimal() and tasks.isdecimal() and int(tasks) > 1:
+        raise UsageError(
+            f"this is task {rank} of the {tasks} that srun has started, and each of them would run every job: call it"
+            " without srun, it uses all nodes of the allocation by itself (or give --resources local, for a run of"
+            " its own in each task)"
+        )
 
 
 def _tell_of_other_runs(options: Options, resumption: Resumption | None, resume: str | None) -> None:

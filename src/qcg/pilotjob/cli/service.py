@@ -102,7 +102,7 @@ def command(
 
     ending = run_service(context, given, fixed, ready)
     if ending.suspended:
-        tell(ending.how_to_go_on)
+        tell(ending.what_is_left())
     elif ending.cut_off and not ending.told:
         were = "job was" if ending.cut_off == 1 else "jobs were"
         tell(
