@@ -97,7 +97,7 @@ def test_one_that_never_comes_is_told_once_and_tried_on():
 
 
 def test_one_that_an_earlier_manager_left_is_waited_for_before_another_is_started():
-    happened = steps(Vigil(TIMES, 0.0, has_run=True), 25)
+    happened = steps(Vigil(TIMES, 0.0, earlier=TIMES), 25)
     assert happened[0] == (8.0, Step.START)
     assert happened[-1][1] in (Step.LOST, Step.START)
     assert (25.0, Step.LOST) in happened
@@ -130,3 +130,13 @@ def test_one_that_has_said_goodbye_is_expected_no_more():
     vigil = ready()
     vigil.said_goodbye()
     assert steps(vigil, 1000) == []
+
+
+def test_an_agent_that_was_told_longer_times_is_given_them_until_it_is_told_others():
+    longer = Times(100.0, 600.0)
+    happened = steps(Vigil(TIMES, 0.0, earlier=longer), 150)
+    assert [at for at, step in happened if step is Step.LOST] == [100.0]
+    assert min(at for at, step in happened if step is Step.START) == 8.0
+    vigil = Vigil(TIMES, 0.0, earlier=longer)
+    vigil.reported(10.0)
+    assert [at for at, step in steps(vigil, 150, since=10) if step is Step.LOST] == [35.0]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from qcg.pilotjob.agent.protocol import Hello
 from qcg.pilotjob.cluster.slurm import Allocation
 from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.launch.site import Site
-from qcg.pilotjob.place import _bind_as_agents_tell
+from qcg.pilotjob.options import Options
+from qcg.pilotjob.place import LONGEST_TIMEOUT, Place, _bind_as_agents_tell
+from qcg.pilotjob.wiring import _remember
 
 
 def said_hello(*hellos: Hello) -> tuple[Site, list[str]]:
@@ -34,3 +38,12 @@ def test_gpus_are_called_as_its_own_environment_calls_them():
     confined = Hello("n1", "n1", 1, [0, 1], "1", [[0], [1]], ["0", "1"])
     site, _ = said_hello(confined, Hello("n2", "n2", 1, [0, 1], "1", [[0], [1]]))
     assert site.visible_gpus == {"n1": {"1": "0", "3": "1"}}
+
+
+def test_the_longest_timeout_of_all_managers_of_a_run_is_remembered(tmp_path: Path):
+    journal = Journal.create(tmp_path / FILE_NAME)
+    place = Place([NodeSpec("n1", (0,))], {})
+    for timeout in (50.0, 100.0, 20.0):
+        _remember(journal, Options(node_timeout=timeout), Site("/wd", "i"), place)
+    assert journal.get_meta(LONGEST_TIMEOUT) == 100.0
+    journal.close()

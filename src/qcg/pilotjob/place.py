@@ -25,6 +25,9 @@ from qcg.pilotjob.launch.binding import Layout, binding
 from qcg.pilotjob.options import Options
 from qcg.pilotjob.wire.routing import LOOPBACK, address_towards
 
+LONGEST_TIMEOUT = "longest_node_timeout"
+"""Of the registry: the longest that a manager of this run has had. Agents go by what they were told last."""
+
 
 class Place(Struct, frozen=True):
     specs: list[NodeSpec]
@@ -81,7 +84,8 @@ def look_after_agents(place: Place, engine: Engine, options: Options, run_dir: P
         return LocalAgent(engine.executor, run_dir, options.linger, pretend=options.pretend)
     times = Times(options.node_timeout, options.nl_init_timeout)
     start = starter(options.nl_start_method, AgentCommand(run_dir, options.linger, place.allocation.end))
-    agents = NodeAgents(engine.executor, start, run_dir, times, options.nl_ready_threshold)
+    earlier = Times(float(engine.journal.get_meta(LONGEST_TIMEOUT) or options.node_timeout), options.nl_init_timeout)
+    agents = NodeAgents(engine.executor, start, run_dir, times, options.nl_ready_threshold, earlier)
     engine.gathering = True
     engine.executor.fence = times.fence
     unbound = _bind_as_agents_tell(place.allocation, engine)

@@ -21,7 +21,7 @@ from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.ledgers import untold
 from qcg.pilotjob.options import Options
-from qcg.pilotjob.place import Place
+from qcg.pilotjob.place import LONGEST_TIMEOUT, Place
 from qcg.pilotjob.report.writer import ReportWriter
 from qcg.pilotjob.wire.contact import FILE_NAME, ClientsContact
 
@@ -82,6 +82,8 @@ def _remember(journal: Journal, options: Options, site: Site, place: Place) -> N
     resources = [{"name": spec.name, "cores": len(spec.cores)} for spec in place.specs]
     journal.set_meta("allocation", place.job_id or job_id_of(os.environ) or "")
     journal.set_meta(ALLOCATION, place.job_id)
+    longest = max(options.node_timeout, float(journal.get_meta(LONGEST_TIMEOUT) or 0.0))
+    journal.set_meta(LONGEST_TIMEOUT, longest)
     journal.set_meta("instance", site.instance)
     journal.set_meta("options", msgspec.json.encode(options).decode())
     journal.set_meta("resources", msgspec.json.encode(resources).decode())

@@ -56,14 +56,18 @@ class NodeAgents:
         run_dir: Path,
         times: Times,
         threshold: float,
+        earlier: Times | None = None,
     ) -> None:
-        """`threshold`: the part of all agents that has to be there before jobs are started."""
+        """`threshold`: the part of all agents that has to be there before jobs are started.
+
+        `earlier`: the longest times that a manager of this run has told its agents."""
         self._executor = executor
         self._start = start
         self._run_dir = run_dir
         self._threshold = threshold
         self._gathering = True
         self._times = times
+        self._earlier = earlier or times
         self._vigils: dict[str, Vigil] = {}
         self._starters: dict[WatchedProcess, Starting] = {}
         """Commands under way."""
@@ -89,7 +93,7 @@ class NodeAgents:
         now = self._began = self._ticked = time.monotonic()
         for name in self._executor.agents:
             has_run = read_agent_pid(self._run_dir, name) is not None
-            self._vigils[name] = Vigil(self._times, now, has_run=has_run)
+            self._vigils[name] = Vigil(self._times, now, earlier=self._earlier if has_run else None)
         found = [name for name, vigil in self._vigils.items() if vigil.standing is Standing.AWAY]
         if found:
             log.info("agents of an earlier manager are expected on %s", listed(found))

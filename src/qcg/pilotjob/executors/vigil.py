@@ -59,10 +59,12 @@ class Step(enum.Enum):
 class Vigil:
     """One agent, as far as it was heard. Whoever keeps it says what happens and when, and asks what is due."""
 
-    def __init__(self, times: Times, now: float, *, has_run: bool = False) -> None:
-        """`has_run`: an earlier manager may have left an agent, with jobs."""
+    def __init__(self, times: Times, now: float, *, earlier: Times | None = None) -> None:
+        """`earlier`: where an earlier manager may have left an agent, with jobs, the times that it may go by."""
         self._times = times
-        self.standing = Standing.AWAY if has_run else Standing.EXPECTED
+        self._its_times = times if earlier is None else earlier
+        """Those that the agent was told last: it ends its jobs by them."""
+        self.standing = Standing.EXPECTED if earlier is None else Standing.AWAY
         self.heard = now
         """When it was heard last; before that, when somebody began to listen."""
         self._pause = FIRST_PAUSE
@@ -78,6 +80,7 @@ class Vigil:
         """It has connected and told everything."""
         self.heard = now
         self.standing = Standing.READY
+        self._its_times = self._times
         self._pause = FIRST_PAUSE
         self._starting_since = None
         self._was_hung = False
@@ -100,7 +103,7 @@ class Vigil:
     def is_hung(self, now: float) -> bool:
         """An agent that is in order would have ended its jobs by now: one that is still there is ended with them."""
         was_there = self.standing in (Standing.AWAY, Standing.LOST)
-        return was_there and now - self.heard >= self._times.fence
+        return was_there and now - self.heard >= self._its_times.fence
 
     def said_goodbye(self) -> None:
         self.standing = Standing.GONE
@@ -121,7 +124,7 @@ class Vigil:
         elif self.standing is Standing.EXPECTED and silence >= self._times.never_came:
             self.standing = Standing.LOST
             steps.append(Step.NEVER_CAME)
-        if self.standing is Standing.AWAY and silence >= self._times.lost:
+        if self.standing is Standing.AWAY and silence >= self._its_times.lost:
             self.standing = Standing.LOST
             steps.append(Step.LOST)
         if self.is_hung(now) and not self._was_hung:
