@@ -8,6 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import msgspec
+
 from qcg.pilotjob.agent.pidfile import is_alive as is_at_work
 from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
 from qcg.pilotjob.cluster.errors import ClusterError
@@ -57,6 +59,8 @@ def wait_until_free(run_dir: Path) -> None:
 
 def is_alive(run_dir: Path, found: Contact) -> bool:
     """Whether the manager that wrote this contact file is still there."""
+    if not found.pid:
+        return False  # it has said so
     if found.host == socket.gethostname():
         process = look_at(found.pid)
         return process is not None and not process.dead and process.began == found.started
@@ -161,6 +165,14 @@ def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | Non
 def refresh(run_dir: Path) -> None:
     """Say that this manager is alive, for those who cannot see its process."""
     os.utime(run_dir / contact.FILE_NAME)
+
+
+def leave(run_dir: Path) -> None:
+    """This manager goes, and its agents live on. They look for another one in the file, which stays: some file systems
+    remember for long what was missing."""
+    found = contact.read(run_dir)
+    if found is not None:
+        contact.write(run_dir, msgspec.structs.replace(found, pid=0))
 
 
 def withdraw(run_dir: Path) -> None:

@@ -21,7 +21,7 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.supervision import Supervision, raise_its_error
 from qcg.pilotjob.going_on import ALLOCATION, how_to_go_on, refuse_elsewhere
-from qcg.pilotjob.guard import announce, check_agents, check_free, refresh, withdraw
+from qcg.pilotjob.guard import announce, check_agents, check_free, leave, refresh, withdraw
 from qcg.pilotjob.interfaces.file import (
     check_unchanged,
     forget_file,
@@ -37,6 +37,7 @@ from qcg.pilotjob.logs import log_to, stop_logging
 from qcg.pilotjob.options import Options, Resumption, UsageError
 from qcg.pilotjob.place import Place, find_place, look_after_agents
 from qcg.pilotjob.report.progress import progress_line
+from qcg.pilotjob.wire.contact import ContactError
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.keys import make_keys
 from qcg.pilotjob.wire.routing import LOOPBACK
@@ -218,7 +219,10 @@ class Service:
         if not self._left:
             withdraw(run_dir)
         else:
-            # Agents that live on look for another manager there; some file systems remember for long what is missing.
+            try:
+                leave(run_dir)
+            except (OSError, ContactError) as error:
+                log.error("on other hosts this manager counts as alive for a while: %s", error)
             log.warning("the run is left as it is; continue it with --resume %s", run_dir)
         counts = engine.state.job_counts
         summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])

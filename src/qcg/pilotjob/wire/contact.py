@@ -40,7 +40,8 @@ class ClientsContact(msgspec.Struct, frozen=True):
 class Contact(msgspec.Struct, frozen=True):
     agents: AgentsContact
     pid: int
-    """Of the manager, with the moment it started: a pid alone may be given to another process."""
+    """Of the manager, with the moment it started: a pid alone may be given to another process. 0: it has left the run
+    to another one."""
     started: int
     host: str
     clients: ClientsContact | None = None
