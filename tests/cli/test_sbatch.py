@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from qcg.pilotjob.batch.books import Books, write_books
+from qcg.pilotjob.batch.shape import Shape
+from qcg.pilotjob.batch.submissions import Submission, write_submission
 from tests.support.pilot import environment, job, run, write_requests
 from tests.support.slurm_programs import SlurmPrograms
 
@@ -53,13 +56,25 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path, file: str, argu
 
 
 def test_jobs_that_take_longer_than_the_allocation_are_told(tmp_path: Path):
-    jobs = [job("long", "true", wt="1h"), job("short", "true", wt="59m"), job("open", "true")]
+    jobs = [job("long", "true", wt="1h"), job("short", "true", wt="58m"), job("open", "true")]
     write_requests(tmp_path / "jobs.json", jobs)
     done = sbatch(tmp_path, "jobs.json", "--time=1h")
     assert done.returncode == 2
-    assert "job 'long' can never run: its wall time of 3600 s is not over within --time 1h" in done.stderr
+    assert (
+        "job 'long' can never run: its wall time of 3600 s is not over within --time 1h, less the 60 s before the end"
+        in done.stderr
+    )
     assert "jobs.json has 1 problem" in done.stderr
-    assert sbatch(tmp_path, "jobs.json", "--time=61", "--dry-run").returncode == 0
+    assert sbatch(tmp_path, "jobs.json", "--time=62", "--dry-run").returncode == 0
+
+
+def test_a_grace_that_leaves_no_time_for_jobs_is_refused(tmp_path: Path, file: str):
+    done = sbatch(tmp_path, file, "--time=5", "--grace=600")
+    assert done.returncode == 2
+    assert (
+        "--time 5 is not longer than --grace 600, the seconds before the end in which no job is started" in done.stderr
+    )
+    assert sbatch(tmp_path, file, "--time=11", "--grace=600", "--dry-run").returncode == 0
 
 
 def test_options_of_the_run_that_were_given_are_passed_on_and_no_others(tmp_path: Path, file: str):
@@ -127,3 +142,79 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_submitte
     assert not programs.submitted
     (wd / "logs").mkdir()
     assert submit(programs, small, "--output=logs/%j.out").returncode == 0
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Path:
+    """A run that has a job of two cores and half an hour left."""
+    file = write_requests(tmp_path / "left.json", [job("big", "true", numCores=2, wt="30m"), job("done", "true")])
+    ran = run("qcg-pm", "run", file, "--id=left", "--nodes=2", "--time-limit=60s", cwd=tmp_path)
+    assert ran.returncode == 4, ran.stdout + ran.stderr
+    return tmp_path / ".qcgpjm-service-left"
+
+
+def remember(run_dir: Path, shape: Shape, job_id: str = "5", books: Books | None = None) -> None:
+    """An earlier submission of this run."""
+    directory = run_dir.with_name(".qcgpjm-sbatch-left")
+    write_books(directory, books or Books([job_id], exit_code=4))
+    write_submission(directory, Submission(job_id, str(run_dir), shape))
+
+
+ENOUGH = "--time-limit=20h"
+
+
+def test_a_run_that_is_continued_keeps_the_shape_of_its_allocations(left: Path, programs: SlurmPrograms):
+    remember(left, Shape("2", 4, "1h", "main", account="me", most=3, further=["--constraint=fast", "--hold"]))
+    done = submit(programs, "--resume=.", ENOUGH, "--time=2h")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "It asks for --nodes=2 --cores=4 --time=2h --partition=main --account=me --max-allocations=3 --"
+        " --constraint=fast; what was not given now is as for the submission before." in done.stderr
+    )
+    text = (left.parent / ".qcgpjm-sbatch-left.2" / "batch.sh").read_text()
+    for option in ("--nodes=2", "--ntasks-per-node=4", "--time=02:00:00", "--partition=main", "--constraint=fast"):
+        assert f"#SBATCH {option}\n" in text
+    assert "--most=3 " in text
+    assert "--hold" not in text
+    again = submit(programs, "--resume=.", ENOUGH, "--dry-run", "--nodes=3", "--", "--constraint=slow")
+    assert "#SBATCH --nodes=3\n" in again.stdout
+    assert "#SBATCH --time=02:00:00\n" in again.stdout
+    assert "fast" not in again.stdout
+
+
+def test_what_is_left_of_a_run_is_checked_against_the_allocation(left: Path, programs: SlurmPrograms):
+    remember(left, Shape("1", 1, "1h"))
+    done = submit(programs, "--resume=.", ENOUGH)
+    assert done.returncode == 2
+    assert "job 'big' can never run: 2 cores asked for" in done.stderr
+    assert f"{left} has 1 problem, checked against 1 core on 1 node; nothing was submitted" in done.stderr
+    short = submit(programs, "--resume=.", ENOUGH, "--cores=2", "--time=20")
+    assert "job 'big' can never run: its wall time of 1800 s is not over within --time 20" in short.stderr
+    remembered = submit(programs, "--resume=.", "--cores=2")
+    assert "is not over within --time-limit 60" in remembered.stderr
+    assert not programs.submitted
+
+
+def test_a_run_with_nothing_left_gets_no_allocation(programs: SlurmPrograms, small: str):
+    wd = programs.path.parent
+    run("qcg-pm", "run", small, "--id=over", cwd=wd)
+    done = submit(programs, "--resume=.")
+    assert done.returncode == 0
+    assert f"Nothing is left to do in {wd / '.qcgpjm-service-over'}: all of its jobs have ended" in done.stderr
+    assert not programs.submitted
+
+
+def test_a_run_that_still_has_jobs_of_slurm_gets_no_more_of_them(left: Path, programs: SlurmPrograms):
+    remember(left, Shape(), "1", Books(["1", "2"]))
+    programs.know("1", "RUNNING", nodes="n1")
+    programs.know("2", "PENDING", "Dependency")
+    done = submit(programs, "--resume=.", ENOUGH)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "Error: Slurm job 1 still holds n1 for this run, and Slurm job 2 (PENDING) will go on with this run; wait for"
+        " that, or `scancel 1 2` first. Nothing was submitted\n"
+    )
+    programs.know("1", "CANCELLED")
+    programs.know("2", "CANCELLED")
+    assert submit(programs, "--resume=.", ENOUGH).returncode == 0
+    assert len(programs.submitted) == 1

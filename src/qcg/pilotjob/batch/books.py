@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -14,6 +15,8 @@ SCRIPT = "batch.sh"
 JOBS_LEFT = 4
 """The exit code of a run that is to be resumed."""
 _FILE = "books.json"
+
+Note = TypeVar("Note", bound=msgspec.Struct)
 
 
 class Books(msgspec.Struct, omit_defaults=True):
@@ -28,22 +31,30 @@ class Books(msgspec.Struct, omit_defaults=True):
 
 
 def read_books(directory: Path) -> Books:
-    try:
-        return msgspec.json.decode((directory / _FILE).read_bytes(), type=Books)
-    except FileNotFoundError:
-        return Books()
-    except (OSError, msgspec.DecodeError) as error:
-        raise BatchError(f"{directory / _FILE} cannot be read: {error}") from None
+    return read_note(directory, _FILE, Books) or Books()
 
 
 def write_books(directory: Path, books: Books) -> None:
-    """At once: whoever reads sees the books before or after, never a part of them."""
+    write_note(directory, _FILE, books)
+
+
+def read_note(directory: Path, name: str, form: type[Note]) -> Note | None:
+    try:
+        return msgspec.json.decode((directory / name).read_bytes(), type=form)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise BatchError(f"{directory / name} cannot be read: {error}") from None
+
+
+def write_note(directory: Path, name: str, note: msgspec.Struct) -> None:
+    """At once: whoever reads sees the note before or after, never a part of it."""
     try:
         directory.mkdir(mode=0o700, exist_ok=True)  # not there when a printed script was submitted by hand
-        with tempfile.NamedTemporaryFile(dir=directory, prefix=f".{_FILE}.", delete=False) as file:
-            file.write(msgspec.json.encode(books))
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=f".{name}.", delete=False) as file:
+            file.write(msgspec.json.encode(note))
             file.flush()
             os.fsync(file.fileno())
-        os.replace(file.name, directory / _FILE)
+        os.replace(file.name, directory / name)
     except OSError as error:
-        raise BatchError(f"{directory / _FILE} cannot be written: {error.strerror}") from None
+        raise BatchError(f"{directory / name} cannot be written: {error.strerror}") from None

@@ -74,16 +74,16 @@ def further_options(words: Iterable[str]) -> list[str]:
 
 def has_option(options: Iterable[str], *names: str) -> bool:
     """With whatever value, if any."""
-    return any(_name(option) in names for option in options)
+    return any(option_name(option) in names for option in options)
 
 
 def _check(word: str) -> None:
-    name = _name(word)
+    name = option_name(word)
     if name in _SENSELESS:
         raise BatchError(f"{name} makes no sense for a run: {_SENSELESS[name]}")
 
 
-def _name(option: str) -> str:
+def option_name(option: str) -> str:
     """`--nodes` of `--nodes=4`, `-N` of `-N4`."""
     return option.partition("=")[0] if option.startswith("--") else option[:2]
 

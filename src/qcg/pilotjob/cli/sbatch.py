@@ -16,24 +16,29 @@ from qcg.pilotjob.batch import slurm
 from qcg.pilotjob.batch.books import SCRIPT
 from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.following import Following
-from qcg.pilotjob.batch.script import Inside, batch_script, environment_for, further_options, has_option
+from qcg.pilotjob.batch.script import Inside, batch_script, environment_for, further_options
+from qcg.pilotjob.batch.shape import Shape
 from qcg.pilotjob.batch.sizes import largest_allocation
-from qcg.pilotjob.batch.times import slurm_time, time_limit
+from qcg.pilotjob.batch.submissions import (
+    Submission,
+    free_directory,
+    last_shape,
+    refuse_while_under_way,
+    write_submission,
+)
 from qcg.pilotjob.cli.finding import INTERRUPTED
+from qcg.pilotjob.cli.fitting import Time, check_file, check_rest, left_of
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.run import command as run
-from qcg.pilotjob.cli.saying import many, say, tell
-from qcg.pilotjob.cli.validate import problems_of
-from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.interfaces.file import FileError, read_requests
+from qcg.pilotjob.cli.saying import say, tell
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.interfaces.file import FileError
 from qcg.pilotjob.options import UsageError
 from qcg.pilotjob.rundir import PREFIX
 from qcg.pilotjob.runs import has_manager, to_resume
 
 MOMENT = 0.5
 """Seconds after which Slurm has mostly looked at a new job, and says what it waits for."""
-DIRECTORY = ".qcgpjm-sbatch-"
-"""What holds the batch script and notes of the allocations of one submission, in the working directory."""
 
 OWN = ("nodes", "resources", "pretend", "file", "wd", "run_id", "resume", "help")
 PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN]
@@ -103,32 +108,71 @@ command.params += PASSED_ON
 
 def _submit(context: click.Context, file: str | None, more: tuple[str, ...], given: dict[str, Any]) -> int:
     run_dir = _run_dir(file, given)
-    directory = _free_directory(run_dir)
-    _check_output(given["output"], run_dir.parent)
-    options = _options(file, run_dir, more, given)
+    shape = _shape(context, file, run_dir, more, given)
+    _check_output(shape.output, run_dir.parent)
+    directory = free_directory(run_dir)
+    options = shape.options(Path(file).stem if file else run_dir.name.removeprefix(PREFIX), run_dir.parent)
     environ = environment_for(options, dict(os.environ))
-    if file is not None:
-        _check(Path(file), options, given, environ)
-    text = batch_script(options, _inside(context, file, run_dir, directory, given["most"]))
+    script_text = batch_script(options, _inside(context, file, run_dir, directory, shape.most))
+    if file is not None or not given["dry_run"]:
+        nodes = largest_allocation(options, slurm.largest_node(shape.partition, environ))
+        time_given = Time(shape.limit, given["time_limit"], given["grace"])
+        if file is not None:
+            check_file(Path(file), nodes, time_given)
+        elif not _is_worth_it(run_dir, nodes, time_given):
+            return 0
     if given["dry_run"]:
-        say(text.rstrip())
+        say(script_text.rstrip())
         return 0
+    job_id = _submit_script(directory, script_text, environ)
+    write_submission(directory, Submission(job_id, str(run_dir), shape))
+    say(f"Submitted batch job {job_id}")
+    tell(f"The batch script is {directory / SCRIPT}, the run will be in {run_dir}.")
+    if file is None:
+        tell(f"It asks for {shape}; what was not given now is as for the submission before.")
+    if given["wait"]:
+        return _wait(directory, job_id, shape.most, environ)
+    _tell_what_next(job_id, run_dir, environ)
+    return 0
+
+
+def _shape(
+    context: click.Context, file: str | None, run_dir: Path, more: tuple[str, ...], given: dict[str, Any]
+) -> Shape:
+    """Of the allocations: as it was for a run that is continued, but for what is given anew."""
+    earlier = (last_shape(run_dir) if file is None else None) or Shape()
+    names = {name for name in Shape.__struct_fields__ if name in given}
+    anew = {name: given[name] for name in names if _was_given(context, name)}
+    return earlier.changed(anew, further_options([*given["sbatch_arg"], *more]))
+
+
+def _is_worth_it(run_dir: Path, nodes: list[NodeSpec], time_given: Time) -> bool:
+    """Whether anything is left of a run; what is left has to fit."""
+    left = left_of(run_dir)
+    if not left.jobs and left.all_read:
+        tell(f"Nothing is left to do in {run_dir}: all of its jobs have ended, so nothing was submitted.")
+        return False
+    remembered = (left.options.time_limit, left.options.grace)
+    limit, grace = (
+        now if now is not None else before
+        for now, before in zip((time_given.time_limit, time_given.grace), remembered, strict=True)
+    )
+    check_rest(run_dir, left.jobs, nodes, Time(time_given.limit, limit, grace))
+    return True
+
+
+def _submit_script(directory: Path, text: str, environ: dict[str, str]) -> str:
+    """The job that was made of it. When there is none, nothing is left of it."""
     directory.mkdir(mode=0o700, parents=True)
     script = directory / SCRIPT
     script.touch(mode=0o600)
     script.write_text(text)
     try:
-        job_id = slurm.submit(script, environ)
+        return slurm.submit(script, environ)
     except BatchError:
         script.unlink()
         directory.rmdir()
         raise
-    say(f"Submitted batch job {job_id}")
-    tell(f"The batch script is {script}, the run will be in {run_dir}.")
-    if given["wait"]:
-        return _wait(directory, job_id, given["most"], environ)
-    _tell_what_next(job_id, run_dir, environ)
-    return 0
 
 
 def _tell_what_next(job_id: str, run_dir: Path, environ: dict[str, str]) -> None:
@@ -160,6 +204,8 @@ def _wait(directory: Path, job_id: str, most: int, environ: dict[str, str]) -> i
 def _run_dir(file: str | None, given: dict[str, Any]) -> Path:
     if file is None:
         run_dir = to_resume(Path(given["resume"])).resolve()
+        if not given["dry_run"]:
+            refuse_while_under_way(run_dir, environment_for([], dict(os.environ)))
         if has_manager(run_dir):
             raise BatchError(f"a manager is at work in {run_dir}; wait for it, or end it first")
         return run_dir
@@ -184,38 +230,6 @@ def _made_up_id(file: str) -> str:
     return re.sub(r"[^\w.-]", "_", Path(file).stem) + f".{number:08d}"
 
 
-def _free_directory(run_dir: Path) -> Path:
-    """Of this submission: a run that is continued may have earlier ones."""
-    name = DIRECTORY + run_dir.name.removeprefix(PREFIX)
-    candidates = [run_dir.with_name(name), *(run_dir.with_name(f"{name}.{number}") for number in range(2, 1000))]
-    return next(candidate for candidate in candidates if not candidate.exists())
-
-
-def _options(file: str | None, run_dir: Path, more: tuple[str, ...], given: dict[str, Any]) -> list[str]:
-    further = further_options([*given["sbatch_arg"], *more])
-    wd = run_dir.parent
-    name = given["job_name"] or (Path(file).stem if file else run_dir.name.removeprefix(PREFIX))
-    options = [f"--job-name={name}", f"--chdir={wd}", f"--nodes={given['nodes']}"]
-    if given["cores"]:
-        options.append(f"--ntasks-per-node={given['cores']}")
-    whole = not given["cores"] and not has_option(further, "--ntasks", "-n", "--cpus-per-task", "-c", "--exclusive")
-    if given["exclusive"] or whole:
-        options.append("--exclusive")
-    memory = given["mem"] or ("0" if whole and not has_option(further, "--mem-per-cpu", "--mem-per-gpu") else None)
-    asked = {
-        "--mem": memory,
-        "--time": slurm_time(given["limit"]) if given["limit"] is not None else None,
-        **{
-            f"--{key.replace('_', '-')}": given[key] for key in ("partition", "account", "qos", "gpus_per_node", "gres")
-        },
-        "--output": given["output"] or f"{str(wd).replace('%', '%%')}/slurm-%j.out",
-    }
-    options += [f"{name}={value}" for name, value in asked.items() if value is not None]
-    # A node that dies takes its own jobs with it, and not the whole allocation: the pilot goes on with the others. When
-    # Slurm does end the job for another reason and queues it again, nothing is lost: the script goes on with the run.
-    return [*options, "--no-kill", "--requeue", *further]
-
-
 def _inside(context: click.Context, file: str | None, run_dir: Path, directory: Path, most: int) -> Inside:
     arguments = ["--resume", str(run_dir)]
     if file is not None:
@@ -235,36 +249,11 @@ def _passed_on(context: click.Context) -> list[str]:
     words = []
     for option in PASSED_ON:
         name = option.name or ""
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+        if _was_given(context, name):
             value = context.params[name]
             words.append(option.opts[0] if value is True else f"{option.opts[0]}={value}")
     return words
 
 
-def _check(file: Path, options: list[str], given: dict[str, Any], environ: dict[str, str]) -> None:
-    """What could never run is told now, and not after a night in the queue."""
-    core = Core(largest_allocation(options, slurm.largest_node(given["partition"], environ)))
-    problems = problems_of(read_requests(file), core)
-    if given["limit"] is not None:
-        problems += _too_long(core, given["limit"])
-    for problem in problems:
-        tell(problem)
-    if problems:
-        nodes, cores = len(core.state.nodes), core.state.pool.total_cores
-        against = f"{many(cores, 'core')} on {many(nodes, 'node')}"
-        raise BatchError(
-            f"{file} has {many(len(problems), 'problem')}, checked against {against}; nothing was submitted"
-        )
-
-
-def _too_long(core: Core, limit: str) -> list[str]:
-    """A job is started only when its wall time will be over before the allocation is."""
-    minutes = time_limit(limit)
-    longest = {
-        job.name: max((entry.line.wall_time for entry in job.entries), default=0) for job in core.state.jobs.values()
-    }
-    return [
-        f"job {name!r} can never run: its wall time of {seconds:g} s is not over within --time {limit}"
-        for name, seconds in longest.items()
-        if minutes is not None and seconds >= 60 * minutes
-    ]
+def _was_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

@@ -14,7 +14,7 @@ from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.errors import Refused
 from qcg.pilotjob.core.events import Submit
 from qcg.pilotjob.core.states import State
@@ -66,8 +66,13 @@ def _problems(core: Core, number: int, raw: msgspec.Raw) -> list[str]:
         return [str(problem) for problem in error.problems]
     except Refused as refused:
         return [f"{where}: {sentence}" for sentence in refused.sentences]
+    return [f"{where}: {sentence}" for sentence in never_run(happened)]
+
+
+def never_run(happened: list[Effect]) -> list[str]:
+    """Sentences about jobs that ended as soon as they were taken in."""
     return [
-        f"{where}: job {effect.job.name!r} can never run: {effect.message}"
+        f"job {effect.job.name!r} can never run: {effect.message}"
         for effect in happened
         if isinstance(effect, Transition) and effect.state is State.FAILED and effect.position < 0
     ]
