@@ -176,6 +176,18 @@ def test_jobs_that_are_left_go_on_in_the_next_allocation_until_no_more_is_allowe
     assert [run.starts.count(name) for name in ("quick.0", "slow.0")] == [1, 3]
 
 
+def test_an_allocation_in_which_nothing_happens_is_not_followed_by_another(cluster: Cluster):
+    # Without --time it is not known before how long the allocation will be.
+    options = ["--nodes=1", "--max-allocations=3", "--", "--time=5"]
+    run = Submitted(cluster, [stamped("long", wt="2h")], *options)
+    assert run.wait() == 4, run.told
+    assert "No job was started or ended in this allocation, and the next one would be like it" in run.told
+    assert "'long' has the longest wall time (wt), 7200 s" in run.told
+    assert len(run.books["allocations"]) == 1
+    assert not run.starts
+    wait_for(lambda: not queue(cluster), 30)
+
+
 def test_where_nodes_may_not_submit_jobs_whoever_waits_does(cluster: Cluster):
     wrapper = cluster.cwd / "bin" / "sbatch"
     wrapper.parent.mkdir()

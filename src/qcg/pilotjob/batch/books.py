@@ -28,6 +28,8 @@ class Books(msgspec.Struct, omit_defaults=True):
     """The job that was cancelled by its user: there are to be no further ones."""
     exit_code: int | None = None
     """Of the run, when it is over or no further allocation is asked for."""
+    stuck: bool = False
+    """Nothing happened in the last allocation, and nothing would in another one like it."""
 
 
 def read_books(directory: Path) -> Books:

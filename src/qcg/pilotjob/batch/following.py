@@ -129,7 +129,7 @@ class Following:
 
     def _continue(self, books: Books) -> bool:
         """Ask for another allocation from here, when jobs are left and the last one could not: not all nodes may."""
-        if books.exit_code != JOBS_LEFT or books.cancelled or len(books.allocations) >= self._most:
+        if books.exit_code != JOBS_LEFT or books.cancelled or books.stuck or len(books.allocations) >= self._most:
             return False
         after = f"--dependency=afterany:{self._job}"
         write_books(self._directory, Books(books.allocations))

@@ -19,6 +19,7 @@ from types import FrameType
 from qcg.pilotjob.batch import slurm
 from qcg.pilotjob.batch.books import JOBS_LEFT, SCRIPT, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.headway import longest_of, progress_of
 from qcg.pilotjob.batch.script import environment_for
 from qcg.pilotjob.going_on import FOLLOWED
 from qcg.pilotjob.guard import wait_until_free
@@ -61,7 +62,10 @@ class InAllocation:
             self._books.allocations.append(self._id)
         write_books(self._directory, self._books)
         self._ask_for_next()
+        before = progress_of(self._run_dir)
         code = self._run_manager()
+        if code == JOBS_LEFT and not self._told_to_end and progress_of(self._run_dir) == before:
+            self._books.stuck = True
         return self._conclude(code)
 
     def _why_not(self) -> str:
@@ -149,7 +153,12 @@ class InAllocation:
         if code == JOBS_LEFT and self._queued_again:
             say("Slurm has queued this job again; it goes on with the run when it starts.")
             return code
-        if code == JOBS_LEFT and not self._books.cancelled:
+        if code == JOBS_LEFT and self._books.stuck and self._number < self._most:
+            say(
+                "No job was started or ended in this allocation, and the next one would be like it, so that there is"
+                f" none. {longest_of(self._run_dir)}{self._how_to_go_on()}"
+            )
+        elif code == JOBS_LEFT and not self._books.cancelled:
             if self._ask_for_next():
                 say(f"Jobs are left; job {self._next} goes on with them.")
                 return code

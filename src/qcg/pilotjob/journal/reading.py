@@ -101,6 +101,13 @@ def unfinished(connection: sqlite3.Connection) -> int:
     return int(count)
 
 
+def starts_and_ends(connection: sqlite3.Connection) -> tuple[int, int]:
+    """How many runs were started, and how many jobs have ended: what grows when anything gets done."""
+    (starts,) = connection.execute("SELECT coalesce(sum(attempt), 0) FROM runs").fetchone()
+    (ends,) = connection.execute(f"SELECT count(*) FROM jobs WHERE state >= {FINAL}").fetchone()
+    return int(starts), int(ends)
+
+
 def _max_seq(connection: sqlite3.Connection) -> int:
     (highest,) = connection.execute("SELECT max(seq) FROM jobs").fetchone()
     return max(highest or 0, meta_value(connection, "max_seq") or 0)

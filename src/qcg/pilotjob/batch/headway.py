@@ -1,0 +1,41 @@
+"""Whether an allocation was of any use to its run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.snapshot import snapshot
+
+
+def progress_of(run_dir: Path) -> tuple[int, int] | None:
+    """How many runs were started and how many jobs have ended, so far; None when the registry cannot be read."""
+    if not (run_dir / FILE_NAME).exists():
+        return 0, 0
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            return reading.starts_and_ends(connection)
+    except JournalError:
+        return None
+
+
+def longest_of(run_dir: Path) -> str:
+    """A sentence about the job that needs the longest allocation, where jobs say how long they take."""
+    decode = msgspec.msgpack.Decoder(JobDescription).decode
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            jobs = [decode(job.spec) for job in reading.load(connection).unfinished]
+    except JournalError as error:
+        return f"{error} "
+    longest = max(jobs, key=lambda job: job.wall_time or 0, default=None)
+    if longest is None or not longest.wall_time:
+        return ""
+    return (
+        f"Of the jobs that are left, {longest.name!r} has the longest wall time (wt), {longest.wall_time:g} s: the"
+        " time of the allocation, less its grace, has to be longer. "
+    )
