@@ -218,3 +218,18 @@ def test_a_run_that_still_has_jobs_of_slurm_gets_no_more_of_them(left: Path, pro
     programs.know("2", "CANCELLED")
     assert submit(programs, "--resume=.", ENOUGH).returncode == 0
     assert len(programs.submitted) == 1
+
+
+def test_a_run_that_waits_in_the_queue_is_told_of_where_no_manager_is_found(programs: SlurmPrograms, small: str):
+    wd = programs.path.parent
+    programs.know("6", "PENDING", "Priority")
+    submit(programs, small, "--id=mine")
+    told = "Run mine was submitted as Slurm job 6 (PENDING, Priority), and has not begun."
+    for command in (["status"], ["report", "."], ["run", "--resume", "."]):
+        done = run("qcg-pm", *command, cwd=wd, env=environment(PATH=str(programs.path)))
+        assert done.returncode != 0
+        assert told in f"{done.stderr.rstrip()}."
+    run("qcg-pm", "run", small, "--id=other", cwd=wd)
+    after = run("qcg-pm", "status", cwd=wd, env=environment(PATH=str(programs.path)))
+    assert "No manager is at work" in after.stderr
+    assert told in after.stderr

@@ -78,7 +78,7 @@ def with_registry(path: Path) -> Path:
     if not readable:
         raise RunsError(
             f"There is no run in {path.absolute()}: neither it nor a {PREFIX}* in it has a {FILE_NAME} that can be read"
-            f"{unreadable}; give the directory of a run, or the one that it worked in"
+            f"{unreadable}; give the directory of a run, or the one that it worked in{told_of_waiting(path)}"
         )
     return readable[0]
 
@@ -90,7 +90,8 @@ def to_resume(path: Path) -> Path:
     except RunsError as error:
         raise UsageError(f"--resume: {error}") from None
     if not runs:
-        raise UsageError(f"there is no run to resume in {path.absolute()}: no directory {PREFIX}* is there")
+        waiting = told_of_waiting(path)
+        raise UsageError(f"there is no run to resume in {path.absolute()}: no directory {PREFIX}* is there{waiting}")
     left = left_runs(path, 1) if len(runs) > 1 else []
     return left[0].run_dir if left else runs[0]
 
@@ -193,7 +194,20 @@ def standing(run: Path) -> str:
     else:
         sentence += f" To go on with it, `qcg-pm-service --net --resume {run}`."
     others = left_runs(run.parent, besides=run)
-    return " ".join([sentence, *(f"Also, {left}." for left in others)])
+    return " ".join([sentence, *(f"Also, {left}." for left in others), *waiting_runs(run.parent)])
+
+
+def waiting_runs(wd: Path) -> list[str]:
+    """Sentences about runs that were submitted to Slurm, and are not there yet."""
+    from qcg.pilotjob.batch.script import environment_for
+    from qcg.pilotjob.batch.submissions import waiting_in
+
+    return waiting_in(wd, environment_for([], dict(os.environ)))
+
+
+def told_of_waiting(wd: Path) -> str:
+    """The same, behind a sentence that has no full stop yet."""
+    return "".join(f". {sentence.removesuffix('.')}" for sentence in waiting_runs(wd))
 
 
 def without_contact(run: Path, holder: int) -> str:

@@ -82,12 +82,14 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
     """The run directory, itself or the newest in a working directory, whose manager is alive and can be talked to.
     Runs that cannot be read are passed over, as long as there is another one."""
     # Late: it looks into registries, for which most programs have no use.
-    from qcg.pilotjob.runs import holder_of, is_there, standing, without_contact
+    from qcg.pilotjob.runs import holder_of, is_there, standing, told_of_waiting, without_contact
 
     directory = directory.absolute()
     runs = _runs_in(directory)
     if not runs:
-        raise NoManager(f"no manager was found: there is no run ({PREFIX}*) in {directory}. {hint}")
+        raise NoManager(
+            f"no manager was found: there is no run ({PREFIX}*) in {directory}{told_of_waiting(directory)}. {hint}"
+        )
     problems = []
     for run in runs:
         try:

@@ -19,6 +19,8 @@ DIRECTORY = ".qcgpjm-sbatch-"
 """What holds the batch script and notes of the allocations of one submission, in the working directory."""
 MOST_ASKED_FOR = 5
 """Submissions of a directory of which Slurm is asked, the newest."""
+SHORT_PATIENCE = 10.0
+"""Seconds for Slurm to answer, when that is only told besides."""
 _FILE = "submission.json"
 
 
@@ -80,7 +82,7 @@ def waiting_in(wd: Path, environ: Mapping[str, str]) -> list[str]:
             submission = read_submission(directory)
             if submission is None or Path(submission.run_dir, FILE_NAME).exists():
                 continue
-            seen = slurm.look(submission.job, environ)
+            seen = slurm.look(submission.job, environ, SHORT_PATIENCE)
         except BatchError as error:
             found.append(f"What was submitted from {directory} is not known: {error}.")
             continue
