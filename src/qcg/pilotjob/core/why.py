@@ -211,8 +211,11 @@ def why_under_way(run: Run, since: str, leaving: Leaving | None = None) -> Reaso
     return Reason("running", f"it runs on {allocation} since {since} (pid {run.pid})", details)
 
 
-def why_left(run: Run | None) -> Reason:
-    """Of what has not ended, as far as is known, in a run without a manager."""
+def why_left(run: Run | None, *, interrupted: bool = False) -> Reason:
+    """Of what has not ended, as far as is known, in a run without a manager. `interrupted`: it has been started, and
+    was ended before its time."""
+    if run is None and interrupted:
+        return Reason("left", "it was ended with its manager; one that resumes the run starts it again", {})
     if run is None:
         return Reason("left", "it had not been started when its manager went; one that resumes the run starts it", {})
     where = f"it was on {run.grant} (pid {run.pid})" if run.pid else f"it was to be started on {run.grant}"
