@@ -75,7 +75,9 @@ def _reason(books: Books, look: Look, job: Job, position: int) -> tuple[Reason, 
     if run is not None:
         since = timestamp(run.started or run.scheduled)
         leaving = books.state.leaving.get(run.id)
-        return why_under_way(run, since, leaving), books.stories.streams_of(job, position, run.grant)
+        away = books.state.away
+        silent = {part.node: timestamp(away[part.node]) for part in run.grant.parts if part.node in away}
+        return why_under_way(run, since, leaving, silent), books.stories.streams_of(job, position, run.grant)
     if state is State.QUEUED:
         return look.why_waiting(job, position, books.descriptions.of(job)), {}
     story = books.stories.story_of(job, position)
