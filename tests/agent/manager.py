@@ -12,12 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import zmq
 
 from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.executors.pulses import Pulses
 from qcg.pilotjob.host.records import Ended, Launch, Started
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, Contact
+from qcg.pilotjob.wire.keys import Keys
 
 T = TypeVar("T", bound="protocol.FromAgent")
 
@@ -28,8 +31,9 @@ TIMEOUT = 30.0
 class Manager:
     """Bound to a new port with new keys, as each manager is."""
 
-    def __init__(self, run_dir: Path, ack: int = 0) -> None:
+    def __init__(self, run_dir: Path, ack: int = 0, *, pulse: bool = False) -> None:
         self.run_dir = run_dir
+        self.pulses: Pulses | None = None
         self.ack = ack
         self.records: dict[int, Started | Ended] = {}
         self._peer = b""
@@ -42,10 +46,18 @@ class Manager:
         self._socket.curve_secretkey = server_secret
         self._socket.bind("tcp://127.0.0.1:0")
         address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        keys = [key.decode() for key in (server_public, client_public, client_secret)]
-        contact.write(run_dir, Contact(AgentsContact(address, *keys), os.getpid(), 0, "host"))
+        keys = Keys(*(key.decode() for key in (server_public, server_secret, client_public, client_secret)))
+        if pulse:
+            self.pulses = Pulses(keys, "tcp://127.0.0.1:*", [NAME])
+        agents = AgentsContact(address, keys.server_public, keys.client_public, keys.client_secret)
+        if self.pulses:
+            agents = msgspec.structs.replace(agents, pulse=self.pulses.address)
+        contact.write(run_dir, Contact(agents, os.getpid(), 0, "host"))
 
     def close(self) -> None:
+        if self.pulses:
+            self.pulses.close()
+            self.pulses = None
         self._socket.close(linger=0)
         self._context.term()
 
@@ -99,8 +111,8 @@ class Manager:
 
 
 @contextmanager
-def manager(run_dir: Path, ack: int = 0) -> Iterator[Manager]:
-    made = Manager(run_dir, ack)
+def manager(run_dir: Path, ack: int = 0, *, pulse: bool = False) -> Iterator[Manager]:
+    made = Manager(run_dir, ack, pulse=pulse)
     try:
         yield made
     finally:

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from qcg.pilotjob import service
 from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.agent.connection import SELDOM
+from qcg.pilotjob.agent.signs import STALE
 from qcg.pilotjob.executors import nodes
 from qcg.pilotjob.executors.agents import AgentExecutor, Listener
 from qcg.pilotjob.executors.nodes import NodeAgents
-from qcg.pilotjob.executors.vigil import Times
+from qcg.pilotjob.executors.vigil import Standing, Times
 from qcg.pilotjob.host import tree
 from qcg.pilotjob.host.ledger import Ledger, Opened
 from qcg.pilotjob.host.records import Ended, Started
@@ -235,6 +238,7 @@ def test_what_a_lost_agent_has_written_down_is_told_before_its_node_is_lost(
         supervised.agents.on_lost = lambda names, message: happened.append(names)
         supervised.ready(*NAMES)
         supervised.agents._vigils["n4"].heard -= 1000
+        supervised.agents._vigils["n4"]._pulse -= 1000
         await supervised.until(lambda: ["n4"] in happened)
         assert supervised.executor.agents["n4"].seen == 2
 
@@ -258,6 +262,7 @@ def test_a_node_that_comes_back_while_it_is_given_up_is_not_lost(run_dir: Path, 
     async def test(supervised: Supervised) -> None:
         supervised.ready(*NAMES)
         supervised.agents._vigils["n4"].heard -= 1000
+        supervised.agents._vigils["n4"]._pulse -= 1000
         await supervised.until(reads.is_set)
         supervised.executor.agents["n4"].given_up = False  # as it reports
         [losing] = supervised.agents._losing
@@ -266,3 +271,28 @@ def test_a_node_that_comes_back_while_it_is_given_up_is_not_lost(run_dir: Path, 
         assert supervised.lost == []
 
     run(run_dir, test, Commands("sleep", "1000"))
+
+
+def test_nothing_is_lost_while_agents_may_take_the_manager_for_dead(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(nodes, "TICK", 0.05)
+
+    async def test(supervised: Supervised) -> None:
+        supervised.ready(*NAMES)
+        supervised.executor.touched -= nodes.UNTOUCHED
+        supervised.agents._tick()
+        supervised.agents._vigils["n4"].heard -= 1000
+        supervised.agents._vigils["n4"]._pulse -= 1000
+        supervised.agents._tick()
+        seen = [supervised.agents._vigils["n4"].standing]
+        supervised.executor.touched += 1000
+        supervised.agents._vigils["n4"]._pulse -= 1000
+        supervised.agents._tick()
+        seen.append(supervised.agents._vigils["n4"].standing)
+        assert seen == [Standing.AWAY, Standing.LOST]
+
+    run(run_dir, test, Commands("sleep", "1000"))
+
+
+def test_agents_doubt_the_manager_later_than_it_doubts_itself():
+    assert service.BEAT + nodes.TICK < nodes.UNTOUCHED
+    assert nodes.UNTOUCHED + SELDOM < STALE

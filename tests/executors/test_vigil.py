@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from qcg.pilotjob.executors.vigil import FIRST_PAUSE, LONGEST_PAUSE, STUCK, Standing, Step, Times, Vigil
+from qcg.pilotjob.executors.vigil import FIRST_PAUSE, LONGEST_PAUSE, STALLED, STUCK, Standing, Step, Times, Vigil
 
 TIMES = Times(25.0, 600.0)
 
@@ -119,6 +119,41 @@ def test_one_that_should_have_ended_its_jobs_by_now_is_hung_and_replaced_at_once
     assert vigil.is_hung(17.5)
     vigil.reported(30.0)
     assert not vigil.is_hung(100.0)
+
+
+def test_one_that_has_a_pulse_gets_no_work_and_is_neither_replaced_nor_lost():
+    vigil = ready()
+    found = []
+    for second in range(200):
+        vigil.pulses(float(second))
+        found += vigil.due(float(second))
+        assert not vigil.is_deaf_to(float(second))
+    assert found == [Step.AWAY]
+    vigil.reported(200.0)
+    assert vigil.standing is Standing.READY
+
+
+def test_a_pulse_that_stops_is_missed_as_a_voice_is():
+    vigil = ready()
+    vigil.due(10.0)
+    vigil.pulses(20.0)
+    happened = steps(vigil, 60, since=20.5)
+    assert happened[0] == (28.0, Step.START)
+    assert (45.0, Step.LOST) in happened
+    assert vigil.is_deaf_to(45.0)
+
+
+def test_a_pulse_alone_is_not_believed_for_ever():
+    vigil = ready()
+    assert not vigil.is_deaf_to(STALLED - 1)
+    assert vigil.is_deaf_to(STALLED)
+
+
+def test_an_agent_gets_no_answer_from_the_moment_at_which_it_should_have_ended_its_jobs():
+    vigil = ready()
+    steps(vigil, 17)
+    assert not vigil.is_deaf_to(17.0)
+    assert vigil.is_deaf_to(TIMES.fence)
 
 
 def test_one_that_has_never_come_is_not_hung():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.agent.protocol import EndedRecord, Record, StartedRecord
-from qcg.pilotjob.host.records import Ended, NodeGrant, Started
+from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from qcg.pilotjob.journal.errors import JournalError
 from tests.service.wired import GRANT, Wired, jobs, run
 from tests.support.waiting import wait_for
@@ -82,6 +82,20 @@ def test_the_end_of_a_run_on_two_nodes_is_acknowledged_when_both_have_told(tmp_p
         wired.engine.agent_swept("n1", ["n1"], ["1.1"])
         await wired.until("acknowledge 2")
         assert wired.engine.all_done.is_set()
+
+    run(tmp_path, test)
+
+
+def test_jobs_are_told_to_be_found_running_only_when_their_agent_meets_a_new_manager(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        told: list[str] = []
+        wired.engine.notice = told.append  # type: ignore[method-assign, assignment]
+        wired.add_node("n1")
+        live = [Running("9.1", 7, 1.0, [("n1", (0,), ())])]
+        wired.engine.agent_ready("n1", ["n1"], live)
+        wired.engine.agent_away("n1", ["n1"])
+        wired.engine.agent_ready("n1", ["n1"], live)
+        assert told == ["1 job was found running"]
 
     run(tmp_path, test)
 

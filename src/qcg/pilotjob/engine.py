@@ -93,6 +93,8 @@ class Engine(Listener):
         """The same for what is committed and not synced yet."""
         self._commit_first = False
         """Something has to outlive this process before anything more is started."""
+        self._met: set[str] = set()
+        """Agents that have reported to this manager."""
         self._unwanted: list[Job] = []
         """Jobs of refused submissions that have not ended yet."""
         self._turn_due = False
@@ -177,8 +179,10 @@ class Engine(Listener):
                 self.dispatch(RunSwept(run_id, node))
 
     def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
-        if live:
+        # One that has met this manager before has lost its line only, and tells of nothing new.
+        if live and agent not in self._met:
             self.notice("1 job was found running" if len(live) == 1 else f"{len(live)} jobs were found running")
+        self._met.add(agent)
         self.dispatch(AgentReported(nodes, live))
 
     def agent_away(self, agent: str, nodes: list[str]) -> None:

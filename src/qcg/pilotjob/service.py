@@ -19,6 +19,7 @@ from qcg.pilotjob.closing import Closing
 from qcg.pilotjob.core.events import CancelAll, NodesLost
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.engine import Engine
+from qcg.pilotjob.executors.freshness import KeptFresh
 from qcg.pilotjob.executors.supervision import Supervision, raise_its_error
 from qcg.pilotjob.going_on import ALLOCATION, how_to_go_on, refuse_elsewhere
 from qcg.pilotjob.guard import announce, check_agents, check_free, leave, refresh, withdraw
@@ -329,13 +330,11 @@ class Service:
 
     async def _beat(self, engine: Engine, run_dir: Path) -> None:
         told = ""
+        contact_file = KeptFresh(lambda: refresh(run_dir), engine.executor)
         for beat in itertools.count(1):
             await asyncio.sleep(BEAT)
             engine.executor.beat()
-            try:
-                refresh(run_dir)
-            except OSError as error:
-                log.error("the contact file cannot be kept fresh: %s; agents that lose this manager miss it", error)
+            contact_file.touch()
             if beat % BEATS_A_LINE == 0 and told != (line := progress_line(engine.state)):
                 log.info("%s", line)
                 told = line

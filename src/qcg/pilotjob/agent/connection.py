@@ -14,6 +14,7 @@ from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.pidfile import lock_path
 from qcg.pilotjob.agent.poller import Poller
+from qcg.pilotjob.agent.pulse import Pulse
 from qcg.pilotjob.agent.signs import Signs
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
@@ -46,6 +47,7 @@ class Connection:
         self._run_dir = run_dir
         self._lock = lock_path(run_dir, hello.agent)
         self._fence = fence
+        self._pulse = Pulse(hello.agent, fence)
         self._signs = Signs()
         self._hello = hello
         self._poller = poller
@@ -128,6 +130,7 @@ class Connection:
     def close(self) -> None:
         """Let the last words out, for a second at most."""
         self._close(linger=1000)
+        self._pulse.close()
         self._context.term()
 
     def _look(self, now: float) -> None:
@@ -188,6 +191,7 @@ class Connection:
             raise ContactError(f"the contact file of {self._run_dir} leads nowhere: {error}") from None
         self._poller.register(socket)
         self._poller.register(self._monitor)
+        self._pulse.follow(agents)
         self._contact = found
         self._opened = now
         self._knocks += 1

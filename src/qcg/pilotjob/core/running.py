@@ -54,8 +54,8 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
     for leaving in [leaving for leaving in core.leaving.values() if leaving.first in nodes]:
         spanning.reported(core, leaving, live.pop(leaving.id, None))
     spanning.ask_again(core, nodes)
-    for run in [run for run in core.runs.values() if run.grant.parts and run.grant.parts[0].node in nodes]:
-        if run.id in core.leaving:
+    for run in core.runs_of(event.nodes):
+        if run.grant.parts[0].node not in nodes or run.id in core.leaving:
             continue
         running = live.pop(run.id, None)
         if running is None:
@@ -104,7 +104,7 @@ def nodes_lost(core: CoreState, event: NodesLost) -> None:
         core.pool.set_available(node, False)
         core.away.setdefault(node, core.now)
     core.lost |= lost
-    for run in [run for run in core.runs.values() if any(part.node in lost for part in run.grant.parts)]:
+    for run in core.runs_of(event.nodes):
         if len(run.grant.parts) > 1:
             spanning.nodes_of_run_lost(core, run, event.message)
         else:

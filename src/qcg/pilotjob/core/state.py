@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from qcg.pilotjob.core.effects import Effect, NothingRuns, Transition
 from qcg.pilotjob.core.queue import Queue
@@ -20,6 +20,8 @@ class CoreState:
         self.jobs: dict[str, Job] = {}
         self.runs: dict[str, Run] = {}
         """All runs that hold resources, or stand behind one that does, by id."""
+        self.runs_on: dict[str, dict[Run, None]] = {}
+        """The same by node, those with parts on several nodes under each of them."""
         self.lanes: dict[Lane, None] = {}
         """Those in which somebody stands behind another; the one that changed last comes last."""
         self.having_room: dict[Run, None] = {}
@@ -103,6 +105,8 @@ class CoreState:
 
     def begin_run(self, run: Run) -> None:
         self.runs[run.id] = run
+        for part in run.grant.parts:
+            self.runs_on.setdefault(part.node, {})[run] = None
         if run.position < 0:
             run.job.run = run
         else:
@@ -112,6 +116,8 @@ class CoreState:
     def end_run(self, run: Run) -> None:
         """The run holds nothing any more."""
         del self.runs[run.id]
+        for part in run.grant.parts:
+            del self.runs_on[part.node][run]
         if run.position < 0:
             run.job.run = None
         else:
@@ -121,6 +127,10 @@ class CoreState:
             self.pool.release(run.grant)
         if self.suspended and not self.runs:
             self.effects.append(NothingRuns())
+
+    def runs_of(self, nodes: Iterable[str]) -> list[Run]:
+        """All that have a part on these nodes."""
+        return list(dict.fromkeys(run for node in nodes for run in self.runs_on.get(node, ())))
 
     def _leave(self, lane: Lane, run: Run) -> bool:
         """A run of a lane is over. True when it was the last of them."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.executors.pulses import Pulses
 from qcg.pilotjob.host.records import Ended, Launch, Running, Started
 from qcg.pilotjob.wire.contact import AgentsContact
 from qcg.pilotjob.wire.hub import Frames, Hub, Port
@@ -76,6 +77,10 @@ class AgentExecutor:
         self._by_node = {node: self.agents[name] for name, nodes in agents.items() for node in nodes}
         self._by_peer: dict[bytes, Agent] = {}
         self._port: Port | None = None
+        self.pulses: Pulses | None = None
+        """Where agents that may be cut off are heard and answered, too."""
+        self.touched = 0.0
+        """When the contact file was kept fresh last, in monotonic seconds."""
         self.on_hello: Callable[[protocol.Hello], None] = lambda hello: None
         self.on_heard: Callable[[str], None] = lambda name: None
         self.on_ready: Callable[[str], None] = lambda name: None
@@ -88,7 +93,10 @@ class AgentExecutor:
     def open(self, hub: Hub, keys: Keys, address: str) -> AgentsContact:
         """Listen; what agents need to connect."""
         self._port = hub.router(DOMAIN, keys, address, self._messages)
-        return AgentsContact(self._port.address, keys.server_public, keys.client_public, keys.client_secret)
+        if self.fence:
+            self.pulses = Pulses(keys, address, self.agents)
+        pulse = self.pulses.address if self.pulses else ""
+        return AgentsContact(self._port.address, keys.server_public, keys.client_public, keys.client_secret, pulse)
 
     def launch(self, node: str, launch: Launch) -> None:
         self._by_node[node].launches.append(launch)

@@ -28,6 +28,8 @@ LOG_NAME = "agents.log"
 TICK = 0.5
 ASLEEP = 5.0
 """A pause between two ticks that is so long says nothing about agents: the manager itself was busy or asleep."""
+UNTOUCHED = 7.0
+"""Seconds after which a contact file that was not touched soon counts as a dead manager's."""
 SETTLING = 60.0
 """Seconds after which one `srun` for many nodes does not fail as a whole any more because of one of them."""
 MOST_STARTS = 32
@@ -90,7 +92,7 @@ class NodeAgents:
         executor.on_bye = self._bye
 
     def start(self) -> None:
-        now = self._began = self._ticked = time.monotonic()
+        now = self._began = self._ticked = self._executor.touched = time.monotonic()
         for name in self._executor.agents:
             has_run = read_agent_pid(self._run_dir, name) is not None
             self._vigils[name] = Vigil(self._times, now, earlier=self._earlier if has_run else None)
@@ -118,6 +120,9 @@ class NodeAgents:
     def abandon(self) -> None:
         self._ending = True
         self._stop_ticking()
+        if self._executor.pulses is not None:
+            self._executor.pulses.close()
+            self._executor.pulses = None
         for process in self._starters:
             process.let_go()
         self._starters = {}
@@ -153,6 +158,7 @@ class NodeAgents:
             for vigil in self._vigils.values():
                 vigil.forgive(now)
         self._ticked = now
+        self._feel_pulses(now)
         due = {name: vigil.due(now) for name, vigil in self._vigils.items()}
         for name in _with(due, Step.AWAY):
             log.warning("the agent of %s has not been heard for %g s; it gets no work", name, self._times.away)
@@ -174,6 +180,17 @@ class NodeAgents:
         self._start_agents(self._wanted(_with(due, Step.START)))
         self._gather(now)
         self._changed.set()
+
+    def _feel_pulses(self, now: float) -> None:
+        pulses = self._executor.pulses
+        if pulses is not None:
+            pulses.deaf = frozenset(name for name, vigil in self._vigils.items() if vigil.is_deaf_to(now))
+            for name, at in pulses.heard.copy().items():
+                self._vigils[name].pulses(at)
+        if now - self._executor.touched > UNTOUCHED:
+            # Agents that are cut off may take this manager for dead, and keep their jobs.
+            for vigil in self._vigils.values():
+                vigil.pulses(now)
 
     async def _lose(self, names: list[str], message: str) -> None:
         """Jobs that have ended before their node was lost are not lost with it: its agent has written that down."""

@@ -13,6 +13,10 @@ STUCK = 90.0
 """Seconds after which an attempt that has brought no agent is given up."""
 
 
+STALLED = 300.0
+"""Seconds for which an agent that only has a pulse is waited for, such as one whose file system hangs."""
+
+
 class Times(Struct, frozen=True):
     """Seconds of silence; those of an agent that was there are all in proportion to `lost`.
 
@@ -67,6 +71,8 @@ class Vigil:
         self.standing = Standing.EXPECTED if earlier is None else Standing.AWAY
         self.heard = now
         """When it was heard last; before that, when somebody began to listen."""
+        self._pulse = now
+        """When there was another reason to believe that it lives, or that it may not know better."""
         self._pause = FIRST_PAUSE
         self._start_at = now
         self._was_hung = False
@@ -75,6 +81,10 @@ class Vigil:
 
     def hears(self, now: float) -> None:
         self.heard = now
+
+    def pulses(self, at: float) -> None:
+        """It is there, even if it has nothing to say: no other is started, and nothing is lost."""
+        self._pulse = max(self._pulse, at)
 
     def reported(self, now: float) -> None:
         """It has connected and told everything."""
@@ -103,7 +113,11 @@ class Vigil:
     def is_hung(self, now: float) -> bool:
         """An agent that is in order would have ended its jobs by now: one that is still there is ended with them."""
         was_there = self.standing in (Standing.AWAY, Standing.LOST)
-        return was_there and now - self.heard >= self._its_times.fence
+        return was_there and self._lifeless(now) >= self._its_times.fence
+
+    def is_deaf_to(self, now: float) -> bool:
+        """Whether its pulse counts for nothing: it should be dead, or has done nothing else for too long."""
+        return self.standing is Standing.LOST or self.is_hung(now) or now - self.heard >= STALLED
 
     def said_goodbye(self) -> None:
         self.standing = Standing.GONE
@@ -116,6 +130,7 @@ class Vigil:
     def due(self, now: float) -> list[Step]:
         """What follows from how long it has been silent; each step is told once."""
         silence = now - self.heard
+        lifeless = self._lifeless(now)
         steps = []
         if self.standing is Standing.READY and silence >= self._times.away:
             self.standing = Standing.AWAY
@@ -124,7 +139,7 @@ class Vigil:
         elif self.standing is Standing.EXPECTED and silence >= self._times.never_came:
             self.standing = Standing.LOST
             steps.append(Step.NEVER_CAME)
-        if self.standing is Standing.AWAY and silence >= self._its_times.lost:
+        if self.standing is Standing.AWAY and lifeless >= self._its_times.lost:
             self.standing = Standing.LOST
             steps.append(Step.LOST)
         if self.is_hung(now) and not self._was_hung:
@@ -132,11 +147,14 @@ class Vigil:
             self._start_at = min(self._start_at, now)
         if self._starting_since is not None and now - self._starting_since >= STUCK:
             steps.append(Step.GIVE_UP_START)
-        if self._may_start(silence) and self._starting_since is None and now >= self._start_at:
+        if self._may_start(lifeless) and self._starting_since is None and now >= self._start_at:
             steps.append(Step.START)
         return steps
 
-    def _may_start(self, silence: float) -> bool:
+    def _lifeless(self, now: float) -> float:
+        return now - max(self.heard, self._pulse)
+
+    def _may_start(self, lifeless: float) -> bool:
         if self.standing is Standing.AWAY:
-            return silence >= self._times.restart
+            return lifeless >= self._times.restart
         return self.standing in (Standing.EXPECTED, Standing.LOST)

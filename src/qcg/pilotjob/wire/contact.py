@@ -25,6 +25,8 @@ class AgentsContact(msgspec.Struct, frozen=True):
     """The manager's public key; all keys in Z85."""
     client_public: str
     client_secret: str
+    pulse: str = ""
+    """Where agents of other machines hear that the manager is alive, and tell that they are."""
 
 
 class ClientsContact(msgspec.Struct, frozen=True):

@@ -1,0 +1,60 @@
+"""The pulses of agents: heard and answered by a thread that touches no file, however long the manager waits for one."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Collection
+
+import zmq
+
+from qcg.pilotjob.wire.keys import Keys
+from qcg.pilotjob.wire.routing import is_ipv6
+
+MOST_BYTES = 1024
+
+
+class Pulses:
+    def __init__(self, keys: Keys, address: str, names: Collection[str]) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._port = self._context.socket(zmq.ROUTER)
+        self._port.setsockopt(zmq.IPV6, is_ipv6(address))
+        self._port.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
+        # Who does not know the manager's own key, which is in the contact file, is not let in.
+        self._port.curve_server = True
+        self._port.curve_publickey = keys.server_public.encode()
+        self._port.curve_secretkey = keys.server_secret.encode()
+        self._port.bind(address)
+        self.address: str = self._port.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._names = {name.encode(): name for name in names}
+        self.heard: dict[str, float] = {}
+        """When an agent was heard last, and was answered."""
+        self.deaf: frozenset[str] = frozenset()
+        """Agents that get no answer any more: they have to talk to the manager itself."""
+        self._woken, self._wakes = socket.socketpair()
+        self._thread = threading.Thread(target=self._answer, name="pulses", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._wakes.send(b"\0")
+        self._thread.join()
+        self._port.close(linger=0)
+        self._context.term()
+        self._woken.close()
+        self._wakes.close()
+
+    def _answer(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._woken.fileno(), zmq.POLLIN)
+        poller.register(self._port, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll())
+            if self._woken.fileno() in ready:
+                return
+            frames = self._port.recv_multipart()
+            name = self._names.get(frames[1]) if len(frames) == 3 else None
+            if name is not None and name not in self.deaf:
+                # First: what is answered must have been heard.
+                self.heard[name] = time.monotonic()
+                self._port.send_multipart([frames[0], frames[2]], zmq.NOBLOCK)

@@ -1,0 +1,97 @@
+"""The second line between agent and manager, which nothing but the network can stop."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.agent import protocol, pulse
+from qcg.pilotjob.agent.fence import Fence
+from qcg.pilotjob.agent.pulse import Pulse
+from qcg.pilotjob.executors.pulses import Pulses
+from qcg.pilotjob.host.tree import MARKER
+from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import AgentsContact
+from qcg.pilotjob.wire.keys import make_keys
+from tests.agent.manager import NAME, AgentProcess, launch, manager
+from tests.support.processes import is_alive
+from tests.support.waiting import wait_for
+
+
+def test_a_pulse_that_is_answered_keeps_the_fence_up_and_one_that_is_not_does_not(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pulse, "BEAT", 0.1)
+    keys = make_keys()
+    pulses = Pulses(keys, "tcp://127.0.0.1:*", ["n1", "n2"])
+    lines = (keys.server_public, keys.client_public, keys.client_secret, pulses.address)
+    known: list[float] = []
+    fence = Fence(lambda: None)
+    monkeypatch.setattr(fence, "known_at", known.append)
+    line = Pulse("n1", fence)
+    try:
+        line.follow(AgentsContact("", *lines))
+        wait_for(lambda: len(known) > 3, what="several answers")
+        assert known == sorted(known)
+        assert list(pulses.heard) == ["n1"]
+        assert pulses.heard["n1"] >= known[0]
+        pulses.deaf = frozenset(["n1"])
+        time.sleep(0.5)
+        count, heard = len(known), pulses.heard["n1"]
+        time.sleep(0.5)
+        assert (len(known), pulses.heard["n1"]) == (count, heard)
+        pulses.deaf = frozenset()
+        wait_for(lambda: len(known) > count, what="answers again")
+    finally:
+        line.close()
+        pulses.close()
+
+
+def test_the_line_follows_the_manager(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pulse, "BEAT", 0.1)
+    fence = Fence(lambda: None)
+    line = Pulse("n1", fence)
+    try:
+        for _ in range(2):
+            keys = make_keys()
+            pulses = Pulses(keys, "tcp://127.0.0.1:*", ["n1"])
+            lines = (keys.server_public, keys.client_public, keys.client_secret, pulses.address)
+            line.follow(AgentsContact("", *lines))
+            wait_for(lambda found=pulses: found.heard, what="a pulse")  # type: ignore[misc]
+            pulses.close()
+    finally:
+        line.close()
+
+
+def test_an_agent_that_waits_for_its_files_keeps_its_jobs_as_long_as_its_manager_is_known_to_live(run_dir: Path):
+    """The contact file becomes one whose reader hangs, as on a file system that does not answer."""
+    with manager(run_dir, pulse=True) as first:
+        assert first.pulses is not None
+        agent = AgentProcess(run_dir)
+        path = run_dir / contact.FILE_NAME
+        try:
+            first.next(protocol.Hello)
+            first.send(protocol.Welcome(0, 0, "pilot", 5.0))
+            first.next(protocol.Report)
+            first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: "pilot.a"}))
+            pid = first.started("a").pid
+            path.rename(run_dir / "kept")
+            os.mkfifo(path, 0o600)
+            wait_for(lambda: _is_opening(agent.pid), what="the agent hangs")
+            time.sleep(7)  # longer than the fence allows
+            assert is_alive(pid)
+            first.pulses.deaf = frozenset([NAME])
+            wait_for(lambda: not is_alive(pid), what="the end of the job")
+        finally:
+            if path.is_fifo():
+                path.rename(run_dir / "fifo")
+                (run_dir / "kept").rename(path)
+                for _ in range(2):
+                    os.close(os.open(run_dir / "fifo", os.O_RDWR | os.O_NONBLOCK))
+            agent.kill()
+
+
+def _is_opening(pid: int) -> bool:
+    """Whether it waits for the other end of a pipe with a name."""
+    return Path(f"/proc/{pid}/wchan").read_text() in ("wait_for_partner", "fifo_open")
