@@ -231,5 +231,5 @@ def test_a_run_that_waits_in_the_queue_is_told_of_where_no_manager_is_found(prog
         assert told in f"{done.stderr.rstrip()}."
     run("qcg-pm", "run", small, "--id=other", cwd=wd)
     after = run("qcg-pm", "status", cwd=wd, env=environment(PATH=str(programs.path)))
-    assert "No manager is at work" in after.stderr
+    assert "Its manager has ended, and all jobs have." in after.stderr
     assert told in after.stderr

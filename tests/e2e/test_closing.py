@@ -20,6 +20,16 @@ def test_what_runs_at_the_end_is_ended_and_run_again(tmp_path: Path):
     assert first.report == {}
     # They end with 0 when they are told to end, and have not succeeded all the same.
     assert sorted(path.name for path in tmp_path.glob("terms.*")) == ["terms.0", "terms.1"]
+    assert "Not every job is final: the manager has ended before them." in first.done.stdout
+    assert ["QUEUED", "1", "4"] in [line.split() for line in first.done.stdout.splitlines()]
+    listed = run("qcg-pm", "jobs", cwd=tmp_path)
+    assert listed.stdout.splitlines() == ["name  state", "a     QUEUED"]
+    assert "1 job has not ended: nothing runs any more, and `qcg-pm run --resume" in listed.stderr
+    assert run("qcg-pm", "status", cwd=tmp_path).stdout.splitlines()[1].split()[:4] == ["jobs", "1", "1", "0"]
+    assert run("qcg-pm", "why", "a:0", "a:3", cwd=tmp_path).stdout.splitlines() == [
+        "a:0 QUEUED: it was ended with its manager; one that resumes the run starts it again",
+        "a:3 QUEUED: it had not been started when its manager went; one that resumes the run starts it",
+    ]
     (tmp_path / "go").touch()
     second = Run(tmp_path, run("qcg-pm", "run", "--resume", ".", "--time-limit", "1h", cwd=tmp_path))
     assert second.done.returncode == 0

@@ -85,7 +85,7 @@ def test_a_manager_whose_allocation_is_over_ends_too(monkeypatch: pytest.MonkeyP
         raise AllocationOver("job 7 does not run: it is CANCELLED")
 
     monkeypatch.setattr(closing, "find_end", find_end)
-    monkeypatch.setattr(closing, "READ_AGAIN", 0.0)
+    monkeypatch.setattr(closing, "READ_AGAIN", 0.0)  # the longest pause
 
     async def watch() -> str:
         engine = an_engine()

@@ -25,7 +25,9 @@ log = logging.getLogger(__name__)
 
 TICK = 0.5
 READ_AGAIN = 120.0
-"""Seconds between two questions when the allocation ends: a limit can be changed while it runs."""
+READ_SOON = 30.0
+"""Seconds between two questions when the allocation ends, for limits are changed: a sixth of what is left, and not
+more or less than these."""
 PATIENCE = 20.0
 """Seconds for the controller to answer then."""
 SHORT_PATIENCE = 3.0
@@ -109,7 +111,7 @@ class Closing:
         return min(GRACE, LARGEST_PART * (end - self._began))
 
     async def _look(self) -> None:
-        if time.time() - self._read_at >= READ_AGAIN:
+        if time.time() - self._read_at >= self._pause():
             await self._read_end(PATIENCE)
         end = self._end
         if end is not None:
@@ -119,6 +121,10 @@ class Closing:
             why = why_over(self._engine.state, time.time())
             if why is not None:
                 self._close(why)
+
+    def _pause(self) -> float:
+        left = math.inf if self._allocation_end is None else self._allocation_end - self._read_at
+        return min(max(left / 6, READ_SOON), READ_AGAIN)
 
     async def _count_down(self, end: float) -> None:
         grace = self._grace(end)

@@ -39,10 +39,15 @@ class EndedBooks:
             self.stories = Stories(
                 self._registry, self.descriptions, Site(root_wd=str(run_dir.resolve().parent), instance="")
             )
+            self._interrupted = frozenset(self._registry.interrupted())
             self.state = CoreState([])
             for record in self._registry.job_records():
                 self.state.register(self._job(record))
             self._open = undo.pop_all()
+
+    def was_interrupted(self, job: Job, position: int) -> bool:
+        """Whether it has been started, and ended before its time: it is to be started again."""
+        return (job.seq, position) in self._interrupted
 
     def close(self) -> None:
         self._open.close()
@@ -75,6 +80,8 @@ class EndedBooks:
         rest = record.rest or (record.state if record.state.is_final else None)
         if rest is not None:
             job.iterations.settle_rest(rest)
+        if not (job.state.is_final or job.iterations.runs):
+            job.state = State.QUEUED  # it was at work, and nothing of it is any more
 
 
 def _run(job: Job, record: RunRecord) -> Run:

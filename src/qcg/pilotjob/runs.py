@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import struct
 from collections.abc import Mapping
 from itertools import islice
@@ -12,6 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from qcg.pilotjob.agent.pidfile import is_alive as is_at_work
+from qcg.pilotjob.agent.pidfile import read_agent_pid
+from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.fate import Fate, fate_of
 from qcg.pilotjob.cluster.slurm import job_id_of
 from qcg.pilotjob.going_on import ALLOCATION, how_to_go_on
 from qcg.pilotjob.guard import is_alive
@@ -182,19 +187,67 @@ def holder_of(run_dir: Path) -> int | None:
 def standing(run: Path) -> str:
     """How it is about a run that has no manager, and about others beside it that wait for one."""
     run = run.absolute()
-    became = "has ended" if contact.read(run) is None else "has died"
+    found = contact.read(run)
+    became = "has died" if found is not None and found.pid else "has ended"
     sentence = f"No manager is at work in {run.parent}: that of the newest run, {run}, {became}."
-    mine = unfinished(run)
-    if mine:
-        were = "1 job has" if mine == 1 else f"{mine} jobs have"
-        sentence += (
-            f" As far as it knew, {were} not ended: what runs goes on, and `qcg-pm run --resume {run}` goes on with"
-            f" the rest (or, to serve it again, `qcg-pm-service --net --resume {run}`)."
-        )
+    left = look_at_left(run)
+    if left.unfinished:
+        sentence += f" {_what_is_left(left)}"
     else:
         sentence += f" To go on with it, `qcg-pm-service --net --resume {run}`."
-    others = left_runs(run.parent, besides=run)
-    return " ".join([sentence, *(f"Also, {left}." for left in others), *waiting_runs(run.parent)])
+    return " ".join([sentence, *_others(run)])
+
+
+def afterword(run: Path) -> str:
+    """The same for those who only look, and can be told less when all is over."""
+    run = run.absolute()
+    if unfinished(run):
+        return standing(run)
+    return " ".join(["Its manager has ended, and all jobs have.", *_others(run)])
+
+
+def _what_is_left(left: Left) -> str:
+    were = "1 job has" if left.unfinished == 1 else f"{left.unfinished} jobs have"
+    at_work = has_agents(left.run_dir)
+    runs = "what runs may go on" if at_work is None else "what runs goes on" if at_work else "nothing runs any more"
+    serve = "" if left.allocation else f" (or, to serve it again, `qcg-pm-service --net --resume {left.run_dir}`)"
+    return (
+        f"As far as it knew, {were} not ended: {runs}, and {how_to_go_on(left.run_dir, left.allocation)} goes on with"
+        f" the rest{serve}."
+    )
+
+
+def _others(run: Path) -> list[str]:
+    """What else there is in its directory to go on with, or to wait for."""
+    return [*(f"Also, {left}." for left in left_runs(run.parent, besides=run)), *waiting_runs(run.parent)]
+
+
+def has_agents(run_dir: Path) -> bool | None:
+    """Whether an agent of a run without a manager is at work, and jobs with it; None when that cannot be told."""
+    known: bool | None = False
+    fates: dict[tuple[str, str], bool | None] = {}
+    for path in sorted(run_dir.glob("agent-*.json")):
+        found = read_agent_pid(run_dir, path.stem.removeprefix("agent-"))
+        if found is None:
+            continue
+        whose = (found.allocation, found.cluster)
+        if found.host == socket.gethostname():
+            at_work: bool | None = is_at_work(found)
+        elif whose in fates:
+            continue
+        else:
+            at_work = fates[whose] = _is_at_work(*whose)
+        if at_work:
+            return True
+        known = None if at_work is None else known
+    return known
+
+
+def _is_at_work(allocation: str, cluster: str) -> bool | None:
+    try:
+        return fate_of(allocation, cluster, os.environ) is not Fate.OVER if allocation else None
+    except ClusterError:
+        return None
 
 
 def waiting_runs(wd: Path) -> list[str]:

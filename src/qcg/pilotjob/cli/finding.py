@@ -17,7 +17,7 @@ import click
 from qcg.pilotjob.cli.names import NoSuchName, expand
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say_no_more, tell
-from qcg.pilotjob.runs import is_there, standing
+from qcg.pilotjob.runs import afterword, is_there, standing
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
 
@@ -114,7 +114,7 @@ def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[st
         except NoSuchName as error:
             raise Denial(with_suggestion(ended, str(error))) from None
         finally:
-            tell(f"This is what the registry of the run says. {standing(run)}")
+            tell(f"This is what the registry of the run says. {afterword(run)}")
 
 
 def connect(path: str | None, address: str | None, environ: Mapping[str, str]) -> Manager:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from qcg.pilotjob.cli.finding import json_option, on_manager
+from qcg.pilotjob.cli.saying import many, say
 from qcg.pilotjob.cli.showing import show_json, show_table
 
 if TYPE_CHECKING:
@@ -24,3 +25,13 @@ def command(manager: Manager, as_json: bool) -> None:
     else:
         columns = {"nodes": "total_nodes", "cores": "total_cores", "used": "used_cores", "free": "free_cores"}
         show_table(list(columns), [[have[key] for key in columns.values()]], right=list(columns))
+        for line in away_lines(have.get("away", {})):
+            say(line)
+
+
+def away_lines(away: dict[str, Any]) -> list[str]:
+    """Of nodes that are not there, as the answers have them."""
+    return [
+        f"{name} is {node['state']} since {node['since'][:19]}, with {many(node['cores'], 'core')}"
+        for name, node in away.items()
+    ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qcg.pilotjob.cli.finding import json_option, on_manager_or_registry
+from qcg.pilotjob.cli.resources import away_lines
 from qcg.pilotjob.cli.saying import many, say
 from qcg.pilotjob.cli.showing import show_json, show_table
 
@@ -41,10 +42,16 @@ def command(manager: Manager, as_json: bool) -> None:
     show_table(["", *COLUMNS], rows, right=COLUMNS)
 
 
-def _show_manager(system: dict[str, Any], have: dict[str, int]) -> None:
-    nodes = many(have["TotalNodes"], "node")
+def _show_manager(system: dict[str, Any], have: dict[str, Any]) -> None:
+    away = have.get("Away", {})
+    nodes = many(have["TotalNodes"] - len(away), "node")
+    cores = have["TotalCores"] - sum(node["cores"] for node in away.values())
     say(f"Manager {system['InstanceId']} on {system['Host']}, since {system['Started'][:19]}, in {system['Wd']}")
-    say(f"{have['UsedCores']} of {many(have['TotalCores'], 'core')} on {nodes} in use")
+    # Jobs on nodes that are away hold their cores until it is known what became of them.
+    used = cores - have["FreeCores"]
+    say(f"{used} of {many(cores, 'core')} on {nodes} in use")
+    for line in away_lines(away):
+        say(line)
     say("")
 
 

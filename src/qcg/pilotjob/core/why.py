@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Literal
 
@@ -190,8 +190,13 @@ class Look:
         return {"wanted": wanted, "free": _totals(self._free, len(self._idle)), "total": _totals(self._core.nodes)}
 
 
-def why_under_way(run: Run, since: str, leaving: Leaving | None = None) -> Reason:
-    """Of a run that holds resources; `since` is when it began, as people read it."""
+def why_under_way(
+    run: Run, since: str, leaving: Leaving | None = None, silent: Mapping[str, str] | None = None
+) -> Reason:
+    """Of a run that holds resources; `since` is when it began, as people read it.
+
+    `silent`: those of its nodes that are away, each with the time at which it was heard of last.
+    """
     allocation = str(run.grant)
     details: dict[str, Any] = {"allocation": allocation, "since": since}
     if run.pid:
@@ -208,11 +213,18 @@ def why_under_way(run: Run, since: str, leaving: Leaving | None = None) -> Reaso
         return Reason("canceling", f"it is being ended, on {allocation}", details)
     if not run.started:
         return Reason("starting", f"it was given {allocation} at {since} and is being started", details)
+    if silent:
+        named = ", ".join(f"{node} (since {last})" for node, last in silent.items())
+        text = f"it ran on {allocation} since {since} (pid {run.pid}); nothing is heard of {named}"
+        return Reason("running", text, {**details, "away": list(silent)})
     return Reason("running", f"it runs on {allocation} since {since} (pid {run.pid})", details)
 
 
-def why_left(run: Run | None) -> Reason:
-    """Of what has not ended, as far as is known, in a run without a manager."""
+def why_left(run: Run | None, *, interrupted: bool = False) -> Reason:
+    """Of what has not ended, as far as is known, in a run without a manager. `interrupted`: it has been started, and
+    was ended before its time."""
+    if run is None and interrupted:
+        return Reason("left", "it was ended with its manager; one that resumes the run starts it again", {})
     if run is None:
         return Reason("left", "it had not been started when its manager went; one that resumes the run starts it", {})
     where = f"it was on {run.grant} (pid {run.pid})" if run.pid else f"it was to be started on {run.grant}"

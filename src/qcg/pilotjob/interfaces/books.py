@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.stories import Stories
@@ -24,6 +25,9 @@ class Books(Protocol):
     @property
     def stalled(self) -> bool:
         """Nothing can be written at the moment, so nothing new is started."""
+
+    def was_interrupted(self, job: Job, position: int) -> bool:
+        """Whether it has been started, and ended before its time: it is to be started again."""
 
     @property
     def alive(self) -> bool:

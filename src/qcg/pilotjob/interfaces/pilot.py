@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from datetime import datetime
 
+from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.description.variables import Arrival
 from qcg.pilotjob.descriptions import Descriptions
@@ -47,6 +48,10 @@ class Pilot:
     @property
     def alive(self) -> bool:
         return True
+
+    def was_interrupted(self, job: Job, position: int) -> bool:
+        """It waits again like any other one."""
+        return False
 
     def arrival(self) -> Arrival:
         """What a submission that arrives now tells its variables."""

@@ -30,6 +30,10 @@ class Questions:
         """What is known of a job's runs, or of those of some iterations; -1 is the position of a job without any."""
         return reading.runs_of(self._current(), seq, positions)
 
+    def interrupted(self) -> Iterator[tuple[int, int]]:
+        """Number and position of what is not final, and has had runs that count no more."""
+        return reading.interrupted(self._current())
+
     def command_of(self, seq: int, position: int) -> str | None:
         """What the latest run was started with, where that is known."""
         return reading.command_of(self._current(), seq, position)

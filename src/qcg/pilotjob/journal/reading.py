@@ -81,6 +81,11 @@ def runs_of(connection: sqlite3.Connection, seq: int, positions: Iterable[int] |
         yield from map(_run, connection.execute(f"{query} = ?", (place(seq, position),)))
 
 
+def interrupted(connection: sqlite3.Connection) -> Iterator[tuple[int, int]]:
+    for (number,) in connection.execute(f"SELECT place {OF_UNFINISHED} AND runs.state = {QUEUED}"):
+        yield seq_and_position(number)
+
+
 def command_of(connection: sqlite3.Connection, seq: int, position: int) -> str | None:
     row = connection.execute("SELECT command FROM commands WHERE place = ?", (place(seq, position),)).fetchone()
     return None if row is None else row[0]

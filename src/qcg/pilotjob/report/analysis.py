@@ -24,7 +24,7 @@ from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.run_report import Failure, RunReport, Slow
 from qcg.pilotjob.report.summary import Ending, Summary, statistics_of, summarise
 from qcg.pilotjob.report.tail import last_lines
-from qcg.pilotjob.runs import RunsError, with_registry
+from qcg.pilotjob.runs import RunsError, has_manager, with_registry
 
 _decode_description = msgspec.msgpack.Decoder(JobDescription).decode
 
@@ -35,10 +35,12 @@ def analyse(path: Path, most: int = 10) -> RunReport:
     At most `most` of the slowest and of the failed jobs are listed.
     """
     try:
-        registry = with_registry(path) / FILE_NAME
-        with snapshot(registry) as connection:
-            summary = summarise(reading.job_records(connection), reading.run_records(connection), most)
-            return _Report(registry, connection).of(summary)
+        run_dir = with_registry(path)
+        # Before its registry is read: what was written last is seen, when it has just ended.
+        at_work = has_manager(run_dir)
+        with snapshot(run_dir / FILE_NAME) as connection:
+            rows = (reading.job_records(connection), reading.run_records(connection))
+            return _Report(run_dir, connection).of(summarise(*rows, most, at_work=at_work))
     except (JournalError, RunsError) as error:
         raise ReportError(str(error)) from error
 
@@ -46,8 +48,8 @@ def analyse(path: Path, most: int = 10) -> RunReport:
 class _Report:
     """Puts into words what the summary has kept."""
 
-    def __init__(self, registry: Path, connection: sqlite3.Connection) -> None:
-        self.directory = registry.parent.absolute()
+    def __init__(self, run_dir: Path, connection: sqlite3.Connection) -> None:
+        self.directory = run_dir.absolute()
         self.connection = connection
         self.site = Site(root_wd=os.fspath(self.directory.parent), instance="")
 
@@ -58,6 +60,7 @@ class _Report:
         return RunReport(
             directory=os.fspath(self.directory),
             finished=summary.finished,
+            at_work=summary.at_work,
             jobs=_by_name(summary.jobs),
             iterations=_by_name(summary.iterations),
             started=summary.first if summary.jobs else None,

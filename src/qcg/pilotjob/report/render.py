@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 STYLES = {"SUCCEED": "green", "FAILED": "red", "CANCELED": "yellow", "OMITTED": "yellow"}
 
+WHY_NOT_FINAL = {
+    True: "the manager is still at work",
+    False: "the manager has ended before them",
+}
+
 
 def render_json(report: RunReport) -> str:
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
@@ -44,7 +49,7 @@ def print_report(report: RunReport, console: Console) -> None:
     elapsed = duration(report.ended - report.started)
     say(f"From {timestamp(report.started)} to {timestamp(report.ended)}, {elapsed}")
     if not report.finished:
-        say("Not every job is final: the manager is still at work, or was ended before them.", "yellow")
+        say(f"Not every job is final: {WHY_NOT_FINAL[report.at_work]}.", "yellow")
     say("")
     console.print(_states(report))
     say("")

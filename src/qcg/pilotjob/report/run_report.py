@@ -41,7 +41,9 @@ class RunReport(Struct, frozen=True):
     directory: str
     """Of the run."""
     finished: bool
-    """Every job is final. If not, the manager is still at work, or crashed."""
+    """Every job is final."""
+    at_work: bool
+    """The manager is there. When it is not, and not every job is final, the run waits for another one."""
     jobs: dict[str, int]
     """How many are in each state; states with none are left out."""
     iterations: dict[str, int]

@@ -25,9 +25,11 @@ class Ending(NamedTuple):
 class Summary:
     """What remains of the rows: counts, durations, and a few that stand out."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, at_work: bool) -> None:
         self.most = most
         """How many of the slowest and of the failed ones are kept."""
+        self.at_work = at_work
+        """The manager of these rows is."""
         self.jobs: Counter[State] = Counter()
         self.iterations: Counter[State] = Counter()
         self.first = math.inf
@@ -77,11 +79,12 @@ class Summary:
 
     def _add_iterations(self, job: JobRecord, runs: Iterator[RunRecord]) -> bool:
         """Whether one of them has failed."""
-        self.jobs[job.state] += 1
         states: Counter[State] = Counter()
         for run in runs:
             states[run.state] += 1
             self._add_run(job, run)
+        idle = not (self.at_work or job.state.is_final or states[State.SCHEDULED] or states[State.EXECUTING])
+        self.jobs[State.QUEUED if idle else job.state] += 1
         rest = job.rest or (job.state if job.state.is_final else State.QUEUED)
         states[rest] += max(job.iterations - states.total(), 0)
         self.iterations += states
@@ -122,9 +125,9 @@ class Summary:
         self._under_way = []
 
 
-def summarise(jobs: Iterable[JobRecord], runs: Iterable[RunRecord], most: int) -> Summary:
+def summarise(jobs: Iterable[JobRecord], runs: Iterable[RunRecord], most: int, *, at_work: bool = True) -> Summary:
     """Both in the order of their sequence numbers."""
-    summary = Summary(most)
+    summary = Summary(most, at_work=at_work)
     groups = groupby(runs, key=lambda run: run.seq)
     seq, group = next(groups, (None, iter(())))
     for job in jobs:

@@ -1,16 +1,34 @@
 from __future__ import annotations
 
+from typing import Any
+
 from qcg.pilotjob.description.requests import ResourcesInfo
 from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.report.formats import timestamp
 
 
 async def resources_info(pilot: Pilot, request: ResourcesInfo) -> Answer:
     return ok(resources(pilot))
 
 
-def resources(pilot: Pilot) -> dict[str, int]:
-    pool = pilot.engine.state.pool
-    used = sum(run.grant.ncores for run in pilot.engine.state.runs.values()) + pilot.system_cores
-    total = pool.total_cores + pilot.system_cores
-    return {"total_nodes": len(pool.nodes), "total_cores": total, "used_cores": used, "free_cores": total - used}
+def resources(pilot: Pilot) -> dict[str, Any]:
+    """The total is that of the allocation; what is free is so on nodes that are there. Those that are not, if any, are
+    told by name."""
+    state = pilot.engine.state
+    used = sum(run.grant.ncores for run in state.runs.values()) + pilot.system_cores
+    total = state.pool.total_cores + pilot.system_cores
+    have: dict[str, Any] = {"total_nodes": len(state.pool.nodes), "total_cores": total, "used_cores": used}
+    # On a single machine all nodes have one agent, and it is there at once or never.
+    away = [node for node in state.pool.nodes if node.spec.name in state.away] if pilot.engine.site.allocation else []
+    have["free_cores"] = total - used - sum(node.nfree for node in away)
+    if away:
+        have["away"] = {
+            node.spec.name: {
+                "state": "lost" if node.spec.name in state.lost else "away",
+                "since": timestamp(state.away[node.spec.name]),
+                "cores": len(node.spec.cores),
+            }
+            for node in away
+        }
+    return have

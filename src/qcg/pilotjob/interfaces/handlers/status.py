@@ -30,6 +30,7 @@ async def status(pilot: Pilot, request: Status) -> Answer:
                 "TotalCores": have["total_cores"],
                 "UsedCores": have["used_cores"],
                 "FreeCores": have["free_cores"],
+                **({"Away": have["away"]} if "away" in have else {}),
             },
             **counts(pilot),
         }

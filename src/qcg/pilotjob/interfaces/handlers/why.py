@@ -70,11 +70,14 @@ def _reason(books: Books, look: Look, job: Job, position: int) -> tuple[Reason, 
     state = books.state.state_of(job, position)
     run = job.run if iterations is None else iterations.runs.get(position)
     if not books.alive and not state.is_final:
-        return why_left(run), {} if run is None else books.stories.streams_of(job, position, run.grant)
+        reason = why_left(run, interrupted=books.was_interrupted(job, position))
+        return reason, {} if run is None else books.stories.streams_of(job, position, run.grant)
     if run is not None:
         since = timestamp(run.started or run.scheduled)
         leaving = books.state.leaving.get(run.id)
-        return why_under_way(run, since, leaving), books.stories.streams_of(job, position, run.grant)
+        away = books.state.away
+        silent = {part.node: timestamp(away[part.node]) for part in run.grant.parts if part.node in away}
+        return why_under_way(run, since, leaving, silent), books.stories.streams_of(job, position, run.grant)
     if state is State.QUEUED:
         return look.why_waiting(job, position, books.descriptions.of(job)), {}
     story = books.stories.story_of(job, position)
