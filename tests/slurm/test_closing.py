@@ -56,8 +56,11 @@ def test_at_the_end_of_its_time_jobs_are_warned_and_go_on_in_the_next_allocation
         "1 job is left, because the time of this manager is over. Go on with: qcg-pm sbatch --resume"
         in first.job.output
     )
-    assert lines(first.wd, "starts") == {str(number): 1 for number in range(SHORT + 16)}
-    assert lines(first.wd, "signals") == {str(number): 1 for number in range(SHORT, SHORT + 16)}
+    started = lines(first.wd, "starts")
+    # Which of the others have got a core does not follow: some were sent ahead, and called back.
+    assert started.keys() >= {str(number) for number in range(SHORT)}
+    assert list(started.values()) == [1] * (SHORT + 16)
+    assert lines(first.wd, "signals") == {number: 1 for number in started if int(number) >= SHORT}
     (first.wd / "go").touch()
     second = resumed(first, nodes=3)
     all_once(second, SHORT + 200)
