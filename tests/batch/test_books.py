@@ -38,6 +38,7 @@ SHOWN = """\
 JobId=7 JobName=JobState=FAILED Reason=None
    JobState=COMPLETING Reason=TimeLimit Dependency=(null)
    Requeue=1 Restarts=2 BatchFlag=1 Reboot=0 ExitCode=4:0
+   RunTime=00:00:07 TimeLimit=1-02:00:00 TimeMin=N/A
    NodeList=n[1-3]
    StdOut=/home/me/two words.out
 """
@@ -47,6 +48,7 @@ def test_what_slurm_says_of_a_job_is_read_where_its_lines_begin():
     seen = parse_job("7", SHOWN)
     assert (seen.state, seen.reason, seen.restarts, seen.exit_code) == ("COMPLETING", "TimeLimit", 2, 4)
     assert (seen.nodes, seen.output, seen.is_over) == ("n[1-3]", "/home/me/two words.out", False)
+    assert seen.limit == "1-02:00:00"
     assert parse_job("7", SHOWN.replace("4:0", "0:9")).exit_code == 137
     assert parse_job("7", SHOWN.replace("COMPLETING", "TIMEOUT")).is_over
 

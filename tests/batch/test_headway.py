@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.batch.headway import longest_of, progress_of
+from qcg.pilotjob.batch.headway import is_too_long, longest_of, progress_of
 from tests.support.pilot import job, run, write_requests
 
 
@@ -34,3 +34,9 @@ def test_starts_and_ends_are_progress_and_a_manager_alone_is_not(run_dir: Path):
 
 def test_the_job_that_needs_most_time_is_named(run_dir: Path):
     assert longest_of(run_dir).startswith("Of the jobs that are left, 'longest' has the longest wall time (wt), 7200 s")
+
+
+def test_a_job_is_too_long_for_an_allocation_that_is_known_to_be_shorter(run_dir: Path):
+    assert is_too_long(run_dir, 7200)
+    assert not is_too_long(run_dir, 7201)
+    assert not is_too_long(run_dir, None)

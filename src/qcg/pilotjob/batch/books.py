@@ -28,8 +28,10 @@ class Books(msgspec.Struct, omit_defaults=True):
     """The job that was cancelled by its user: there are to be no further ones."""
     exit_code: int | None = None
     """Of the run, when it is over or no further allocation is asked for."""
+    idle: int = 0
+    """Allocations in a row in which no job was started or ended."""
     stuck: bool = False
-    """Nothing happened in the last allocation, and nothing would in another one like it."""
+    """Nothing would happen in one more allocation like the last: there is to be none."""
 
 
 def read_books(directory: Path) -> Books:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from qcg.pilotjob.batch import slurm
 from qcg.pilotjob.batch.books import JOBS_LEFT, SCRIPT, Books, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
@@ -132,7 +134,7 @@ class Following:
         if books.exit_code != JOBS_LEFT or books.cancelled or books.stuck or len(books.allocations) >= self._most:
             return False
         after = f"--dependency=afterany:{self._job}"
-        write_books(self._directory, Books(books.allocations))
+        write_books(self._directory, msgspec.structs.replace(books, exit_code=None))
         try:
             following = slurm.submit(self._directory / SCRIPT, self._environ, after)
         except BatchError as error:

@@ -24,18 +24,28 @@ def progress_of(run_dir: Path) -> tuple[int, int] | None:
         return None
 
 
+def is_too_long(run_dir: Path, seconds: float | None) -> bool:
+    """Whether a job that is left takes longer than a whole allocation."""
+    longest = _longest(run_dir)
+    return longest is not None and seconds is not None and (longest.wall_time or 0) >= seconds
+
+
 def longest_of(run_dir: Path) -> str:
     """A sentence about the job that needs the longest allocation, where jobs say how long they take."""
-    decode = msgspec.msgpack.Decoder(JobDescription).decode
-    try:
-        with snapshot(run_dir / FILE_NAME) as connection:
-            jobs = [decode(job.spec) for job in reading.load(connection).unfinished]
-    except JournalError as error:
-        return f"{error} "
-    longest = max(jobs, key=lambda job: job.wall_time or 0, default=None)
+    longest = _longest(run_dir)
     if longest is None or not longest.wall_time:
         return ""
     return (
         f"Of the jobs that are left, {longest.name!r} has the longest wall time (wt), {longest.wall_time:g} s: the"
         " time of the allocation, less its grace, has to be longer. "
     )
+
+
+def _longest(run_dir: Path) -> JobDescription | None:
+    decode = msgspec.msgpack.Decoder(JobDescription).decode
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            jobs = [decode(job.spec) for job in reading.load(connection).unfinished]
+    except JournalError:
+        return None
+    return max(jobs, key=lambda job: job.wall_time or 0, default=None)

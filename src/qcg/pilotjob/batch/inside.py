@@ -19,8 +19,9 @@ from types import FrameType
 from qcg.pilotjob.batch import slurm
 from qcg.pilotjob.batch.books import JOBS_LEFT, SCRIPT, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
-from qcg.pilotjob.batch.headway import longest_of, progress_of
+from qcg.pilotjob.batch.headway import is_too_long, longest_of, progress_of
 from qcg.pilotjob.batch.script import environment_for
+from qcg.pilotjob.batch.times import time_limit
 from qcg.pilotjob.going_on import FOLLOWED
 from qcg.pilotjob.guard import wait_until_free
 from qcg.pilotjob.journal.journal import FILE_NAME
@@ -64,8 +65,8 @@ class InAllocation:
         self._ask_for_next()
         before = progress_of(self._run_dir)
         code = self._run_manager()
-        if code == JOBS_LEFT and not self._told_to_end and progress_of(self._run_dir) == before:
-            self._books.stuck = True
+        if code == JOBS_LEFT and not self._told_to_end:
+            self._take_note_of_progress(before)
         return self._conclude(code)
 
     def _why_not(self) -> str:
@@ -184,6 +185,22 @@ class InAllocation:
 
     def _how_to_go_on(self) -> str:
         return f"To go on: `qcg-pm sbatch --resume {self._run_dir}`."
+
+    def _take_note_of_progress(self, before: tuple[int, int] | None) -> None:
+        """What has too little time never gets more; nodes that are missing may be there the next time."""
+        idle = before is not None and progress_of(self._run_dir) == before
+        self._books.idle = self._books.idle + 1 if idle else 0
+        self._books.stuck = idle and (self._books.idle > 1 or is_too_long(self._run_dir, self._seconds()))
+
+    def _seconds(self) -> float | None:
+        """Of this allocation in all."""
+        try:
+            seen = slurm.look(self._id, self._environ)
+            minutes = time_limit(seen.limit) if seen is not None else None
+        except BatchError as error:
+            say(f"It is not known how long this allocation is: {error}")
+            return None
+        return None if minutes is None else 60.0 * minutes
 
     # -- the end of this allocation ---------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ UNCHANGING = {
 _STATE = re.compile(r"^ +JobState=(\S+) Reason=(\S+)", re.MULTILINE)
 _HISTORY = re.compile(r"^ +Requeue=\d+ Restarts=(\d+) .*ExitCode=(\d+):(\d+)$", re.MULTILINE)
 _OUTPUT = re.compile(r"^ +StdOut=(.*)$", re.MULTILINE)
+_LIMIT = re.compile(r"^ +RunTime=\S+ TimeLimit=(\S+)", re.MULTILINE)
 _NODES = re.compile(r"^ +NodeList=(\S*)", re.MULTILINE)
 
 
@@ -58,6 +59,8 @@ class JobView(Struct, frozen=True):
     exit_code: int
     output: str
     nodes: str
+    limit: str = ""
+    """Of its time, as Slurm writes it."""
 
     @property
     def is_over(self) -> bool:
@@ -115,6 +118,7 @@ def parse_job(job_id: str, shown: str) -> JobView:
         exit_code=128 + int(history[3]) if int(history[3]) else int(history[2]),
         output="" if output is None else output[1],
         nodes="" if nodes is None or nodes[1] == "(null)" else nodes[1],
+        limit=limit[1] if (limit := _LIMIT.search(shown)) else "",
     )
 
 
