@@ -107,7 +107,8 @@ def look(job_id: str, environ: Mapping[str, str], patience: float = PATIENCE) ->
 
 
 def parse_job(job_id: str, shown: str) -> JobView:
-    state, history, output, nodes = (form.search(shown) for form in (_STATE, _HISTORY, _OUTPUT, _NODES))
+    forms = (_STATE, _HISTORY, _OUTPUT, _NODES, _LIMIT)
+    state, history, output, nodes, limit = (form.search(shown) for form in forms)
     if state is None or history is None:
         raise BatchError(f"`scontrol show job {job_id}` does not tell how the job is")
     return JobView(
@@ -118,7 +119,7 @@ def parse_job(job_id: str, shown: str) -> JobView:
         exit_code=128 + int(history[3]) if int(history[3]) else int(history[2]),
         output="" if output is None else output[1],
         nodes="" if nodes is None or nodes[1] == "(null)" else nodes[1],
-        limit=limit[1] if (limit := _LIMIT.search(shown)) else "",
+        limit="" if limit is None else limit[1],
     )
 
 
