@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
 from qcg.pilotjob.core.effects import Kill, Transition
-from qcg.pilotjob.core.events import RunEnded, RunStarted
+from qcg.pilotjob.core.events import AgentReported, NodesLost, RunEnded, RunStarted
 from qcg.pilotjob.core.finishing import MOST_LOSSES
-from qcg.pilotjob.core.running import FORGOTTEN
+from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.running import FORGOTTEN, agent_reported, nodes_lost
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.desk import Desk, job, machine, node
 
@@ -389,3 +392,21 @@ def test_runs_that_never_arrived_do_not_count_as_lost():
         assert desk.report("n1")[-1] == "a QUEUED"
     desk.schedule()
     assert desk.lose("n1")[-1] == "a QUEUED"
+
+
+class NotWalked(dict[str, Run]):
+    """There are too many of them."""
+
+    def values(self) -> NoReturn:
+        raise AssertionError("all runs are looked at")
+
+
+def test_what_one_node_tells_or_loses_costs_what_it_has_and_not_what_all_have() -> None:
+    desk = Desk(machine(1, 1))
+    desk.submit(job("a"), job("b"))
+    desk.schedule()
+    core = desk.core.state
+    core.runs = NotWalked(core.runs)
+    agent_reported(core, AgentReported(["n1"], []))
+    nodes_lost(core, NodesLost(["n2"], "gone"))
+    assert list(core.runs) == []

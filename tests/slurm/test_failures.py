@@ -26,6 +26,11 @@ def go(run: Allocated) -> None:
     (run.wd / "go").touch()
 
 
+def wait_for_the_end_of_steps(cluster: Cluster) -> None:
+    """Before nodes are booted anew for the next test: a step without its `srun` takes seconds to end."""
+    wait_for(lambda: not cluster.run("squeue", "-h").stdout.strip(), 60, "the end of the allocation")
+
+
 def test_the_jobs_of_a_node_that_crashes_fail_and_the_rest_goes_on_without_it(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 20)], "--node-timeout 20")
     before = running(run, 16)
@@ -62,6 +67,7 @@ def test_a_node_that_boots_anew_harms_no_other(cluster: Cluster):
     assert all(len(after.spans[name]) == 1 for name in before.spans.keys() - before.on("n3"))
     assert set(after.ends.values()) == {1}
     assert len(after.ends) == 6
+    wait_for_the_end_of_steps(cluster)
 
 
 def written_since(lives: Lives, host: str, moment: float) -> set[str]:
@@ -97,8 +103,7 @@ def test_a_cut_of_ten_seconds_harms_nobody(cluster: Cluster):
     assert set(after.ends.values()) == {1}
     assert len(after.ends) == 20
     assert "lost" not in run.log
-    # Before the node is booted anew for the next test: what is left of a step without its `srun` takes seconds to end.
-    wait_for(lambda: not cluster.run("squeue", "-h").stdout.strip(), what="the end of the allocation")
+    wait_for_the_end_of_steps(cluster)
 
 
 def test_jobs_behind_a_link_that_stays_cut_are_dead_before_they_run_again_elsewhere(cluster: Cluster):
