@@ -252,6 +252,9 @@ def test_ctrl_c_ends_the_waiting_and_not_the_job(cluster: Cluster):
     os.killpg(run._process.pid, signal.SIGINT)
     run.wait_for_words("interrupted; the job goes on")
     run.wait()
+    more = submit(cluster, "--resume=.", check=False)
+    assert (more.returncode, more.stdout) == (2, "")
+    assert re.search(r"Slurm job (\d+) still holds n\d for this run; wait for that, or `scancel \1` first", more.stderr)
     gate.touch()
     wait_for(lambda: run.books.get("exit_code") == 0, 30)
 
@@ -275,6 +278,18 @@ def test_what_sbatch_says_against_it_is_told_and_nothing_is_left(cluster: Cluste
     assert "sbatch refused" in done.stderr
     assert "invalid partition specified: nowhere" in done.stderr
     assert not list(cluster.cwd.glob(".qcgpjm-*"))
+
+
+def test_a_job_that_slurm_can_never_start_is_told_of(cluster: Cluster):
+    write_requests(cluster.cwd / "jobs.json", [job("a", "true")])
+    [job_id] = re.findall(r"\d+", submit(cluster, "jobs.json", "--nodes=9", "--time=5", "--id=mine").stdout)
+
+    def told() -> str:
+        return cluster.run("qcg-pm", "status", check=False).stderr
+
+    wait_for(lambda: "It will not start unless that changes" in told(), 30)
+    assert f"Run mine was submitted as Slurm job {job_id} (PENDING, Partition" in told()
+    assert f"To give it up, `scancel {job_id}`" in told()
 
 
 def test_the_script_that_is_printed_can_be_submitted_by_hand(cluster: Cluster):
