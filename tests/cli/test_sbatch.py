@@ -169,7 +169,7 @@ def test_a_run_that_is_continued_keeps_the_shape_of_its_allocations(left: Path, 
     assert done.returncode == 0, done.stderr
     assert (
         "It asks for --nodes=2 --cores=4 --time=2h --partition=main --account=me --max-allocations=3 --"
-        " --constraint=fast; what was not given now is as for the submission before." in done.stderr
+        " --constraint=fast; what was not given now is as it was." in done.stderr
     )
     text = (left.parent / ".qcgpjm-sbatch-left.2" / "batch.sh").read_text()
     for option in ("--nodes=2", "--ntasks-per-node=4", "--time=02:00:00", "--partition=main", "--constraint=fast"):
@@ -229,6 +229,9 @@ def test_a_run_that_waits_in_the_queue_is_told_of_where_no_manager_is_found(prog
         done = run("qcg-pm", *command, cwd=wd, env=environment(PATH=str(programs.path)))
         assert done.returncode != 0
         assert told in f"{done.stderr.rstrip()}."
+    again = submit(programs, small, "--id=mine")
+    assert again.returncode == 2
+    assert "Slurm job 6 (PENDING) will go on with this run; wait for that, or `scancel 6` first" in again.stderr
     run("qcg-pm", "run", small, "--id=other", cwd=wd)
     after = run("qcg-pm", "status", cwd=wd, env=environment(PATH=str(programs.path)))
     assert "Its manager has ended, and all jobs have." in after.stderr

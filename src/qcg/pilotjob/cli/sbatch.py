@@ -108,7 +108,8 @@ command.params += PASSED_ON
 
 def _submit(context: click.Context, file: str | None, more: tuple[str, ...], given: dict[str, Any]) -> int:
     run_dir = _run_dir(file, given)
-    shape = _shape(context, file, run_dir, more, given)
+    earlier = last_shape(run_dir) if file is None else None
+    shape = _shape(context, earlier or Shape(), more, given)
     _check_output(shape.output, run_dir.parent)
     directory = free_directory(run_dir)
     options = shape.options(Path(file).stem if file else run_dir.name.removeprefix(PREFIX), run_dir.parent)
@@ -125,22 +126,19 @@ def _submit(context: click.Context, file: str | None, more: tuple[str, ...], giv
         say(script_text.rstrip())
         return 0
     job_id = _submit_script(directory, script_text, environ)
-    write_submission(directory, Submission(job_id, str(run_dir), shape))
     say(f"Submitted batch job {job_id}")
+    write_submission(directory, Submission(job_id, str(run_dir), shape))
     tell(f"The batch script is {directory / SCRIPT}, the run will be in {run_dir}.")
     if file is None:
-        tell(f"It asks for {shape}; what was not given now is as for the submission before.")
+        tell(f"It asks for {shape}{'; what was not given now is as it was' if earlier else ''}.")
     if given["wait"]:
         return _wait(directory, job_id, shape.most, environ)
     _tell_what_next(job_id, run_dir, environ)
     return 0
 
 
-def _shape(
-    context: click.Context, file: str | None, run_dir: Path, more: tuple[str, ...], given: dict[str, Any]
-) -> Shape:
+def _shape(context: click.Context, earlier: Shape, more: tuple[str, ...], given: dict[str, Any]) -> Shape:
     """Of the allocations: as it was for a run that is continued, but for what is given anew."""
-    earlier = (last_shape(run_dir) if file is None else None) or Shape()
     names = {name for name in Shape.__struct_fields__ if name in given}
     anew = {name: given[name] for name in names if _was_given(context, name)}
     return earlier.changed(anew, further_options([*given["sbatch_arg"], *more]))
@@ -215,6 +213,8 @@ def _run_dir(file: str | None, given: dict[str, Any]) -> Path:
     run_dir = Path(given["wd"]).resolve() / f"{PREFIX}{run_id}"
     if run_dir.exists():
         raise BatchError(f"there is already a run {run_dir}: continue it with --resume, or give another --id")
+    if not given["dry_run"]:
+        refuse_while_under_way(run_dir, environment_for([], dict(os.environ)))
     return run_dir
 
 
