@@ -61,7 +61,7 @@ def test_validate_shows_all_problems_at_once_each_with_its_place(tmp_path: Path)
         ("request 5", "jobNames"),
     ]:
         assert any(line.startswith(place) and said in line for line in lines), (place, said, lines)
-    assert f"5 requests, 2 jobs, {len(lines)} problems" in done.stdout
+    assert f"5 requests, 8 jobs, {len(lines)} problems" in done.stdout
     assert "Traceback" not in done.output
 
 
@@ -149,3 +149,14 @@ def test_what_only_a_new_run_can_have_is_refused_for_one_that_is_resumed(option:
     done = qcg_pm("run", "r.json", "--resume", tmp_path, option, "other")
     assert done.exit_code == 2
     assert f"{option} is for a new run" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "wanted"), [("numGpus", {"exec": "true", "numGpus": 1}), ("resources.gpus", {"resources": {"gpus": 2}})]
+)
+def test_who_asks_for_gpus_by_another_key_is_told_the_right_one(where: str, wanted: dict[str, Any], tmp_path: Path):
+    description = {"name": "a", **wanted} if "exec" in wanted else {**job("a", "true"), **wanted}
+    done = validate(tmp_path, [job("b", "true"), description])
+    said = f'request 1: jobs[1].{where}: unknown key; GPUs are asked for with "nodeCrs": {{"gpu": 1}}'
+    assert done.stderr.splitlines()[0].startswith(said)
+    assert "1 request, 2 jobs, 1 problem" in done.stdout

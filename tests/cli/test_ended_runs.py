@@ -171,6 +171,20 @@ def test_a_run_that_died_is_named_beside_a_newer_one(died: Path, tmp_path: Path)
     assert "Note" not in again.stderr
 
 
+def test_several_runs_that_died_are_named_in_one_note_and_only_when_a_new_one_begins(died: Path, tmp_path: Path):
+    wd = tmp_path / "several"
+    shutil.copytree(died, wd)
+    shutil.copytree(wd / ".qcgpjm-service-dead", wd / ".qcgpjm-service-dead2")
+    wrong = run("qcg-pm", "run", "missing.json", "--wd", wd)
+    assert wrong.returncode == 2
+    assert "Note" not in wrong.stderr
+    path = write_requests(wd / "new.json", [job("new", "true")])
+    done = run("qcg-pm", "run", path, "--wd", wd, "--nodes", "1")
+    [note] = [line for line in done.stderr.splitlines() if "was left by its manager" in line]
+    assert note.startswith("Note: ")
+    assert f". So were {wd}/.qcgpjm-service-dead" in note
+
+
 def in_an_allocation(died: Path, wd: Path) -> Path:
     """The run that died, as if its manager had had nodes of Slurm job 7."""
     shutil.copytree(died, wd)

@@ -199,6 +199,20 @@ def test_statistics_of_any_number_of_durations(durations: list[float], expected:
     assert statistics_of(durations) == expected
 
 
+@pytest.mark.parametrize(("message", "kept"), [("exit code 7", False), ("there is no such environment", True)])
+def test_what_a_job_wrote_is_missed_only_where_it_was_started(message: str, kept: bool, tmp_path: Path):
+    one = job(1, "one")
+    end = Transition(one, -1, State.FAILED, 103.0, Run(one, -1, 1, Grant(()), 101.0), 7, message)
+    assert ("what it wrote was not kept" not in render_text(told(tmp_path, Added([one]), end))) == kept
+
+
+def test_who_lost_jobs_with_a_node_is_told_how_they_are_started_again(tmp_path: Path):
+    one = job(1, "one")
+    lost = Transition(one, -1, State.FAILED, 103.0, message="node lost: its agent has not been heard for 25 s")
+    text = render_text(told(tmp_path, Added([one]), lost))
+    assert "With --on-lost rerun, jobs whose node is lost are started again." in text
+
+
 def test_the_last_lines_of_a_long_file_are_whole_ones(tmp_path: Path):
     path = tmp_path / "err"
     path.write_bytes(b"\xff" * 10000 + b"\n" + b"\xe9nd\n")

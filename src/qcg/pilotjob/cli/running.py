@@ -34,8 +34,15 @@ def run_service(
     try:
         refuse_many_at_once(given["resources"], os.environ)
         options, resumption = build(context, given, **fixed)
-        _tell_of_other_runs(options, resumption, given["resume"])
-        return asyncio.run(_run(options, resumption, on_ready, on_end))
+        notes = _other_runs(options, resumption, given["resume"])
+
+        def ready(pilot: Pilot) -> None:
+            # Not before: when it cannot begin, that is what counts.
+            for note in notes:
+                tell(note)
+            on_ready(pilot)
+
+        return asyncio.run(_run(options, resumption, ready, on_end))
     except (UsageError, ClusterError, FileError, JournalError, ReportError) as error:
         raise Refusal(str(error)) from None
 
@@ -55,13 +62,17 @@ def refuse_many_at_once(resources: str, environ: Mapping[str, str]) -> None:
         )
 
 
-def _tell_of_other_runs(options: Options, resumption: Resumption | None, resume: str | None) -> None:
+def _other_runs(options: Options, resumption: Resumption | None, resume: str | None) -> list[str]:
     """Those in the same directory that were left with jobs not ended; and which was chosen, unless it is the newest."""
     mine = None if resumption is None else resumption.run_dir
+    notes = []
     if mine is not None and resume is not None and runs_of(Path(resume))[0].resolve() != mine:
-        tell(f"Going on with {mine}: of the newer ones none has jobs that have not ended.")
-    for left in left_runs(Path(options.wd) if mine is None else mine.parent, besides=mine):
-        tell(f"Note: {left}.")
+        notes.append(f"Going on with {mine}: of the newer ones none has jobs that have not ended.")
+    left = left_runs(Path(options.wd) if mine is None else mine.parent, besides=mine)
+    if left:
+        others = f" So were {', '.join(str(other.run_dir) for other in left[1:])}." if left[1:] else ""
+        notes.append(f"Note: {left[0]}.{others}")
+    return notes
 
 
 async def _run(

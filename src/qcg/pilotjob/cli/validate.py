@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def command(file: Path, nodes: str | None) -> None:
     problems = problems_of(found, core)
     for problem in problems:
         click.echo(problem, err=True)
-    jobs = len(core.state.jobs)
+    jobs = max(len(core.state.jobs), _described(found))
     against = f"{_many(core.state.pool.total_cores, 'core')} on {_many(len(core.state.nodes), 'node')}"
     counts = f"{_many(len(found), 'request')}, {_many(jobs, 'job')}, {_many(len(problems), 'problem')}"
     click.echo(f"{file}: {counts}; checked against {against}")
@@ -76,6 +77,16 @@ def never_run(happened: list[Effect]) -> list[str]:
         for effect in happened
         if isinstance(effect, Transition) and effect.state is State.FAILED and effect.position < 0
     ]
+
+
+def _described(found: list[msgspec.Raw]) -> int:
+    """How many jobs there are, also in submissions that are refused."""
+    jobs = 0
+    for raw in found:
+        with suppress(DescriptionError):
+            request = requests.decode_request(raw)
+            jobs += len(request.jobs) if isinstance(request, requests.Submit) else 0
+    return jobs
 
 
 def _many(count: int, noun: str) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import Request
+
+MOST_SIZES = 3
+"""Of nodes, that a sentence tells."""
 
 
 def least_cores(request: Request) -> int:
@@ -23,7 +27,8 @@ def why_never(request: Request, nodes: Sequence[NodeSpec]) -> str | None:
     if (request.gpus or request.memory) and not _able(request, nodes):
         return f"{extras(request)} on a node asked for, and no node has that"
     of_nodes = f" and {extras(request)}" if request.nodes and (request.gpus or request.memory) else ""
-    return f"{least_words(request)}{of_nodes} asked for, and {exist} exist"
+    have = f": there {_sizes(nodes)}" if request.nodes and request.cores and nodes and not of_nodes else ""
+    return f"{least_words(request)}{of_nodes} asked for, and {exist} exist{have}"
 
 
 def least(request: Request) -> int:
@@ -50,6 +55,17 @@ def least_words(request: Request) -> str:
         return count(least(request), "core") + (" on one node" if request.one_node else "")
     each = f" with {count(request.cores.least, 'core')} each" if request.cores else ""
     return count(least(request), "node") + each
+
+
+def _sizes(nodes: Sequence[NodeSpec]) -> str:
+    """`are 2 nodes with 1 core each`, `are 1 node with 3 cores, 2 nodes with 2 cores each`: the largest first."""
+    sizes = sorted(Counter(len(node.cores) for node in nodes).items(), reverse=True)
+    words = [
+        f"{count(number, 'node')} with {count(cores, 'core')}{' each' if number > 1 else ''}"
+        for cores, number in sizes[:MOST_SIZES]
+    ]
+    more = ["others"] if len(sizes) > MOST_SIZES else []
+    return ("is " if len(nodes) == 1 else "are ") + ", ".join([*words, *more])
 
 
 def extras(request: Request) -> str:

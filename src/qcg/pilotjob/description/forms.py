@@ -181,8 +181,14 @@ class ExecutionForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=F
     model_opts: ModelOpts = None
 
 
+GPUS = dict.fromkeys(("gpu", "gpus", "numGpu", "numGpus", "numGPUs"), 'GPUs are asked for with "nodeCrs": {"gpu": 1}')
+"""What to say of keys that seem to want some."""
+
+
 class ResourcesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What a job, or each of its iterations, needs to run; one core by default."""
+
+    ELSEWHERE: ClassVar[dict[str, str]] = GPUS
 
     num_cores: NumCores = field(default=None, name="numCores")
     num_nodes: NumNodes = field(default=None, name="numNodes")
@@ -218,6 +224,7 @@ class SimpleForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fals
         "resources": "in the simple form its keys, such as numCores, stand beside the others",
         "dependencies": 'in the simple form it is "after"',
         "attributes": "only the standard form has it, the one with execution",
+        **GPUS,
     }
     """What to say of keys of the standard form."""
 

@@ -21,6 +21,8 @@ WHY_NOT_FINAL = {
     True: "the manager is still at work",
     False: "the manager has ended before them",
 }
+NODE_LOST = "node lost"
+"""So begin the messages of jobs that have failed with their node."""
 
 
 def render_json(report: RunReport) -> str:
@@ -67,6 +69,8 @@ def print_report(report: RunReport, console: Console) -> None:
             say(f"    {line}")
     if report.failed > len(report.failures):
         say(f"\n... and {report.failed - len(report.failures)} more failed.")
+    if any(failure.message.startswith(NODE_LOST) for failure in report.failures):
+        say("\nWith --on-lost rerun, jobs whose node is lost are started again.")
     if report.omitted:
         say("")
         for line in report.omitted:
@@ -121,7 +125,8 @@ def _slowest(report: RunReport) -> Table:
 def _headline(failure: Failure) -> str:
     reason = failure.message or (f"exit code {failure.exit_code}" if failure.exit_code is not None else "")
     source = f"; the end of {failure.stderr}:" if failure.last_lines else ""
-    if failure.stderr is None and failure.exit_code is not None and failure.exit_code > 0:
+    # Where the message says something else, it was never started.
+    if failure.stderr is None and failure.exit_code and reason == f"exit code {failure.exit_code}":
         source = ' (what it wrote was not kept: give it a "stderr")'
     return f"{failure.name} FAILED: {reason}{source}"
 
