@@ -41,7 +41,7 @@ def test_a_node_that_is_away_or_lost_is_named_and_nothing_of_it_is_free(desk: De
     desk.tell(NodesLost(["n1"], "node lost"))
     found = have(desk)
     assert (found["used_cores"], found["free_cores"], found["away"]["n1"]["state"]) == (2, 2, "lost")
-    assert away_lines(found["away"]) == [f"n1 is lost since {away['since'][:19]}, with 4 cores"]
+    assert away_lines(found["away"]) == [f"n1 is lost since {timestamp(desk.now)[:19]}, with 4 cores"]
 
 
 def test_without_an_allocation_no_node_is_away(desk: Desk):
