@@ -36,12 +36,13 @@ def test_a_node_that_is_away_or_lost_is_named_and_nothing_of_it_is_free(desk: De
     all_there = {"total_nodes": 3, "total_cores": 8, "used_cores": 5, "free_cores": 3}
     assert have(desk) == all_there
     desk.tell(AgentSilent(["n1"]))
-    away = {"state": "away", "since": timestamp(desk.now), "cores": 4}
+    since = timestamp(desk.now)
+    away = {"state": "away", "since": since, "cores": 4}
     assert have(desk) == {**all_there, "free_cores": 2, "away": {"n1": away}}
     desk.tell(NodesLost(["n1"], "node lost"))
     found = have(desk)
     assert (found["used_cores"], found["free_cores"], found["away"]["n1"]["state"]) == (2, 2, "lost")
-    assert away_lines(found["away"]) == [f"n1 is lost since {timestamp(desk.now)[:19]}, with 4 cores"]
+    assert away_lines(found["away"]) == [f"n1 is lost since {since[:19]}, with 4 cores"]
 
 
 def test_without_an_allocation_no_node_is_away(desk: Desk):
