@@ -103,7 +103,20 @@ def test_agents_of_an_allocation_that_is_over_are_gone(run_dir: Path, slurm: Cal
     assert not list(run_dir.glob("agent-*.json"))
 
 
-def test_while_slurm_ends_an_allocation_its_end_is_waited_for(run_dir: Path, slurm: Callable[..., None]):
+def test_an_allocation_that_is_about_to_end_is_waited_for(
+    run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    slurm(job17="COMPLETING")
+    path = an_agent(run_dir, "n2", "17")
+    monkeypatch.setattr("time.sleep", lambda seconds: slurm(job17="CANCELLED"))
+    guard.check_agents(run_dir, "i")
+    assert not path.exists()
+
+
+def test_one_that_does_not_end_for_long_is_told_about(
+    run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(guard, "ENDING", 0.0)
     slurm(job17="COMPLETING")
     path = an_agent(run_dir, "n2", "17")
     with pytest.raises(UsageError, match="wait until job 17 has ended"):

@@ -23,6 +23,8 @@ from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact, Contact, Co
 
 FRESH = 30.0
 """A manager touches its contact file every few seconds: on another host, one younger than this is alive."""
+ENDING = 15.0
+"""Seconds for Slurm to end an allocation, before whoever wants to go on with its run is told to wait."""
 PAUSE = 2.0
 """Seconds between two looks at one that seems to be at work elsewhere."""
 
@@ -73,9 +75,17 @@ def is_alive(run_dir: Path, found: Contact) -> bool:
 def _ended_with(allocation: str, cluster: str) -> bool:
     """Whether it is sure that the allocation is over, and with it all that ran there."""
     try:
-        return bool(allocation) and fate_of(allocation, cluster, os.environ) is Fate.OVER
+        return bool(allocation) and _settled_fate(allocation, cluster) is Fate.OVER
     except ClusterError:
         return False
+
+
+def _settled_fate(allocation: str, cluster: str) -> Fate:
+    """An allocation that Slurm is about to end is over a few seconds later, as a rule."""
+    patience = time.monotonic() + ENDING
+    while (fate := fate_of(allocation, cluster, os.environ)) is Fate.ENDING and time.monotonic() < patience:
+        time.sleep(PAUSE)
+    return fate
 
 
 def check_agents(run_dir: Path, instance: str) -> None:
@@ -124,7 +134,7 @@ def check_agents(run_dir: Path, instance: str) -> None:
 
 def _is_over(run_dir: Path, allocation: str, cluster: str) -> bool:
     try:
-        fate = fate_of(allocation, cluster, os.environ)
+        fate = _settled_fate(allocation, cluster)
     except ClusterError as error:
         raise UsageError(f"agents of {run_dir} may still run jobs: {error}") from None
     if fate is Fate.ENDING:
