@@ -21,7 +21,7 @@ _CHANGING = [
     (re.compile(r"connected from \S+"), "connected from HOST"),
     (re.compile(r"[\d,]+ jobs/s +[\d,]+"), "N jobs/s N"),
     (re.compile(r"[\d,]+ jobs/s"), "N jobs/s"),
-    (re.compile(r"\d+ jobs of \S+ s, \d+ at a time, took \S+ s instead of \S+ s"), "N jobs took N s"),
+    (re.compile(r"\S+ jobs of \S+ s, \S+ at a time, took \S+ s instead of \S+ s"), "N jobs took N s"),
     (re.compile(r"\d+\.\d ms"), "N ms"),
     (re.compile(r"\d+\.\d\d s\b"), "N s"),
 ]
