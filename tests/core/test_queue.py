@@ -22,7 +22,7 @@ def make_job(seq: int, its: int | None = None, plan: MaximumIters | None = None)
 def ready(queue: Queue, job: Job, cores: int = 1, size: int | None = None) -> Entry:
     entry = Entry(job, queue.line(request(cores)), size)
     if job.iterations is None:
-        entry.ready = [-1]
+        entry.make_ready(-1)
     else:
         entry.fresh = 0
     queue.enter(entry, 0.0)
@@ -72,7 +72,7 @@ def test_heads_leave_out_what_takes_longer_than_there_is_time() -> None:
         job = make_job(seq)
         entry = Entry(job, queue.line(request(1), wall_time))
         job.entries = (entry,)
-        entry.ready.append(-1)
+        entry.make_ready(-1)
         queue.enter(entry, 0.0)
     assert [head[0] for head in queue.heads(2, -1.0, 49.5)] == [2, 3]
 
@@ -122,7 +122,7 @@ def test_an_entry_that_has_nothing_to_give_leaves_its_line_and_can_come_back() -
     assert not entry.in_line
     assert job.iterations is not None
     job.iterations.set_state(0, State.QUEUED)
-    entry.ready = [0]
+    entry.make_ready(0)
     queue.enter(entry, 0.0)
     queue.enter(entry, 0.0)
     assert drain(queue) == [(1, 0)]
@@ -135,7 +135,8 @@ def test_a_repeated_iteration_comes_before_later_fresh_ones_and_after_earlier_on
     assert job.iterations is not None
     entry.take(0)
     job.iterations.set_state(0, State.SCHEDULED)
-    entry.ready = [0, 3]
+    entry.make_ready(3)
+    entry.make_ready(0)
     job.iterations.set_state(0, State.QUEUED)
     assert drain(queue) == [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)]
 

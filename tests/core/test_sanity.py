@@ -70,7 +70,7 @@ def forget_an_iteration(core: CoreState) -> None:
 
 
 def forget_a_job(core: CoreState) -> None:
-    core.jobs["c"].entries[0].ready.clear()
+    core.jobs["c"].entries[0].fresh = None
 
 
 def state_of_a_run(core: CoreState) -> None:

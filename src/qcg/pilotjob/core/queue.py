@@ -36,19 +36,30 @@ class Entry:
         self.size = size
         """Of the iterations that belong here, where the job has iterations of several sizes."""
         self.fresh: int | None = None
-        """From this position on, all that are queued can be started."""
-        self.ready: list[int] = []
-        """A heap of positions: the job itself (-1), iterations whose own dependencies are met, runs to repeat."""
+        """From this position on, all that are queued can be started. -1 is a job without iterations."""
+        self.ready: list[int] | None = None
+        """A heap of positions besides: iterations whose own dependencies are met, runs to repeat. Few jobs need it."""
         self.in_line = False
+
+    def make_ready(self, position: int) -> None:
+        """This one can be started, whatever holds for others."""
+        if position < 0:
+            self.fresh = position
+        elif self.ready is None:
+            self.ready = [position]
+        else:
+            heapq.heappush(self.ready, position)
 
     def next(self) -> int | None:
         """The first position that can be started, or None. Those that are not queued any more are passed over."""
         job = self.job
-        ready = self.ready
         if job.iterations is None:
-            return -1 if ready and job.state is State.QUEUED else None
+            return -1 if self.fresh == -1 and job.state is State.QUEUED else None
         if job.state.is_final:
             return None
+        ready = self.ready
+        if ready is None:
+            return self._next_fresh(job.iterations)
         states = job.iterations.states
         while ready and states[ready[0]] != State.QUEUED:
             heapq.heappop(ready)
@@ -61,11 +72,11 @@ class Entry:
         """Start what `next` has told."""
         if position == self.fresh:
             self.fresh = position + 1
-        else:
+        elif self.ready is not None:
             heapq.heappop(self.ready)
 
     def can_reach(self, position: int) -> bool:
-        return position in self.ready or (self.fresh is not None and self.fresh <= position)
+        return position in (self.ready or ()) or (self.fresh is not None and self.fresh <= position)
 
     def _next_fresh(self, iterations: Iterations) -> int | None:
         if self.fresh is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 
 from msgspec import Struct
@@ -67,7 +66,7 @@ def make_ready(core: CoreState, job: Job) -> None:
 
 def make_position_ready(core: CoreState, job: Job, position: int) -> None:
     entry = entry_of(job, position)
-    heapq.heappush(entry.ready, position)
+    entry.make_ready(position)
     core.queue.enter(entry, core.now)
 
 
