@@ -14,7 +14,7 @@ from tests.description.helpers import ARRIVAL, parse, parse_one, simple, standar
 
 
 def test_the_smallest_job_gets_one_core() -> None:
-    assert parse_one(standard()) == JobDescription(name="a", execution=Execution(exec="date"), uniq="u1-0")
+    assert parse_one(standard()) == JobDescription(name="a", execution=Execution(exec="date"))
 
 
 def test_both_forms_of_the_same_job_mean_the_same() -> None:

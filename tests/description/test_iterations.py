@@ -89,7 +89,6 @@ def test_an_index_in_the_name_makes_every_index_a_job_of_its_own(written: dict[s
     assert [job.execution.args for job in jobs] == [(f"{i}/3/1/4/{i}", f"u1-0-{i}", "${ncores}") for i in (1, 2, 3)]
     assert [job.attributes for job in jobs] == [{"i": str(i)} for i in (1, 2, 3)]
     assert all(job.iteration is None for job in jobs)
-    assert len({job.uniq for job in jobs}) == 3
 
 
 def test_a_value_in_the_name_makes_every_value_a_job_of_its_own() -> None:

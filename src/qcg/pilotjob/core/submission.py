@@ -21,7 +21,7 @@ from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import Amount, JobDescription, Request
 from qcg.pilotjob.description.sharing import MaximumIters, split_into
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode_into = msgspec.msgpack.Encoder().encode_into
 
 MOST_SAME_INDEX = 255
 """How many prerequisites of its own index an iteration may have: a byte counts them."""
@@ -85,12 +85,13 @@ def _admit(core: CoreState, descriptions: list[JobDescription]) -> list[Newcomer
     problems: list[str] = []
     newcomers: list[Newcomer] = []
     new: dict[str, Job] = {}
+    buffer = bytearray()
     for seq, description in enumerate(descriptions, core.next_seq):
         name = description.name
         if name in core.jobs or name in new:
             problems.append(f"job {name!r} already exists; choose another name or remove the old job first")
             continue
-        job = new[name] = Job(seq, name, _encode(description), core.now)
+        job = new[name] = Job(seq, name, _encoded(description, buffer), core.now)
         try:
             newcomers.append(welcome(core, job, description))
         except DescriptionError as error:
@@ -105,6 +106,13 @@ def _admit(core: CoreState, descriptions: list[JobDescription]) -> list[Newcomer
     if problems:
         raise Refused(problems)
     return newcomers
+
+
+def _encoded(description: JobDescription, buffer: bytearray) -> bytes:
+    """In no more memory than it needs: what the encoder makes was larger before, and leaves a gap behind that nothing
+    else fits into."""
+    _encode_into(description, buffer)
+    return bytes(buffer)
 
 
 def welcome(core: CoreState, job: Job, description: JobDescription) -> Newcomer:

@@ -10,14 +10,14 @@ ModelName = Literal["default", "threads", "openmpi", "intelmpi", "srunmpi"]
 SharingName = Literal["maximum-iters", "split-into"]
 
 
-class Amount(Struct, frozen=True, gc=False):
+class Amount(Struct, frozen=True, omit_defaults=True, gc=False):
     """A number of cores or nodes: at least `least`, at most `most`; `None` reaches to everything there is."""
 
     least: int = 1
     most: int | None = 1
 
 
-class Request(Struct, frozen=True, gc=False):
+class Request(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a job wants to run on. Equal requests are equal values: the queue keeps one line for each."""
 
     cores: Amount | None = Amount()
@@ -31,7 +31,7 @@ class Request(Struct, frozen=True, gc=False):
     """All cores on the same node: the `threads` model, and GPUs or memory asked for without `numNodes`."""
 
 
-class Sharing(Struct, frozen=True, gc=False):
+class Sharing(Struct, frozen=True, omit_defaults=True, gc=False):
     """How `numCores` or `numNodes` is derived from what exists: `maximum-iters` or `split-into`."""
 
     name: SharingName
@@ -40,7 +40,7 @@ class Sharing(Struct, frozen=True, gc=False):
     """`split-into` only; `None` means one part for each iteration."""
 
 
-class Iteration(Struct, frozen=True, gc=False):
+class Iteration(Struct, frozen=True, omit_defaults=True, gc=False):
     """The indices of an iterated job, never expanded."""
 
     start: int
@@ -60,7 +60,7 @@ class Iteration(Struct, frozen=True, gc=False):
         return str(index if self.values is None else self.values[index])
 
 
-class ModelOptions(Struct, frozen=True, gc=False):
+class ModelOptions(Struct, frozen=True, omit_defaults=True, gc=False):
     mpirun: str | None = None
     mpirun_args: tuple[str, ...] = ()
     srun_args: tuple[str, ...] = ()
@@ -97,4 +97,4 @@ class JobDescription(Struct, frozen=True, omit_defaults=True, gc=False):
     """Job names, single iterations `job:3`, or the same index `job:${it}`."""
     attributes: dict[str, Any] = {}
     uniq: str = ""
-    """The value of `${uniq}`; an iteration appends its index."""
+    """Of a job with iterations: the value of `${uniq}`, to which each of them appends its index."""

@@ -146,10 +146,9 @@ def _read_job(
     if len(problems) > found:
         return
     for index in iteration.indices():
-        own = f"{uniq}-{index}"
-        known = {**variables, **index_variables(iteration, index), "uniq": own}
+        known = {**variables, **index_variables(iteration, index), "uniq": f"{uniq}-{index}"}
         found = len(problems)
-        finished = _finish(template, after, known, where, after_path, problems, own)
+        finished = _finish(template, after, known, where, after_path, problems)
         wrong = len(problems) > found
         yield finished
         if wrong:  # and the others would be in the same way
@@ -273,7 +272,6 @@ def _finish(
     where: str,
     after_path: str,
     problems: list[Problem],
-    uniq: str | None = None,
 ) -> JobDescription:
     """The submission's step of the variables. `uniq` of an iteration is not known before it starts."""
     name = final_name(template.name, variables, where, problems)
@@ -291,5 +289,5 @@ def _finish(
         iteration=template.iteration,
         after=final,
         attributes=attributes,
-        uniq=uniq or template.uniq,
+        uniq="" if template.iteration is None else template.uniq,
     )
