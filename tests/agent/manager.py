@@ -77,6 +77,9 @@ class Manager:
         """Hello, Welcome, Report."""
         self.next(protocol.Hello)
         self.send(protocol.Welcome(self.ack, max([self.ack, *self.records])))
+        return self.reported()
+
+    def reported(self) -> protocol.Report:
         report = self.next(protocol.Report)
         self._take(report.records)
         return report

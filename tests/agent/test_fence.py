@@ -230,6 +230,7 @@ def test_jobs_that_the_manager_has_given_up_are_ended_first_and_told_as_lost(
     first.send(protocol.Identify())
     first.next(protocol.Hello)
     first.send(protocol.Welcome(0, 0, INSTANCE, 1000.0, given_up=True))
+    first.reported()  # which tells of the end already, where that was quick
     assert first.ended("a").reason == "lost"
     assert not is_alive(pid)
 
