@@ -8,7 +8,6 @@ import resource
 import sys
 from pathlib import Path
 
-from qcg.pilotjob.agent import outliving
 from qcg.pilotjob.agent.loop import Agent
 from qcg.pilotjob.agent.pidfile import claim, end_holder, read_agent_pid, remove_agent_pid, write_agent_pid
 from qcg.pilotjob.agent.saying import say
@@ -46,6 +45,8 @@ def main() -> int:
         write_agent_pid(run_dir, options.name, outside=options.outside)
         agent = Agent(run_dir, options.name, options.linger, options.parent, pretend=options.pretend)
         if options.outside:
+            from qcg.pilotjob.agent import outliving  # here: few need it, and all would wait for it
+
             outliving.start(run_dir, options.until)
     except (OSError, LedgerError) as error:
         say(f"the agent {options.name} cannot work in {run_dir}: {error}")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.fence import Fence
@@ -18,6 +17,7 @@ from qcg.pilotjob.agent.pulse import Pulse
 from qcg.pilotjob.agent.signs import Signs
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
+from qcg.pilotjob.wire.monitor import events_of
 from qcg.pilotjob.wire.routing import is_ipv6
 
 BEAT = 2.0
@@ -121,9 +121,8 @@ class Connection:
                     messages.append(protocol.decode_from_manager(body))
                 except msgspec.DecodeError as error:
                     self._log(f"a message from the manager could not be read: {error}")
-        if self._monitor is not None and self._monitor in ready:
+        if self._monitor is not None and self._monitor in ready and any(events_of(self._monitor)):
             # It tells one thing only: the other end has closed the line, or died.
-            recv_monitor_message(self._monitor)
             self._break(time.monotonic())
         return messages
 
