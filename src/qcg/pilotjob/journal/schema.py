@@ -107,7 +107,7 @@ def _connect(path: Path, parameters: str) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint={PAGES_BETWEEN_CHECKPOINTS}")
         connection.execute(f"PRAGMA journal_size_limit={PAGES_BETWEEN_CHECKPOINTS * 4096}")
-        connection.execute("PRAGMA cache_size=-32768")
+        connection.execute("PRAGMA cache_size=-8192")
         # The lock is taken with the first write, not with the pragmas.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("COMMIT")
