@@ -26,7 +26,7 @@ setup: $(VENV)/dev.stamp
 $(VENV)/bin/python:
 	@PYTHON='$(PYTHON)' scripts/create-venv $(VENV)
 
-$(VENV)/run.stamp: requirements/run.lock pyproject.toml | $(VENV)/bin/python
+$(VENV)/run.stamp: requirements/run.lock pyproject.toml $(wildcard src/qcg/pilotjob/agent/relay*.[ch]) | $(VENV)/bin/python
 	@echo 'Installing into $(VENV) ...'
 	@$(PIP) install --quiet --require-hashes -r requirements/run.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
@@ -68,4 +68,4 @@ lock:
 		--constraints requirements/dev.lock --output-file requirements/run.lock > /dev/null
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/*.egg-info src/qcg/pilotjob/agent/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -16,7 +16,7 @@ def test_nothing_is_told_before_the_ledger_has_it(first: Manager, agent: AgentPr
     first.meet()
     job = launch("a", "touch", "ran", wd=run_dir)
     ledger = run_dir / f"agent-{NAME}.ledger"
-    room = len(f'["b","a","{job.env["QCG_PM_STEP_ID"]}"]\n')  # for the line before the start, and no more
+    room = len(f'\n["b","a","{job.env["QCG_PM_STEP_ID"]}"]\n')  # for the line before the start, and no more
     _limit_files(agent.pid, ledger.stat().st_size + room)
     first.start(job)
     wait_for((run_dir / "ran").exists)
@@ -45,7 +45,7 @@ def test_an_agent_whose_machine_lost_lines_counts_on_above_what_the_manager_has_
     first.ended("b")
     agent.kill()
     ledger = run_dir / f"agent-{NAME}.ledger"
-    lines = ledger.read_text().splitlines(keepends=True)
+    lines = [line for line in ledger.read_text().splitlines(keepends=True) if line != "\n"]
     ledger.write_text("".join(line for line in lines if line[2] in "hb"))
     seen = set(first.records)
     successor = AgentProcess(run_dir)

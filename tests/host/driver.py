@@ -47,14 +47,14 @@ class HostTest(unittest.TestCase):
         self.ledger_path = self.path("ledger")
         self.log = []
         self.records = []
-        self._wake, wakeup = os.pipe()
+        self._wake, self.wakeup = os.pipe()
         self.addCleanup(os.close, self._wake)
-        self.addCleanup(os.close, wakeup)
+        self.addCleanup(os.close, self.wakeup)
         os.set_blocking(self._wake, False)
-        os.set_blocking(wakeup, False)
+        os.set_blocking(self.wakeup, False)
         handler = signal.signal(signal.SIGCHLD, lambda number, frame: None)
         self.addCleanup(signal.signal, signal.SIGCHLD, handler)
-        previous = signal.set_wakeup_fd(wakeup)
+        previous = signal.set_wakeup_fd(self.wakeup)
         self.addCleanup(signal.set_wakeup_fd, previous)
         self.open_host()
         self.addCleanup(self.close_host)
@@ -101,8 +101,7 @@ class HostTest(unittest.TestCase):
         now = time.monotonic()
         times = [at - now for at in (self.host.next_deadline(), self.ledger.sync_due()) if at is not None]
         pause = 0.0 if more else max(0.0, min([timeout, *times]))
-        if select.select([self._wake], [], [], pause)[0]:
-            os.read(self._wake, 4096)
+        if select.select([self._wake], [], [], pause)[0] and signal.SIGCHLD in os.read(self._wake, 4096):
             self.host.reap()
 
     def until(self, predicate, what):

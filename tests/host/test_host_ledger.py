@@ -130,8 +130,30 @@ class LedgerTest(unittest.TestCase):
         assert self.ledger.trouble == ""
         assert self.ledger.starting("c", "m")
         self.reopen()
-        assert self.ledger.unreadable_lines == 0
+        assert self.ledger.unreadable_lines == 1, "the torn line, which was written again as a whole"
         assert [body for _, body in self.ledger.unacknowledged()][1] == ended("a")
+
+    def test_an_end_that_was_written_without_a_number_gets_one_after_a_restart(self):
+        self.start("a")
+        self.ledger.flush()
+        with open(self.path, "ab") as file:
+            file.write(b'\n["x","a",7,1234.5,2345.25]\n["b","c","m"]\n')
+        self.reopen()
+        assert self.ledger.unacknowledged()[1:] == [(2, ended("a"))]
+        assert list(self.ledger.open) == ["c"]
+        self.reopen()
+        assert self.ledger.unacknowledged()[1:] == [(2, ended("a"))]
+
+    def test_an_end_without_a_number_is_forgotten_when_it_has_one(self):
+        self.start("a")
+        self.ledger.flush()
+        with open(self.path, "ab") as file:
+            file.write(b'\n["x","a",7,1234.5,2345.25]\n')
+        number, _ = self.ledger.ended(ended("a"))
+        self.ledger.acknowledge(number)
+        self.ledger.sync()
+        assert self.reopen().unacknowledged() == []
+        assert not self.ledger.knows("a")
 
     def test_a_long_ledger_shrinks_to_what_is_needed(self):
         self.start("old", 5)

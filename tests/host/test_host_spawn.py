@@ -211,7 +211,7 @@ class Unstartable(HostTest):
     def refused(self, *argv, **other):
         ended = self.run_job(*argv, **other)
         assert (ended.reason, ended.exit_code, ended.pid, ended.started) == ("unstartable", -1, 0, 0.0)
-        assert not [body for _, body in self.records if isinstance(body, Started)]
+        assert not [body for _, body in self.records if isinstance(body, Started) and body.id == ended.id]
         return ended.message
 
     def file(self, name, content, mode):

@@ -194,13 +194,7 @@ class JobHost:
                     os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             if job is not None:
-                job.exit_code = child.si_status if child.si_code == os.CLD_EXITED else -child.si_status
-                if job.id in self._endings:
-                    self._endings.hurry()
-                elif self._doubt and job.exit_code and _may_be_ended(job):
-                    self._doubtful.append((time.monotonic() + self._doubt, job))
-                else:
-                    self._over(job)
+                self._reaped(job, child.si_status if child.si_code == os.CLD_EXITED else -child.si_status)
 
     def due(self, now: float) -> None:
         """Do what time asks for: wall times, and the next step of every ending. `now` is monotonic."""
@@ -262,7 +256,6 @@ class JobHost:
         return leaving
 
     def take_swept(self) -> List[str]:
-        """What was swept since the last call."""
         swept, self._swept = self._swept, []
         return swept
 
@@ -294,15 +287,26 @@ class JobHost:
             self._let_next_in(launch.id)
             return
         opened = Opened(launch.env.get(tree.MARKER, ""), pid, time.time(), launch.grant, since, tree.ticks_now())
-        job = JobUnderWay(launch.id, opened, report, own_files)
-        self._jobs[job.id] = self._by_pid[pid] = job
-        self._ledger.started(job.id, opened)
+        self._began(launch, JobUnderWay(launch.id, opened, report, own_files))
+
+    def _began(self, launch: Launch, job: JobUnderWay) -> None:
+        self._jobs[job.id] = self._by_pid[job.start.pid] = job
+        self._ledger.started(job.id, job.start)
         if launch.wall_time is not None:
             heapq.heappush(self._wall_times, (time.monotonic() + launch.wall_time, job.id, launch.wall_time))
             if len(self._wall_times) > 2 * len(self._jobs) + 1000:
                 # Mostly of jobs that ended in time, and that would be remembered for hours.
                 self._wall_times = [entry for entry in self._wall_times if entry[1] in self._jobs]
                 heapq.heapify(self._wall_times)
+
+    def _reaped(self, job: JobUnderWay, exit_code: int) -> None:
+        job.exit_code = exit_code
+        if job.id in self._endings:
+            self._endings.hurry()
+        elif self._doubt and exit_code and _may_be_ended(job):
+            self._doubtful.append((time.monotonic() + self._doubt, job))
+        else:
+            self._over(job)
 
     def _drop(self, id: str, reason: str, message: str) -> None:
         """It was taken on, and is not started."""
@@ -318,15 +322,14 @@ class JobHost:
 
     def _over(self, job: JobUnderWay) -> None:
         del self._jobs[job.id]
-        exit_code = -1 if job.exit_code is None else job.exit_code
         message = job.message or read_report(job.report)
         if job.report >= 0:
             os.close(job.report)
         if job.files:
             # Before the ledger has its end: an agent that is killed in between leaves them to the next one.
             self._files.remove(job.id)
-        ended = Ended(job.id, time.time(), exit_code, job.reason, message, job.start.pid, job.start.at)
-        self._ledger.ended(ended)
+        exit_code = -1 if job.exit_code is None else job.exit_code
+        self._ledger.ended(Ended(job.id, time.time(), exit_code, job.reason, message, job.start.pid, job.start.at))
         self._let_next_in(job.id)
 
     def _let_next_in(self, id: str) -> None:

@@ -6,8 +6,12 @@ One JSON array a line, only ever appended:
     ["b", id, marker]                                       about to start: from here on it may have run
     ["s", number, id, pid, at, grant, since, until]         Started, and the ticks between which the process began
     ["e", number, id, at, code, reason, message, pid, at]   Ended
+    ["x", id, pid, at, at]                                  started and ended well; gets its number in an Ended line
     ["a", number]                                           records up to this one are in the manager's journal
     ["n", number, shift]                                    records above this one count so many more from here on
+
+Each write begins with a new line, because a full disk may have cut off whatever anybody wrote before: a line is whole,
+or is passed over.
 
 A record may be told once its line is handed to the operating system: what anybody has heard outlives this process. Only
 a crash of the machine can take it from the ledger; then the manager says how far it has seen, and new records count on
@@ -22,8 +26,8 @@ import json
 import os
 import time
 from collections import deque
-from json.encoder import encode_basestring_ascii as _quoted
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from qcg.pilotjob.host.tree import boot_id
@@ -57,13 +61,13 @@ def _unsure(marker: str) -> Opened:
     return Opened(marker, 0, 0.0, [], 0, 0)
 
 
-def _starting_line(id: str, marker: str) -> str:
-    return '["b",%s,%s]\n' % (_quoted(id), _quoted(marker))
+def starting_line(id: str, marker: str) -> str:
+    return '["b",%s,%s]\n' % (quoted(id), quoted(marker))
 
 
 def _started_line(number: int, body: Started, since: int, until: int) -> str:
     grant = _grant_text(tuple(body.grant))
-    return '["s",%d,%s,%d,%r,%s,%d,%d]\n' % (number, _quoted(body.id), body.pid, body.at, grant, since, until)
+    return '["s",%d,%s,%d,%r,%s,%d,%d]\n' % (number, quoted(body.id), body.pid, body.at, grant, since, until)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -75,11 +79,11 @@ def _grant_text(grant: Tuple[NodeGrant, ...]) -> str:
 def _ended_line(number: int, body: Ended) -> str:
     return '["e",%d,%s,%r,%d,%s,%s,%d,%r]\n' % (
         number,
-        _quoted(body.id),
+        quoted(body.id),
         body.at,
         body.exit_code,
-        _quoted(body.reason),
-        _quoted(body.message),
+        quoted(body.reason),
+        quoted(body.message),
         body.pid,
         body.started,
     )
@@ -105,6 +109,10 @@ class Ledger:
         self._stored_ack = 0
         self._lines: List[str] = []
         self._unwritten = b""
+        self._ran: Dict[str, Ended] = {}
+        """While the file is read: ends without a number."""
+        self.before_replacing: Callable[[], None] = lambda: None
+        """Called when the file is about to be replaced by a shorter one: whoever else writes to it must stop."""
         self._unsynced = False
         self._next_sync = 0.0
         self._compact_above = COMPACT_ABOVE
@@ -114,8 +122,15 @@ class Ledger:
         except OSError as error:
             raise LedgerError("The ledger %s cannot be opened: %s." % (path, error.strerror)) from None
         self.stored = self.told = self.last
-        self._lines.append('["h",%s]\n' % _quoted(boot_id()))
+        self._lines.append('["h",%s]\n' % quoted(boot_id()))
+        while self._ran:
+            self.ended(self._ran.popitem()[1])
         self.flush()
+
+    @property
+    def descriptor(self) -> int:
+        """Of the file; another one after it was replaced."""
+        return self._fd
 
     def close(self) -> None:
         self._next_sync = 0.0
@@ -128,7 +143,7 @@ class Ledger:
         """Write down that `id` may run from now on. `False`: that failed, do not start it."""
         if self.trouble:
             return False
-        self._lines.append(_starting_line(id, marker))
+        self._lines.append(starting_line(id, marker))
         if not self.flush():
             return False
         self.open[id] = _unsure(marker)
@@ -205,7 +220,7 @@ class Ledger:
     def flush(self) -> bool:
         """Hand all lines to the operating system, so that they outlive this process."""
         if self._lines:
-            self._unwritten += "".join(self._lines).encode("ascii")
+            self._unwritten += ("\n" + "".join(self._lines)).encode("ascii")
             self._lines.clear()
         while self._unwritten:
             try:
@@ -213,7 +228,12 @@ class Ledger:
             except OSError as error:
                 self._complain(error)
                 return False
-            self._unwritten = self._unwritten[written:]
+            if written < len(self._unwritten):
+                # What was cut off is written again.
+                whole = self._unwritten.rfind(b"\n", 0, written) + 1
+                self._unwritten = b"\n" + self._unwritten[whole:]
+            else:
+                self._unwritten = b""
             self._unsynced = True
             self.trouble = ""
         self.stored = self.last
@@ -248,6 +268,7 @@ class Ledger:
         self.trouble = ""
         size = os.fstat(self._fd).st_size
         if size > self._compact_above and self._size_of_rest() * 2 < size:
+            self.before_replacing()
             self._compact()
 
     def _complain(self, error: OSError) -> None:
@@ -261,9 +282,9 @@ class Ledger:
 
     def _compact(self) -> None:
         """Replace the file by one that holds only what is still needed."""
-        lines = ['["h",%s]\n' % _quoted(boot_id()), '["a",%d]\n' % self.acknowledged]
+        lines = ['["h",%s]\n' % quoted(boot_id()), '["a",%d]\n' % self.acknowledged]
         for id, opened in self.open.items():
-            lines.append(_starting_line(id, opened.marker))
+            lines.append(starting_line(id, opened.marker))
         told = set()
         for number, body in self._kept:
             if isinstance(body, Started):
@@ -304,10 +325,10 @@ class Ledger:
 
     def _replay(self) -> None:
         boot = ""
-        whole = True
         with open(os.dup(self._fd), "rb") as file:
             for line in file:
-                whole = line.endswith(b"\n")
+                if line == b"\n":
+                    continue
                 try:
                     fields = json.loads(line.decode("ascii", "replace"))
                     if fields[0] == "h":
@@ -320,8 +341,6 @@ class Ledger:
                     self.unreadable_lines += 1
         if boot != boot_id():
             self._forget_processes()
-        if not whole:
-            self._lines.append("\n")
         self._stored_ack = self.acknowledged
         self.last = max(self.last, self.acknowledged)
         self.acknowledge(self.acknowledged)
@@ -342,9 +361,15 @@ class Ledger:
         elif kind == "e":
             number, id, at, exit_code, reason, message, pid, started = rest
             self.open.pop(id, None)
+            self._ran.pop(id, None)
             self._ended.add(id)
             self._kept.append((number, Ended(id, at, exit_code, reason, message, pid, started)))
             self.last = max(self.last, number)
+        elif kind == "x":
+            id, pid, started, at = rest
+            self.open.pop(id, None)
+            self._ended.add(id)
+            self._ran[id] = Ended(id, at, 0, "exit", "", pid, started)
         elif kind == "a":
             self.acknowledged = max(self.acknowledged, rest[0])
         elif kind == "n":

@@ -24,6 +24,9 @@ _PROGRAMS_REMEMBERED = 1000
 _MESSAGE_LENGTH = 1000
 _ENVIRONMENTS_REMEMBERED = 100
 
+Prepared = Tuple[bytes, List[bytes], List[bytes], bytes, Optional[bytes], Optional[bytes], Optional[Tuple[int, ...]]]
+"""Program, argv, environment (`name=value`), wd, stdout, stderr, cores."""
+
 
 class Spawner:
     """Knows what all jobs of this process share: base environment, own cores, where programs are."""
@@ -32,15 +35,16 @@ class Spawner:
         self._log = log
         self._environment = dict(os.environb)
         self._environments: Dict[Tuple[str, ...], Dict[bytes, bytes]] = {}
+        self._settings: Dict[Tuple[Tuple[str, ...], Tuple[str, ...]], List[bytes]] = {}
         self._cores: FrozenSet[int] = frozenset(os.sched_getaffinity(0))
         self._binding_works = True
         self._programs: Dict[Tuple[bytes, bytes], bytes] = {}
-        self._null = _open_null_above_the_standard_streams()
+        self.null = _open_null_above_the_standard_streams()
         _keep_descriptors_from_jobs()
         self._spawn = _posix_spawn() or _Popen()
 
     def close(self) -> None:
-        os.close(self._null)
+        os.close(self.null)
 
     def start(self, launch: Launch) -> Tuple[int, int]:
         """The pid, and the descriptor to read a setup wrapper's report from (-1 without one). Or `Unstartable`."""
@@ -73,6 +77,48 @@ class Spawner:
                 os.close(descriptor)
         return pid, report
 
+    def prepared(self, launch: Launch) -> Optional[Prepared]:
+        """What others need to start it just as `start` does, as long as nothing goes wrong. `None`: only `start` can do
+        it, or can say why not."""
+        if launch.setup or launch.stdin is not None or not launch.argv or not launch.argv[0]:
+            return None
+        try:
+            argv = [_bytes(argument) for argument in launch.argv]
+            environment = self._settings_besides(tuple(launch.unset), tuple(launch.env))
+            environment += [_bytes("%s=%s" % setting) for setting in launch.env.items()]
+            wd = _bytes(launch.wd)
+            if b"PWD" in self._environment and "PWD" not in launch.env:
+                environment.append(b"PWD=" + wd)
+            program = argv[0] if b"/" in argv[0] else self._find(argv[0], self._path_of(launch))
+            stdout = None if launch.stdout is None else _bytes(launch.stdout)
+            stderr = None if launch.stderr is None else _bytes(launch.stderr)
+        except (ValueError, Unstartable):
+            return None
+        if program is not argv[0] and not program.startswith(b"/"):
+            return None
+        bound = launch.cores is not None and self._has_to_bind(launch.cores)
+        return program, argv, environment, wd, stdout, stderr, launch.cores if bound else None
+
+    def _settings_besides(self, unset: Tuple[str, ...], names: Tuple[str, ...]) -> List[bytes]:
+        """A list of what a job has from the host's own environment when it sets `names` itself."""
+        settings = self._settings.get((unset, names))
+        if settings is None:
+            if any("=" in name for name in names):
+                raise ValueError("illegal environment variable name")
+            own = {b"PWD", *map(_bytes, names)}
+            environment = self._environment_without(unset)
+            settings = [name + b"=" + value for name, value in environment.items() if name not in own]
+            if len(self._settings) >= _ENVIRONMENTS_REMEMBERED:
+                self._settings.clear()
+            self._settings[unset, names] = settings
+        return settings.copy()
+
+    def _path_of(self, launch: Launch) -> bytes:
+        path = launch.env.get("PATH")
+        if path is not None:
+            return _bytes(path)
+        return self._environment_without(tuple(launch.unset)).get(b"PATH", _DEFAULT_PATH)
+
     def _environment_of(self, launch: Launch) -> Dict[bytes, bytes]:
         environment = self._environment_without(tuple(launch.unset)).copy()
         if b"PWD" in environment:
@@ -99,7 +145,7 @@ class Spawner:
 
     def _open_streams(self, launch: Launch, ours: List[int]) -> Tuple[int, int, int]:
         """The working directory has been entered: their paths are relative to it."""
-        stdin = stdout = stderr = self._null
+        stdin = stdout = stderr = self.null
         if launch.stdin is not None:
             stdin = _open_for_reading(launch.stdin)
             ours.append(stdin)
@@ -119,13 +165,13 @@ class Spawner:
             raise Unstartable("The job names no program to start.")
         bound = launch.cores is not None and self._bind(launch.cores)
         try:
-            program = argv[0] if b"/" in argv[0] else self._find(argv[0], environment)
+            program = argv[0] if b"/" in argv[0] else self._find(argv[0], environment.get(b"PATH", _DEFAULT_PATH))
             try:
                 return self._spawn(program, argv, environment, descriptors)
             except (FileNotFoundError, PermissionError):
                 # A remembered program may have moved.
                 self._programs.clear()
-                again = argv[0] if b"/" in argv[0] else self._find(argv[0], environment)
+                again = argv[0] if b"/" in argv[0] else self._find(argv[0], environment.get(b"PATH", _DEFAULT_PATH))
                 if again == program:
                     raise
                 return self._spawn(again, argv, environment, descriptors)
@@ -135,8 +181,7 @@ class Spawner:
             if bound:
                 self._unbind()
 
-    def _find(self, name: bytes, environment: Dict[bytes, bytes]) -> bytes:
-        path = environment.get(b"PATH", _DEFAULT_PATH)
+    def _find(self, name: bytes, path: bytes) -> bytes:
         program = self._programs.get((path, name))
         if program is None:
             program = _look_up(name, path)
@@ -147,9 +192,12 @@ class Spawner:
                 self._programs[path, name] = program
         return program
 
+    def _has_to_bind(self, cores: Tuple[int, ...]) -> bool:
+        return self._binding_works and self._cores != frozenset(cores)
+
     def _bind(self, cores: Tuple[int, ...]) -> bool:
         """Take the job's cores myself: the child has them from its first instruction."""
-        if not self._binding_works or self._cores == frozenset(cores):
+        if not self._has_to_bind(cores):
             return False
         try:
             os.sched_setaffinity(0, cores)

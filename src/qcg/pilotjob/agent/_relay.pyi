@@ -1,0 +1,36 @@
+"""The relay in C: see `relaying`, which uses it."""
+
+Offer = tuple[bytes, bytes, bytes, list[bytes], list[bytes], bytes, bytes | None, bytes | None, tuple[int, ...] | None]
+"""Id and line for the ledger (both as JSON), program, argv, environment, wd, stdout, stderr, cores."""
+
+Event = tuple[int, float, int, float, int, int]
+"""The pid that has ended, and when; the pid of the next one in that lane (0: it could not be started), when it was
+started, and the ticks before and after that."""
+
+def open(wakeup: int, null: int) -> None:
+    """Start the thread. It writes a byte 0 to `wakeup` when there is something to take, and SIGCHLD when there is a
+    child to be reaped that is not for it."""
+
+def close() -> None: ...
+def enter() -> None:
+    """From here on until `leave`, it does nothing. May be nested."""
+
+def leave() -> None: ...
+def watch(lane: int, pid: int, id: bytes, started: float) -> None:
+    """This child is under way in a new lane of this number."""
+
+def offer(lane: int, ledger: int, offers: list[Offer]) -> bool:
+    """More to start in this lane, after those that were offered before. False: the lane was given up."""
+
+def give_up_all() -> None:
+    """Give up all lanes."""
+
+def give_up(lane: int) -> None: ...
+def hold(held: bool) -> None:
+    """Whether nothing may be started. Never waits."""
+
+def pending() -> bool:
+    """Whether there is something to take."""
+
+def take() -> list[Event]:
+    """What has been done since the last call."""

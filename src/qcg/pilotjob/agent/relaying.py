@@ -1,0 +1,212 @@
+"""A host whose lanes go on by themselves: a thread in C starts the next job when the one before has succeeded.
+
+Python is told later, of many at once, and keeps the books: so a job costs little more than its process. Everything but
+the good way is left to Python. Before it changes anything in a lane, it takes the lane back from the relay.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from json.encoder import encode_basestring_ascii as quoted
+
+from qcg.pilotjob.agent import _relay
+from qcg.pilotjob.host.jobhost import DEFAULT_GRACE, JobHost, JobUnderWay
+from qcg.pilotjob.host.ledger import Ledger, Opened, Record, starting_line
+from qcg.pilotjob.host.records import Ended, Launch, Running
+from qcg.pilotjob.host.tree import MARKER
+
+PAUSE = 0.01
+"""Seconds between two looks at what the relay has done, as long as no core waits for work."""
+
+
+class RelayingHost(JobHost):
+    def __init__(
+        self,
+        ledger: Ledger,
+        instance: str,
+        files: str,
+        grace: float = DEFAULT_GRACE,
+        log: Callable[[str], None] = lambda line: None,
+        doubt: float = 0.0,
+        *,
+        wakeup: int,
+    ) -> None:
+        """`wakeup`: to this descriptor the relay writes SIGCHLD, which the kernel does not send any more, and zeros."""
+        self._lane_numbers: dict[str, int] = {}
+        """Of the lanes that the relay has; the names of other lanes are in none of these."""
+        self._offered: dict[str, int] = {}
+        """How many of those that wait in such a lane the relay has."""
+        self._to_offer: dict[str, None] = {}
+        """Lanes with more for the relay."""
+        self._numbers = itertools.count(1)
+        self._taken_at = 0.0
+        super().__init__(ledger, instance, files, grace, log, doubt)
+        ledger.before_replacing = self._take_all_back
+        _relay.open(wakeup, self._spawner.null)
+
+    @property
+    def cut_off(self) -> str:
+        return self._cut_off
+
+    @cut_off.setter
+    def cut_off(self, why: str) -> None:
+        self._cut_off = why
+        _relay.hold(bool(why))
+
+    # Orders: a lane that is changed is taken back before
+
+    def start(self, launches: list[Launch]) -> list[str]:
+        refused = super().start(launches)
+        self._to_offer.update(dict.fromkeys(launch.lane for launch in launches if launch.lane))
+        return refused
+
+    def kill(self, ids: list[str], reason: str = "cancel", message: str = "") -> None:
+        self._take_all_back()
+        super().kill(ids, reason, message)
+
+    def recall(self, ids: list[str]) -> None:
+        self._take_all_back()
+        super().recall(ids)
+
+    def finish(self, grace: float, reason: str = "cancel", message: str = "") -> None:
+        self._take_all_back()
+        super().finish(grace, reason, message)
+
+    def lose_all(self) -> None:
+        self._take_all_back()
+        super().lose_all()
+
+    # The driver's turns
+
+    def advance(self, limit: int = 16) -> bool:
+        more = super().advance(limit)
+        if self._ledger.trouble:
+            if self._lane_numbers:
+                self._take_all_back()
+        else:
+            to_offer, self._to_offer = self._to_offer, {}
+            for lane in to_offer:
+                self._offer(lane)
+        return more
+
+    def reap(self) -> None:
+        _relay.enter()
+        try:
+            self._take()
+            super().reap()
+        finally:
+            _relay.leave()
+
+    def due(self, now: float) -> None:
+        if _relay.pending() and (now >= self._taken_at + PAUSE or not self.can_go_on):
+            self._take()
+        super().due(now)
+
+    def next_deadline(self) -> float | None:
+        deadline = super().next_deadline()
+        if not _relay.pending():
+            return deadline
+        return self._taken_at + PAUSE if deadline is None else min(self._taken_at + PAUSE, deadline)
+
+    def running(self) -> list[Running]:
+        self._take()
+        return super().running()
+
+    def report(self) -> tuple[list[tuple[int, Record]], list[Running]]:
+        self._take()
+        return super().report()
+
+    def close(self) -> None:
+        _relay.close()
+        super().close()
+
+    # Lanes that are given to the relay, and taken back
+
+    def _offer(self, lane: str) -> None:
+        waiting = self._lanes.behind(lane)[self._offered.get(lane, 0) :]
+        job = self._jobs.get(self._lanes.under_way(lane))
+        if not waiting or job is None or not self._is_plain(job):
+            return
+        number = self._lane_numbers.get(lane)
+        if number is None:
+            number = self._lane_numbers[lane] = next(self._numbers)
+            _relay.watch(number, job.start.pid, quoted(job.id).encode("ascii"), job.start.at)
+        offers = []
+        for launch in waiting:
+            prepared = None if launch.files else self._spawner.prepared(launch)
+            if prepared is None:
+                break
+            line = starting_line(launch.id, launch.env.get(MARKER, ""))
+            offers.append((quoted(launch.id).encode("ascii"), line.encode("ascii"), *prepared))
+        try:
+            is_there = _relay.offer(number, self._ledger.descriptor, offers)
+        except ValueError:
+            # A zero byte somewhere. Whoever starts it will say so.
+            is_there = False
+        if is_there:
+            self._offered[lane] = self._offered.get(lane, 0) + len(offers)
+        else:
+            self._forget(lane)
+
+    def _is_plain(self, job: JobUnderWay) -> bool:
+        return job.reason == "exit" and job.exit_code is None and not job.files and job.report < 0
+
+    def _forget(self, lane: str) -> None:
+        number = self._lane_numbers.pop(lane, None)
+        self._offered.pop(lane, None)
+        if number is not None:
+            _relay.give_up(number)
+
+    def _take_all_back(self) -> None:
+        _relay.give_up_all()
+        self._take()
+        self._to_offer.update(dict.fromkeys(self._lane_numbers))
+        self._lane_numbers.clear()
+        self._offered.clear()
+
+    # What it has done
+
+    def _take(self) -> None:
+        self._taken_at = time.monotonic()
+        begun: dict[int, tuple[Launch, float, int, int]] = {}
+        for ended, ended_at, pid, at, since, until in _relay.take():
+            if ended in begun:
+                launch, started, _, _ = begun.pop(ended)
+                id = launch.id
+            else:
+                job = self._by_pid.pop(ended)
+                del self._jobs[job.id]
+                id, started = job.id, job.start.at
+            self._ledger.ended(Ended(id, ended_at, 0, "exit", "", ended, started))
+            lane = self._lanes.of(id)
+            next_launch = self._lanes.next(id)
+            assert next_launch is not None
+            if pid:
+                del self._queued[next_launch.id]
+                begun[pid] = (next_launch, at, since, until)
+                if lane in self._offered:
+                    self._offered[lane] -= 1
+            else:
+                self._queue.append(next_launch)
+                self._forget(lane)
+        for pid, (launch, at, since, until) in begun.items():
+            opened = Opened(launch.env.get(MARKER, ""), pid, at, launch.grant, since, until)
+            self._began(launch, JobUnderWay(launch.id, opened, -1, files=False))
+
+    def _began(self, launch: Launch, job: JobUnderWay) -> None:
+        super()._began(launch, job)
+        lane = self._lanes.of(job.id)
+        if lane not in self._lane_numbers:
+            self._to_offer[lane] = None
+
+    def _reaped(self, job: JobUnderWay, exit_code: int) -> None:
+        self._forget(self._lanes.of(job.id))
+        super()._reaped(job, exit_code)
+
+    def _end(self, job: JobUnderWay, reason: str, message: str, grace: float) -> None:
+        self._forget(self._lanes.of(job.id))
+        self._take()
+        if self._jobs.get(job.id) is job:
+            super()._end(job, reason, message, grace)

@@ -1,0 +1,240 @@
+/* The relay for Python: `_relay.pyi` tells what these functions do. */
+
+#define _GNU_SOURCE
+#define Py_LIMITED_API 0x030A0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "relay.h"
+
+/* Whoever waits for the lock has let go of the interpreter before; inside it can be entered again. */
+static void enter(void) {
+    PyThreadState *state = PyEval_SaveThread();
+    relay_enter();
+    PyEval_RestoreThread(state);
+}
+
+static PyObject *py_open(PyObject *module, PyObject *arguments) {
+    int wakeup, null;
+    if (!PyArg_ParseTuple(arguments, "ii:open", &wakeup, &null))
+        return NULL;
+    errno = relay_open(wakeup, null);
+    if (errno)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_close(PyObject *module, PyObject *unused) {
+    PyThreadState *state = PyEval_SaveThread();
+    relay_close();
+    PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_enter(PyObject *module, PyObject *unused) {
+    enter();
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_leave(PyObject *module, PyObject *unused) {
+    relay_leave();
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_watch(PyObject *module, PyObject *arguments) {
+    unsigned long long lane;
+    int pid;
+    const char *id;
+    double started;
+    if (!PyArg_ParseTuple(arguments, "Kiyd:watch", &lane, &pid, &id, &started))
+        return NULL;
+    enter();
+    bool done = relay_watch(lane, pid, id, started);
+    relay_leave();
+    if (!done)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+/* Copies strings one after another to where there is room for them. */
+typedef struct {
+    char *at;
+} Copy;
+
+static char *copied(Copy *copy, const char *text, size_t length) {
+    char *place = copy->at;
+    memcpy(place, text, length);
+    place[length] = '\0';
+    copy->at += length + 1;
+    return place;
+}
+
+static Py_ssize_t room_for_all(PyObject *list) {
+    Py_ssize_t room = 0, count = PyList_Size(list);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        char *text;
+        if (PyBytes_AsStringAndSize(PyList_GetItem(list, index), &text, NULL) < 0)
+            return -1; /* also for a zero byte in it */
+        room += strlen(text) + 1 + sizeof(char *);
+    }
+    return room + (Py_ssize_t)sizeof(char *);
+}
+
+static char **copied_all(Copy *copy, char ***pointers, PyObject *list) {
+    char **first = *pointers;
+    Py_ssize_t count = PyList_Size(list);
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyObject *item = PyList_GetItem(list, index);
+        *(*pointers)++ = copied(copy, PyBytes_AsString(item), PyBytes_Size(item));
+    }
+    *(*pointers)++ = NULL;
+    return first;
+}
+
+static bool read_cpus(PyObject *cores, Offer *offer) {
+    CPU_ZERO(&offer->cpus);
+    offer->bound = cores != Py_None;
+    for (Py_ssize_t index = 0; offer->bound && index < PyTuple_Size(cores); index++) {
+        long core = PyLong_AsLong(PyTuple_GetItem(cores, index));
+        if (core < 0 || core >= CPU_SETSIZE) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "there is no core %ld", core);
+            return false;
+        }
+        CPU_SET(core, &offer->cpus);
+    }
+    return !PyErr_Occurred();
+}
+
+static Offer *new_offer(PyObject *given) {
+    char *id, *line, *program, *wd, *out = NULL, *err = NULL;
+    PyObject *argv, *environment, *out_or_none, *err_or_none, *cores;
+    if (!PyArg_ParseTuple(given, "yyyO!O!yOOO", &id, &line, &program, &PyList_Type, &argv, &PyList_Type,
+                          &environment, &wd, &out_or_none, &err_or_none, &cores))
+        return NULL;
+    if (out_or_none != Py_None && PyBytes_AsStringAndSize(out_or_none, &out, NULL) < 0)
+        return NULL;
+    if (err_or_none != Py_None && PyBytes_AsStringAndSize(err_or_none, &err, NULL) < 0)
+        return NULL;
+    const char *single[] = {id, line, program, wd, out, err};
+    Py_ssize_t room = sizeof(Offer), argv_room = room_for_all(argv), environment_room = room_for_all(environment);
+    if (argv_room < 0 || environment_room < 0)
+        return NULL;
+    room += argv_room + environment_room;
+    for (size_t index = 0; index < sizeof single / sizeof *single; index++)
+        room += single[index] ? strlen(single[index]) + 1 : 0;
+    Offer *offer = malloc(room);
+    if (!offer) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    offer->next = NULL;
+    if (!read_cpus(cores, offer)) {
+        free(offer);
+        return NULL;
+    }
+    /* First all pointers, which have to be aligned, then all texts. */
+    char **pointers = (char **)(offer + 1);
+    Copy copy = {(char *)(pointers + PyList_Size(argv) + PyList_Size(environment) + 2)};
+    offer->argv = copied_all(&copy, &pointers, argv);
+    offer->environment = copied_all(&copy, &pointers, environment);
+    offer->id = copied(&copy, id, strlen(id));
+    offer->line = copied(&copy, line, strlen(line));
+    offer->program = copied(&copy, program, strlen(program));
+    offer->wd = copied(&copy, wd, strlen(wd));
+    offer->out = out ? copied(&copy, out, strlen(out)) : NULL;
+    offer->err = err ? copied(&copy, err, strlen(err)) : NULL;
+    return offer;
+}
+
+static PyObject *py_offer(PyObject *module, PyObject *arguments) {
+    unsigned long long lane;
+    int ledger;
+    PyObject *given;
+    if (!PyArg_ParseTuple(arguments, "KiO!:offer", &lane, &ledger, &PyList_Type, &given))
+        return NULL;
+    Offer *first = NULL, **end = &first;
+    for (Py_ssize_t index = 0; index < PyList_Size(given); index++) {
+        *end = new_offer(PyList_GetItem(given, index));
+        if (!*end) {
+            drop_offers(first);
+            return NULL;
+        }
+        end = &(*end)->next;
+    }
+    enter();
+    bool is_there = relay_offer(lane, ledger, first);
+    relay_leave();
+    return PyBool_FromLong(is_there);
+}
+
+static PyObject *py_give_up(PyObject *module, PyObject *arguments) {
+    unsigned long long lane;
+    if (!PyArg_ParseTuple(arguments, "K:give_up", &lane))
+        return NULL;
+    enter();
+    relay_give_up(lane);
+    relay_leave();
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_give_up_all(PyObject *module, PyObject *unused) {
+    enter();
+    relay_give_up_all();
+    relay_leave();
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_hold(PyObject *module, PyObject *arguments) {
+    int held;
+    if (!PyArg_ParseTuple(arguments, "p:hold", &held))
+        return NULL;
+    relay_hold(held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_pending(PyObject *module, PyObject *unused) {
+    return PyBool_FromLong(relay_pending());
+}
+
+static PyObject *py_take(PyObject *module, PyObject *unused) {
+    Event *events;
+    enter();
+    size_t count = relay_take(&events);
+    relay_leave();
+    PyObject *list = PyList_New(0);
+    for (size_t index = 0; list && index < count; index++) {
+        Event *event = &events[index];
+        PyObject *item = Py_BuildValue("(ididLL)", (int)event->ended, event->ended_at, (int)event->pid, event->at,
+                                       event->since, event->until);
+        if (!item || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    free(events);
+    return list;
+}
+
+static PyMethodDef methods[] = {
+    {"open", py_open, METH_VARARGS, NULL},       {"close", py_close, METH_NOARGS, NULL},
+    {"enter", py_enter, METH_NOARGS, NULL},      {"leave", py_leave, METH_NOARGS, NULL},
+    {"watch", py_watch, METH_VARARGS, NULL},     {"offer", py_offer, METH_VARARGS, NULL},
+    {"give_up", py_give_up, METH_VARARGS, NULL}, {"give_up_all", py_give_up_all, METH_NOARGS, NULL},
+    {"hold", py_hold, METH_VARARGS, NULL},       {"pending", py_pending, METH_NOARGS, NULL},
+    {"take", py_take, METH_NOARGS, NULL},        {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_relay",
+    .m_size = -1,
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__relay(void) {
+    return PyModule_Create(&definition);
+}

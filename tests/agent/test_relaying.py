@@ -1,0 +1,247 @@
+"""The relay in C: everything that holds for a host without it, and what is special about it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import resource
+from typing import Any
+from unittest import mock
+
+from qcg.pilotjob.agent.relaying import RelayingHost
+from qcg.pilotjob.host.ledger import Ledger
+from qcg.pilotjob.host.records import Ended, Launch
+from qcg.pilotjob.host.tree import look_at
+from tests.host import test_host_files, test_host_jobs, test_host_lanes, test_host_signals, test_host_spawn
+from tests.host.driver import SHELL, HostTest, wait_for
+
+_WAITS = "until test -e %s; do sleep 0.01; done"
+
+
+class CountingHost(RelayingHost):
+    relayed = 0
+    """So many jobs were started by the relay."""
+
+    def _take(self) -> None:
+        waiting = len(self._queued)
+        super()._take()
+        self.relayed += waiting - len(self._queued)
+
+
+class WithARelay(HostTest):
+    host: CountingHost
+
+    def open_host(self) -> None:
+        self.ledger = Ledger(self.ledger_path)
+        self.host = CountingHost(
+            self.ledger, "n1", self.path("files"), self.grace, self.log.append, self.doubt, wakeup=self.wakeup
+        )
+
+
+class BehindAnother(WithARelay):
+    """Each job is started by the relay, if it can be."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self._numbers = itertools.count()
+
+    def run_job(self, *argv: str, **other: Any) -> Ended:
+        id = other.pop("id", "job")
+        number = next(self._numbers)
+        lead, go = f"lead{number}", f"go{number}"
+        waits = ("-c", _WAITS % self.path(go))
+        self.host.start([self.launch(lead, SHELL, *waits), self.launch(id, *argv, lane=lead, **other)])
+        self.until(lambda: lead in self.host._jobs and id in self.host._queued, "the first of the lane")
+        self.turn(0.0)
+        with open(self.path(go), "w"):
+            pass
+        return self.ended(id)
+
+
+class Ends(WithARelay, test_host_jobs.Ends): ...
+
+
+class Identity(WithARelay, test_host_jobs.Identity): ...
+
+
+class Kills(WithARelay, test_host_jobs.Kills): ...
+
+
+class Stubborn(WithARelay, test_host_jobs.Stubborn): ...
+
+
+class ShortGrace(WithARelay, test_host_jobs.ShortGrace): ...
+
+
+class Finish(WithARelay, test_host_jobs.Finish): ...
+
+
+class AfterACrash(WithARelay, test_host_jobs.AfterACrash): ...
+
+
+class Lanes(WithARelay, test_host_lanes.Lanes): ...
+
+
+class Files(WithARelay, test_host_files.FilesOfALaunch): ...
+
+
+class Signals(WithARelay, test_host_signals.Signals): ...
+
+
+class Reasons(WithARelay, test_host_signals.Reasons): ...
+
+
+class Sweeps(WithARelay, test_host_signals.Sweeps): ...
+
+
+class Doubts(WithARelay, test_host_signals.Doubts): ...
+
+
+class WhatAJobFinds(BehindAnother, test_host_spawn.WhatAJobFinds):
+    def test_a_job_runs_also_when_the_host_cannot_take_its_own_cores_back(self) -> None:
+        self.skipTest("the relay does not take the cores of jobs itself")
+
+
+class Streams(BehindAnother, test_host_spawn.Streams): ...
+
+
+class Reports(BehindAnother, test_host_spawn.Reports): ...
+
+
+class Unstartable(BehindAnother, test_host_spawn.Unstartable):
+    def test_a_host_without_room_for_processes(self) -> None:
+        self.skipTest("pretended in Python, where the relay does not look")
+
+    def test_output_without_permission_or_space(self) -> None:
+        self.skipTest("pretended in Python, where the relay does not look")
+
+
+class Relayed(WithARelay):
+    def lane(self, *launches: Launch) -> None:
+        """These, behind a job that runs until it is let go."""
+        self.host.start([self.launch("first", SHELL, "-c", _WAITS % self.path("go"))])
+        self.host.start([launch._replace(lane="first") for launch in launches])
+        self.until(lambda: "first" in self.host._lane_numbers, "the lane being given to the relay")
+
+    def let_go(self) -> None:
+        with open(self.path("go"), "w"):
+            pass
+
+    def script(self, id: str, text: str, **other: Any) -> Launch:
+        return self.launch(id, SHELL, "-c", text, **other)
+
+    def test_the_relay_starts_them_in_their_order_and_tells_of_many_at_once(self) -> None:
+        ids = [str(number) for number in range(50)]
+        self.lane(*(self.script(id, f"echo {id} >> order") for id in ids))
+        takes = 0
+        take = self.host._take
+
+        def counted() -> None:
+            nonlocal takes
+            takes += 1
+            take()
+
+        with mock.patch.object(self.host, "_take", counted):
+            self.let_go()
+            self.ended("49")
+        assert self.text("order").split() == ids
+        assert self.host.relayed == 50
+        assert takes < 40
+        assert all(self.ended(id).exit_code == 0 and self.ended(id).started > 0 for id in ids)
+
+    def test_whoever_fails_gives_the_lane_back_and_the_next_one_starts_all_the_same(self) -> None:
+        self.lane(*(self.script(str(number), f"echo {number} >> order; exit {number % 2}") for number in range(6)))
+        self.let_go()
+        assert [self.ended(str(number)).exit_code for number in range(6)] == [0, 1] * 3
+        assert self.text("order").split() == list("012345")
+
+    def test_what_a_job_leaves_in_its_group_goes_with_it(self) -> None:
+        self.lane(self.script("a", "sleep 1000 & echo $! > pid"), self.launch("b", "true"))
+        self.let_go()
+        self.ended("b")
+        self.assert_gone([int(self.text("pid"))])
+
+    def test_the_wall_time_of_one_that_it_has_started_is_kept(self) -> None:
+        self.lane(self.launch("a", "true"), self.launch("b", "sleep", "1000", wall_time=0.1))
+        self.let_go()
+        assert self.ended("b").reason == "timeout"
+        assert self.host.relayed == 2
+
+    def test_nobody_is_started_once_the_host_is_cut_off_and_nothing_counts_as_done(self) -> None:
+        self.lane(self.launch("a", "touch", "started"))
+        self.host.cut_off = "it is cut off"
+        self.let_go()
+        wait_for(lambda: _ended(self.host._jobs["first"].start.pid), "the end of the first")
+        self.host.lose_all()
+        assert self.ended("first").reason == "lost"
+        assert not os.path.exists(self.path("started"))
+
+    def test_nobody_is_started_while_the_ledger_cannot_be_written(self) -> None:
+        self.lane(self.script("a", "echo a >> order"), self.script("b", "echo b >> order"))
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(self.ledger_path) + 5, hard))
+        try:
+            self.let_go()
+            self.until(lambda: self.host.trouble, "the trouble")
+            assert not os.path.exists(self.path("order"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        assert self.ended("b").exit_code == 0
+        assert self.text("order").split() == ["a", "b"]
+
+    def test_what_was_done_before_a_crash_is_known_although_nobody_was_told(self) -> None:
+        self.lane(self.launch("a", "true"), self.launch("b", "touch", "done"), self.script("c", "exec sleep 1000"))
+        self.let_go()
+        wait_for(lambda: os.path.exists(self.path("done")) and b'"c"' in self.ledger_lines()[-1], "the last one")
+        self.host.close()
+        self.ledger.close()
+        self.records = []
+        self.open_host()
+        ends = {body.id: body for _, body in self.host.report()[0] if isinstance(body, Ended)}
+        assert {id: (body.exit_code, body.reason) for id, body in ends.items()} == dict.fromkeys(
+            ["first", "a", "b"], (0, "exit")
+        )
+        assert self.ended("c").reason == "lost"
+
+    def ledger_lines(self) -> list[bytes]:
+        with open(self.ledger_path, "rb") as file:
+            return file.read().splitlines()
+
+    def test_a_new_file_of_the_ledger_is_written_from_then_on(self) -> None:
+        self.lane(self.launch("a", "true"), self.launch("b", "true"))
+        self.ledger.before_replacing()
+        self.ledger._compact()
+        self.turn(0.0)
+        self.let_go()
+        self.ended("b")
+        assert self.host.relayed == 2
+        assert any(line.startswith(b'["x","a"') for line in self.ledger_lines())
+
+    def test_jobs_that_are_killed_and_called_back_all_the_time_run_once_or_not_at_all(self) -> None:
+        chance = random.Random(4711)
+        names = [f"lane{number}" for number in range(4)]
+        ids = [f"{name}-{number}" for name in names for number in range(60)]
+        self.host.start([self.script(name, "exit 0") for name in names])
+        for id in ids:
+            self.host.start([self.script(id, f"echo {id} >> order", lane=id.split("-")[0])])
+            if chance.random() < 0.1:
+                self.turn(0.0)
+            if chance.random() < 0.1:
+                self.host.recall(chance.sample(ids, 3))
+            if chance.random() < 0.1:
+                self.host.kill(chance.sample(ids, 2))
+        ends = {id: self.ended(id) for id in ids}
+        ran = self.text("order").split()
+        assert len(ran) == len(set(ran))
+        assert set(ran) >= {id for id in ids if ends[id].reason == "exit"}
+        assert set(ran) <= {id for id in ids if ends[id].pid}
+        assert self.host.relayed
+
+
+def _ended(pid: int) -> bool:
+    process = look_at(pid)
+    return process is not None and process.dead
+
+
+del HostTest
