@@ -14,8 +14,8 @@ from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.executors.local import NAME
 
-WINDOW = 6.0
-"""Seconds: three beats of each."""
+WINDOW = 10.0
+"""Seconds: a beat of the agent, and two touches of the manager's contact file."""
 BAR = 0.1
 
 
@@ -30,7 +30,7 @@ def run(setting: Setting) -> Result:
         time.sleep(1)  # the last commit and sync
         measured = in_turns({"% of a core": lambda: _share(pids)}, setting.rounds)
     share = median(measured["% of a core"])
-    note = "a beat every two seconds between manager and agent"
+    note = "a beat every ten seconds between manager and agent, a touch of the contact file every five"
     return Result([at_most("idle", "idle service, manager and agent together", share, BAR, "%", note)])
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.agent.connection import BEAT, LOOK, SILENCE, Connection
+from qcg.pilotjob.agent.connection import BEAT, LOOK, SILENCE, UNHURRIED, Connection
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.wire import contact
@@ -26,7 +26,8 @@ class Line:
     def __init__(self, run_dir: Path) -> None:
         self.log: list[str] = []
         self._poller = Poller()
-        self.connection = Connection(run_dir, HELLO, self._poller, self.log.append, Fence(lambda: None))
+        self.fence = Fence(lambda: None)
+        self.connection = Connection(run_dir, HELLO, self._poller, self.log.append, self.fence)
 
     def receive(self) -> list[protocol.FromManager]:
         """The next messages, or nothing when the line has broken."""
@@ -43,21 +44,28 @@ def line(run_dir: Path) -> Iterator[Line]:
     made = Line(run_dir)
     yield made
     made.connection.close()
+    made.fence.close()
 
 
-def test_a_silent_manager_is_greeted_again_over_a_fresh_line(line: Line, run_dir: Path) -> None:
+@pytest.mark.parametrize(("fence", "pace"), [(1000.0, 1), (0.0, UNHURRIED)])
+def test_a_silent_manager_is_greeted_again_over_a_fresh_line(
+    line: Line, run_dir: Path, fence: float, pace: int
+) -> None:
+    """Sooner where it gives this node up when it hears nothing."""
+    line.fence.set("", fence)
     with manager(run_dir) as silent:
         line.connection.keep(time.monotonic())
         silent.next(protocol.Hello)
         silent.send(protocol.Welcome(0, 0))
         assert line.receive() == [protocol.Welcome(0, 0)]
         line.connection.welcomed()
-        line.connection.keep(time.monotonic() + BEAT)
+        line.connection.keep(time.monotonic() + pace * BEAT)
         silent.next(protocol.Beat)
+        line.connection.keep(time.monotonic() + pace * SILENCE - 1.0)
         assert line.is_up()
-        line.connection.keep(time.monotonic() + SILENCE + 0.1)
+        line.connection.keep(time.monotonic() + pace * SILENCE + 0.1)
         assert not line.is_up()
-        line.connection.keep(time.monotonic() + SILENCE + 0.2)
+        line.connection.keep(time.monotonic() + pace * SILENCE + 0.2)
         assert silent.next(protocol.Hello) == HELLO
         assert line.log == ["the manager is silent; looking for it"]
 

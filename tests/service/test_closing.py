@@ -32,7 +32,7 @@ class SlowAgents:
 def an_engine() -> Any:
     engine = SimpleNamespace(
         executor=SimpleNamespace(exit_reason="", flush=lambda: None),
-        state=SimpleNamespace(runs={"1.0": None}, nodes=[SimpleNamespace(name="n1")]),
+        state=SimpleNamespace(runs={"1.0": None}, unfinished=1, deadline=None, nodes=[SimpleNamespace(name="n1")]),
         try_to_commit=lambda: None,
         events=[],
     )
@@ -89,7 +89,6 @@ def test_a_manager_whose_allocation_is_over_ends_too(monkeypatch: pytest.MonkeyP
 
     async def watch() -> str:
         engine = an_engine()
-        engine.state.deadline = None
         pilot = SimpleNamespace(engine=engine, end_when_done=asyncio.Event())
         manager = Closing(pilot, Options(), an_allocation(time.time() + 3600))  # type: ignore[arg-type]
         watching = asyncio.ensure_future(manager.watch())
@@ -98,3 +97,21 @@ def test_a_manager_whose_allocation_is_over_ends_too(monkeypatch: pytest.MonkeyP
         return manager.why
 
     assert asyncio.run(watch()) == "job 7 does not run: it is CANCELLED"
+
+
+def test_the_end_of_its_time_is_not_missed_by_a_manager_without_jobs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(closing, "SELDOM", 1000.0)
+
+    async def watch() -> float:
+        engine = an_engine()
+        engine.state.unfinished = 0
+        engine.notice = lambda text: None
+        pilot = SimpleNamespace(engine=engine, end_when_done=asyncio.Event())
+        manager = Closing(pilot, Options(time_limit=3.0, grace=0.4), None)  # type: ignore[arg-type]
+        began = time.monotonic()
+        watching = asyncio.ensure_future(manager.watch())
+        await asyncio.wait_for(manager.over.wait(), 100)
+        watching.cancel()
+        return time.monotonic() - began
+
+    assert asyncio.run(watch()) > 2.5

@@ -24,6 +24,8 @@ from qcg.pilotjob.options import Options
 log = logging.getLogger(__name__)
 
 TICK = 0.5
+SELDOM = 5.0
+"""Seconds between two looks at the time while no job needs any."""
 READ_AGAIN = 120.0
 READ_SOON = 30.0
 """Seconds between two questions when the allocation ends, for limits are changed: a sixth of what is left, and not
@@ -68,7 +70,14 @@ class Closing:
     async def watch(self) -> None:
         while not self.over.is_set():
             await self._look()
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(self._until_next_look())
+
+    def _until_next_look(self) -> float:
+        if self._engine.state.unfinished:
+            return TICK
+        end = self._end
+        left = math.inf if end is None else end - self._grace(end) - time.time()
+        return min(max(left / 2, TICK), SELDOM)
 
     def now(self, why: str) -> None:
         """Somebody else ends everything very soon."""

@@ -47,8 +47,11 @@ from qcg.pilotjob.wiring import wire
 log = logging.getLogger(__name__)
 
 BEAT = 2.0
-BEATS_A_LINE = 5
-"""So often the log tells how far the run is, when that has changed."""
+"""Seconds between two touches of the contact file, by which agents of other machines know that this manager lives."""
+BEAT_ALONE = 5.0
+"""The same where nobody but clients may look at it."""
+LINE = 10.0
+"""Seconds between two lines of the log that tell how far the run is, when that has changed."""
 PATIENCE = 2.0
 """Seconds for the last words to reach the disk, before it is said that they do not."""
 KILL_GRACE = 5.0
@@ -331,11 +334,11 @@ class Service:
     async def _beat(self, engine: Engine, run_dir: Path) -> None:
         told = ""
         contact_file = KeptFresh(lambda: refresh(run_dir), engine.executor)
+        pause = BEAT if engine.executor.fence else BEAT_ALONE
         for beat in itertools.count(1):
-            await asyncio.sleep(BEAT)
-            engine.executor.beat()
+            await asyncio.sleep(pause)
             contact_file.touch()
-            if beat % BEATS_A_LINE == 0 and told != (line := progress_line(engine.state)):
+            if beat * pause % LINE == 0 and told != (line := progress_line(engine.state)):
                 log.info("%s", line)
                 told = line
 

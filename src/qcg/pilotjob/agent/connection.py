@@ -24,6 +24,9 @@ BEAT = 2.0
 SILENCE = 3 * BEAT
 DOUBT = 1.5 * BEAT
 """Seconds of silence after which the contact file is asked whether there still is a manager."""
+UNHURRIED = 5
+"""All of these take so many times as long where nobody gives this node up because of silence: its manager is on the
+same machine, and a line between them breaks only when one of them dies, which the other is told at once."""
 KNOCK = 2.0
 MOST_KNOCKS = 6
 """Seconds for an answer to Hello before a fresh line is tried. After so many of them the manager has other things to
@@ -72,23 +75,32 @@ class Connection:
     def next_deadline(self) -> float:
         if not self.up:
             return self._next_look
-        return min(self._beat + BEAT, max(self._heard + DOUBT, self._next_look), self._heard + SILENCE)
+        pace = self._pace()
+        return min(
+            self._beat + pace * BEAT,
+            max(self._heard + pace * DOUBT, self._next_look),
+            self._heard + pace * SILENCE,
+        )
 
     def keep(self, now: float) -> None:
         """Beat, notice silence, and follow the contact file while there is nobody at the other end."""
         if self.up:
-            if now - self._heard >= SILENCE:
+            pace = self._pace()
+            if now - self._heard >= pace * SILENCE:
                 self._log("the manager is silent; looking for it")
                 self._break(now)
-            elif now - self._beat >= BEAT:
+            elif now - self._beat >= pace * BEAT:
                 self._beat = now
                 self.send(protocol.Beat(now))
-            if self.up and now >= max(self._heard + DOUBT, self._next_look):
+            if self.up and now >= max(self._heard + pace * DOUBT, self._next_look):
                 self._next_look = now + LOOK
                 self._find(now)
         elif now >= self._next_look:
             self._next_look = now + (LOOK if now - self._down_since < SELDOM_AFTER else SELDOM)
             self._look(now)
+
+    def _pace(self) -> int:
+        return 1 if self._fence.is_set else UNHURRIED
 
     def welcomed(self) -> None:
         # The line may have broken right after the welcome.

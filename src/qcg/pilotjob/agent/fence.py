@@ -46,6 +46,11 @@ class Fence:
             self._changed.notify()
 
     @property
+    def is_set(self) -> bool:
+        """Whether a manager watches."""
+        return self._lease.seconds > 0
+
+    @property
     def has_fallen(self) -> bool:
         with self._changed:
             return self._thread is not None and self._lease.standing(time.monotonic()) is Standing.OVER

@@ -148,10 +148,6 @@ class AgentExecutor:
                 agent.acked = number
                 self._send(agent, protocol.Ack(number))
 
-    def beat(self) -> None:
-        for agent in self.agents.values():
-            self._send(agent, protocol.Beat())
-
     def tell_to_exit(self, grace: float) -> None:
         """Those that have not connected yet are told when they do."""
         self._exit = protocol.Exit(grace, self.exit_reason)

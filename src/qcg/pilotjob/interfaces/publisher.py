@@ -43,7 +43,6 @@ class Publisher:
         self._run_id = pilot.run_id
         pilot.engine.watchers.append(self._changed)
         pilot.engine.on_all_done.append(self._all_done)
-        self._beat()
 
     def close(self) -> None:
         if self._beating is not None:
@@ -56,6 +55,8 @@ class Publisher:
             for topic in self._wanted:
                 if topic.encode().startswith(message[1:]):
                     self._wanted[topic] += change
+        if self._wanted[BEAT] and self._beating is None:
+            self._beat_later()
 
     def _changed(self, transition: Transition) -> None:
         kind = "I" if transition.position >= 0 else "J"
@@ -78,9 +79,13 @@ class Publisher:
             self._numbers[name] += 1
             self._send(name, {**event, "number": self._numbers[name]})
 
-    def _beat(self) -> None:
+    def _beat_later(self) -> None:
         self._beating = self._loop.call_later(BEAT_PAUSE, self._beat)
+
+    def _beat(self) -> None:
+        self._beating = None
         if self._wanted[BEAT]:
+            self._beat_later()
             self._send(BEAT, {"manager": self._run_id, "numbers": self._numbers})
 
     def _send(self, topic: str, event: dict[str, Any]) -> None:
