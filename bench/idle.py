@@ -15,7 +15,7 @@ from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.executors.local import NAME
 
 WINDOW = 10.0
-"""Seconds: a beat of the agent, and two touches of the manager's contact file."""
+"""Seconds: two beats of the agent, and two touches of the contact file."""
 BAR = 0.1
 
 
@@ -30,7 +30,7 @@ def run(setting: Setting) -> Result:
         time.sleep(1)  # the last commit and sync
         measured = in_turns({"% of a core": lambda: _share(pids)}, setting.rounds)
     share = median(measured["% of a core"])
-    note = "a beat every ten seconds between manager and agent, a touch of the contact file every five"
+    note = "manager and agent meet every five seconds, and the contact file is touched"
     return Result([at_most("idle", "idle service, manager and agent together", share, BAR, "%", note)])
 
 

@@ -49,7 +49,7 @@ def line(run_dir: Path) -> Iterator[Line]:
 
 @pytest.mark.parametrize(("fence", "pace"), [(1000.0, 1), (0.0, UNHURRIED)])
 def test_a_silent_manager_is_greeted_again_over_a_fresh_line(
-    line: Line, run_dir: Path, fence: float, pace: int
+    line: Line, run_dir: Path, fence: float, pace: float
 ) -> None:
     """Sooner where it gives this node up when it hears nothing."""
     line.fence.set("", fence)

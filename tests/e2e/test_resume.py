@@ -239,7 +239,7 @@ def test_a_run_that_never_began_cannot_be_resumed(tmp_path: Path):
     assert "never completely created" in refused.stderr
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(90)
 def test_a_manager_that_stands_still_finds_its_agent_again(tmp_path: Path):
     """Longer than the agent waits for a sign of life."""
     crashing = begin(tmp_path, [waiting("long"), marking("many", "sleep 0.1", iteration=40)], options=("--nodes", "2"))
@@ -248,7 +248,7 @@ def test_a_manager_that_stands_still_finds_its_agent_again(tmp_path: Path):
     assert manager is not None
     os.kill(manager.pid, signal.SIGSTOP)
     log = crashing.run_dir / "agent-local.log"
-    wait_for(lambda: "the manager is silent" in log.read_text(), timeout=20, what="the agent to miss its manager")
+    wait_for(lambda: "the manager is silent" in log.read_text(), timeout=40, what="the agent to miss its manager")
     os.kill(manager.pid, signal.SIGCONT)
     crashing.release()
     assert crashing.wait() == 0

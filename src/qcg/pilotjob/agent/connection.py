@@ -24,7 +24,7 @@ BEAT = 2.0
 SILENCE = 3 * BEAT
 DOUBT = 1.5 * BEAT
 """Seconds of silence after which the contact file is asked whether there still is a manager."""
-UNHURRIED = 5
+UNHURRIED = 2.5
 """All of these take so many times as long where nobody gives this node up because of silence: its manager is on the
 same machine, and a line between them breaks only when one of them dies, which the other is told at once."""
 KNOCK = 2.0
@@ -99,7 +99,7 @@ class Connection:
             self._next_look = now + (LOOK if now - self._down_since < SELDOM_AFTER else SELDOM)
             self._look(now)
 
-    def _pace(self) -> int:
+    def _pace(self) -> float:
         return 1 if self._fence.is_set else UNHURRIED
 
     def welcomed(self) -> None:
