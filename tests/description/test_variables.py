@@ -4,9 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcg.pilotjob.description.model import Execution, ModelOptions
+from qcg.pilotjob.description.model import Execution, JobDescription, ModelOptions
 from qcg.pilotjob.description.variables import (
-    iteration_variables,
+    AT_LAUNCH,
+    AT_SUBMISSION,
+    OF_ITERATION,
+    iteration_variable,
     launch_variables,
     resolve_execution,
     substitute,
@@ -15,6 +18,11 @@ from qcg.pilotjob.description.variables import (
 from tests.description.helpers import ARRIVAL, parse, parse_one, simple, standard
 
 LAUNCH = launch_variables("/home/me", 4, ["n1", "n2"])
+
+
+def iteration_variables(description: JobDescription, index: int) -> dict[str, str]:
+    names = (*OF_ITERATION, *AT_LAUNCH, *AT_SUBMISSION)
+    return {name: value for name in names if (value := iteration_variable(name, description, index)) is not None}
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
+from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -49,17 +51,35 @@ class Arrival(Struct, frozen=True):
         }
 
 
-def substitute(text: str, variables: Mapping[str, str]) -> str:
+class Values(Protocol):
+    """What variables stand for: a mapping, or something that finds out when it is asked."""
+
+    def get(self, name: str, default: str, /) -> str: ...
+
+
+def substitute(text: str, values: Values) -> str:
     """A string's last step: known variables get their values, unknown ones stay, `$${name}` becomes `${name}`."""
     if "${" not in text:
         return text
+    references, rest = _taken_apart(text)
+    return "".join([before + values.get(name, reference) for before, name, reference in references]) + rest
 
-    def value(match: re.Match[str]) -> str:
+
+# The strings of an iterated job are substituted once for each iteration.
+@lru_cache(maxsize=1024)
+def _taken_apart(text: str) -> tuple[list[tuple[str, str, str]], str]:
+    """For each variable what stands before it, its name and how it is written; and what stands after the last one."""
+    references = []
+    before, end = "", 0
+    for match in _REFERENCE.finditer(text):
+        before += text[end : match.start()]
+        end = match.end()
         if match[1]:
-            return match[0][1:]
-        return variables.get(match[2], match[0])
-
-    return _REFERENCE.sub(value, text)
+            before += match[0][1:]
+        else:
+            references.append((before, match[2], match[0]))
+            before = ""
+    return references, before + text[end:]
 
 
 def substitute_early(text: str, variables: Mapping[str, str]) -> str:
@@ -80,9 +100,9 @@ def substitute_submission(execution: Execution, variables: Mapping[str, str]) ->
     return rewrite(execution, lambda text: substitute_early(text, variables))
 
 
-def resolve_execution(execution: Execution, variables: Mapping[str, str]) -> Execution:
+def resolve_execution(execution: Execution, values: Values) -> Execution:
     """The last step, at launch: what comes out is what the job gets."""
-    return rewrite(execution, lambda text: substitute(text, variables))
+    return rewrite(execution, lambda text: substitute(text, values))
 
 
 def substitute_everywhere(value: Any, variables: Mapping[str, str]) -> Any:
@@ -96,22 +116,28 @@ def substitute_everywhere(value: Any, variables: Mapping[str, str]) -> Any:
     return value
 
 
+_OF_INDEX: dict[str, Callable[[Iteration, int], str]] = {
+    "it": lambda iteration, index: str(index),
+    "itval": lambda iteration, index: iteration.value(index),
+    "its": lambda iteration, index: str(len(iteration)),
+    "it_start": lambda iteration, index: str(iteration.start),
+    "it_stop": lambda iteration, index: str(iteration.stop),
+}
+
+
 def index_variables(iteration: Iteration, index: int) -> dict[str, str]:
     """What the strings of one iteration can name of it."""
-    return {
-        "it": str(index),
-        "itval": iteration.value(index),
-        "its": str(len(iteration)),
-        "it_start": str(iteration.start),
-        "it_stop": str(iteration.stop),
-    }
+    return {name: value(iteration, index) for name, value in _OF_INDEX.items()}
 
 
-def iteration_variables(description: JobDescription, index: int) -> dict[str, str]:
-    """What an execution still waits for when the iteration with this index starts; nothing without iterations."""
+def iteration_variable(name: str, description: JobDescription, index: int) -> str | None:
+    """What an execution still waits for when the iteration with this index starts, if it waits for this name."""
     if description.iteration is None:
-        return {}
-    return {**index_variables(description.iteration, index), "uniq": f"{description.uniq}-{index}"}
+        return None
+    if name == "uniq":
+        return f"{description.uniq}-{index}"
+    value = _OF_INDEX.get(name)
+    return None if value is None else value(description.iteration, index)
 
 
 def launch_variables(root_wd: str, ncores: int, nodes: list[str]) -> dict[str, str]:
@@ -126,18 +152,19 @@ def references(text: str) -> list[str]:
 
 def rewrite(execution: Execution, change: Callable[[str], str]) -> Execution:
     """Change every string that may hold a variable. Runs at every launch; most executions stay as they are."""
+    # All strings at once: encoding them takes less time than a look at each.
+    if b"${" not in _encode(execution):
+        return execution
     changed = _changes(execution, _TEXTS, _LISTS, change)
     if execution.env:
-        env = execution.env
-        if any("${" in key or "${" in value for key, value in env.items()):
-            changed["env"] = {change(key): change(value) for key, value in env.items()}
+        changed["env"] = {change(key): change(value) for key, value in execution.env.items()}
     if execution.model_opts != _NO_OPTIONS:
         options = _changes(execution.model_opts, _OPTION_TEXTS, _OPTION_LISTS, change)
-        if options:
-            changed["model_opts"] = replace(execution.model_opts, **options)
-    return replace(execution, **changed) if changed else execution
+        changed["model_opts"] = replace(execution.model_opts, **options)
+    return replace(execution, **changed)
 
 
+_encode = msgspec.msgpack.Encoder().encode
 _TEXTS = ("exec", "script", "wd", "stdin", "stdout", "stderr", "venv")
 _LISTS = ("args", "modules")
 _OPTION_TEXTS = ("mpirun",)
@@ -148,14 +175,10 @@ _NO_OPTIONS = ModelOptions()
 def _changes(
     record: Execution | ModelOptions, texts: tuple[str, ...], lists: tuple[str, ...], change: Callable[[str], str]
 ) -> dict[str, Any]:
-    changed: dict[str, Any] = {}
-    for name in texts:
-        text = getattr(record, name)
-        if text is not None and "${" in text:
-            changed[name] = change(text)
+    changed: dict[str, Any] = {
+        name: change(text) for name in texts if (text := getattr(record, name)) is not None and "${" in text
+    }
     for name in lists:
-        for text in getattr(record, name):
-            if "${" in text:
-                changed[name] = tuple([change(text) for text in getattr(record, name)])
-                break
+        if words := getattr(record, name):
+            changed[name] = tuple([change(word) for word in words])
     return changed

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from qcg.pilotjob.core.records import Grant, Run
 from qcg.pilotjob.description.model import Execution, JobDescription
-from qcg.pilotjob.description.variables import iteration_variables, launch_variables, rewrite, substitute
+from qcg.pilotjob.description.variables import AT_LAUNCH, iteration_variable, launch_variables, rewrite, substitute
 from qcg.pilotjob.host.records import Launch, file_path
 from qcg.pilotjob.launch.binding import bound_cpus
 from qcg.pilotjob.launch.environment import MARKER, NOT_FOR_JOBS, job_environment
@@ -86,25 +86,26 @@ def resolve(description: JobDescription, run: Run, site: Site) -> Execution:
 
 
 class _Substitution:
-    """Puts the variables of a run in place. They are found out for the first string that has one, if there is any."""
+    """Puts the variables of a run in place. What they stand for is found out when they are named."""
 
     def __init__(self, description: JobDescription, position: int, grant: Grant, site: Site) -> None:
-        self._run = (description, position, grant, site)
-        self._variables: dict[str, str] | None = None
+        self._description = description
+        self._position = position
+        self._grant = grant
+        self._site = site
 
     def __call__(self, text: str) -> str:
-        if self._variables is None:
-            self._variables = variables_of(*self._run)
-        return substitute(text, self._variables)
+        return substitute(text, self)
 
-
-def variables_of(description: JobDescription, position: int, grant: Grant, site: Site) -> dict[str, str]:
-    """All that is known at launch."""
-    variables = launch_variables(site.root_wd, grant.ncores, [part.node for part in grant.parts])
-    if position >= 0 and description.iteration is not None:
-        index = description.iteration.indices()[position]
-        variables.update(iteration_variables(description, index))
-    return variables
+    def get(self, name: str, default: str) -> str:
+        if name in AT_LAUNCH:
+            nodes = [part.node for part in self._grant.parts]
+            return launch_variables(self._site.root_wd, self._grant.ncores, nodes)[name]
+        iteration = self._description.iteration
+        if iteration is None or self._position < 0:
+            return default
+        value = iteration_variable(name, self._description, iteration.indices()[self._position])
+        return default if value is None else value
 
 
 def stream_paths(description: JobDescription, position: int, grant: Grant, site: Site) -> Execution:
@@ -118,7 +119,7 @@ def stream_paths(description: JobDescription, position: int, grant: Grant, site:
 def directory_of(description: JobDescription, position: int, grant: Grant, site: Site) -> str:
     """Where a run had its working directory."""
     wd = description.execution.wd or ""
-    return _below(site.root_wd, substitute(wd, variables_of(description, position, grant, site)) if "${" in wd else wd)
+    return _below(site.root_wd, substitute(wd, _Substitution(description, position, grant, site)))
 
 
 def program(execution: Execution) -> list[str]:
