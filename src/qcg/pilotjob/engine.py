@@ -18,23 +18,11 @@ from typing import Any
 
 from qcg.pilotjob.acknowledging import Acknowledging
 from qcg.pilotjob.agent.protocol import EndedRecord, Record
-from qcg.pilotjob.core import effects
+from qcg.pilotjob.core import effects, events
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.errors import CoreError
-from qcg.pilotjob.core.events import (
-    AgentReported,
-    AgentSilent,
-    Cancel,
-    Event,
-    Remove,
-    RunEnded,
-    RunStarted,
-    RunSwept,
-    Schedule,
-    Submit,
-    Withdraw,
-)
+from qcg.pilotjob.core.events import Event, RunEnded, RunStarted
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import State
@@ -68,6 +56,8 @@ class Engine(Listener):
         """Set by whoever wires the rooms: executor and engine know each other."""
         self.watchers: list[Callable[[Transition], None]] = []
         """Told of every change of a job or iteration."""
+        self.on_failed: list[Callable[[Transition], None]] = []
+        """Told of those that are FAILED."""
         self.notices: list[Callable[[str], None]] = []
         """Told what a person who looks on should know."""
         self.on_all_done: list[Callable[[], None]] = []
@@ -132,17 +122,17 @@ class Engine(Listener):
         """Take in jobs. When this returns, they are on disk. When it raises, they can be sent again: they were never
         there; or, where they could be written and not synced, those that had started are gone once they are ended."""
         reported = self.report.length
-        reply = self.dispatch(Submit(jobs))
+        reply = self.dispatch(events.Submit(jobs))
         try:
             self.commit()
         except (JournalError, ReportError):
             self.report.take_back(reported)
-            self.dispatch(Withdraw(reply["jobs"]))
+            self.dispatch(events.Withdraw(reply["jobs"]))
             raise
         try:
             await self.sync()
         except JournalError:
-            self.dispatch(Cancel(reply["jobs"]))  # refused, and nobody can say what a crash would leave of them
+            self.dispatch(events.Cancel(reply["jobs"]))  # refused, and nobody can say what a crash would leave of them
             self._unwanted += [self.state.jobs[name] for name in reply["jobs"]]
             self._remove_unwanted()
             raise
@@ -154,19 +144,19 @@ class Engine(Listener):
         # Somebody may have been quicker, and another job may have the name by now.
         names = [job.name for job in over if self.state.jobs.get(job.name) is job]
         if names:
-            self.dispatch(Remove(names))
+            self.dispatch(events.Remove(names))
 
     # -- what agents tell -------------------------------------------------------------------------------------------
 
     def agent_told(self, agent: str, records: Sequence[Record]) -> None:
-        handle = self.core.handle
+        handle, leaving = self.core.handle, self.state.leaving
         told: list[Effect] = []
         with self._whole():
             for record in records:
                 body = record.body
                 if type(record) is EndedRecord:
                     told += handle(RunEnded(body), body.at)  # type: ignore[arg-type]
-                    if body.id in self.state.leaving:
+                    if body.id in leaving:
                         self._acknowledging.hold(agent, record.number, body.id)
                 else:
                     told += handle(RunStarted(body), body.at)  # type: ignore[arg-type]
@@ -176,18 +166,18 @@ class Engine(Listener):
     def agent_swept(self, agent: str, nodes: list[str], run_ids: list[str]) -> None:
         for run_id in run_ids:
             for node in nodes:
-                self.dispatch(RunSwept(run_id, node))
+                self.dispatch(events.RunSwept(run_id, node))
 
     def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
         # One that has met this manager before has lost its line only, and tells of nothing new.
         if live and agent not in self._met:
             self.notice("1 job was found running" if len(live) == 1 else f"{len(live)} jobs were found running")
         self._met.add(agent)
-        self.dispatch(AgentReported(nodes, live))
+        self.dispatch(events.AgentReported(nodes, live))
 
     def agent_away(self, agent: str, nodes: list[str]) -> None:
         log.warning("agent %s is away", agent)
-        self.dispatch(AgentSilent(nodes))
+        self.dispatch(events.AgentSilent(nodes))
 
     # -- effects ----------------------------------------------------------------------------------------------------
 
@@ -207,11 +197,14 @@ class Engine(Listener):
     def _apply(self, happened: list[Effect]) -> dict[str, Any]:
         reply: dict[str, Any] = {}
         record = self.journal.record
+        followed = bool(self.watchers) or log.isEnabledFor(logging.DEBUG)
         for effect in happened:
-            kind = type(effect)
-            if kind is Transition:
+            if isinstance(effect, Transition):
                 record(effect)
-                self._transition(effect)  # type: ignore[arg-type]
+                if followed:
+                    self._tell(effect)
+                if effect.state.is_final:
+                    self._ended(effect)
             elif isinstance(effect, effects.Launch):
                 self._launch(effect.run)
             elif isinstance(effect, effects.Kill):
@@ -222,7 +215,7 @@ class Engine(Listener):
                 self.executor.kill(effect.run.grant.parts[0].node, effect.run.id, effect.reason, effect.message)
             elif isinstance(effect, effects.Sweep):
                 if not self._sweep(effect):
-                    happened += self.core.handle(RunSwept(effect.run_id, effect.node), time.time())
+                    happened += self.core.handle(events.RunSwept(effect.run_id, effect.node), time.time())
             elif isinstance(effect, effects.Recall):
                 self.executor.recall(effect.runs[0].grant.parts[0].node, [run.id for run in effect.runs])
             elif isinstance(effect, effects.KillStray):
@@ -262,18 +255,20 @@ class Engine(Listener):
             self.journal.set_command(run, command_line(description, run.position, run.grant, run.id, self.site))
         self.executor.launch(run.grant.parts[0].node, launch)
 
-    def _transition(self, transition: Transition) -> None:
+    def _tell(self, transition: Transition) -> None:
         for watcher in self.watchers:
             watcher(transition)
+        log.debug("%s %s", name_of(transition.job, transition.position), transition.state.name)
+
+    def _ended(self, transition: Transition) -> None:
         if transition.state is State.FAILED:
             why = f": {transition.message}" if transition.message else ""
             log.warning("%s FAILED%s", name_of(transition.job, transition.position), why)
-        elif log.isEnabledFor(logging.DEBUG):
-            log.debug("%s %s", name_of(transition.job, transition.position), transition.state.name)
-        if transition.state.is_final:
-            self.report.ended(self.stories.end_of(transition))
-            if transition.position < 0:
-                self.descriptions.drop(transition.job)
+            for tell in self.on_failed:
+                tell(transition)
+        self.report.ended(self.stories.end_of(transition))
+        if transition.position < 0:
+            self.descriptions.drop(transition.job)
 
     # -- turns, commits ---------------------------------------------------------------------------------------------
 
@@ -293,7 +288,7 @@ class Engine(Listener):
             if self._unwanted:
                 self._remove_unwanted()
             if not (self.stalled or self.gathering):
-                self.dispatch(Schedule())
+                self.dispatch(events.Schedule())
         finally:
             self._turn_due = False
         self.executor.flush()

@@ -44,7 +44,7 @@ class Progress:
     def start(self, pilot: Pilot) -> None:
         any_character()
         self._engine = pilot.engine
-        pilot.engine.watchers.append(self._watch)
+        pilot.engine.on_failed.append(self._failed)
         pilot.engine.notices.append(say)
         self._task = asyncio.ensure_future(self._live() if on_terminal() else self._plain())
 
@@ -52,8 +52,8 @@ class Progress:
         if self._task is not None:
             self._task.cancel()
 
-    def _watch(self, transition: Transition) -> None:
-        if transition.state is State.FAILED and (transition.position >= 0 or transition.job.iterations is None):
+    def _failed(self, transition: Transition) -> None:
+        if transition.position >= 0 or transition.job.iterations is None:
             self._told += 1
             if self._told <= MOST_FAILURES:
                 say(f"FAILED {name_of(transition.job, transition.position)}: {transition.message}")

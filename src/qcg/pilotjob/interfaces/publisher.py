@@ -8,6 +8,7 @@ which tells every few seconds how far the numbers are.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from qcg.pilotjob.wire.keys import Keys
 DOMAIN = "events"
 WELCOME = b"WEL"
 """Sent to every new subscriber that wants it: from then on it misses nothing."""
+OF_JOBS = ("JST", "JFI", "IST", "IFI")
 BEAT = "BEAT"
 BEAT_PAUSE = 2.0
 LIMITS = Limits(message=64 << 10, unsent=20_000)
@@ -30,7 +32,9 @@ _encode = msgspec.json.Encoder().encode
 class Publisher:
     def __init__(self, hub: Hub, keys: Keys | None, address: str) -> None:
         self._run_id = ""
-        self._numbers = {"JST": 0, "JFI": 0, "IST": 0, "IFI": 0, "NOJ": 0}
+        self._watchers: list[Callable[[Transition], None]] = []
+        """Of the pilot."""
+        self._numbers = dict.fromkeys((*OF_JOBS, "NOJ"), 0)
         """Of the last event of each topic."""
         self._wanted = dict.fromkeys((*self._numbers, BEAT), 0)
         """How many subscriptions mean each topic. For those that nobody wants, nothing is put together."""
@@ -41,7 +45,8 @@ class Publisher:
 
     def follow(self, pilot: Pilot) -> None:
         self._run_id = pilot.run_id
-        pilot.engine.watchers.append(self._changed)
+        self._watchers = pilot.engine.watchers
+        self._watch_if_wanted()
         pilot.engine.on_all_done.append(self._all_done)
 
     def close(self) -> None:
@@ -57,11 +62,18 @@ class Publisher:
                     self._wanted[topic] += change
         if self._wanted[BEAT] and self._beating is None:
             self._beat_later()
+        self._watch_if_wanted()
+
+    def _watch_if_wanted(self) -> None:
+        """While nobody wants to know of jobs, their changes pass unseen, and cost nothing here."""
+        wanted = any(self._wanted[topic] for topic in OF_JOBS)
+        if wanted and self._changed not in self._watchers:
+            self._watchers.append(self._changed)
+        elif not wanted and self._changed in self._watchers:
+            self._watchers.remove(self._changed)
 
     def _changed(self, transition: Transition) -> None:
         kind = "I" if transition.position >= 0 else "J"
-        if not (self._wanted[kind + "ST"] or self._wanted[kind + "FI"]):
-            return
         job = transition.job
         event: dict[str, Any] = {"manager": self._run_id, "job": job.name, "state": transition.state.name}
         if transition.position >= 0:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from qcg.pilotjob.core.effects import Added, Kill, Removed, Requeued, RestSettled, Stop, Transition
+from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, RestSettled, Stop, Transition
 from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal.grants import encode_grant
@@ -71,19 +71,18 @@ class Group:
     def transition(self, effect: Transition) -> None:
         self.empty = False
         run = effect.run
-        if effect.state >= State.SUCCEED:
+        if not effect.state.is_final:
             if run is not None:
-                self.runs[run] = effect
-            elif effect.position >= 0:
-                self.settled.append(
-                    (place(effect.job.seq, effect.position), int(effect.state), effect.at, effect.message)
-                )
-            if effect.position < 0:
-                self.ended_jobs.append((int(effect.state), effect.at, effect.message, effect.job.seq))
-        elif run is not None:
-            self.runs[run] = None
-        elif effect.position < 0 and effect.state == State.EXECUTING:
-            self.started_jobs.append((EXECUTING, effect.at, effect.job.seq))
+                self.runs[run] = None
+            elif effect.position < 0 and effect.state is State.EXECUTING:
+                self.started_jobs.append((EXECUTING, effect.at, effect.job.seq))
+            return
+        if run is not None:
+            self.runs[run] = effect
+        elif effect.position >= 0:
+            self.settled.append((place(effect.job.seq, effect.position), int(effect.state), effect.at, effect.message))
+        if effect.position < 0:
+            self.ended_jobs.append((int(effect.state), effect.at, effect.message, effect.job.seq))
 
     def add(self, effect: Added) -> None:
         self.empty = False
@@ -109,6 +108,7 @@ class Group:
 
     def remove(self, effect: Removed) -> None:
         self.empty = False
+        self.added.pop(effect.job.seq, None)
         self.removed.append((effect.job.seq,))
 
     def write(self, connection: sqlite3.Connection) -> None:
@@ -152,3 +152,15 @@ class Group:
                 KILLED if run.killed else STOPPED if run.stopped else 0,
                 message,
             )
+
+
+GATHER: dict[type[Effect], Callable[[Group, Any], None]] = {
+    Transition: Group.transition,
+    Added: Group.add,
+    RestSettled: Group.settle_rest,
+    Kill: Group.kill,
+    Stop: Group.kill,
+    Requeued: Group.forget,
+    Removed: Group.remove,
+}
+"""The effects that change something in the registry, and how each is gathered."""

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, RestSettled, Stop, Transition
+from qcg.pilotjob.core.effects import Effect, Removed
 from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.journal import reading, schema
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.journal.group import PUT_META, Group, Value
+from qcg.pilotjob.journal.group import GATHER, PUT_META, Group, Value
 from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import Loaded
 
@@ -95,21 +95,12 @@ class Journal(Questions):
 
     def record(self, effect: Effect) -> None:
         """Gather what this effect changes; effects that change nothing in the registry are passed over."""
-        group = self._gathering
-        if isinstance(effect, Transition):
-            group.transition(effect)
-        elif isinstance(effect, Added):
-            group.add(effect)
-        elif isinstance(effect, RestSettled):
-            group.settle_rest(effect)
-        elif isinstance(effect, Kill | Stop):
-            group.kill(effect)
-        elif isinstance(effect, Requeued):
-            group.forget(effect)
-        elif isinstance(effect, Removed):
-            for earlier in (*self._waiting, group):
+        gather = GATHER.get(type(effect))
+        if gather is not None:
+            gather(self._gathering, effect)
+        if type(effect) is Removed:
+            for earlier in self._waiting:
                 earlier.added.pop(effect.job.seq, None)
-            group.remove(effect)
 
     def set_command(self, run: Run, command: str) -> None:
         """What a run is started with."""
