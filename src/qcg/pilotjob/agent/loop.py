@@ -32,7 +32,7 @@ CLOSE_GRACE = 2.0
 DOUBT = 1.0
 """Seconds between an end of a job that may be due to the end of the allocation, and its being told as such or not."""
 MOST_SIGNALS_OF_SLURM = 3
-PAUSE = 0.01
+PAUSE = 0.025
 """Seconds between two messages that nobody is in a hurry to get."""
 STARTS_A_TURN = 16
 """Between two looks at messages and ended jobs, so that a long batch delays neither."""
