@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test bench lint format lock clean
+.PHONY: help setup run test packages bench lint format lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -41,9 +41,12 @@ run: $(VENV)/run.stamp
 	@$(BIN)/qcg-pm run examples/quickstart.json --wd build/run --nodes 4,4
 	@echo && cat build/run/pi.txt
 
-test: lint
-	@tests/system-packages
+test: packages lint
 	$(BIN)/python -m pytest
+
+# First of all: a compiler is wanted when the program is installed.
+packages:
+	@tests/system-packages
 
 bench: $(VENV)/run.stamp
 	$(BIN)/python -m bench $(ONLY) $(BENCH)

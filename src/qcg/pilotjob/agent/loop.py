@@ -32,7 +32,7 @@ CLOSE_GRACE = 2.0
 DOUBT = 1.0
 """Seconds between an end of a job that may be due to the end of the allocation, and its being told as such or not."""
 MOST_SIGNALS_OF_SLURM = 3
-PAUSE = 0.025
+PAUSE = 0.02
 """Seconds between two messages that nobody is in a hurry to get."""
 STARTS_A_TURN = 16
 """Between two looks at messages and ended jobs, so that a long batch delays neither."""
@@ -249,4 +249,4 @@ def _host(ledger: Ledger, name: str, files: str, wakeup: int, *, in_allocation: 
         from qcg.pilotjob.agent.relaying import RelayingHost
     except ImportError:
         return JobHost(ledger, name, files, log=say, doubt=doubt)
-    return RelayingHost(ledger, name, files, log=say, doubt=doubt, wakeup=wakeup)
+    return RelayingHost(ledger, name, files, log=say, doubt=doubt, wakeup=wakeup, pause=PAUSE)

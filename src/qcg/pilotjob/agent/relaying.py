@@ -17,9 +17,6 @@ from qcg.pilotjob.host.ledger import Ledger, Opened, Record, starting_line
 from qcg.pilotjob.host.records import Ended, Launch, Running
 from qcg.pilotjob.host.tree import MARKER
 
-PAUSE = 0.01
-"""Seconds between two looks at what the relay has done, as long as no core waits for work."""
-
 
 class RelayingHost(JobHost):
     def __init__(
@@ -32,8 +29,10 @@ class RelayingHost(JobHost):
         doubt: float = 0.0,
         *,
         wakeup: int,
+        pause: float,
     ) -> None:
-        """`wakeup`: to this descriptor the relay writes SIGCHLD, which the kernel does not send any more, and zeros."""
+        """`wakeup`: to this descriptor the relay writes SIGCHLD, which the kernel does not send any more, and zeros.
+        `pause`: seconds between two looks at what it has done, as long as no core waits for work."""
         self._lane_numbers: dict[str, int] = {}
         """Of the lanes that the relay has; the names of other lanes are in none of these."""
         self._offered: dict[str, int] = {}
@@ -41,6 +40,7 @@ class RelayingHost(JobHost):
         self._to_offer: dict[str, None] = {}
         """Lanes with more for the relay."""
         self._numbers = itertools.count(1)
+        self._pause = pause
         self._taken_at = 0.0
         super().__init__(ledger, instance, files, grace, log, doubt)
         ledger.before_replacing = self._take_all_back
@@ -100,7 +100,7 @@ class RelayingHost(JobHost):
             _relay.leave()
 
     def due(self, now: float) -> None:
-        if _relay.pending() and (now >= self._taken_at + PAUSE or not self.can_go_on):
+        if _relay.pending() and (now >= self._taken_at + self._pause or not self.can_go_on):
             self._take()
         super().due(now)
 
@@ -108,7 +108,7 @@ class RelayingHost(JobHost):
         deadline = super().next_deadline()
         if not _relay.pending():
             return deadline
-        return self._taken_at + PAUSE if deadline is None else min(self._taken_at + PAUSE, deadline)
+        return self._taken_at + self._pause if deadline is None else min(self._taken_at + self._pause, deadline)
 
     def running(self) -> list[Running]:
         self._take()
