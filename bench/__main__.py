@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench import machine, page
 from bench.finding import BenchError, Finding, Result, Setting
+from bench.limit import clear
 from bench.pilot import ENVIRONMENT, SOURCE
 
 BENCHMARKS = {
@@ -44,6 +45,8 @@ def main() -> int:
     except BenchError as why:
         print(f"bench: {why}", file=sys.stderr)
         return 1
+    finally:
+        clear()
     about[-1] += f" Load averages after it: {machine.load()}."
     print("\n".join(about))
     for result in results.values():

@@ -103,7 +103,8 @@ def _bare(stamp: str) -> float:
 
 def _start(folder: Path, stamp: str) -> float:
     """Seconds from the start of the command to that of its first job."""
-    requests = pilot.write_requests(fresh(folder) / "requests.json", [pilot.job("first", stamp, stdout="first")])
+    directory = fresh(folder)
+    requests = pilot.write_requests(directory / "requests.json", [pilot.job("first", stamp, stdout="first")])
     began = time.time()
-    pilot.run(folder, requests)
-    return float((folder / "first").read_text()) - began
+    pilot.run(directory, requests)
+    return float((directory / "first").read_text()) - began

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 from bench.finding import BenchError
 
 SOURCES = Path(__file__).parent
+
+_numbers = itertools.count(1)
+_made: list[Path] = []
 
 
 def build(name: str, directory: Path) -> Path:
@@ -36,7 +40,16 @@ def limit_seconds(directory: Path, count: int, parallel: int, threads: int) -> f
 
 
 def fresh(folder: Path) -> Path:
-    """An empty folder."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
+    """A new one in this folder. What is in it is removed when all is measured: on some file systems that goes on for a
+    while, and whoever is timed next would pay for it."""
+    new = folder / str(next(_numbers))
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    _made.append(new)
+    return new
+
+
+def clear() -> None:
+    """Remove all of them."""
+    while _made:
+        shutil.rmtree(_made.pop(), ignore_errors=True)

@@ -37,9 +37,10 @@ def _command(folder: Path, make: Callable[..., list[dict[str, Any]]]) -> Callabl
     """`qcg-pm run` with hosts that answer at once, from the first line of its log to the last."""
 
     def seconds(count: int) -> float:
-        requests = pilot.write_requests(fresh(folder) / "requests.json", make(count, "true"))
-        pilot.run(folder, requests, "--pretend", *pilot.nodes(NODES, CORES))
-        return pilot.logged_seconds(folder)
+        directory = fresh(folder)
+        requests = pilot.write_requests(directory / "requests.json", make(count, "true"))
+        pilot.run(directory, requests, "--pretend", *pilot.nodes(NODES, CORES))
+        return pilot.logged_seconds(directory)
 
     return seconds
 

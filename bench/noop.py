@@ -12,10 +12,11 @@ from bench.limit import fresh, limit_seconds
 from bench.peers import PEERS, Missing, Peer, set_up
 from bench.turns import Rate, in_turns, medians, ratio
 
-COUNT = 20_000
+COUNT = 40_000
 PROGRAM = "/bin/true"
 SEPARATE = "separate jobs"
 ITERATED = "one iterated job"
+UNBOUND = "separate jobs, not bound to cores"
 LIMIT = "limit in C"
 OURS = (SEPARATE, ITERATED)
 
@@ -29,6 +30,7 @@ def run(setting: Setting) -> Result:
     }
     rates[SEPARATE] = Rate(count, _ours(folder, pilot.separate))
     rates[ITERATED] = Rate(count, _ours(folder, pilot.iterated))
+    rates[UNBOUND] = Rate(count, _ours(folder, pilot.separate, *pilot.nodes(1, setting.parallel)))
     peers: dict[str, Peer] = {}
     versions: dict[str, str] = {}
     missing: list[str] = []
@@ -91,11 +93,11 @@ def _peer(setting: Setting, peer: Peer) -> Callable[[int], float]:
     return lambda count: peer.seconds(setting.directory, count, setting.parallel)
 
 
-def _ours(folder: Path, make: Callable[..., list[dict[str, Any]]]) -> Callable[[int], float]:
+def _ours(folder: Path, make: Callable[..., list[dict[str, Any]]], *options: str) -> Callable[[int], float]:
     """The whole command, from its start to its end: interpreter, agent, jobs, report."""
 
     def seconds(count: int) -> float:
-        requests = pilot.write_requests(fresh(folder) / "requests.json", make(count, PROGRAM))
-        return pilot.run(folder, requests)
+        directory = fresh(folder)
+        return pilot.run(directory, pilot.write_requests(directory / "requests.json", make(count, PROGRAM)), *options)
 
     return seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import resource
 import sys
 from collections.abc import Callable, Mapping
@@ -44,6 +45,7 @@ def in_turns(
     measured: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(1, rounds + 1):
         for name in list(measured):
+            os.sync()  # what the one before has left to be written
             try:
                 measured[name].append(contestants[name]())
             except BenchError as why:

@@ -59,10 +59,11 @@ class Mix:
         """How long it would take without overhead, over how long it took: 1 is perfect."""
         self._seed += 1
         jobs = mix(self.jobs, self._seed)
-        requests = pilot.write_requests(fresh(self._folder) / "requests.json", jobs)
+        folder = fresh(self._folder)
+        requests = pilot.write_requests(folder / "requests.json", jobs)
         nodes = pilot.nodes(self._nodes, self._cores)
-        pilot.run(self._folder, requests, "--report-format", "json", *nodes, *self._options)
-        return ideal_seconds(jobs, self._nodes, self._cores) / _seconds(self._folder)
+        pilot.run(folder, requests, "--report-format", "json", *nodes, *self._options)
+        return ideal_seconds(jobs, self._nodes, self._cores) / _seconds(folder)
 
 
 def mix(count: int, seed: int) -> list[dict[str, Any]]:
