@@ -15,6 +15,7 @@ from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.host.records import Ended, Running, Started
 from tests.core.desk import Desk, job, machine, request, told
+from tests.core.resuming import books_of, resume
 from tests.core.strategies import Draft
 from tests.core.test_machine import Machine
 
@@ -191,6 +192,20 @@ def test_an_agent_that_comes_back_is_asked_again() -> None:
     live = [Running(run.id, 0, 0.0, told(run.grant)) for run in desk.core.state.runs.values()]
     desk.tell(AgentReported(["n1"], live))
     assert "it:2" in desk.called_back()
+
+
+def test_those_whom_an_earlier_manager_has_sent_ahead_are_called_back() -> None:
+    desk = short_jobs(1)
+    desk.sent()
+    runs = desk.core.state.runs.values()
+    live = [Running(run.id, 7 if _name(run) == "it:1" else 0, 0.0, told(run.grant)) for run in runs]
+    after, _ = resume(books_of(desk.core.state), machine(1), desk.now, rerun_lost=False)
+    effects = after.handle(AgentReported(["n1"], live), desk.now)
+    (recalled,) = [effect.runs for effect in effects if isinstance(effect, Recall)]
+    assert sorted(map(_name, recalled)) == sorted(_name(run) for run in runs if _name(run) != "it:1")
+    desk.core = after
+    never_started = Ended(desk.run("it:2").id, desk.now, -1, "closed", "", 0, 0.0)
+    assert "it:2 QUEUED" in desk.tell(RunEnded(never_started))
 
 
 def test_those_that_a_host_never_got_wait_again() -> None:

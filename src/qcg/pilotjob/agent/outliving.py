@@ -31,7 +31,7 @@ PR_SET_PDEATHSIG = 1
 def start(run_dir: Path, until: float | None) -> None:
     command = [sys.executable, "-m", "qcg.pilotjob.agent.outliving", "--run-dir", str(run_dir)]
     command += [] if until is None else ["--until", f"{until:.0f}"]
-    os.posix_spawn(sys.executable, [*command, "--agent", str(os.getpid())], os.environ)
+    os.posix_spawn(sys.executable, [*command, "--agent", str(os.getpid())], os.environ, setsigmask=())
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core import ahead, spanning
-from qcg.pilotjob.core.effects import Kill, Stop
+from qcg.pilotjob.core.effects import Kill, Recall, Stop
 from qcg.pilotjob.core.events import AgentReported, AgentSilent, NodesLost, RunEnded, RunStarted
 from qcg.pilotjob.core.finishing import finish, give_back, lose
 from qcg.pilotjob.core.records import Run, parse_run_id, run_id
@@ -54,6 +54,7 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
     for leaving in [leaving for leaving in core.leaving.values() if leaving.first in nodes]:
         spanning.reported(core, leaving, live.pop(leaving.id, None))
     spanning.ask_again(core, nodes)
+    behind: list[Run] = []
     for run in core.runs_of(event.nodes):
         if run.grant.parts[0].node not in nodes or run.id in core.leaving:
             continue
@@ -74,8 +75,13 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
             # What was asked of the agent before may not have reached it.
             run.lane.called_back = False
             core.watch(run.lane)
+        elif not running.pid:
+            behind.append(run)
     for running in live.values():
         _adopt(core, running, event.nodes)
+    if behind:
+        # Of an earlier manager. Nobody would notice if the run before them took unexpectedly long.
+        core.effects.append(Recall(behind))
 
 
 def _adopt(core: CoreState, running: Running, nodes: list[str]) -> None:
