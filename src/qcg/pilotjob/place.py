@@ -18,6 +18,7 @@ from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.local import NAME, LocalAgent
 from qcg.pilotjob.executors.nodes import NodeAgents, listed
+from qcg.pilotjob.executors.spare import SpareAgent
 from qcg.pilotjob.executors.starting import AgentCommand, starter
 from qcg.pilotjob.executors.supervision import Supervision
 from qcg.pilotjob.executors.vigil import Times
@@ -79,9 +80,11 @@ def _without_system_core(specs: list[NodeSpec]) -> list[NodeSpec]:
     return [msgspec.structs.replace(first, cores=first.cores[1:]), *specs[1:]]
 
 
-def look_after_agents(place: Place, engine: Engine, options: Options, run_dir: Path) -> Supervision:
+def look_after_agents(
+    place: Place, engine: Engine, options: Options, run_dir: Path, spare: SpareAgent | None = None
+) -> Supervision:
     if place.allocation is None:
-        return LocalAgent(engine.executor, run_dir, options.linger, pretend=options.pretend)
+        return LocalAgent(engine.executor, run_dir, options.linger, pretend=options.pretend, spare=spare)
     times = Times(options.node_timeout, options.nl_init_timeout)
     start = starter(options.nl_start_method, AgentCommand(run_dir, options.linger, place.allocation.end))
     earlier = Times(float(engine.journal.get_meta(LONGEST_TIMEOUT) or options.node_timeout), options.nl_init_timeout)

@@ -20,6 +20,7 @@ from qcg.pilotjob.core.events import CancelAll, NodesLost
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.freshness import KeptFresh
+from qcg.pilotjob.executors.spare import SpareAgent
 from qcg.pilotjob.executors.supervision import Supervision, raise_its_error
 from qcg.pilotjob.going_on import ALLOCATION, how_to_go_on, refuse_elsewhere
 from qcg.pilotjob.guard import announce, check_agents, check_free, leave, refresh, withdraw
@@ -107,9 +108,10 @@ class Ending(msgspec.Struct):
 class Service:
     """One manager process. `run` returns when everything is over, and nothing is left behind."""
 
-    def __init__(self, options: Options, resumption: Resumption | None = None) -> None:
+    def __init__(self, options: Options, resumption: Resumption | None = None, spare: SpareAgent | None = None) -> None:
         self.options = options
         self.resumption = resumption
+        self._spare = spare
         self.wd = resumption.run_dir.parent if resumption else Path(options.wd).resolve()
         self.on_ready: Callable[[Pilot], None] = lambda pilot: None
         """For displays: called once, before the first request."""
@@ -186,7 +188,7 @@ class Service:
         continued = engine.state.unfinished if self.resumption and not requests else None
         if network is not None:
             network.serve(pilot)
-        agents = look_after_agents(place, engine, self.options, run_dir)
+        agents = look_after_agents(place, engine, self.options, run_dir, self._spare)
         agents.on_hopeless = self._give_up(pilot)
         closing = Closing(pilot, self.options, place.allocation)
         self._watch_signals(pilot, closing, in_allocation=place.allocation is not None)

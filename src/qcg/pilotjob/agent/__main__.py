@@ -8,11 +8,18 @@ import resource
 import sys
 from pathlib import Path
 
+import msgspec
+
 from qcg.pilotjob.agent.loop import Agent
 from qcg.pilotjob.agent.pidfile import claim, end_holder, read_agent_pid, remove_agent_pid, write_agent_pid
 from qcg.pilotjob.agent.saying import say
 from qcg.pilotjob.collecting import collect_seldom
 from qcg.pilotjob.host.ledger import LedgerError
+
+
+class Order(msgspec.Struct):
+    run_dir: str
+    options: list[str]
 
 
 def main() -> int:
@@ -28,7 +35,10 @@ def main() -> int:
     parser.add_argument("--replace", action="store_true", help="kill the agent of this name, if there is one here")
     parser.add_argument("--outside", action="store_true", help="not started by Slurm, which so does not end it")
     parser.add_argument("--until", type=float, default=None, help="when the allocation ends, in seconds of the epoch")
-    options = parser.parse_args()
+    arguments = sys.argv[1:]
+    if arguments == ["--later"] and not (arguments := _told_later()):
+        return 0  # nobody needs it
+    options = parser.parse_args(arguments)
     if options.open_files:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (options.open_files, most))
@@ -56,6 +66,19 @@ def main() -> int:
     agent.run()
     remove_agent_pid(run_dir, options.name)
     return 0
+
+
+def _told_later() -> list[str]:
+    """The options, once whoever has started this agent knows them. Everything is loaded by then."""
+    order = sys.stdin.buffer.read()
+    if not order:
+        return []
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    told = msgspec.json.decode(order, type=Order)
+    os.chdir(told.run_dir)
+    return told.options
 
 
 def _log_to(path: Path) -> None:

@@ -13,10 +13,8 @@ import click
 from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.walltime import parse_wall_time
-from qcg.pilotjob.guard import wait_until_free
 from qcg.pilotjob.logs import LEVELS
 from qcg.pilotjob.options import Options, Resumption, UsageError
-from qcg.pilotjob.runs import queued_again, to_resume
 
 Command = Callable[..., Any]
 
@@ -138,6 +136,9 @@ def shared(command: Command) -> Command:
 
 def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[Options, Resumption | None]:
     """The options of a new run, or what to resume with which options changed: those that are given again."""
+    from qcg.pilotjob.guard import wait_until_free  # here: most commands need the options alone
+    from qcg.pilotjob.runs import queued_again, to_resume
+
     values = {**given, **fixed}
     resume = values.pop("resume")
     _check_schema(values["envschema"])

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 import click
 
 from qcg.pilotjob.cli.options import shared
-from qcg.pilotjob.cli.progress import Progress
-from qcg.pilotjob.cli.report import show_report
-from qcg.pilotjob.cli.running import run_service
+from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
 from qcg.pilotjob.going_on import is_followed
-from qcg.pilotjob.report.errors import ReportError
 
 
 @click.command("run")
@@ -32,8 +30,15 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
     if file is not None:
         fixed["file_path"] = file
     followed = is_followed()
-    progress = Progress()
-    ending = run_service(context, given, fixed, progress.start, progress.stop)
+    with SpareAgent(wanted=is_wanted(given["resources"], given["nodes"], given["resume"], os.environ)) as spare:
+        # Here, so that both processes load at once.
+        from qcg.pilotjob.cli.progress import Progress
+        from qcg.pilotjob.cli.report import show_report
+        from qcg.pilotjob.cli.running import run_service
+        from qcg.pilotjob.report.errors import ReportError
+
+        progress = Progress()
+        ending = run_service(context, given, fixed, progress.start, progress.stop, spare)
     if ending.refusals:
         nothing = "" if sum(ending.counts) else ", and nothing was run"
         were = "request was" if len(ending.refusals) == 1 else "requests were"

@@ -15,6 +15,7 @@ from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.collecting import collect_seldom
+from qcg.pilotjob.executors.spare import SpareAgent
 from qcg.pilotjob.interfaces.file import FileError
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
@@ -30,6 +31,7 @@ def run_service(
     fixed: dict[str, Any],
     on_ready: Callable[[Pilot], None],
     on_end: Callable[[], None] = lambda: None,
+    spare: SpareAgent | None = None,
 ) -> Ending:
     try:
         refuse_many_at_once(given["resources"], os.environ)
@@ -42,7 +44,7 @@ def run_service(
                 tell(note)
             on_ready(pilot)
 
-        return asyncio.run(_run(options, resumption, ready, on_end))
+        return asyncio.run(_run(Service(options, resumption, spare), ready, on_end))
     except (UsageError, ClusterError, FileError, JournalError, ReportError) as error:
         raise Refusal(str(error)) from None
 
@@ -75,10 +77,7 @@ def _other_runs(options: Options, resumption: Resumption | None, resume: str | N
     return notes
 
 
-async def _run(
-    options: Options, resumption: Resumption | None, on_ready: Callable[[Pilot], None], on_end: Callable[[], None]
-) -> Ending:
-    service = Service(options, resumption)
+async def _run(service: Service, on_ready: Callable[[Pilot], None], on_end: Callable[[], None]) -> Ending:
     service.on_ready = on_ready
     collect_seldom()
     try:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from qcg.pilotjob.cli.options import Command, join_node_list, shared
-from qcg.pilotjob.cli.progress import progress_lines
-from qcg.pilotjob.cli.running import run_service
 from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.interfaces.pilot import Pilot
-from qcg.pilotjob.service import Ending
+from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.interfaces.pilot import Pilot
+    from qcg.pilotjob.service import Ending
 
 DEFAULT_FILE = "qcg_pm_reqs.json"
 FIRST_PORT, LAST_PORT = 2222, 9999
@@ -91,6 +91,8 @@ def command(
 
     def ready(pilot: Pilot) -> None:
         if show_progress:
+            from qcg.pilotjob.cli.progress import progress_lines
+
             progress_lines(pilot)
         if lifeline_fd is not None:
             _end_with(lifeline_fd, pilot)
@@ -100,7 +102,10 @@ def command(
             tell(_welcome(pilot))
             serving.append(pilot)
 
-    ending = run_service(context, given, fixed, ready)
+    with SpareAgent(wanted=is_wanted(given["resources"], given["nodes"], given["resume"], os.environ)) as spare:
+        from qcg.pilotjob.cli.running import run_service  # here, so that both processes load at once
+
+        ending = run_service(context, given, fixed, ready, spare=spare)
     if ending.suspended:
         tell(ending.what_is_left())
     elif ending.cut_off and not ending.told:
@@ -164,6 +169,8 @@ def _tell(descriptor: int, pilot: Pilot) -> None:
 
 def _end_with(descriptor: int, pilot: Pilot) -> None:
     """End when the other end of a pipe is closed, which happens however its owner ends."""
+    import asyncio
+
     os.set_inheritable(descriptor, False)
     loop = asyncio.get_running_loop()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from qcg.pilotjob.agent.pidfile import remove_agent_pid
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.process import WatchedProcess, find_agent, start_agent
+from qcg.pilotjob.executors.spare import SpareAgent
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +28,21 @@ ENDING = 10
 
 
 class LocalAgent:
-    def __init__(self, executor: AgentExecutor, run_dir: Path, linger: float, *, pretend: bool = False) -> None:
+    def __init__(
+        self,
+        executor: AgentExecutor,
+        run_dir: Path,
+        linger: float,
+        *,
+        pretend: bool = False,
+        spare: SpareAgent | None = None,
+    ) -> None:
+        """`spare`: one to begin with, where it was started in time."""
         self._executor = executor
         self._run_dir = run_dir
         self._linger = linger
         self._pretend = pretend
+        self._spare = spare
         self._process: WatchedProcess | None = None
         self._watching: asyncio.Future[None] | None = None
         self._useless = 0
@@ -46,7 +57,9 @@ class LocalAgent:
             if self._process is not None:
                 log.info("the agent of the earlier manager (pid %d) still runs", self._process.pid)
             else:
-                self._process = start_agent(self._run_dir, NAME, self._linger, self._exited, pretend=self._pretend)
+                self._process = start_agent(
+                    self._run_dir, NAME, self._linger, self._exited, pretend=self._pretend, spare=self._spare
+                )
                 log.info("agent started (pid %d)", self._process.pid)
             self._watching = asyncio.ensure_future(self._expect(self._process))
         except OSError as error:

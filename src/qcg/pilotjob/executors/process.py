@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
+from qcg.pilotjob.executors.spare import SpareAgent
 from qcg.pilotjob.host.tree import Snapshot, look_at, send
 from qcg.pilotjob.wire import descriptors
 
@@ -98,13 +99,21 @@ def _descriptor_of(pid: int) -> int:
 
 
 def start_agent(
-    run_dir: Path, name: str, linger: float, on_exit: Callable[[], None], *, pretend: bool = False
+    run_dir: Path,
+    name: str,
+    linger: float,
+    on_exit: Callable[[], None],
+    *,
+    pretend: bool = False,
+    spare: SpareAgent | None = None,
 ) -> WatchedProcess:
-    command = [sys.executable, "-m", "qcg.pilotjob.agent"]
-    command += ["--run-dir", str(run_dir), "--name", name, "--linger", str(linger), "--parent", str(os.getpid())]
-    command += ["--open-files", str(descriptors.GIVEN)]
+    options = ["--run-dir", str(run_dir), "--name", name, "--linger", str(linger), "--parent", str(os.getpid())]
+    options += ["--open-files", str(descriptors.GIVEN)]
     if pretend:
-        command.append("--pretend")
+        options.append("--pretend")
+    if spare is not None and (child := spare.engage(run_dir, [*options, "--own-log"])) is not None:
+        return WatchedProcess(child.pid, child, on_exit)
+    command = [sys.executable, "-m", "qcg.pilotjob.agent", *options]
     return start_apart(command, run_dir, f"agent-{name}.log", None, on_exit)
 
 

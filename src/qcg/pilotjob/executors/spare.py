@@ -1,0 +1,61 @@
+"""An agent that is started before anybody knows what for: it loads its modules while the manager loads its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+
+class SpareAgent:
+    """To be used once, or not at all: then it is gone at the end of the block."""
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self._process: subprocess.Popen[bytes] | None = _start() if wanted else None
+
+    def engage(self, run_dir: Path, options: list[str]) -> subprocess.Popen[bytes] | None:
+        """From now on it is the agent of this run. None when there is none any more."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        assert process.stdin is not None
+        try:
+            with process.stdin as order:
+                order.write(json.dumps({"run_dir": str(run_dir), "options": options}).encode())
+        except BrokenPipeError:
+            process.wait()
+            return None
+        return process
+
+    def __enter__(self) -> SpareAgent:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.kill()
+            self._process.wait()
+            self._process.stdin.close()
+
+
+def is_wanted(resources: str, nodes: str | None, resume: str | None, environ: Mapping[str, str]) -> bool:
+    """Whether a run with these options most likely takes place on this machine, and has no agent yet."""
+    here = resources == "local" or nodes is not None or (resources == "auto" and "SLURM_JOB_ID" not in environ)
+    return here and resume is None
+
+
+def _start() -> subprocess.Popen[bytes] | None:
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "qcg.pilotjob.agent", "--later"],
+            cwd="/",  # where no file of the user's is taken for a module
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None  # whoever needs an agent starts one then, and says why that cannot be done

@@ -1,0 +1,68 @@
+"""The agent that is started before it is known what for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
+
+
+def test_a_spare_becomes_the_agent_of_a_run(tmp_path: Path) -> None:
+    options = ["--run-dir", str(tmp_path), "--name", "n1", "--linger", "0", "--parent", "1", "--own-log"]
+    with SpareAgent() as spare:
+        process = spare.engage(tmp_path, options)
+        assert process is not None
+        assert spare.engage(tmp_path, options) is None, "there is one"
+        assert process.wait(60) == 0
+    assert "no manager for 0 s" in (tmp_path / "agent-n1.log").read_text()
+
+
+def test_one_that_nobody_needs_is_gone_in_the_end() -> None:
+    with SpareAgent() as spare:
+        process = spare._process
+        assert process is not None
+        assert process.poll() is None
+    assert process.returncode is not None
+
+
+def test_one_whose_manager_dies_first_ends_by_itself() -> None:
+    with SpareAgent() as spare:
+        process = spare._process
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_one_that_has_died_is_of_no_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with SpareAgent() as spare:
+        assert spare._process is not None
+        spare._process.wait(60)
+        assert spare.engage(tmp_path, []) is None
+
+
+def test_one_that_cannot_be_started_is_of_no_use_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
+    with SpareAgent() as spare:
+        assert spare.engage(tmp_path, []) is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "nodes", "resume", "environ", "wanted"),
+    [
+        ("auto", None, None, {}, True),
+        ("auto", None, None, {"SLURM_JOB_ID": "7"}, False),
+        ("auto", "4", None, {"SLURM_JOB_ID": "7"}, True),
+        ("local", None, None, {"SLURM_JOB_ID": "7"}, True),
+        ("slurm", None, None, {}, False),
+        ("auto", None, "run", {}, False),
+    ],
+)
+def test_it_is_wanted_for_a_new_run_on_this_machine(
+    resources: str, nodes: str | None, resume: str | None, environ: dict[str, str], wanted: bool
+) -> None:
+    assert is_wanted(resources, nodes, resume, environ) is wanted
