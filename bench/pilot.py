@@ -17,7 +17,13 @@ from bench.finding import BenchError
 QCG_PM = [sys.executable, "-c", "from qcg.pilotjob.cli.main import main; main(prog_name='qcg-pm')"]
 
 SOURCE = Path(__file__).parents[1] / "src"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))}
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")])),
+    "PYTHONPYCACHEPREFIX": str(SOURCE.parent / "build" / "bytecode"),
+}
+# As after an installation: modules are compiled once, whatever is usual where this is run.
+ENVIRONMENT.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def job(name: str, *argv: str, **more: Any) -> dict[str, Any]:
