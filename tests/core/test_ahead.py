@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from qcg.pilotjob.core.ahead import HORIZON, LATE, MOST_BEHIND
+from qcg.pilotjob.core.ahead import HORIZON, LATE, MOST_BEHIND, SHORT
 from qcg.pilotjob.core.effects import Launch, Recall
 from qcg.pilotjob.core.events import AgentReported, RunEnded, RunStarted, Schedule
 from qcg.pilotjob.core.records import Run
@@ -60,7 +60,7 @@ def _before(run: Run) -> Run:
 def short_jobs(*cores: int) -> ShortJobs:
     """After one job has shown how short they are."""
     desk = ShortJobs(machine(*cores))
-    desk.submit(job("it", its=100))
+    desk.submit(job("it", its=2 * MOST_BEHIND))
     desk.schedule()
     desk.over("it:0")
     return desk
@@ -86,10 +86,19 @@ def test_the_longer_jobs_take_the_fewer_are_sent_ahead() -> None:
     desk = ShortJobs(machine(1))
     desk.submit(job("it", its=100))
     desk.schedule()
-    desk.over("it:0", seconds=HORIZON / 3)
-    assert len(desk.sent()) == 1 + 3
-    desk.over("it:1", seconds=2 * HORIZON)
-    assert desk.sent() == []
+    desk.over("it:0", seconds=HORIZON / 4)
+    assert len(desk.sent()) == 1 + 4
+
+
+def test_nobody_stands_behind_others_until_all_of_late_were_short() -> None:
+    desk = ShortJobs(machine(1))
+    desk.submit(job("it", its=100))
+    desk.schedule()
+    desk.over("it:0", seconds=2 * SHORT)
+    for position in range(1, 8):
+        assert desk.sent() == [f"it:{position}"]
+        desk.over(f"it:{position}")
+    assert desk.sent() == ["it:8", "it:9 behind it:8", "it:10 behind it:9"]
 
 
 def test_cores_that_are_free_come_first() -> None:

@@ -19,28 +19,35 @@ from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import Ended
 
-HORIZON = 0.1
+SHORT = 0.1
+"""Seconds within which every run of late must have been over, so that others may stand behind the next ones."""
+HORIZON = 0.2
 """Seconds within which all that stand behind a run are expected to be over."""
-MOST_BEHIND = 64
-MOST_ON_NODE = 256
+MOST_BEHIND = 128
+MOST_ON_NODE = 512
 """Unless each lane has one: more than a host can start while a message is on its way."""
 LATE = 0.5
 """Seconds after which a run keeps those behind it waiting too long."""
 MEMORY = 0.9
-"""How much of the longest run is remembered after another, shorter one."""
+"""How much of what is known from earlier runs is kept after another one."""
 
 
 def learn(run: Run, record: Ended) -> None:
-    """From how long a run took, what to expect of the next ones that ask for the same: the longest of late."""
+    """From how long a run took, what to expect of the next ones that ask for the same."""
     if record.started:
         line = entry_of(run.job, run.position).line
         seconds = max(record.at - record.started, 0.0)
-        line.usual = seconds if line.usual is None else max(seconds, MEMORY * line.usual)
+        if line.longest is None:
+            line.longest = line.usual = seconds
+        else:
+            line.longest = max(seconds, MEMORY * line.longest)
+            line.usual += (1 - MEMORY) * (seconds - line.usual)
 
 
 def behind(line: Line) -> int:
-    """How many may stand behind one run of this line."""
-    if line.usual is None or line.usual > HORIZON:
+    """How many may stand behind one run of this line: none where one could be long, and else as many as are usually
+    over soon."""
+    if line.longest is None or line.longest > SHORT:
         return 0
     return MOST_BEHIND if line.usual * MOST_BEHIND <= HORIZON else int(HORIZON / line.usual)
 
@@ -127,5 +134,5 @@ def _call_back(core: CoreState) -> None:
         lane.called_back = True
         first, *others = lane.runs
         line = entry_of(first.job, first.position).line
-        line.usual = max(core.now - lane.since, line.usual or 0.0)
+        line.longest = max(core.now - lane.since, line.longest or 0.0)
         core.effects.append(Recall(others))

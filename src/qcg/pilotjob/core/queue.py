@@ -92,7 +92,19 @@ class Entry:
 class Line:
     """All entries that ask for the same, for the same time."""
 
-    __slots__ = ("entries", "gone", "key", "least_cores", "never", "number", "request", "served", "usual", "wall_time")
+    __slots__ = (
+        "entries",
+        "gone",
+        "key",
+        "least_cores",
+        "longest",
+        "never",
+        "number",
+        "request",
+        "served",
+        "usual",
+        "wall_time",
+    )
 
     def __init__(self, key: Key, number: int, never: str | None) -> None:
         self.key = key
@@ -105,8 +117,10 @@ class Line:
         """A heap by arrival: a job that waited for others takes the place it came with."""
         self.served = 0.0
         """When somebody of this line was started last, or came to an empty line."""
-        self.usual: float | None = None
-        """Seconds that runs of this line take, as far as has been seen: the longest of late."""
+        self.longest: float | None = None
+        """Seconds that the longest run of this line has taken, of late; None before the first has ended."""
+        self.usual = 0.0
+        """Seconds that runs of this line have taken on average, of late."""
         self.gone = 0
         """Entries of jobs that have ended since the last `tidy`; some may have left from the head by themselves."""
 
