@@ -33,15 +33,20 @@ class Waiting:
         """For each iteration, how many iterations of its own index are still missing."""
 
 
+# For all jobs without iterations: nobody can wait for one of those.
+_NOWHERE: dict[int, list[Job]] = {}
+_NOBODY: list[Job] = []
+
+
 class Dependents:
     """Who waits for a job."""
 
     __slots__ = ("on_position", "same_index", "whole")
 
-    def __init__(self) -> None:
+    def __init__(self, *, iterated: bool) -> None:
         self.whole: list[Job] = []
-        self.on_position: dict[int, list[Job]] = {}
-        self.same_index: list[Job] = []
+        self.on_position = {} if iterated else _NOWHERE
+        self.same_index = [] if iterated else _NOBODY
 
 
 def resolve(name: str, after: str, indices: range | None, find: Mapping[str, Job]) -> Prerequisite | str:
@@ -102,5 +107,5 @@ def find_cycle(prerequisites: Mapping[Job, Iterable[Prerequisite]]) -> list[Job]
 
 def dependents_of(job: Job) -> Dependents:
     if job.dependents is None:
-        job.dependents = Dependents()
+        job.dependents = Dependents(iterated=job.iterations is not None)
     return job.dependents
