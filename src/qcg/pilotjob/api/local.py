@@ -25,7 +25,7 @@ _SERVICE = """
 import sys
 sys.path[:] = [entry for entry in sys.path if entry]
 sys.argv[0] = "qcg-pm-service"
-from qcg.pilotjob.service import main
+from qcg.pilotjob.cli.service import main
 main()
 """
 """Not `python -m`: a file in the directory of the caller must not be taken for a module of the service."""
