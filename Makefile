@@ -13,7 +13,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.10 --generate-hash
 help:
 	@echo 'make run      set up, then run a small example on this machine'
 	@echo 'make test     set up, then run every check and test'
-	@echo 'make bench    set up, then measure against the limit of this machine and against peers; ONLY=noop,latency selects'
+	@echo 'make bench    set up, then measure against the limit of this machine and peers; less: ONLY=noop,latency BENCH="--rounds 1"'
 	@echo 'make setup    only set up: $(VENV) with the program and the tools of its developers'
 	@echo 'make lint     check style and types'
 	@echo 'make format   put the code in form'

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -24,6 +27,8 @@ BENCHMARKS = {
     "idle": "what a service costs that has nothing to do",
 }
 DIRECTORY = Path(__file__).parents[1] / "build" / "bench"
+UNUSABLE = 2
+INTERRUPTED = 130
 
 
 def main() -> int:
@@ -31,6 +36,12 @@ def main() -> int:
     # What is measured is this checkout, whatever is installed.
     sys.path.insert(0, str(SOURCE))
     os.environ["PYTHONPATH"] = ENVIRONMENT["PYTHONPATH"]
+    try:
+        _look_for_dependencies()
+        _make(options.directory)
+    except BenchError as why:
+        print(f"bench: {why}", file=sys.stderr)
+        return UNUSABLE
     setting = Setting(
         directory=options.directory.resolve(),
         rounds=options.rounds,
@@ -39,22 +50,49 @@ def main() -> int:
         peers=None if options.peers else [],
     )
     _warn_of_others()
-    about = [*machine.describe(), f"Medians of {setting.rounds} rounds, in turns.{_before()}"]
+    about = [*machine.describe(), f"Medians of {_rounds(setting.rounds)}, in turns.{_before()}"]
     try:
         results = {name: _run(name, setting) for name in options.names}
     except BenchError as why:
         print(f"bench: {why}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
     finally:
         clear()
     about[-1] += f" Load averages after it: {machine.load()}."
+    if setting.scale < 1:
+        about.append(f"This is {setting.scale:g} of the full size: whether bars are reached cannot be told from it.")
+        results = {name: _without_verdicts(result) for name, result in results.items()}
     print("\n".join(about))
-    for result in results.values():
-        print_findings(result.findings)
-        print("\n".join(result.missing), end="\n" if result.missing else "")
+    print_findings([finding for result in results.values() for finding in result.findings])
+    for why_not in [why_not for result in results.values() for why_not in result.missing]:
+        print(why_not)
     if options.write or (len(results) == len(BENCHMARKS) and options.scale == 1):
         page.write(results.values(), about)
     return 0
+
+
+def _look_for_dependencies() -> None:
+    try:
+        import_module("qcg.pilotjob.service")
+    except ModuleNotFoundError as missing:
+        raise BenchError(
+            f"{sys.executable} has no module {missing.name!r}: call `make bench`, or, after `make setup`,"
+            " `.venv/bin/python -m bench`"
+        ) from None
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError as error:
+        raise BenchError(f"nothing can be made in {directory}: {error.strerror}; choose another --directory") from None
+
+
+def _rounds(count: int) -> str:
+    return f"{count} round{'' if count == 1 else 's'}"
 
 
 def _warn_of_others() -> None:
@@ -68,33 +106,57 @@ def _before() -> str:
 
 def _run(name: str, setting: Setting) -> Result:
     print(f"{name}: {BENCHMARKS[name]}", file=sys.stderr, flush=True)
-    setting.directory.mkdir(parents=True, exist_ok=True)
     result: Result = import_module(f"bench.{name}").run(setting)
     return result
 
 
+def _without_verdicts(result: Result) -> Result:
+    return replace(result, findings=[replace(found, reached=None) for found in result.findings])
+
+
 def print_findings(findings: Iterable[Finding]) -> None:
+    findings = list(findings)
+    longest = max((len(found.what) for found in findings), default=0)
     for found in findings:
         verdict = {True: "reached", False: "MISSED", None: ""}[found.reached]
-        told = f"{found.what:<64} {page.amount(found):>14}  {found.bar:<24} {verdict:<8} {found.note}"
+        told = f"{found.what:<{longest}} {page.amount(found):>14}  {found.bar:<24} {verdict:<8} {found.note}"
         print(told.rstrip())
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", help=", ".join(BENCHMARKS) + "; all without any")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each contestant (%(default)s)")
-    parser.add_argument("--scale", type=float, default=1.0, help="part of the full size, for a quick look")
-    parser.add_argument("--parallel", type=int, default=len(os.sched_getaffinity(0)), help="processes at a time")
+    parser.add_argument("--rounds", type=_at_least_one, default=5, help="turns of each contestant (%(default)s)")
+    parser.add_argument("--scale", type=_part, default=1.0, help="part of the full size, for a quick look: 0.1")
+    parser.add_argument(
+        "--parallel", type=_at_least_one, default=len(os.sched_getaffinity(0)), help="processes at a time"
+    )
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="for everything that is made")
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave out what others do")
     parser.add_argument("--write", action="store_true", help=f"write {page.PAGE.name} although not all was measured")
     options = parser.parse_args(arguments)
-    options.names = [name for given in options.names for name in given.split(",")] or list(BENCHMARKS)
+    # As `ONLY="noop, latency"` comes here: with a comma, or a blank, or both between two.
+    options.names = [*dict.fromkeys(filter(None, re.split(r"[\s,]+", " ".join(options.names))))] or list(BENCHMARKS)
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
     return options
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+    return int(text)
+
+
+def _part(text: str) -> float:
+    try:
+        part = float(text)
+    except ValueError:
+        part = 0.0
+    if not 0 < part <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no part of the full size: give a number above 0, at most 1")
+    return part
 
 
 if __name__ == "__main__":

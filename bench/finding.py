@@ -24,7 +24,10 @@ class Finding:
     bar: str = ""
     """In words; empty where the figure is only told."""
     reached: bool | None = None
+    """Also None where it was measured at less than full size, which says nothing of bars."""
     note: str = ""
+    limit: float | None = None
+    """The bar as a number."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,8 @@ Benchmark = Callable[[Setting], Result]
 
 
 def at_least(name: str, what: str, value: float, bar: float, unit: str = "", note: str = "") -> Finding:
-    return Finding(name, what, value, unit, f"at least {bar:,g}{' ' + unit if unit else ''}", value >= bar, note)
+    return Finding(name, what, value, unit, f"at least {bar:,g}{' ' + unit if unit else ''}", value >= bar, note, bar)
 
 
 def at_most(name: str, what: str, value: float, bar: float, unit: str = "", note: str = "") -> Finding:
-    return Finding(name, what, value, unit, f"at most {bar:,g}{' ' + unit if unit else ''}", value <= bar, note)
+    return Finding(name, what, value, unit, f"at most {bar:,g}{' ' + unit if unit else ''}", value <= bar, note, bar)

@@ -13,6 +13,7 @@ PAGE = DOCS / "performance.md"
 PLOT = DOCS / "performance.svg"
 BEGIN = "<!-- figures: written by make bench -->"
 END = "<!-- end of figures -->"
+MOST_DIGITS = 6
 
 
 class PageError(Exception):
@@ -51,7 +52,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def _row(finding: Finding) -> list[str]:
-    verdict = "reached" if finding.reached else "**missed**"
+    verdict = {True: "reached", False: "**missed**", None: ""}[finding.reached]
     return [finding.what, amount(finding), finding.bar, verdict, finding.note]
 
 
@@ -60,6 +61,13 @@ def _told_row(finding: Finding) -> list[str]:
 
 
 def amount(finding: Finding) -> str:
+    """With as many digits as it takes to see on which side of its bar it is."""
     value = finding.value
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 3
+    while digits < MOST_DIGITS and _side(round(value, digits), finding.limit) != _side(value, finding.limit):
+        digits += 1
     return f"{value:,.{digits}f} {finding.unit}".rstrip()
+
+
+def _side(value: float, limit: float | None) -> int:
+    return 0 if limit is None else (value > limit) - (value < limit)

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -113,11 +114,46 @@ def test_what_grows_has_dependencies_and_sizes_of_all_kinds():
     assert [job.get("after") for job in chained_jobs(3)] == [None, "job0", "job1"]
 
 
-def test_an_unknown_name_is_refused_with_those_that_there_are():
-    root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-m", "bench", "speed"], cwd=root, capture_output=True, text=True)
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["speed"], "there is no benchmark 'speed'; there are noop, manager,"),
+        (["--rounds", "0"], "--rounds: '0' is no whole number of 1 or more"),
+        (["--parallel", "x"], "--parallel: 'x' is no whole number of 1 or more"),
+        (["--scale", "0"], "--scale: '0' is no part of the full size: give a number above 0, at most 1"),
+        (["--scale=-1"], "--scale: '-1' is no part"),
+        (["--scale", "nan"], "--scale: 'nan' is no part"),
+        (["--directory", "/proc/x"], "nothing can be made in /proc/x: No such file or directory; choose another"),
+    ],
+)
+def test_what_a_benchmark_cannot_be_run_with_is_told_in_a_sentence(arguments: list[str], told: str):
+    done = bench(*arguments)
     assert done.returncode == 2
-    assert "there is no benchmark 'speed'; there are noop, manager," in done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_python_without_our_dependencies_is_told_which_one_to_use():
+    done = bench("latency", python=[sys.executable, "-S"])
+    assert done.returncode == 2
+    assert "has no module 'msgspec': call `make bench`, or, after `make setup`, `.venv/bin/python -m" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_small_benchmark_judges_no_bar(tmp_path: Path):
+    done = bench("memory,", "memory", "--rounds", "1", "--scale", "0.01", "--directory", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "Medians of 1 round, in turns." in done.stdout
+    assert "This is 0.01 of the full size: whether bars are reached cannot be told from it.\n" in done.stdout
+    assert done.stdout.count("a queued job, of 4,000") == 1
+    assert "at most 1,024 bytes" in done.stdout
+    assert "reached " not in done.stdout.partition("a queued job")[2]
+    assert "MISSED" not in done.stdout
+
+
+def bench(*arguments: str, python: Sequence[str] = (sys.executable,)) -> subprocess.CompletedProcess[str]:
+    command = [*python, "-m", "bench", *arguments]
+    return subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
 
 
 def test_the_command_for_users_measures_and_leaves_nothing(run_dir: Path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from bench import page
+from bench.__main__ import print_findings
 from bench.finding import BenchError, Finding, Result, Series, at_least, at_most
 from bench.plot import draw
 from bench.turns import Rate, in_turns, medians, percentile, ratio
@@ -60,6 +62,27 @@ def test_a_rate_is_jobs_a_second():
 def test_a_bar_is_reached_or_not(value: float, reached: bool):
     assert at_least("a", "a", value, 0.8).reached is reached
     assert at_most("a", "a", -value, -0.8).reached is reached
+
+
+@pytest.mark.parametrize(
+    ("value", "bar", "told"), [(0.5004, 0.5, "0.5004 s"), (0.5, 0.5, "0.50 s"), (19999.7, 20000, "19,999.7 s")]
+)
+def test_a_figure_is_never_rounded_to_the_other_side_of_its_bar(value: float, bar: float, told: str):
+    assert page.amount(at_most("a", "a", value, bar, "s")) == told
+
+
+def test_columns_stand_below_each_other_however_long_a_name_is(capsys: pytest.CaptureFixture[str]):
+    print_findings(
+        [at_least("a", "short", 0.5, 0.8), at_most("b", "long " * 30, 1, 5, "ms"), Finding("c", "c", 1, "s")]
+    )
+    first, second, _ = capsys.readouterr().out.splitlines()
+    assert first.index("at least 0.8") == second.index("at most 5 ms")
+    assert first.index("MISSED") == second.index("reached")
+
+
+def test_a_page_of_less_than_full_size_has_no_verdicts():
+    finding = replace(at_least("a", "ours", 0.5, 0.8), reached=None)
+    assert "| ours | 0.50 | at least 0.8 |  |  |" in page.figures([Result([finding])], [])
 
 
 def test_the_page_gets_figures_between_its_markers_and_nowhere_else():
