@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import time
@@ -269,3 +270,15 @@ class TestSigns:
         for second in (6.0, 9.0):
             connection.keep(10_000_000.0 + second)
         assert known == [10_000_000.0, 10_000_003.0]
+
+
+def test_jobs_may_be_started_as_long_as_the_lease_is_held() -> None:
+    moments: list[float] = []
+    fence = Fence(lambda: None, moments.append)
+    fence.known_at(100.0)
+    fence.set("pilot", 0.0)
+    fence.set("pilot", 17.5)
+    fence.known_at(110.0)
+    fence.known_at(105.0)
+    fence.close()
+    assert moments == [math.inf, math.inf, 117.5, 127.5, 127.5]

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 import resource
+import select
 import shutil
+import signal
 import sysconfig
+import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
+from qcg.pilotjob.host.jobhost import JobUnderWay
 from qcg.pilotjob.host.ledger import Ledger
-from qcg.pilotjob.host.records import Ended, Launch
+from qcg.pilotjob.host.records import SHARED, Ended, Launch
 from qcg.pilotjob.host.tree import look_at
 from tests.host import test_host_files, test_host_jobs, test_host_lanes, test_host_signals, test_host_spawn
 from tests.host.driver import SHELL, HostTest, wait_for
@@ -235,6 +240,61 @@ class Relayed(WithARelay):
         self.ended("b")
         assert self.host.relayed == 2
         assert any(line.startswith(b'["x","a"') for line in self.ledger_lines())
+
+    def test_folders_are_made_and_files_that_many_share_are_written_without_leaving_the_lane(self) -> None:
+        shared = {SHARED + "hosts": "n1\n"}
+        self.lane(
+            self.launch("a", "true", wd=self.path("new/folder")),
+            self.script("b", f"cat {self.path('files')}/{SHARED}hosts", stdout="new/b/out", files=shared),
+            self.launch("c", "true", stdout="new/c/out", stderr="new/c/out"),
+        )
+        self.let_go()
+        assert [self.ended(id).exit_code for id in "abc"] == [0, 0, 0]
+        assert self.host.relayed == 3
+        assert os.path.isdir(self.path("new/folder"))
+        assert self.text("new/b/out") == "n1\n"
+        assert self.text("new/c/out") == ""
+
+    def test_python_is_called_at_once_when_one_cannot_be_started(self) -> None:
+        self.lane(self.launch("a", "true"), self.launch("b", "/no/such/program"), self.launch("c", "true"))
+        self.host._pause = 1000.0
+        self.host._taken_at = time.monotonic()
+        self.let_go()
+        assert self.ended("c").exit_code == 0
+        assert self.ended("b").reason == "unstartable"
+
+    def test_nobody_is_started_after_the_moment_until_which_that_is_allowed(self) -> None:
+        self.lane(self.script("a", "echo a >> order"))
+        self.host.may_start_until = time.monotonic()
+        self.let_go()
+        self.ended("first")
+        self.turn(0.0)
+        assert not os.path.exists(self.path("order"))
+        assert [running.id for running in self.host.running()] == ["a"]
+        self.host.may_start_until = math.inf
+        assert self.ended("a").exit_code == 0
+
+    def test_another_job_may_have_the_pid_of_one_whose_end_is_not_taken_yet(self) -> None:
+        self.lane(self.launch("a", "true"), self.launch("b", "sleep", "1000"))
+        first = self.host._jobs["first"]
+        self.let_go()
+        wait_for(lambda: self.ledger_lines()[-1].startswith(b'["b","b"'), "the start of the last one")
+        impostor = JobUnderWay("impostor", first.start, -1, files=False)
+        self.host._jobs["impostor"] = self.host._by_pid[first.start.pid] = impostor
+        self.host._take()
+        assert sorted(self.host._jobs) == ["b", "impostor"]
+        assert self.host._by_pid[first.start.pid] is impostor
+        del self.host._jobs["impostor"], self.host._by_pid[first.start.pid]
+
+    def test_it_tells_once_of_children_that_are_not_for_it_however_many_end(self) -> None:
+        for _ in range(20):
+            os.waitid(os.P_PID, os.posix_spawn("/bin/true", ["true"], {}), os.WEXITED | os.WNOWAIT)
+        wait_for(lambda: select.select([self._wake], [], [], 0)[0], "the word of it")
+        # One more where another thread of the tests, in which it is not blocked, has got the first one.
+        assert os.read(self._wake, 4096).count(signal.SIGCHLD) <= 2
+        self.host.reap()
+        os.waitid(os.P_PID, os.posix_spawn("/bin/true", ["true"], {}), os.WEXITED | os.WNOWAIT)
+        wait_for(lambda: select.select([self._wake], [], [], 0)[0], "the word of it")
 
     def test_jobs_that_are_killed_and_called_back_all_the_time_run_once_or_not_at_all(self) -> None:
         chance = random.Random(4711)

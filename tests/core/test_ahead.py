@@ -9,11 +9,11 @@ from hypothesis.stateful import initialize, rule
 
 from qcg.pilotjob.core.ahead import HORIZON, LATE, MOST_BEHIND, SHORT
 from qcg.pilotjob.core.effects import Launch, Recall
-from qcg.pilotjob.core.events import AgentReported, RunEnded, RunStarted, Schedule
+from qcg.pilotjob.core.events import AgentReported, Deadline, RunEnded, RunStarted, Schedule
 from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.state import name_of
-from qcg.pilotjob.host.records import Ended, Running, Started
+from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.desk import Desk, job, machine, request, told
 from tests.core.resuming import books_of, resume
 from tests.core.strategies import Draft
@@ -184,6 +184,21 @@ def test_those_behind_a_run_that_takes_long_are_called_back_and_wait_in_their_ol
     assert desk.schedule() == ["it:4 (attempt 2) on n2[0]"]
 
 
+def test_those_behind_others_are_called_back_when_nothing_is_to_be_started_any_more() -> None:
+    desk = short_jobs(1)
+    desk.sent()
+    desk.tell(Deadline(desk.now))
+    assert "it:2" in desk.called_back()
+
+
+def test_those_behind_a_run_that_takes_long_are_called_back_also_while_somebody_must_not_be_overtaken() -> None:
+    desk = short_jobs(2)
+    desk.sent()
+    desk.submit(job("wide", cores=2))
+    desk.now += desk.core.state.patience + 1
+    assert "it:4" in desk.called_back()
+
+
 def test_one_that_has_started_when_it_is_called_back_goes_on() -> None:
     desk = short_jobs(1)
     desk.sent()
@@ -210,11 +225,19 @@ def test_those_whom_an_earlier_manager_has_sent_ahead_are_called_back() -> None:
     live = [Running(run.id, 7 if _name(run) == "it:1" else 0, 0.0, told(run.grant)) for run in runs]
     after, _ = resume(books_of(desk.core.state), machine(1), desk.now, rerun_lost=False)
     effects = after.handle(AgentReported(["n1"], live), desk.now)
-    (recalled,) = [effect.runs for effect in effects if isinstance(effect, Recall)]
+    (recalled,) = (effect.runs for effect in effects if isinstance(effect, Recall))
     assert sorted(map(_name, recalled)) == sorted(_name(run) for run in runs if _name(run) != "it:1")
     desk.core = after
     never_started = Ended(desk.run("it:2").id, desk.now, -1, "closed", "", 0, 0.0)
     assert "it:2 QUEUED" in desk.tell(RunEnded(never_started))
+
+
+def test_those_that_no_journal_knows_to_be_sent_ahead_are_called_back() -> None:
+    desk = ShortJobs(machine(1))
+    desk.submit(job("it", its=3))
+    grant: list[NodeGrant] = [("n1", (0,), ())]
+    desk.tell(AgentReported(["n1"], [Running("1:0.1", 7, 0.0, grant), Running("1:1.1", 0, 0.0, grant)]))
+    assert [_name(run) for effect in desk.effects if isinstance(effect, Recall) for run in effect.runs] == ["it:1"]
 
 
 def test_those_that_a_host_never_got_wait_again() -> None:

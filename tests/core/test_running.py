@@ -265,7 +265,7 @@ def test_a_live_run_that_the_books_have_lost_is_adopted() -> None:
 def test_a_live_run_that_is_being_started_is_adopted_as_scheduled() -> None:
     desk = Desk(machine(2))
     desk.submit(job("a"))
-    assert desk.report("n1", live=[Running("1.1", 0, 0.0, N1)]) == ["a SCHEDULED"]
+    assert desk.report("n1", live=[Running("1.1", 0, 0.0, N1)]) == ["a SCHEDULED", "recall a"]
     assert desk.start("a") == ["a EXECUTING"]
 
 
@@ -273,7 +273,7 @@ def unsure() -> Desk:
     """A run is found again of which its agent does not know what it was given."""
     desk = Desk(machine(2))
     desk.submit(job("a"))
-    assert desk.report("n1", live=[Running("1.1", 0, 0.0, [])]) == ["a SCHEDULED"]
+    assert desk.report("n1", live=[Running("1.1", 0, 0.0, [])]) == ["a SCHEDULED", "recall a"]
     return desk
 
 

@@ -94,8 +94,8 @@ class HostTest(unittest.TestCase):
         return Launch(id=id, argv=list(argv), env=env, **fields)
 
     def turn(self, timeout):
-        more = self.host.advance()
         self.host.due(time.monotonic())
+        more = self.host.advance()
         self.ledger.sync()
         self.records.extend(self.host.take_records())
         now = time.monotonic()

@@ -60,6 +60,12 @@ class Lanes(HostTest):
         assert self.ended("c").exit_code == 0
         assert self.ended("b").reason == "unstartable"
 
+    def test_one_whose_time_is_over_lets_the_next_one_in_within_the_same_turn(self):
+        self.host.start([self.launch("first", "sleep", "1000", wall_time=0.0)])
+        self.host.start([self.launch("a", "sleep", "1000", lane="first")])
+        self.until(lambda: any(running.id == "a" and running.pid for running in self.host.running()), "the start of a")
+        assert self.find_ended("first").reason == "timeout"
+
     def test_one_that_is_cancelled_while_it_waits_is_passed_over(self):
         self.lane("a", "b", "c")
         self.host.kill(["b"])

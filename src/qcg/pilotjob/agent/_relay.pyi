@@ -4,8 +4,8 @@ Offer = tuple[bytes, bytes, bytes, list[bytes], list[bytes], bytes, bytes | None
 """Id and line for the ledger (both as JSON), program, argv, environment, wd, stdout, stderr, cores."""
 
 Event = tuple[int, float, int, float, int, int]
-"""The pid that has ended, and when; the pid of the next one in that lane (0: it could not be started), when it was
-started, and the ticks before and after that."""
+"""The lane, and when the one that was under way there has ended; the pid of the next one (0: it could not be started),
+when it was started, and the ticks before and after that."""
 
 def open(wakeup: int, null: int) -> None:
     """Start the thread. It writes a byte 0 to `wakeup` when there is something to take, and SIGCHLD when there is a
@@ -22,12 +22,15 @@ def watch(lane: int, pid: int, id: bytes, started: float) -> None:
 def offer(lane: int, ledger: int, offers: list[Offer]) -> bool:
     """More to start in this lane, after those that were offered before. False: the lane was given up."""
 
-def give_up_all() -> None:
-    """Give up all lanes."""
-
 def give_up(lane: int) -> None: ...
 def hold(held: bool) -> None:
     """Whether nothing may be started. Never waits."""
+
+def hold_after(moment: float) -> None:
+    """Nothing is started after this moment, in monotonic seconds. Never waits."""
+
+def heard() -> None:
+    """SIGCHLD is written to `wakeup` once, and again after this: to be called before children are reaped."""
 
 def pending() -> bool:
     """Whether there is something to take."""

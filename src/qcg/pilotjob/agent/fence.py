@@ -20,9 +20,11 @@ PAUSE = 0.2
 
 
 class Fence:
-    def __init__(self, on_fallen: Callable[[], None]) -> None:
-        """`on_fallen` is called in the thread, each time before the first process is killed."""
+    def __init__(self, on_fallen: Callable[[], None], on_lease: Callable[[float], None] = lambda until: None) -> None:
+        """`on_fallen` is called in the thread, each time before the first process is killed; `on_lease`, in any thread,
+        with the moment until which jobs may be started: after it they could run somewhere else as well."""
         self._on_fallen = on_fallen
+        self._on_lease = on_lease
         self._changed = threading.Condition()
         self._instance = ""
         self._lease = Lease()
@@ -33,6 +35,7 @@ class Fence:
         """From now on a manager watches, which gives this node up some time after so many seconds of silence."""
         with self._changed:
             self._instance, self._lease.seconds = instance, seconds
+            self._on_lease(self._lease.until)
             self._changed.notify()
         if seconds and self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="fence", daemon=True)
@@ -43,6 +46,7 @@ class Fence:
         anything for lost."""
         with self._changed:
             self._lease.known_at(moment)
+            self._on_lease(self._lease.until)
             self._changed.notify()
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 
 TICK = 1.0
 """Seconds between two questions at most."""
@@ -31,15 +32,19 @@ class Lease:
         """At this moment, or later, the manager has heard of this node; or there was none."""
         self._known_at = max(self._known_at, moment)
 
+    @property
+    def until(self) -> float:
+        return self._known_at + self.seconds if self.seconds else math.inf
+
     def standing(self, now: float) -> Standing:
         """To be asked at least every `TICK` seconds."""
         if self._asked_at is not None and now - self._asked_at > TICK + OVERSLEPT:
             self._asking_until = now + ASKING
         self._asked_at = now
-        if not self.seconds or now < self._known_at + self.seconds:
+        if now < self.until:
             return Standing.HELD
         return Standing.ASKED if now < self._asking_until else Standing.OVER
 
     def pause(self, now: float) -> float:
         """Seconds until it may stand otherwise, without anything having happened."""
-        return min(max(self._known_at + self.seconds - now, 0.0), TICK)
+        return min(max(self.until - now, 0.0), TICK)

@@ -56,7 +56,7 @@ class Agent:
         host_name, pid = socket.gethostname(), os.getpid()
         hello = protocol.Hello(name, host_name, pid, usable_cpus(), __version__, cpus_of_cores(), gpus)
         self._poller = Poller()
-        self._fence = Fence(self._cut_off)
+        self._fence = Fence(self._cut_off, self._may_start_until)
         self._connection = Connection(run_dir, hello, self._poller, say, self._fence)
         self._signals = 0
         self._exiting = False
@@ -81,9 +81,10 @@ class Agent:
             for message in self._connection.receive(ready):
                 self._handle(message)
             self._ledger.sync()
-            more = self._host.advance(STARTS_A_TURN)
             now = time.monotonic()
             self._host.due(now)
+            # After all that may let somebody in.
+            more = self._host.advance(STARTS_A_TURN)
             self._tell(now)
             self._connection.keep(now)
             if not self._exiting and self._forsaken(now):
@@ -125,6 +126,9 @@ class Agent:
         self._host.cut_off = CUT_OFF
         with contextlib.suppress(BlockingIOError):
             self._signalled.send(b"\0")
+
+    def _may_start_until(self, moment: float) -> None:
+        self._host.may_start_until = moment
 
     def _lose_all(self) -> None:
         """Once each time that the fence falls."""
@@ -245,8 +249,11 @@ def _host(ledger: Ledger, name: str, files: str, wakeup: int, *, in_allocation: 
     doubt = DOUBT if in_allocation else 0.0
     if pretend:
         return PretendedHost(ledger, name, files, log=say, doubt=doubt)
-    try:
+    with contextlib.suppress(ImportError):
         from qcg.pilotjob.agent.relaying import RelayingHost
-    except ImportError:
-        return JobHost(ledger, name, files, log=say, doubt=doubt)
-    return RelayingHost(ledger, name, files, log=say, doubt=doubt, wakeup=wakeup, pause=PAUSE)
+
+        try:
+            return RelayingHost(ledger, name, files, log=say, doubt=doubt, wakeup=wakeup, pause=PAUSE)
+        except OSError as error:
+            say(f"jobs are started without the relay, which cannot have a thread: {error.strerror}")
+    return JobHost(ledger, name, files, log=say, doubt=doubt)

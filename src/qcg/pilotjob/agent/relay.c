@@ -2,12 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,25 +34,35 @@ static Event *events;
 static size_t event_room;
 static atomic_size_t event_count;
 static atomic_bool held;
+static _Atomic double held_after = INFINITY;
+static atomic_bool has_told; /* of a child that is not for the relay */
 static int to_default[NSIG], to_default_count;
 static long ticks_per_second;
 
-static double now(void) {
+static double now(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_REALTIME, &time);
+    clock_gettime(clock, &time);
     return time.tv_sec + time.tv_nsec / 1e9;
 }
 
 static long long ticks_now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_BOOTTIME, &time);
-    return (long long)((time.tv_sec + time.tv_nsec / 1e9) * ticks_per_second);
+    return (long long)(now(CLOCK_BOOTTIME) * ticks_per_second);
+}
+
+static bool is_held(void) {
+    return atomic_load(&held) || now(CLOCK_MONOTONIC) >= atomic_load(&held_after);
 }
 
 static void wake(unsigned char why) {
     /* A full socket is as good as one more byte. */
     if (write(wakeup, &why, 1) < 0)
         return;
+}
+
+/* Once, until they look: the wakeup has room for few bytes, and others need it too. */
+static void tell_of_children(void) {
+    if (!atomic_exchange(&has_told, true))
+        wake(SIGCHLD);
 }
 
 /* Lanes and offers */
@@ -70,14 +83,32 @@ static void drop_lane(Lane **place) {
     free(lane);
 }
 
-static bool is_under_way(pid_t pid) {
-    for (Lane *lane = lanes; lane; lane = lane->next)
-        if (lane->pid == pid)
-            return true;
-    return false;
+/* Starting */
+
+/* All folders of a path, and itself if it is one. */
+static bool make_folders(const char *path, bool itself) {
+    char folder[PATH_MAX];
+    if (strlen(path) >= sizeof folder)
+        return false;
+    strcpy(folder, path);
+    for (char *end = folder + 1; *end; end++)
+        if (*end == '/') {
+            *end = '\0';
+            if (mkdir(folder, 0777) < 0 && errno != EEXIST)
+                return false;
+            *end = '/';
+        }
+    return !itself || mkdir(folder, 0777) == 0 || errno == EEXIST;
 }
 
-/* Starting */
+static int open_for_writing(const char *path) {
+    /* Not blocking: a named pipe without a reader would hold up all jobs of this host. */
+    int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC;
+    int descriptor = open(path, flags, 0666);
+    if (descriptor < 0 && errno == ENOENT && make_folders(path, false))
+        descriptor = open(path, flags, 0666);
+    return descriptor < 0 || fcntl(descriptor, F_SETFL, 0) < 0 ? -1 : descriptor;
+}
 
 /* In the child, which has the memory of the parent and must leave no trace in it but `error`. */
 static void become(const Offer *offer, volatile int *error) {
@@ -85,22 +116,15 @@ static void become(const Offer *offer, volatile int *error) {
     /* What is ignored here is not ignored there; and no handler of this process may run in the child. */
     for (int index = 0; index < to_default_count; index++)
         signal(to_default[index], SIG_DFL);
-    if (chdir(offer->wd) < 0)
+    if (chdir(offer->wd) < 0 && (errno != ENOENT || !make_folders(offer->wd, true) || chdir(offer->wd) < 0))
         goto failed;
     int out = null, err = null;
-    /* Not blocking: a named pipe without a reader would hold up all jobs of this host. */
-    if (offer->out) {
-        out = open(offer->out, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
-        if (out < 0 || fcntl(out, F_SETFL, 0) < 0)
-            goto failed;
-    }
+    if (offer->out && (out = open_for_writing(offer->out)) < 0)
+        goto failed;
     if (offer->err && offer->out && strcmp(offer->err, offer->out) == 0)
         err = out;
-    else if (offer->err) {
-        err = open(offer->err, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
-        if (err < 0 || fcntl(err, F_SETFL, 0) < 0)
-            goto failed;
-    }
+    else if (offer->err && (err = open_for_writing(offer->err)) < 0)
+        goto failed;
     if (dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
         goto failed;
     if (offer->bound && sched_setaffinity(0, sizeof offer->cpus, &offer->cpus) < 0)
@@ -108,7 +132,7 @@ static void become(const Offer *offer, volatile int *error) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (!atomic_load(&held))
+    if (!is_held())
         execve(offer->program, offer->argv, offer->environment);
 failed:
     *error = 1;
@@ -145,14 +169,16 @@ static void pass_on(Lane *lane, double ended_at) {
     Offer *offer = lane->first;
     lane->first = offer->next;
     Event *event = &events[event_count];
-    event->ended = lane->pid;
+    event->lane = lane->number;
     event->ended_at = ended_at;
     event->since = ticks_now();
     event->pid = start(offer);
-    event->at = now();
+    event->at = now(CLOCK_REALTIME);
     event->until = ticks_now();
     if (atomic_fetch_add(&event_count, 1) == 0)
         wake(0);
+    if (!event->pid)
+        tell_of_children();
     lane->pid = event->pid;
     lane->started = event->at;
     free(lane->under_way);
@@ -179,9 +205,9 @@ static bool look_at(Lane *lane) {
         return false;
     if (child.si_pid == 0)
         return true;
-    if (child.si_code != CLD_EXITED || child.si_status != 0 || lane->first == NULL || atomic_load(&held) || !has_room())
+    if (child.si_code != CLD_EXITED || child.si_status != 0 || lane->first == NULL || is_held() || !has_room())
         return false;
-    double ended_at = now();
+    double ended_at = now(CLOCK_REALTIME);
     if (!write_down(lane, ended_at))
         return false;
     /* While the dead leader is not reaped, its process group can be no other. */
@@ -191,15 +217,23 @@ static bool look_at(Lane *lane) {
     return lane->pid != 0;
 }
 
-static void look_at_all(void) {
+/* `pid` has ended, or some of all of them when it is 0. Whether there was such a lane. */
+static bool look_at_lanes(pid_t pid) {
+    bool found = false;
     relay_enter();
     for (Lane **place = &lanes; *place;) {
-        if (look_at(*place))
+        bool goes_on = true;
+        if (pid == 0 || (*place)->pid == pid) {
+            found = true;
+            goes_on = look_at(*place);
+        }
+        if (goes_on)
             place = &(*place)->next;
         else
             drop_lane(place);
     }
     relay_leave();
+    return found;
 }
 
 static void *run(void *unused) {
@@ -207,16 +241,14 @@ static void *run(void *unused) {
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     while (!atomic_load(&closing)) {
-        look_at_all();
         siginfo_t child;
         child.si_pid = 0;
         if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 && child.si_pid != 0) {
-            relay_enter();
-            bool ours = is_under_way(child.si_pid);
-            relay_leave();
-            if (ours)
-                continue; /* It has ended since the look. */
-            wake(SIGCHLD);
+            if (look_at_lanes(child.si_pid))
+                continue;
+            /* As long as it is there, it hides others. */
+            look_at_lanes(0);
+            tell_of_children();
         }
         sigwaitinfo(&children, NULL);
     }
@@ -251,6 +283,8 @@ int relay_open(int wakeup_descriptor, int null_descriptor) {
     null = null_descriptor;
     ticks_per_second = sysconf(_SC_CLK_TCK);
     atomic_store(&held, false);
+    atomic_store(&held_after, INFINITY);
+    atomic_store(&has_told, false);
     atomic_store(&closing, false);
     sigset_t all, before;
     sigfillset(&all);
@@ -270,7 +304,8 @@ void relay_close(void) {
     pthread_kill(thread, SIGCHLD);
     pthread_join(thread, NULL);
     running = false;
-    relay_give_up_all();
+    while (lanes)
+        drop_lane(&lanes);
     atomic_store(&event_count, 0);
     sigset_t children;
     sigemptyset(&children);
@@ -330,15 +365,16 @@ void relay_give_up(unsigned long long number) {
     relay_leave();
 }
 
-void relay_give_up_all(void) {
-    relay_enter();
-    while (lanes)
-        drop_lane(&lanes);
-    relay_leave();
-}
-
 void relay_hold(bool hold) {
     atomic_store(&held, hold);
+}
+
+void relay_hold_after(double moment) {
+    atomic_store(&held_after, moment);
+}
+
+void relay_heard(void) {
+    atomic_store(&has_told, false);
 }
 
 bool relay_pending(void) {

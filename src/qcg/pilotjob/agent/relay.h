@@ -5,8 +5,7 @@
    What has been done is told by `relay_take`.
 
    One lock guards everything, and is held from the look at an ended process until the next one is started: whoever holds
-   it sees no lane halfway. `relay_hold` alone is without it, so that a thread that must not wait for a file system can
-   stop all starts.
+   it sees no lane halfway. Only what stops all starts is without it, for threads that must not wait for a file system.
 
    SIGCHLD is blocked in the whole process and taken by the relay, which passes it on, as a byte to `wakeup`, when a child
    has ended that is not for it. */
@@ -34,7 +33,7 @@ typedef struct Offer {
 
 /* A job of a lane has succeeded, and the next one was started; or could not be: then `pid` is 0. */
 typedef struct {
-    pid_t ended;
+    unsigned long long lane;
     double ended_at;
     pid_t pid;
     double at;
@@ -57,10 +56,13 @@ bool relay_watch(unsigned long long lane, pid_t pid, const char *id, double star
 bool relay_offer(unsigned long long lane, int ledger, Offer *offers);
 
 void relay_give_up(unsigned long long lane);
-void relay_give_up_all(void);
 
-/* Whether nothing may be started. Never waits. */
+/* Nothing is started while it is held, nor after a moment of CLOCK_MONOTONIC. These two never wait. */
 void relay_hold(bool held);
+void relay_hold_after(double moment);
+
+/* Whoever reaps children is about to look: from here on they are told again of those that are not for the relay. */
+void relay_heard(void);
 
 bool relay_pending(void);
 

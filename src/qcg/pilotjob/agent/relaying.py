@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from json.encoder import encode_basestring_ascii as quoted
 
 from qcg.pilotjob.agent import _relay
 from qcg.pilotjob.host.jobhost import DEFAULT_GRACE, JobHost, JobUnderWay
 from qcg.pilotjob.host.ledger import Ledger, Opened, Record, starting_line
-from qcg.pilotjob.host.records import Ended, Launch, Running
+from qcg.pilotjob.host.records import SHARED, Ended, Launch, Running
 from qcg.pilotjob.host.tree import MARKER
+from qcg.pilotjob.host.unstartable import Unstartable
 
 
 class RelayingHost(JobHost):
@@ -35,6 +36,10 @@ class RelayingHost(JobHost):
         `pause`: seconds between two looks at what it has done, as long as no core waits for work."""
         self._lane_numbers: dict[str, int] = {}
         """Of the lanes that the relay has; the names of other lanes are in none of these."""
+        self._lane_names: dict[int, str] = {}
+        """The other way round, also of those that it had, until all is taken that it has done there."""
+        self._given_up: list[int] = []
+        """The numbers of these."""
         self._offered: dict[str, int] = {}
         """How many of those that wait in such a lane the relay has."""
         self._to_offer: dict[str, None] = {}
@@ -55,6 +60,15 @@ class RelayingHost(JobHost):
         self._cut_off = why
         _relay.hold(bool(why))
 
+    @property
+    def may_start_until(self) -> float:
+        return self._may_start_until
+
+    @may_start_until.setter
+    def may_start_until(self, moment: float) -> None:
+        self._may_start_until = moment
+        _relay.hold_after(moment)
+
     # Orders: a lane that is changed is taken back before
 
     def start(self, launches: list[Launch]) -> list[str]:
@@ -63,11 +77,11 @@ class RelayingHost(JobHost):
         return refused
 
     def kill(self, ids: list[str], reason: str = "cancel", message: str = "") -> None:
-        self._take_all_back()
+        self._take_back(ids)
         super().kill(ids, reason, message)
 
     def recall(self, ids: list[str]) -> None:
-        self._take_all_back()
+        self._take_back(ids)
         super().recall(ids)
 
     def finish(self, grace: float, reason: str = "cancel", message: str = "") -> None:
@@ -81,6 +95,8 @@ class RelayingHost(JobHost):
     # The driver's turns
 
     def advance(self, limit: int = 16) -> bool:
+        if self._to_offer and _relay.pending():
+            self._take()
         more = super().advance(limit)
         if self._ledger.trouble:
             if self._lane_numbers:
@@ -92,6 +108,7 @@ class RelayingHost(JobHost):
         return more
 
     def reap(self) -> None:
+        _relay.heard()
         _relay.enter()
         try:
             self._take()
@@ -132,10 +149,11 @@ class RelayingHost(JobHost):
         number = self._lane_numbers.get(lane)
         if number is None:
             number = self._lane_numbers[lane] = next(self._numbers)
+            self._lane_names[number] = lane
             _relay.watch(number, job.start.pid, quoted(job.id).encode("ascii"), job.start.at)
         offers = []
         for launch in waiting:
-            prepared = None if launch.files else self._spawner.prepared(launch)
+            prepared = self._spawner.prepared(launch) if self._has_its_files(launch) else None
             if prepared is None:
                 break
             line = starting_line(launch.id, launch.env.get(MARKER, ""))
@@ -150,6 +168,13 @@ class RelayingHost(JobHost):
         else:
             self._forget(lane)
 
+    def _has_its_files(self, launch: Launch) -> bool:
+        """Those that are the same for many jobs are written now, and stay."""
+        try:
+            return all(name.startswith(SHARED) for name in launch.files) and not self._files.write("", launch.files)
+        except Unstartable:
+            return False
+
     def _is_plain(self, job: JobUnderWay) -> bool:
         return job.reason == "exit" and job.exit_code is None and not job.files and job.report < 0
 
@@ -158,42 +183,57 @@ class RelayingHost(JobHost):
         self._offered.pop(lane, None)
         if number is not None:
             _relay.give_up(number)
+            self._given_up.append(number)
+
+    def _take_back(self, ids: Iterable[str]) -> None:
+        """The lanes of these jobs, until `advance` offers them again."""
+        for id in ids:
+            waiting = self._queued.get(id)
+            lane = self._lanes.of(id) if waiting is None else waiting.lane
+            if lane in self._lane_numbers:
+                self._forget(lane)
+                self._to_offer[lane] = None
+        self._take()
 
     def _take_all_back(self) -> None:
-        _relay.give_up_all()
+        for lane in list(self._lane_numbers):
+            self._forget(lane)
+            self._to_offer[lane] = None
         self._take()
-        self._to_offer.update(dict.fromkeys(self._lane_numbers))
-        self._lane_numbers.clear()
-        self._offered.clear()
 
     # What it has done
 
     def _take(self) -> None:
         self._taken_at = time.monotonic()
-        begun: dict[int, tuple[Launch, float, int, int]] = {}
-        for ended, ended_at, pid, at, since, until in _relay.take():
-            if ended in begun:
-                launch, started, _, _ = begun.pop(ended)
-                id = launch.id
+        given_up, self._given_up = self._given_up, []
+        begun: dict[str, tuple[Launch, int, float, int, int]] = {}
+        for number, ended_at, pid, at, since, until in _relay.take():
+            lane = self._lane_names[number]
+            id = self._lanes.under_way(lane)
+            if id in begun:
+                _, ended, started, _, _ = begun.pop(id)
             else:
-                job = self._by_pid.pop(ended)
-                del self._jobs[job.id]
-                id, started = job.id, job.start.at
+                job = self._jobs.pop(id)
+                ended, started = job.start.pid, job.start.at
+                # Another one may have this pid by now.
+                if self._by_pid.get(ended) is job:
+                    del self._by_pid[ended]
             self._ledger.ended(Ended(id, ended_at, 0, "exit", "", ended, started))
-            lane = self._lanes.of(id)
-            next_launch = self._lanes.next(id)
-            assert next_launch is not None
+            launch = self._lanes.next(id)
+            assert launch is not None
             if pid:
-                del self._queued[next_launch.id]
-                begun[pid] = (next_launch, at, since, until)
+                del self._queued[launch.id]
+                begun[launch.id] = (launch, pid, at, since, until)
                 if lane in self._offered:
                     self._offered[lane] -= 1
             else:
-                self._queue.append(next_launch)
+                self._queue.append(launch)
                 self._forget(lane)
-        for pid, (launch, at, since, until) in begun.items():
+        for launch, pid, at, since, until in begun.values():
             opened = Opened(launch.env.get(MARKER, ""), pid, at, launch.grant, since, until)
             self._began(launch, JobUnderWay(launch.id, opened, -1, files=False))
+        for number in given_up:
+            del self._lane_names[number]
 
     def _began(self, launch: Launch, job: JobUnderWay) -> None:
         super()._began(launch, job)

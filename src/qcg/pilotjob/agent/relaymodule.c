@@ -182,18 +182,24 @@ static PyObject *py_give_up(PyObject *module, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-static PyObject *py_give_up_all(PyObject *module, PyObject *unused) {
-    enter();
-    relay_give_up_all();
-    relay_leave();
-    Py_RETURN_NONE;
-}
-
 static PyObject *py_hold(PyObject *module, PyObject *arguments) {
     int held;
     if (!PyArg_ParseTuple(arguments, "p:hold", &held))
         return NULL;
     relay_hold(held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_hold_after(PyObject *module, PyObject *arguments) {
+    double moment;
+    if (!PyArg_ParseTuple(arguments, "d:hold_after", &moment))
+        return NULL;
+    relay_hold_after(moment);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_heard(PyObject *module, PyObject *unused) {
+    relay_heard();
     Py_RETURN_NONE;
 }
 
@@ -209,8 +215,8 @@ static PyObject *py_take(PyObject *module, PyObject *unused) {
     PyObject *list = PyList_New(0);
     for (size_t index = 0; list && index < count; index++) {
         Event *event = &events[index];
-        PyObject *item = Py_BuildValue("(ididLL)", (int)event->ended, event->ended_at, (int)event->pid, event->at,
-                                       event->since, event->until);
+        PyObject *item = Py_BuildValue("(KdidLL)", event->lane, event->ended_at, (int)event->pid, event->at, event->since,
+                                       event->until);
         if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
         Py_XDECREF(item);
@@ -223,9 +229,10 @@ static PyMethodDef methods[] = {
     {"open", py_open, METH_VARARGS, NULL},       {"close", py_close, METH_NOARGS, NULL},
     {"enter", py_enter, METH_NOARGS, NULL},      {"leave", py_leave, METH_NOARGS, NULL},
     {"watch", py_watch, METH_VARARGS, NULL},     {"offer", py_offer, METH_VARARGS, NULL},
-    {"give_up", py_give_up, METH_VARARGS, NULL}, {"give_up_all", py_give_up_all, METH_NOARGS, NULL},
-    {"hold", py_hold, METH_VARARGS, NULL},       {"pending", py_pending, METH_NOARGS, NULL},
-    {"take", py_take, METH_NOARGS, NULL},        {NULL, NULL, 0, NULL},
+    {"give_up", py_give_up, METH_VARARGS, NULL}, {"hold", py_hold, METH_VARARGS, NULL},
+    {"hold_after", py_hold_after, METH_VARARGS, NULL}, {"heard", py_heard, METH_NOARGS, NULL},
+    {"pending", py_pending, METH_NOARGS, NULL},  {"take", py_take, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {

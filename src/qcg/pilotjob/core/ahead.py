@@ -76,6 +76,16 @@ def send_ahead(core: CoreState, left: float) -> None:
             heapq.heapreplace(heads, head)
 
 
+def send_nobody(core: CoreState, *, soon_over: bool) -> None:
+    """After a pass in which somebody must not be overtaken; or, when all is `soon_over`, nothing may be started at all,
+    also not by those who stand behind others already."""
+    having_room, core.having_room = core.having_room, {}
+    for run in having_room:
+        if run.lane is not None:
+            run.lane.since = core.now
+    _call_back(core, 0.0 if soon_over else LATE)
+
+
 def _places(core: CoreState, having_room: dict[Run, None]) -> dict[Line, list[tuple[int, int, Run, int]]]:
     """By line, a heap of runs to stand behind: (how many do, a number, the run, how many may)."""
     places: dict[Line, list[tuple[int, int, Run, int]]] = {}
@@ -124,11 +134,11 @@ def may_have_room(core: CoreState, run: Run, line: Line) -> None:
         core.having_room[run] = None
 
 
-def _call_back(core: CoreState) -> None:
-    """Those who stand behind runs that take too long wait in the queue again, once their hosts say so."""
+def _call_back(core: CoreState, after: float = LATE) -> None:
+    """Those who stand behind runs that take longer wait in the queue again, once their hosts say so."""
     while core.lanes:
         lane = next(iter(core.lanes))
-        if core.now - lane.since < LATE:
+        if core.now - lane.since < after:
             return
         del core.lanes[lane]
         lane.called_back = True

@@ -78,13 +78,15 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
         elif not running.pid:
             behind.append(run)
     for running in live.values():
-        _adopt(core, running, event.nodes)
+        adopted = _adopt(core, running, event.nodes)
+        if adopted is not None and not running.pid:
+            behind.append(adopted)
     if behind:
         # Of an earlier manager. Nobody would notice if the run before them took unexpectedly long.
         core.effects.append(Recall(behind))
 
 
-def _adopt(core: CoreState, running: Running, nodes: list[str]) -> None:
+def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Run | None:
     """A run that the journal had not heard of when the manager died, or of a job that is gone.
 
     `nodes` are those that its agent looks after; the node that it was given may not be part of this run any more.
@@ -96,6 +98,7 @@ def _adopt(core: CoreState, running: Running, nodes: list[str]) -> None:
         spanning.evict(core, running, nodes)
     elif running.pid:
         _executing(core, run, running.pid, running.started)
+    return run
 
 
 def agent_silent(core: CoreState, event: AgentSilent) -> None:

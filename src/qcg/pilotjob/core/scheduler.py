@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import math
 
-from qcg.pilotjob.core.ahead import may_have_room, send_ahead
+from qcg.pilotjob.core.ahead import may_have_room, send_ahead, send_nobody
 from qcg.pilotjob.core.effects import Launch
 from qcg.pilotjob.core.feasibility import why_never
 from qcg.pilotjob.core.records import Grant, Job, Run
@@ -26,6 +26,8 @@ def schedule(core: CoreState) -> None:
     left = time_left(core, core.now)
     if left > 0 and _give(core, left):
         send_ahead(core, left)
+    else:
+        send_nobody(core, soon_over=left <= 0)
 
 
 def _give(core: CoreState, left: float) -> bool:

@@ -24,6 +24,13 @@ def is_first_process(process: tree.Process, start: Opened) -> bool:
     return process.pid == start.pid and start.since - 1 <= process.began <= start.until + 1
 
 
+def may_be_ended(exit_code: int, start: Opened) -> bool:
+    """By a signal that others got as well: a launcher of processes on other nodes may answer it with any code."""
+    if not exit_code:
+        return False
+    return exit_code in (-signal.SIGTERM, -signal.SIGKILL) or exit_code > 128 or len(start.grant) > 1
+
+
 class Ending:
     """One job's tree on its way out."""
 

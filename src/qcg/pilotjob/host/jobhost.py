@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import heapq
+import math
 import os
 import signal
 import time
@@ -10,7 +11,7 @@ from collections import deque
 from typing import Callable, Deque, Dict, List, Optional, Set, Tuple
 
 from qcg.pilotjob.host import tree
-from qcg.pilotjob.host.ending import Ending, EndingOfAll, Endings, is_first_process
+from qcg.pilotjob.host.ending import Ending, EndingOfAll, Endings, is_first_process, may_be_ended
 from qcg.pilotjob.host.files import LaunchFiles
 from qcg.pilotjob.host.lanes import Lanes
 from qcg.pilotjob.host.ledger import Ledger, Opened, Record
@@ -78,6 +79,8 @@ class JobHost:
         self._finish: Optional[Tuple[str, str]] = None
         self.cut_off = ""
         """Why whatever ends from now on counts as lost; empty when it does not. Another thread may set it."""
+        self.may_start_until = math.inf
+        """Monotonic seconds: nothing is started after that. Another thread may set it."""
         self._sweeping: Set[str] = set()
         self._swept: List[str] = []
         self._leaving: List[Tuple[str, List[str], float]] = []
@@ -164,6 +167,8 @@ class JobHost:
     def advance(self, limit: int = 16) -> bool:
         """Start up to `limit` of the jobs taken on. Whether more could be started at once."""
         queue, queued = self._queue, self._queued
+        if queue and time.monotonic() >= self.may_start_until:
+            return False
         while queue and limit > 0:
             launch = queue[0]
             if launch.id in queued:
@@ -293,7 +298,8 @@ class JobHost:
         self._jobs[job.id] = self._by_pid[job.start.pid] = job
         self._ledger.started(job.id, job.start)
         if launch.wall_time is not None:
-            heapq.heappush(self._wall_times, (time.monotonic() + launch.wall_time, job.id, launch.wall_time))
+            began = time.monotonic() - max(time.time() - job.start.at, 0.0)
+            heapq.heappush(self._wall_times, (began + launch.wall_time, job.id, launch.wall_time))
             if len(self._wall_times) > 2 * len(self._jobs) + 1000:
                 # Mostly of jobs that ended in time, and that would be remembered for hours.
                 self._wall_times = [entry for entry in self._wall_times if entry[1] in self._jobs]
@@ -303,7 +309,7 @@ class JobHost:
         job.exit_code = exit_code
         if job.id in self._endings:
             self._endings.hurry()
-        elif self._doubt and exit_code and _may_be_ended(job):
+        elif self._doubt and may_be_ended(exit_code, job.start):
             self._doubtful.append((time.monotonic() + self._doubt, job))
         else:
             self._over(job)
@@ -391,9 +397,3 @@ class JobHost:
                 # Its pid, and so the session of that number, may be anybody's by now.
                 opened = opened._replace(pid=-1)
             self._endings.begin(id, Ending(opened, time.monotonic() + self._grace))
-
-
-def _may_be_ended(job: JobUnderWay) -> bool:
-    """By a signal that others got as well: a launcher of processes on other nodes may answer it with any code."""
-    assert job.exit_code is not None
-    return job.exit_code in (-signal.SIGTERM, -signal.SIGKILL) or job.exit_code > 128 or len(job.start.grant) > 1

@@ -87,7 +87,7 @@ class Spawner:
             environment = self._settings_besides(tuple(launch.unset), tuple(launch.env))
             environment += [_bytes("%s=%s" % setting) for setting in launch.env.items()]
             wd = _bytes(launch.wd)
-            if b"PWD" in self._environment and "PWD" not in launch.env:
+            if b"PWD" in self._environment_without(tuple(launch.unset)) and "PWD" not in launch.env:
                 environment.append(b"PWD=" + wd)
             program = argv[0] if b"/" in argv[0] else self._find(argv[0], self._path_of(launch))
             stdout = None if launch.stdout is None else _bytes(launch.stdout)
@@ -103,7 +103,7 @@ class Spawner:
         """A list of what a job has from the host's own environment when it sets `names` itself."""
         settings = self._settings.get((unset, names))
         if settings is None:
-            if any("=" in name for name in names):
+            if any(not name or "=" in name for name in names):
                 raise ValueError("illegal environment variable name")
             own = {b"PWD", *map(_bytes, names)}
             environment = self._environment_without(unset)
