@@ -61,12 +61,10 @@ def substitute(text: str, values: Values) -> str:
     """A string's last step: known variables get their values, unknown ones stay, `$${name}` becomes `${name}`."""
     if "${" not in text:
         return text
-    references, rest = _taken_apart(text)
+    references, rest = _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _taken_apart(text)
     return "".join([before + values.get(name, reference) for before, name, reference in references]) + rest
 
 
-# The strings of an iterated job are substituted once for each iteration.
-@lru_cache(maxsize=1024)
 def _taken_apart(text: str) -> tuple[list[tuple[str, str, str]], str]:
     """For each variable what stands before it, its name and how it is written; and what stands after the last one."""
     references = []
@@ -80,6 +78,11 @@ def _taken_apart(text: str) -> tuple[list[tuple[str, str, str]], str]:
             references.append((before, match[2], match[0]))
             before = ""
     return references, before + text[end:]
+
+
+# The strings of an iterated job are substituted once for each iteration.
+_remembered = lru_cache(maxsize=1024)(_taken_apart)
+_LONGEST_REMEMBERED = 1024
 
 
 def substitute_early(text: str, variables: Mapping[str, str]) -> str:
