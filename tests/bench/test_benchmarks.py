@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
 from bench import growth, idle, latency, manager, memory, noop, utilisation
 from bench.finding import Finding, Result, Setting
 from bench.growth import chained_jobs, mixed_jobs
 from bench.limit import build, limit_seconds
 from bench.utilisation import ideal_seconds, mix
-from tests.support.pilot import run
+from qcg.pilotjob.cli import bench as command_for_users
+from qcg.pilotjob.cli.measuring import Figures
+from tests.support.pilot import run, start
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (package gcc)")
 
@@ -176,10 +181,14 @@ def test_the_command_without_processes_has_as_many_nodes_as_one_likes(run_dir: P
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--pretend", "10"], "--pretend wants NODESxCORES"),
-        (["--pretend", "0x4"], "--pretend wants NODESxCORES"),
-        (["--pretend", "2x4", "--nodes", "2"], "no --nodes beside it"),
-        (["--nodes", "0"], "cannot have 0 cores"),
+        (["--pretend", "10"], "'10' is not NODESxCORES; write 1000x128 for 1,000 nodes of 128 cores each"),
+        (["--pretend", "0x4"], "0x4 has no nodes; give it at least 1x1"),
+        (["--pretend", "4x0"], "4x0 has no cores; give it at least 1x1"),
+        (["--pretend", "10001x1"], "10001x1 is too much; it can be 10,000 nodes and 10,000,000 cores in all"),
+        (["--pretend", "100x1000000"], "100x1000000 is too much"),
+        (["--pretend", "2x4", "--nodes", "2"], "--pretend makes up nodes of its own: leave out --nodes, or --pretend"),
+        (["--nodes", "0"], "node 'n0' cannot have 0 cores"),
+        (["--nodes", "abc"], "--nodes: 'abc' is not a node; write 4,"),
         (["--wd", "missing"], "nothing can be made in missing: No such file or directory; choose another --wd"),
     ],
 )
@@ -187,4 +196,29 @@ def test_what_cannot_be_measured_is_told_in_a_sentence(run_dir: Path, arguments:
     done = run("qcg-pm", "bench", *arguments)
     assert done.returncode == 2
     assert told in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("Error") == 1
+    assert "starting a pilot" not in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("moment", ["starting", "running"])
+def test_a_measurement_that_is_ended_by_a_signal_leaves_nothing(run_dir: Path, number: signal.Signals, moment: str):
+    with start("qcg-pm", "bench", "--nodes", "2", "--seconds", "60") as process:
+        assert process.stderr is not None
+        assert any(line.startswith(moment) for line in process.stderr)
+        assert list(run_dir.iterdir()) != []
+        process.send_signal(number)
+        process.stderr.read()
+        assert process.wait() == 128 + number
+    assert list(run_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_command_says_whether_the_compiled_part_is_there(there: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "qcg.pilotjob.agent._relay", ModuleType("_relay") if there else None)
+    figures = Figures(1, 2, 0.3, 0.001, 0.002, 100, 1000.0, 1000.0, 4, 2, 1.0, 1.1)
+    monkeypatch.setattr(command_for_users, "measure", lambda *arguments: figures)
+    done = CliRunner().invoke(command_for_users.command, [])
+    told = "with the compiled part" if there else "without the compiled part that starts short jobs faster (see README)"
+    assert done.stdout.startswith(f"2 cores on 1 node, {told}")

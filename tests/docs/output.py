@@ -19,6 +19,7 @@ _CHANGING = [
     (re.compile(r"\d+\.\d%"), "PERCENT"),
     (re.compile(r"\d+\.\d+ core-hours"), "N core-hours"),
     (re.compile(r"connected from \S+"), "connected from HOST"),
+    (re.compile(r"with the compiled part (.+)|without the compiled part (.+) \(see README\)"), "COMPILED OR NOT"),
     (re.compile(r"[\d,]+ jobs/s +[\d,]+"), "N jobs/s N"),
     (re.compile(r"[\d,]+ jobs/s"), "N jobs/s"),
     (re.compile(r"\S+ jobs of \S+ s, \S+ at a time, took \S+ s instead of \S+ s"), "N jobs took N s"),

@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 import click
 import msgspec
@@ -18,6 +24,12 @@ from qcg.pilotjob.cli.measuring import SAMPLES, SLEEP, Figures, measure
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import show_table
+from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.parse_nodes import parse_nodes
+
+MOST_NODES = 10_000
+MOST_CORES = 10_000_000
+"""Pretended ones, all nodes together."""
 
 
 @click.command("bench")
@@ -37,12 +49,10 @@ def command(nodes: str | None, pretend: str | None, wd: str, seconds: float, as_
     """
     options = _node_options(nodes, pretend)
     try:
-        with tempfile.TemporaryDirectory(prefix="qcg-pm-bench-", dir=wd) as directory:
+        with _ending_tidily(), _directory(wd) as directory:
             figures = measure(partial(_start, directory, options), seconds, tell)
     except QCGPJMAError as error:
         raise Refusal(str(error)) from None
-    except OSError as error:
-        raise Refusal(f"nothing can be made in {wd}: {os.strerror(error.errno or 0)}; choose another --wd") from None
     if as_json:
         say(json.dumps(msgspec.structs.asdict(figures), indent=2))
     else:
@@ -50,13 +60,67 @@ def command(nodes: str | None, pretend: str | None, wd: str, seconds: float, as_
 
 
 def _node_options(nodes: str | None, pretend: str | None) -> list[str]:
-    if pretend is None:
-        return ["--nodes", nodes] if nodes else []
-    match = re.fullmatch(r"(\d{1,6})x(\d{1,6})", pretend)
-    if nodes or match is None or not all(map(int, match.groups())):
-        raise click.UsageError("--pretend wants NODESxCORES, such as 1000x128, and no --nodes beside it")
-    count, cores = map(int, match.groups())
-    return ["--pretend", "--nodes", ",".join([str(cores)] * count)]
+    if pretend is not None and nodes is not None:
+        raise Refusal("--pretend makes up nodes of its own: leave out --nodes, or --pretend")
+    if pretend is not None:
+        count, cores = _pretended(pretend)
+        return ["--pretend", "--nodes", ",".join([str(cores)] * count)]
+    if nodes is None:
+        return []
+    try:
+        parse_nodes(nodes)
+    except ClusterError as error:
+        raise Refusal(str(error)) from None
+    return ["--nodes", nodes]
+
+
+def _pretended(given: str) -> tuple[int, int]:
+    match = re.fullmatch("([0-9]{1,9})x([0-9]{1,9})", given)
+    if match is None:
+        raise Refusal(
+            f"--pretend: {given[:100]!r} is not NODESxCORES; write 1000x128 for 1,000 nodes of 128 cores each"
+        )
+    nodes, cores = map(int, match.groups())
+    if not nodes or not cores:
+        raise Refusal(f"--pretend: {given} has no {'cores' if nodes else 'nodes'}; give it at least 1x1")
+    if nodes > MOST_NODES or nodes * cores > MOST_CORES:
+        raise Refusal(
+            f"--pretend: {given} is too much; it can be {MOST_NODES:,} nodes and {MOST_CORES:,} cores in all, at most"
+        )
+    return nodes, cores
+
+
+@contextmanager
+def _directory(wd: str) -> Iterator[str]:
+    """A new one, for as long as it is needed."""
+    try:
+        directory = tempfile.TemporaryDirectory(prefix="qcg-pm-bench-", dir=wd)
+    except OSError as error:
+        raise Refusal(f"nothing can be made in {wd}: {os.strerror(error.errno or 0)}; choose another --wd") from None
+    with directory as name:
+        yield name
+
+
+@contextmanager
+def _ending_tidily() -> Iterator[None]:
+    """Signals end this command as they always do, but not before its pilot has ended and its files are gone."""
+    numbers = [
+        number
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
+
+    def end(number: int, frame: object) -> NoReturn:
+        for other in numbers:  # one is enough: a second one would only disturb the tidying
+            signal.signal(other, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _start(directory: str, options: list[str]) -> LocalManager:
@@ -65,7 +129,7 @@ def _start(directory: str, options: list[str]) -> LocalManager:
 
 def _show(figures: Figures, *, pretended: bool) -> None:
     places = f"{many(figures.cores, 'core')} on {many(figures.nodes, 'node')}"
-    say(f"{places}, pretended, without processes" if pretended else places)
+    say(f"{places}, {'pretended, without processes' if pretended else _starter()}")
     lost = 100 * (figures.real / figures.ideal - 1)
     rows = [
         ("start", f"{figures.start:.2f} s", "from the start of the service to its first job"),
@@ -81,3 +145,12 @@ def _show(figures: Figures, *, pretended: bool) -> None:
         ),
     ]
     show_table(["what", "figure", "how"], rows, right=["figure"])
+
+
+def _starter() -> str:
+    """What starts jobs, on this machine at least."""
+    try:
+        import_module("qcg.pilotjob.agent._relay")
+    except ImportError:
+        return "without the compiled part that starts short jobs faster (see README)"
+    return "with the compiled part that starts short jobs faster"

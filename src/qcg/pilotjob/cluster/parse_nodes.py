@@ -14,7 +14,7 @@ MOST_CORES = 1_000_000
 
 def parse_nodes(text: str) -> list[tuple[str, int]]:
     """Names and numbers of cores; nodes without a name are called n0, n1 … by their place."""
-    nodes: list[tuple[str, int]] = []
+    nodes: dict[str, int] = {}
     for place, entry in enumerate(text.split(",")):
         match = _ENTRY.fullmatch(entry.strip())
         if match is None:
@@ -23,7 +23,7 @@ def parse_nodes(text: str) -> list[tuple[str, int]]:
         cores = int(match["cores"])
         if not 1 <= cores <= MOST_CORES:
             raise ClusterError(f"--nodes: node {name!r} cannot have {cores} cores; give it 1 to {MOST_CORES}")
-        if any(name == other for other, _ in nodes):
+        if name in nodes:
             raise ClusterError(f"--nodes: two nodes are called {name!r}; give each its own name")
-        nodes.append((name, cores))
-    return nodes
+        nodes[name] = cores
+    return list(nodes.items())
