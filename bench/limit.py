@@ -42,7 +42,7 @@ def limit_seconds(directory: Path, count: int, parallel: int, threads: int) -> f
 def fresh(folder: Path) -> Path:
     """A new one in this folder. What is in it is removed when all is measured: on some file systems that goes on for a
     while, and whoever is timed next would pay for it."""
-    new = folder / str(next(_numbers))
+    new = folder / f"round-{next(_numbers)}"
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
     _made.append(new)
