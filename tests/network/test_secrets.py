@@ -14,6 +14,7 @@ from qcg.pilotjob.wire import contact
 from tests.support.pilot import job
 from tests.support.processes import descendants
 from tests.support.serving import Served, served
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,8 @@ def test_the_keys_are_in_no_other_file_and_in_no_process(service: Served):
     assert found.clients is not None
     secrets = [found.clients.client_secret, found.agents.client_secret, found.clients.server_key]
     assert all(len(secret) == 40 for secret in secrets)
-    service.submit(job("a", "sh", "-c", "env > env; exec sleep 60", stdout="out"))
+    service.submit(job("a", "sh", "-c", "env > env; : > written; exec sleep 60", stdout="out"))
+    wait_for((service.wd / "written").exists)
     service.wait("a", "EXECUTING")
     texts = {
         path: path.read_bytes() for path in service.wd.rglob("*") if path.is_file() and path.name != "contact.json"
