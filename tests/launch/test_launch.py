@@ -31,7 +31,7 @@ def launch(
 
 
 def test_a_job_knows_what_it_was_given():
-    assert job_environment(TWO, "7.0", SITE, slurm=False) == {
+    assert job_environment(TWO, None, "7.0", SITE, slurm=False) == {
         "QCG_PM_NNODES": "2",
         "QCG_PM_NODELIST": "n1,n2",
         "QCG_PM_NPROCS": "5",
@@ -108,9 +108,9 @@ def test_cores_are_called_by_what_they_are_where_that_is_known():
 def test_gpus_have_the_names_that_programs_know_them_by():
     grant = Grant((NodePart("n1", (0,), ("2", "3")),))
     site = replace(SITE, visible_gpus={"n1": {"1": "0", "2": "1", "3": "2"}})
-    environment = job_environment(grant, "1.0", site, slurm=False)
+    environment = job_environment(grant, None, "1.0", site, slurm=False)
     assert (environment["CUDA_VISIBLE_DEVICES"], environment["QCG_PM_GPUS"]) == ("1,2", "2,3")
-    assert job_environment(grant, "1.0", SITE, slurm=False)["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert job_environment(grant, None, "1.0", SITE, slurm=False)["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
 WITH_THREADS = [[0, 4], [1, 5], [2, 6], [3, 7]]

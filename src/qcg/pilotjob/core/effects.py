@@ -10,13 +10,13 @@ from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.states import State
 
 
-class Added(Struct, frozen=True):
+class Added(Struct, frozen=True, gc=False):
     """Jobs of one submission, all accepted. For the journal."""
 
     jobs: list[Job]
 
 
-class Transition(Struct, frozen=True):
+class Transition(Struct, frozen=True, gc=False):
     """A job, or one iteration of it, has entered a state: the one stream that journal, report and displays read."""
 
     job: Job
@@ -30,7 +30,7 @@ class Transition(Struct, frozen=True):
     message: str = ""
 
 
-class RestSettled(Struct, frozen=True):
+class RestSettled(Struct, frozen=True, gc=False):
     """All iterations of a job that had not started are `state` from now on: one record, not N."""
 
     job: Job
@@ -38,19 +38,19 @@ class RestSettled(Struct, frozen=True):
     at: float
 
 
-class Launch(Struct, frozen=True):
+class Launch(Struct, frozen=True, gc=False):
     """Start this run on the first node of its grant."""
 
     run: Run
 
 
-class Kill(Struct, frozen=True):
+class Kill(Struct, frozen=True, gc=False):
     """End this run. For the executor; and for the journal, so that a resumed manager still wants it ended."""
 
     run: Run
 
 
-class Stop(Struct, frozen=True):
+class Stop(Struct, frozen=True, gc=False):
     """End this run, and not because its job is not wanted. For the executor, whose host records `reason`, and for the
     journal: a resumed manager knows that a run with the reason `closed` is to be run again, whoever ended it."""
 
@@ -59,52 +59,53 @@ class Stop(Struct, frozen=True):
     message: str
 
 
-class Sweep(Struct, frozen=True):
+class Sweep(Struct, frozen=True, gc=False):
     """End what is left on this node of a run that was started on another one, and say when nothing is."""
 
     run_id: str
     node: str
 
 
-class Recall(Struct, frozen=True):
+class Recall(Struct, frozen=True, gc=False):
     """Take these runs back from their host, as far as they still stand behind others there."""
 
     runs: list[Run]
 
 
-class KillStray(Struct, frozen=True):
+class KillStray(Struct, frozen=True, gc=False):
     """A host runs something that no job of the registry wants."""
 
     run_id: str
     node: str
 
 
-class Requeued(Struct, frozen=True):
+class Requeued(Struct, frozen=True, gc=False):
     """A run will not tell how it ended (its host was lost, or never got it): its job waits for another attempt."""
 
     run: Run
 
 
-class Removed(Struct, frozen=True):
+class Removed(Struct, frozen=True, gc=False):
     """A final job has left the registry. For the journal."""
 
     job: Job
 
 
-class AllDone(Struct, frozen=True):
+class AllDone(Struct, frozen=True, gc=False):
     """Every job is final."""
 
 
-class NothingRuns(Struct, frozen=True):
+class NothingRuns(Struct, frozen=True, gc=False):
     """All runs have ended, and none is begun any more."""
 
 
-class Reply(Struct, frozen=True):
+class Reply(Struct, frozen=True, gc=False):
     """The answer to the request that was just handled."""
 
     data: dict[str, Any]
 
 
+# None of them is part of a ring: nothing that they hold knows of them. So the search for garbage passes them over.
 Effect = Union[
     Added,
     Transition,

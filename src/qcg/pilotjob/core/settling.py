@@ -13,7 +13,7 @@ from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import State
 
 
-class Outcome(Struct, frozen=True):
+class Outcome(Struct, frozen=True, gc=False):
     """How a job (position -1) or an iteration ended."""
 
     job: Job
@@ -24,7 +24,7 @@ class Outcome(Struct, frozen=True):
     exit_code: int | None = None
 
 
-class Rest(Struct, frozen=True):
+class Rest(Struct, frozen=True, gc=False):
     """All of a job that has not started ends: the job itself, or its iterations together. What is under way goes on."""
 
     job: Job

@@ -25,7 +25,8 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
     grant = run.grant
     parallel = execution.model in PARALLEL
     slurm = site.slurm_environment or (parallel and bool(site.allocation))
-    environment = job_environment(grant, run.id, site, slurm=slurm)
+    cpus = bound_cpus(grant.parts[0], site)
+    environment = job_environment(grant, cpus, run.id, site, slurm=slurm)
     marker = environment[MARKER]
     files: dict[str, str] = {}
     if slurm:
@@ -50,21 +51,22 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
     setup = bool(execution.modules or execution.venv)
     if setup:
         argv = wrapped(argv, execution.modules, execution.venv or "")
+    # In the order of its fields: naming fourteen of them takes three times as long.
     return Launch(
-        id=run.id,
-        argv=refused(refusal) if refusal else argv,
-        env=environment,
-        unset=unset,
-        wd=working_directory(execution, site),
-        stdin=execution.stdin,
-        stdout=execution.stdout,
-        stderr=_same_if_equal(execution.stderr, execution.stdout),
-        cores=bound_cpus(grant.parts[0], site),
-        wall_time=description.wall_time,
-        setup=setup or bool(refusal),
-        grant=[(part.node, part.cores, part.gpus) for part in grant.parts],
-        files=files,
-        lane=run.lane.id if run.lane is not None else "",
+        run.id,
+        refused(refusal) if refusal else argv,
+        environment,
+        unset,
+        working_directory(execution, site),
+        execution.stdin,
+        execution.stdout,
+        _same_if_equal(execution.stderr, execution.stdout),
+        cpus,
+        description.wall_time,
+        setup or bool(refusal),
+        [(part.node, part.cores, part.gpus) for part in grant.parts],
+        files,
+        run.lane.id if run.lane is not None else "",
     )
 
 

@@ -6,7 +6,6 @@ from functools import lru_cache
 from itertools import groupby
 
 from qcg.pilotjob.core.records import Grant, NodePart
-from qcg.pilotjob.launch.binding import bound_cpus
 from qcg.pilotjob.launch.site import Site
 
 MARKER = "QCG_PM_STEP_ID"
@@ -43,13 +42,15 @@ NOT_FOR_JOBS = [
 """In an allocation, variables of the agent that would betray it, or mislead a job."""
 
 
-def job_environment(grant: Grant, run_id: str, site: Site, *, slurm: bool) -> dict[str, str]:
-    """With `slurm`, also what Slurm would tell a job that has just this grant. `srun` and `mpirun` in the job believe
-    it, too."""
+def job_environment(
+    grant: Grant, cpus: tuple[int, ...] | None, run_id: str, site: Site, *, slurm: bool
+) -> dict[str, str]:
+    """`cpus`: those of its first node that it is bound to. With `slurm`, also what Slurm would tell a job that has just
+    this grant. `srun` and `mpirun` in the job believe it, too."""
     first = grant.parts[0]
     sizes = tuple([(part.node, len(part.cores)) for part in grant.parts])
     environment = _of_sizes(sizes, slurm).copy()
-    environment["QCG_PM_CPU_SET"] = ",".join(map(str, bound_cpus(first, site) or first.cores))
+    environment["QCG_PM_CPU_SET"] = ",".join([str(cpu) for cpu in cpus or first.cores])
     environment[MARKER] = f"{site.instance}.{run_id}"
     if slurm and site.allocation:
         # An agent that was started without Slurm does not have them.
