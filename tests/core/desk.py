@@ -13,6 +13,7 @@ from qcg.pilotjob.core.effects import (
     Kill,
     KillStray,
     Launch,
+    MoreToStart,
     NothingRuns,
     Recall,
     Removed,
@@ -127,6 +128,8 @@ def line(effect: Effect) -> str:
             return f"requeued {_run(run)}"
         case Removed(job):
             return f"removed {job.name}"
+        case MoreToStart():
+            return "more to start"
         case AllDone():
             return "all done"
         case NothingRuns():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.core.effects import Launch, Transition
+from qcg.pilotjob.core.effects import Launch, MoreToStart, Transition
 from qcg.pilotjob.core.events import AgentSilent, Schedule
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Sharing
@@ -15,6 +15,14 @@ def test_jobs_start_in_the_order_they_came() -> None:
     assert desk.schedule() == ["a on n1[0]", "b on n1[1]"]
     desk.end("b")
     assert desk.schedule() == ["c on n1[1]"]
+
+
+def test_a_pass_that_may_not_start_all_says_so_and_the_next_one_goes_on() -> None:
+    desk = Desk(machine(3))
+    desk.submit(*[job(name) for name in "abcd"])
+    assert desk.tell(Schedule(most=2))[1::2] == ["launch a on n1[0]", "launch b on n1[1]"]
+    assert desk.effects[-1] == MoreToStart()
+    assert desk.tell(Schedule(most=2)) == ["c SCHEDULED", "launch c on n1[2]"]
 
 
 def test_a_start_tells_its_state_its_run_and_its_time() -> None:

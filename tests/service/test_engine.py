@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qcg.pilotjob import engine
 from qcg.pilotjob.agent.protocol import EndedRecord, Record, StartedRecord
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from qcg.pilotjob.journal.errors import JournalError
@@ -27,6 +28,21 @@ def test_that_an_attempt_was_given_up_is_committed_before_the_next_one_starts(tm
         await wired.until("launch 1.2")
         assert wired.happened.index("commit") < wired.happened.index("launch 1.2")
 
+    run(tmp_path, test)
+
+
+def test_more_jobs_than_are_started_in_one_turn_are_started_in_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(wired: Wired) -> None:
+        wired.add_node("n1")
+        wired.engine.agent_ready("n1", ["n1"], [])
+        wired.reported()
+        await wired.engine.submit(jobs("one", "two"))
+        await wired.until("launch 1.1")
+        await wired.until("launch 2.1")
+
+    monkeypatch.setattr(engine, "STARTS_A_TURN", 1)
     run(tmp_path, test)
 
 

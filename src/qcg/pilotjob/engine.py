@@ -41,6 +41,8 @@ from qcg.pilotjob.stories import Stories
 
 log = logging.getLogger(__name__)
 
+STARTS_A_TURN = 500
+"""Their agents begin with them while the next ones are put together, and what is put together stays in the caches."""
 COMMIT_DELAY = 0.05
 SYNC_DELAY = 0.5
 RETRY_DELAY = 1.0
@@ -223,6 +225,8 @@ class Engine(Listener):
                 self.executor.kill(effect.node, effect.run_id)
             elif isinstance(effect, effects.Reply):
                 reply = effect.data
+            elif isinstance(effect, effects.MoreToStart):
+                self._loop.call_soon(self._turn_soon)
             elif isinstance(effect, effects.AllDone):
                 self.all_done.set()
                 for told in self.on_all_done:
@@ -288,7 +292,7 @@ class Engine(Listener):
             if self._unwanted:
                 self._remove_unwanted()
             if not (self.stalled or self.gathering):
-                self.dispatch(events.Schedule())
+                self.dispatch(events.Schedule(STARTS_A_TURN))
         finally:
             self._turn_due = False
         self.executor.flush()

@@ -48,7 +48,7 @@ class Core:
 _REACTIONS: dict[type[Event], Callable[[CoreState, Any], None]] = {
     Submit: submission.submit,
     Withdraw: ending.withdraw,
-    Schedule: lambda core, _: scheduler.schedule(core),
+    Schedule: scheduler.schedule,
     RunStarted: running.run_started,
     RunEnded: running.run_ended,
     RunSwept: spanning.run_swept,

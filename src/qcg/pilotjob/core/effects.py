@@ -91,6 +91,10 @@ class Removed(Struct, frozen=True, gc=False):
     job: Job
 
 
+class MoreToStart(Struct, frozen=True, gc=False):
+    """Another pass would start more: this one has started as many as it was allowed to."""
+
+
 class AllDone(Struct, frozen=True, gc=False):
     """Every job is final."""
 
@@ -118,6 +122,7 @@ Effect = Union[
     KillStray,
     Requeued,
     Removed,
+    MoreToStart,
     AllDone,
     NothingRuns,
     Reply,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Union
 
 from msgspec import Struct
@@ -91,6 +92,9 @@ class Suspend(Struct, frozen=True, gc=False):
 
 class Schedule(Struct, frozen=True, gc=False):
     """Give free resources to waiting jobs. Sent once after a burst of other events."""
+
+    most: float = math.inf
+    """Jobs to start now, and to say when there are more."""
 
 
 Event = Union[

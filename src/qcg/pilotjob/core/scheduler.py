@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import heapq
 import math
+from enum import Enum
 
 from qcg.pilotjob.core.ahead import may_have_room, send_ahead, send_nobody
-from qcg.pilotjob.core.effects import Launch
+from qcg.pilotjob.core.effects import Launch, MoreToStart
+from qcg.pilotjob.core.events import Schedule
 from qcg.pilotjob.core.feasibility import why_never
 from qcg.pilotjob.core.records import Grant, Job, Run
 from qcg.pilotjob.core.state import CoreState
@@ -21,20 +23,33 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Request
 
 
-def schedule(core: CoreState) -> None:
+class Given(Enum):
+    """What a pass has given of what is free."""
+
+    ALL = 0
+    """To all who can have it."""
+    AS_ALLOWED = 1
+    """To as many as it may start; there may be more."""
+    SOME = 2
+    """And the rest to nobody: somebody must not be overtaken."""
+
+
+def schedule(core: CoreState, event: Schedule) -> None:
     """Give what is free, and then what will soon be."""
     left = time_left(core, core.now)
-    if left > 0 and _give(core, left):
+    given = _give(core, left, event.most) if left > 0 else Given.SOME
+    if given is Given.ALL:
         send_ahead(core, left)
+    elif given is Given.AS_ALLOWED:
+        core.effects.append(MoreToStart())
     else:
         send_nobody(core, soon_over=left <= 0)
 
 
-def _give(core: CoreState, left: float) -> bool:
-    """False when somebody must not be overtaken."""
+def _give(core: CoreState, left: float, most: float) -> Given:
     pool = core.pool
     if not pool.free_cores:
-        return True
+        return Given.ALL
     overdue = core.now - core.patience
     heads = core.queue.heads(pool.free_cores, overdue, left)
     while heads and pool.free_cores:
@@ -42,17 +57,20 @@ def _give(core: CoreState, left: float) -> bool:
         grant = pool.allocate(line.request) if line.least_cores <= pool.free_cores else None
         if grant is None:
             if line.served <= overdue and _could_be_given(core, line.request):
-                return False
+                return Given.SOME
             heapq.heappop(heads)
             continue
         run = _start(core, line.take(position, core.now), position, grant)
         may_have_room(core, run, line)
+        most -= 1
+        if most <= 0:
+            return Given.AS_ALLOWED
         head = line.head()
         if head is None:
             heapq.heappop(heads)
         else:
             heapq.heapreplace(heads, head)
-    return True
+    return Given.ALL
 
 
 def time_left(core: CoreState, now: float) -> float:
