@@ -29,7 +29,7 @@ class Grant(NamedTuple):
 
     @property
     def ncores(self) -> int:
-        return sum(len(part.cores) for part in self.parts)
+        return sum([len(part.cores) for part in self.parts])
 
     def __str__(self) -> str:
         """`n1[0:1],n2[0]`, as users know it."""

@@ -160,8 +160,10 @@ def _job(row: tuple[Any, ...]) -> JobRecord:
 
 def _run(row: tuple[Any, ...]) -> RunRecord:
     number, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message = row
+    # Written out: this is done for every run when a run is reported on.
     return RunRecord(
-        *seq_and_position(number),
+        number >> 32,
+        (number & 0xFFFFFFFF) - 1,
         attempt,
         STATES[state],
         scheduled or None,

@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from qcg.pilotjob.core.states import State
@@ -57,12 +58,17 @@ class Summary:
         return [(seconds, ending) for seconds, _, ending in sorted(self._slowest, reverse=True)]
 
     def add(self, job: JobRecord, runs: Iterator[RunRecord]) -> None:
-        self.first = min(self.first, job.submitted)
-        self.last = max(self.last, job.submitted, job.ended or 0.0, job.rest_at or 0.0)
+        if job.submitted < self.first:
+            self.first = job.submitted
+        latest = job.ended or job.rest_at or job.submitted
+        if latest > self.last:
+            self.last = latest
         if job.iterations:
             failed = self._add_iterations(job, runs)
         else:
             failed = self._add_plain(job, next(runs, None))
+        if job.state is State.SUCCEED:
+            return
         if job.state is State.FAILED and not failed:
             self._add_failure(Ending(job, None))
         elif job.state is State.OMITTED and len(self.omitted) < self.most:
@@ -91,17 +97,20 @@ class Summary:
         return states[State.FAILED] > 0
 
     def _add_run(self, job: JobRecord, run: RunRecord) -> None:
-        self.last = max(self.last, run.ended or run.started or run.scheduled or 0.0)
+        started, ended = run.started, run.ended
+        latest = ended or started or run.scheduled or 0.0
+        if latest > self.last:
+            self.last = latest
         if run.state is State.FAILED:
             self._add_failure(Ending(job, run))
-        if run.started is None:
+        if started is None:
             return
-        self.queue_times.append(max(run.started - job.submitted, 0.0))
+        self.queue_times.append(max(started - job.submitted, 0.0))
         cores = 0 if run.grant is None else run.grant.ncores
-        if run.ended is None:
-            self._under_way.append((cores, run.started))
+        if ended is None:
+            self._under_way.append((cores, started))
             return
-        seconds = max(run.ended - run.started, 0.0)
+        seconds = max(ended - started, 0.0)
         self.run_times.append(seconds)
         self.busy_core_seconds += cores * seconds
         if len(self._slowest) < self.most:
@@ -128,7 +137,7 @@ class Summary:
 def summarise(jobs: Iterable[JobRecord], runs: Iterable[RunRecord], most: int, *, at_work: bool = True) -> Summary:
     """Both in the order of their sequence numbers."""
     summary = Summary(most, at_work=at_work)
-    groups = groupby(runs, key=lambda run: run.seq)
+    groups = groupby(runs, key=attrgetter("seq"))
     seq, group = next(groups, (None, iter(())))
     for job in jobs:
         if seq == job.seq:
