@@ -12,7 +12,7 @@ from bench.limit import fresh, limit_seconds
 from bench.peers import PEERS, Missing, Peer, set_up
 from bench.turns import Rate, in_turns, medians, ratio
 
-COUNT = 40_000
+COUNT = 30_000
 PROGRAM = "/bin/true"
 SEPARATE = "separate jobs"
 ITERATED = "one iterated job"
