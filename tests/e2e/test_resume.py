@@ -83,8 +83,9 @@ def test_a_cancel_that_was_answered_is_not_forgotten(tmp_path: Path):
     crashing.start()
     answered(crashing, 2)
     crashing.kill_manager()
+    before = crashing.log().count("agent local connected")
     crashing.start()
-    wait_for(lambda: crashing.log().count("agent local connected") >= 1, what="the agent")
+    wait_for(lambda: crashing.log().count("agent local connected") > before, what="the agent")
     manager = crashing.manager
     assert manager is not None
     wait_for(lambda: {"deaf", "some:1"} <= crashing.entries_so_far().keys(), timeout=30, what="the cancelled jobs")
