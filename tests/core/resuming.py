@@ -69,8 +69,10 @@ def books_of(core: CoreState) -> Books:
     return books
 
 
-def resume(books: Books, nodes: Sequence[NodeSpec], now: float, *, rerun_lost: bool) -> tuple[Core, list[Effect]]:
-    core = Core(nodes, rerun_lost=rerun_lost)
+def resume(
+    books: Books, nodes: Sequence[NodeSpec], now: float, *, rerun_lost: bool, keeper: str = ""
+) -> tuple[Core, list[Effect]]:
+    core = Core(nodes, rerun_lost=rerun_lost, keeper=keeper)
     restoration = Restoration(core.state, now, books.max_seq)
     for final in books.final:
         iterations = None if final.indices is None else known_iterations(final.indices, final.state, final.ends)

@@ -273,6 +273,68 @@ def test_what_runs_on_nodes_that_are_no_part_of_the_run_any_more_is_lost_and_end
     crashing.check_nothing_left()
 
 
+def test_what_ended_on_cores_that_are_gone_has_ended_as_it_did(tmp_path: Path):
+    """Two have ended while no manager was there, one still runs on a core that stays."""
+    then = "touch up.${it}; until [ -e release.${it} ]; do sleep 0.05; done; exit $((${it} == 1))"
+    crashing = begin(tmp_path, [marking("many", then, iteration=4)], options=("--nodes", "3"))
+    wait_for(lambda: all((tmp_path / f"up.{index}").exists() for index in range(3)), what="three starts")
+    crashing.kill_manager()
+    for index in (1, 2, 3):
+        (tmp_path / f"release.{index}").touch()
+    ledger = crashing.run_dir / "agent-local.ledger"
+    wait_for(lambda: ledger.read_text().count('["e",') == 2, what="two ends")
+    again = start("qcg-pm", "run", "--resume", crashing.run_dir, "--nodes", "1", "--on-lost", "rerun", cwd=tmp_path)
+    wait_for(lambda: {"many:1", "many:2"} <= crashing.entries_so_far().keys(), what="what the agent tells")
+    (tmp_path / "release.0").touch()
+    again.communicate(timeout=60)
+    assert again.returncode == 1
+    assert "1 job was found running" in crashing.log()
+    entries = crashing.entries()
+    states = {index: entries[f"many:{index}"]["state"] for index in range(4)}
+    assert states == {0: "SUCCEED", 1: "FAILED", 2: "SUCCEED", 3: "SUCCEED"}
+    assert entries["many:1"]["runtime"]["exit_code"] == "1"
+    assert [entries[f"many:{index}"]["runtime"]["allocation"] for index in (1, 2)] == ["n0[1]", "n0[2]"]
+    crashing.check_starts({f"many:{index}" for index in range(4)})
+    crashing.check_nothing_left()
+
+
+def test_what_runs_on_cores_that_are_gone_is_ended_before_it_runs_again(tmp_path: Path):
+    then = "echo $$ >> pids.${it}; until [ -e release ]; do sleep 0.05; done"
+    crashing = begin(tmp_path, [marking("many", then, iteration=2)], options=("--nodes", "2", "--on-lost", "rerun"))
+    wait_for(lambda: len(crashing.marks()) == 2 and (tmp_path / "pids.1").exists(), what="two starts")
+    pid = int((tmp_path / "pids.1").read_text())
+    crashing.kill_manager()
+    again = start("qcg-pm", "run", "--resume", crashing.run_dir, "--nodes", "1", cwd=tmp_path)
+    wait_for(lambda: not is_alive(pid), what="the end of what ran on the core that is gone")
+    crashing.release()
+    _, said = again.communicate(timeout=60)
+    assert again.returncode == 0, said
+    assert "1 job was found running" in crashing.log()
+    assert sorted(crashing.marks()) == ["many:0", "many:1", "many:1"]
+    crashing.check_nothing_left()
+
+
+def test_short_jobs_that_were_sent_ahead_run_once_when_cores_are_fewer(tmp_path: Path):
+    names = {f"many:{index}" for index in range(1200)}
+    crashing = begin(tmp_path, [marking("many", iteration=1200)], options=("--nodes", "4"))
+    crashing.wait_for_marks(300)
+    crashing.kill_manager()
+    wait_for(lambda: _is_still(crashing), what="the agent to have done what it was given")
+    done = run("qcg-pm", "run", "--resume", crashing.run_dir, "--nodes", "2", "--on-lost", "rerun", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "found running" not in crashing.log()
+    crashing.check_starts(names)
+    crashing.check_success(names, {"many"})
+
+
+def _is_still(crashing: Crashing) -> bool:
+    """Whether the agent has no job, and has had none for a while."""
+    written = (crashing.run_dir / "agent-local.ledger").stat().st_mtime
+    agent = crashing.agent_pid()
+    children = [path.read_text() for path in Path(f"/proc/{agent}/task").glob("*/children")]
+    return not "".join(children) and time.time() - written > 2.0
+
+
 def test_a_file_that_has_changed_since_is_not_taken_for_the_one_that_was_run(tmp_path: Path):
     path = write_requests(tmp_path / "two.json", [job("p", "true")])
     assert run("qcg-pm", "run", path, "--wd", tmp_path, "--nodes", "1").returncode == 0

@@ -10,6 +10,7 @@ import pytest
 
 from qcg.pilotjob import engine
 from qcg.pilotjob.agent.protocol import EndedRecord, Record, StartedRecord
+from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from qcg.pilotjob.journal.errors import JournalError
 from tests.service.wired import GRANT, Wired, jobs, run
@@ -107,10 +108,26 @@ def test_jobs_are_told_to_be_found_running_only_when_their_agent_meets_a_new_man
         told: list[str] = []
         wired.engine.notice = told.append  # type: ignore[method-assign, assignment]
         wired.add_node("n1")
-        live = [Running("9.1", 7, 1.0, [("n1", (0,), ())])]
+        await wired.engine.submit(jobs("one"))
+        live = [Running("1.1", 7, 1.0, [("n1", (0,), ())])]
         wired.engine.agent_ready("n1", ["n1"], live)
         wired.engine.agent_away("n1", ["n1"])
         wired.engine.agent_ready("n1", ["n1"], live)
+        assert told == ["1 job was found running"]
+
+    run(tmp_path, test)
+
+
+def test_who_waits_behind_others_or_must_end_is_not_told_to_be_found_running(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        told: list[str] = []
+        wired.engine.notice = told.append  # type: ignore[method-assign, assignment]
+        wired.engine.core = Core(wired.engine.state.nodes, keeper="n0")
+        await wired.engine.submit(jobs("runs", "waits", "displaced"))
+        displaced = Running("3.1", 8, 1.0, [("n0", (2,), ())])
+        wired.reported(
+            Running("1.1", 7, 1.0, GRANT), Running("2.1", 0, 0.0, GRANT), displaced, Running("9.1", 9, 1.0, GRANT)
+        )
         assert told == ["1 job was found running"]
 
     run(tmp_path, test)

@@ -15,6 +15,7 @@ import time
 
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError
 from qcg.pilotjob.cluster.slurm import Allocation, find_end
+from qcg.pilotjob.core.displaced import node_of
 from qcg.pilotjob.core.events import Deadline, NodesLost, Suspend, Warned
 from qcg.pilotjob.core.outlook import why_over
 from qcg.pilotjob.executors.supervision import Supervision
@@ -166,7 +167,7 @@ class Closing:
         if name is not None:
             by_node: dict[str, list[str]] = {}
             for run in self._engine.state.runs.values():
-                by_node.setdefault(run.grant.parts[0].node, []).append(run.id)
+                by_node.setdefault(node_of(self._engine.state, run), []).append(run.id)
             self._engine.dispatch(Warned())
             self._engine.executor.signal(by_node, signal.Signals[name])
             told = f"; those that run get {name}"

@@ -20,6 +20,7 @@ from qcg.pilotjob.acknowledging import Acknowledging
 from qcg.pilotjob.agent.protocol import EndedRecord, Record
 from qcg.pilotjob.core import effects, events
 from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.displaced import go_on, node_of
 from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.errors import CoreError
 from qcg.pilotjob.core.events import Event, RunEnded, RunStarted
@@ -171,11 +172,12 @@ class Engine(Listener):
                 self.dispatch(events.RunSwept(run_id, node))
 
     def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
-        # One that has met this manager before has lost its line only, and tells of nothing new.
-        if live and agent not in self._met:
-            self.notice("1 job was found running" if len(live) == 1 else f"{len(live)} jobs were found running")
-        self._met.add(agent)
         self.dispatch(events.AgentReported(nodes, live))
+        # One that has met this manager before has lost its line only, and tells of nothing new.
+        found = 0 if agent in self._met else go_on(self.state, live)
+        self._met.add(agent)
+        if found:
+            self.notice("1 job was found running" if found == 1 else f"{found} jobs were found running")
 
     def agent_away(self, agent: str, nodes: list[str]) -> None:
         log.warning("agent %s is away", agent)
@@ -211,15 +213,15 @@ class Engine(Listener):
                 self._launch(effect.run)
             elif isinstance(effect, effects.Kill):
                 record(effect)
-                self.executor.kill(effect.run.grant.parts[0].node, effect.run.id)
+                self.executor.kill(node_of(self.state, effect.run), effect.run.id)
             elif isinstance(effect, effects.Stop):
                 record(effect)
-                self.executor.kill(effect.run.grant.parts[0].node, effect.run.id, effect.reason, effect.message)
+                self.executor.kill(node_of(self.state, effect.run), effect.run.id, effect.reason, effect.message)
             elif isinstance(effect, effects.Sweep):
                 if not self._sweep(effect):
                     happened += self.core.handle(events.RunSwept(effect.run_id, effect.node), time.time())
             elif isinstance(effect, effects.Recall):
-                self.executor.recall(effect.runs[0].grant.parts[0].node, [run.id for run in effect.runs])
+                self.executor.recall(node_of(self.state, effect.runs[0]), [run.id for run in effect.runs])
             elif isinstance(effect, effects.KillStray):
                 log.warning("agent of %s runs %s, which no job wants; it is ended", effect.node, effect.run_id)
                 self.executor.kill(effect.node, effect.run_id)

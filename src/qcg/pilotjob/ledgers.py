@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from qcg.pilotjob.host.ledger import Ledger, LedgerError
 from qcg.pilotjob.host.records import Ended, Started
@@ -14,24 +15,40 @@ from qcg.pilotjob.host.records import Ended, Started
 log = logging.getLogger(__name__)
 
 
-def untold(run_dir: Path, agents: Collection[str], acked: Mapping[str, int]) -> list[Started | Ended]:
+UNSURE = "its agent was ended while it started this job; it may or may not have run"
+
+
+class Untold(NamedTuple):
+    records: list[Started | Ended]
+    agents: set[str]
+    """Who has written them down."""
+    everything: bool
+    """All of it could be read."""
+
+
+def untold(run_dir: Path, agents: Collection[str], acked: Mapping[str, int]) -> Untold:
     """Records of agents that are not among `agents`, which tell by themselves, and that nobody has heard.
 
     `acked`: by agent, the last record that the registry has.
     """
-    records: list[Started | Ended] = []
+    told = Untold([], set(), True)
     for path in sorted(run_dir.glob("agent-*.ledger")):
         name = path.stem.removeprefix("agent-")
         if name in agents:
             continue
+        told.agents.add(name)
         try:
+            written = path.stat().st_mtime
             ledger = Ledger(str(path))
-        except LedgerError as error:
+        except (OSError, LedgerError) as error:
             log.error("%s What its agent has not told is lost.", error)
+            told = told._replace(everything=False)
             continue
-        records += [body for number, body in ledger.unacknowledged() if number > acked.get(name, 0)]
+        told.records.extend(body for number, body in ledger.unacknowledged() if number > acked.get(name, 0))
+        unsure = [id for id, opened in ledger.open.items() if not opened.pid]
+        told.records.extend(Ended(id, written, -1, "lost", UNSURE, 0, 0.0) for id in unsure)
         ledger.close()
-    return records
+    return told
 
 
 def written_by(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:

@@ -43,6 +43,11 @@ class Place(Struct, frozen=True):
         return {NAME: names} if self.allocation is None else {name: [name] for name in names}
 
     @property
+    def keeper(self) -> str:
+        """The node whose agent has looked after all nodes that this run ever had, where there is one."""
+        return self.specs[0].name if self.allocation is None else ""
+
+    @property
     def address(self) -> str:
         """Of this machine, as nodes see it."""
         if self.allocation is None:

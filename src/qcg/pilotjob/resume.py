@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
 import msgspec
 
@@ -14,13 +13,13 @@ from qcg.pilotjob.core.restore import Restoration, known_iterations
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.host.records import Ended, Started
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.records import FinalJob
+from qcg.pilotjob.ledgers import Untold
 from qcg.pilotjob.options import Options, UsageError
 
 
-def restore(core: CoreState, journal: Journal, told: Iterable[Started | Ended] = ()) -> list[Effect]:
+def restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
     """Fill empty books from the journal; what follows from that. `told`: by agents that are not there any more."""
     loaded = journal.load()
     restoration = Restoration(core, time.time(), loaded.max_seq)
@@ -47,7 +46,7 @@ def restore(core: CoreState, journal: Journal, told: Iterable[Started | Ended] =
     for final in iterated:
         iterations = _iterations(final, journal)
         restoration.final_job(final.seq, final.name, final.state, final.submitted, final.message, iterations)
-    restoration.told(told)
+    restoration.told(told.records, told.agents, everything=told.everything)
     return restoration.finish()
 
 

@@ -33,8 +33,10 @@ from qcg.pilotjob.core.state import CoreState
 class Core:
     """Decides everything about jobs. What it knows is in `state`, for all to read and for nobody else to change."""
 
-    def __init__(self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, patience: float = math.inf) -> None:
-        self.state = CoreState(nodes, rerun_lost=rerun_lost, patience=patience)
+    def __init__(
+        self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, patience: float = math.inf, keeper: str = ""
+    ) -> None:
+        self.state = CoreState(nodes, rerun_lost=rerun_lost, patience=patience, keeper=keeper)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """React to what happened at `now`. Raises `Refused`, and changes nothing, when a submission cannot be taken."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
+from qcg.pilotjob.core.displaced import take_up, what_is_gone
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.events import RunEnded, RunStarted
-from qcg.pilotjob.core.finishing import lose
+from qcg.pilotjob.core.finishing import give_back, lose
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, Job, Run
-from qcg.pilotjob.core.running import NODE_GONE, run_ended, run_started
+from qcg.pilotjob.core.running import run_ended, run_started
 from qcg.pilotjob.core.settling import Outcome, settle
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
@@ -34,6 +35,8 @@ class Restoration:
         self._rests: list[tuple[Job, State]] = []
         self._runs: list[Run] = []
         self._told: list[Started | Ended] = []
+        self._gone: Collection[str] = ()
+        self._all_told = True
 
     def final_job(
         self, seq: int, name: str, state: State, submitted: float, message: str, iterations: Iterations | None
@@ -99,9 +102,12 @@ class Restoration:
             job.iterations.set_state(position, state)
         self._runs.append(restored)
 
-    def told(self, records: Iterable[Started | Ended]) -> None:
-        """What hosts have told that are not there any more."""
+    def told(self, records: Iterable[Started | Ended], gone: Collection[str] = (), *, everything: bool = True) -> None:
+        """What agents have told that are not there any more, `gone` by name. `everything`: what they do not tell of has
+        never begun."""
         self._told += records
+        self._gone = gone
+        self._all_told = everything
 
     def finish(self) -> list[Effect]:
         """Put everything in its place."""
@@ -112,7 +118,8 @@ class Restoration:
         for newcomer in self._newcomers.values():
             core.register(newcomer.job)
         core.jobs = dict(sorted(core.jobs.items(), key=lambda item: item[1].seq))
-        missing = [run for run in self._runs if not self._hold(run)]
+        for run in self._runs:
+            take_up(core, run)
         for newcomer in self._newcomers.values():
             # Jobs that it waited for may have been removed after they succeeded,
             find_prerequisites(newcomer, core.jobs)
@@ -122,9 +129,7 @@ class Restoration:
             ]
             take_place(core, newcomer, accepted_before=True)
         self._take_in_told()
-        for run in missing:
-            if core.runs.get(run.id) is run:
-                lose(core, run, NODE_GONE)
+        self._give_up_what_nobody_tells()
         for newcomer in self._newcomers.values():
             _finish_if_done(core, newcomer.job)
         effects, core.effects = core.effects, []
@@ -132,23 +137,31 @@ class Restoration:
 
     def _take_in_told(self) -> None:
         """Ends come first: a run that has begun on a node that is gone is lost, unless it has ended."""
-        core = self._core
+        core, now = self._core, self._core.now
         spread = {run.id for run in core.runs.values() if len(run.grant.parts) > 1}
         spread.update(record.id for record in self._told if isinstance(record, Started) and len(record.grant) > 1)
         for record in self._told:
             # What became of the others on their other nodes, nobody can tell any more.
             if isinstance(record, Ended) and record.id not in spread:
+                core.now = record.at
                 run_ended(core, RunEnded(record))
         for record in self._told:
-            if isinstance(record, Started) and record.id not in core.runs:
+            if isinstance(record, Started):
+                core.now = record.at
                 run_started(core, RunStarted(record))
+        core.now = now
 
-    def _hold(self, run: Run) -> bool:
-        """False when a part of what the run has is not here any more."""
-        pool, had = self._core.pool, run.grant
-        run.grant = pool.claim(had)
-        self._core.begin_run(run)
-        return run.grant == had and all(part.node in pool for part in had.parts)
+    def _give_up_what_nobody_tells(self) -> None:
+        """Agents that are here tell what became of their runs, whatever these had."""
+        core = self._core
+        for run in list(core.displaced):
+            nodes = [part.node for part in run.grant.parts]
+            if all(node in core.pool or (core.keeper and node not in self._gone) for node in nodes):
+                continue
+            if run.started or not self._all_told:
+                lose(core, run, what_is_gone(core, run))
+            else:
+                give_back(core, run)
 
 
 def _unshared(description: JobDescription) -> JobDescription:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core import ahead, spanning
+from qcg.pilotjob.core.displaced import take_up, what_is_gone
 from qcg.pilotjob.core.effects import Kill, Recall, Stop
 from qcg.pilotjob.core.events import AgentReported, AgentSilent, NodesLost, RunEnded, RunStarted
 from qcg.pilotjob.core.finishing import finish, give_back, lose
@@ -12,7 +13,6 @@ from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
-NODE_GONE = "the node it ran on is not part of this run any more"
 STOPPED = "it was ended with its manager, to be run again by the next one"
 FORGOTTEN = "it had started, and its agent does not know of it any more: nobody can say how it ended"
 
@@ -22,6 +22,10 @@ def run_started(core: CoreState, event: RunStarted) -> None:
     run = core.runs.get(record.id) or _find_again(core, record.id, record.grant)
     if run is not None:
         _executing(core, run, record.pid, record.at)
+        node = core.asked(run.grant.parts[0].node) if run in core.displaced else ""
+        if node and core.pool.node(node).available and not (run.killed or run.stopped):
+            # It had stood behind another one when its agent reported.
+            core.effects.append(Stop(run, "lost", what_is_gone(core, run)))
 
 
 def run_ended(core: CoreState, event: RunEnded) -> None:
@@ -56,7 +60,7 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
     spanning.ask_again(core, nodes)
     behind: list[Run] = []
     for run in core.runs_of(event.nodes):
-        if run.grant.parts[0].node not in nodes or run.id in core.leaving:
+        if core.asked(run.grant.parts[0].node) not in nodes or run.id in core.leaving:
             continue
         running = live.pop(run.id, None)
         if running is None:
@@ -65,25 +69,32 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
             else:
                 give_back(core, run)
             continue
-        if running.pid:
-            _executing(core, run, running.pid, running.started)
-        if run.killed:
-            core.effects.append(Kill(run))
-        elif run.stopped:
-            core.effects.append(Stop(run, "closed", STOPPED))
-        if run.lane is not None:
-            # What was asked of the agent before may not have reached it.
-            run.lane.called_back = False
-            core.watch(run.lane)
-        elif not running.pid:
-            behind.append(run)
+        _goes_on(core, run, running, behind)
     for running in live.values():
         adopted = _adopt(core, running, event.nodes)
-        if adopted is not None and not running.pid:
-            behind.append(adopted)
+        if adopted is not None:
+            _goes_on(core, adopted, running, behind)
     if behind:
         # Of an earlier manager. Nobody would notice if the run before them took unexpectedly long.
         core.effects.append(Recall(behind))
+
+
+def _goes_on(core: CoreState, run: Run, running: Running, behind: list[Run]) -> None:
+    """Its agent has it under way. `behind`: those to be called back."""
+    if running.pid:
+        _executing(core, run, running.pid, running.started)
+    if run.killed:
+        core.effects.append(Kill(run))
+    elif run.stopped:
+        core.effects.append(Stop(run, "closed", STOPPED))
+    elif run in core.displaced and run.started:
+        core.effects.append(Stop(run, "lost", what_is_gone(core, run)))
+    if run.lane is not None:
+        # What was asked of the agent before may not have reached it.
+        run.lane.called_back = False
+        core.watch(run.lane)
+    elif not running.pid:
+        behind.append(run)
 
 
 def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Run | None:
@@ -96,8 +107,6 @@ def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Run | None:
     run = core.runs.get(running.id) or _find_again(core, running.id, granted)
     if run is None:
         spanning.evict(core, running, nodes)
-    elif running.pid:
-        _executing(core, run, running.pid, running.started)
     return run
 
 
@@ -152,11 +161,10 @@ def _find_again(core: CoreState, id_told: str, granted: list[NodeGrant]) -> Run 
     if id_told != run_id(seq, position, job.attempts_of(position) + 1):
         return None
     memory = entry_of(job, position).line.request.memory
-    grant = spanning.grant_of(granted, memory)
-    run = Run(job, position, attempt, core.pool.claim(grant), core.now)
-    core.begin_run(run)
+    run = Run(job, position, attempt, spanning.grant_of(granted, memory), core.now)
+    take_up(core, run)
     core.enter(job, position, State.SCHEDULED, run)
-    if run.grant != grant or any(part.node not in core.pool for part in grant.parts):
-        lose(core, run, NODE_GONE)
+    if not all(core.asked(part.node) for part in run.grant.parts):
+        lose(core, run, what_is_gone(core, run))
         return None
     return run

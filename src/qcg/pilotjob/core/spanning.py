@@ -87,7 +87,7 @@ def grant_of(granted: list[NodeGrant], memory: int) -> Grant:
 
 
 def _begin(core: CoreState, run: Run) -> Leaving:
-    nodes = [part.node for part in run.grant.parts]
+    nodes = [core.asked(part.node) for part in run.grant.parts]
     leaving = core.leaving[run.id] = Leaving(run.id, run.grant, nodes[0], set(nodes), run)
     return leaving
 

@@ -7,14 +7,19 @@ from collections.abc import Iterable, Sequence
 
 from qcg.pilotjob.core.effects import Effect, NothingRuns, Transition
 from qcg.pilotjob.core.queue import Queue
-from qcg.pilotjob.core.records import Job, Lane, Leaving, Run
+from qcg.pilotjob.core.records import Grant, Job, Lane, Leaving, Run
 from qcg.pilotjob.core.resources import NodeSpec, Pool
 from qcg.pilotjob.core.states import State
 
 
 class CoreState:
-    def __init__(self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, patience: float = math.inf) -> None:
+    def __init__(
+        self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, patience: float = math.inf, keeper: str = ""
+    ) -> None:
         self.nodes = tuple(nodes)
+        self.keeper = keeper
+        """The node whose agent also has what was started on nodes that are not part of this run any more; empty where
+        nobody has."""
         self.pool = Pool(nodes)
         self.queue = Queue(self.nodes)
         self.jobs: dict[str, Job] = {}
@@ -26,6 +31,8 @@ class CoreState:
         """Those in which somebody stands behind another; the one that changed last comes last."""
         self.having_room: dict[Run, None] = {}
         """Runs that got their cores since work was sent ahead, and that others may stand behind."""
+        self.displaced: dict[Run, Grant] = {}
+        """Those that an earlier manager gave what is not part of this run any more, and what they hold of the rest."""
         self.leaving: dict[str, Leaving] = {}
         """Those that have ended somewhere, or must, and are not known to be gone from all their nodes; by id."""
         self.away: dict[str, float] = {}
@@ -124,13 +131,20 @@ class CoreState:
             assert run.job.iterations is not None
             del run.job.iterations.runs[run.position]
         if run.lane is None or self._leave(run.lane, run):
-            self.pool.release(run.grant)
+            self.pool.release(self.displaced.pop(run, run.grant))
         if self.suspended and not self.runs:
             self.effects.append(NothingRuns())
 
     def runs_of(self, nodes: Iterable[str]) -> list[Run]:
-        """All that have a part on these nodes."""
-        return list(dict.fromkeys(run for node in nodes for run in self.runs_on.get(node, ())))
+        """All that have a part on these nodes, or that an agent of these nodes has."""
+        nodes = list(nodes)
+        runs = dict.fromkeys(run for node in nodes for run in self.runs_on.get(node, ()))
+        runs.update(dict.fromkeys(run for run in self.displaced if self.asked(run.grant.parts[0].node) in nodes))
+        return list(runs)
+
+    def asked(self, node: str) -> str:
+        """The node whose agent knows what was started on this one; empty when nobody does any more."""
+        return node if node in self.pool else self.keeper
 
     def _leave(self, lane: Lane, run: Run) -> bool:
         """A run of a lane is over. True when it was the last of them."""

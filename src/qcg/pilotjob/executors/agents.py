@@ -127,14 +127,15 @@ class AgentExecutor:
                 if agent.ready:
                     self._send(agent, protocol.Start(agent.launches))
                 agent.launches = []
+            if agent.recalls:
+                # Before those are ended that they stand behind.
+                if agent.ready:
+                    self._send(agent, protocol.Recall(agent.recalls))
+                agent.recalls = []
             if agent.kills:
                 for (reason, message), ids in agent.kills.items() if agent.ready else ():
                     self._send(agent, protocol.Kill(ids, reason, message))
                 agent.kills = {}
-            if agent.recalls:
-                if agent.ready:
-                    self._send(agent, protocol.Recall(agent.recalls))
-                agent.recalls = []
             if agent.sweeps:
                 if agent.ready:
                     self._send(agent, protocol.Sweep(agent.sweeps, self._instance))

@@ -1,0 +1,138 @@
+"""A run goes on with fewer cores, or other nodes: what had the others is told by the agent that has it."""
+
+from __future__ import annotations
+
+from qcg.pilotjob.core import sanity
+from qcg.pilotjob.core.events import NodesLost, RunEnded, RunStarted
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.host.records import Ended, Running, Started
+from tests.core.desk import Desk, job, line, machine, told
+from tests.core.resuming import books_of, resume
+
+FEWER = "n1 has fewer cores in this run now, and it ran on some that are gone"
+GONE = "the node it ran on is not part of this run any more"
+
+
+def busy(*, rerun_lost: bool = False) -> Desk:
+    """`it:0` to `it:2` on a core each, and `it:3` waits."""
+    desk = Desk(machine(3), rerun_lost=rerun_lost)
+    desk.submit(job("it", its=4))
+    desk.schedule()
+    return desk
+
+
+def go_on(desk: Desk, nodes: list[NodeSpec]) -> Desk:
+    """With one agent for all nodes, which has not reported yet."""
+    other = Desk([], available=False)
+    other.now = desk.now
+    state = desk.core.state
+    other.core, effects = resume(books_of(state), nodes, desk.now, rerun_lost=state.rerun_lost, keeper=nodes[0].name)
+    assert [line(effect) for effect in effects] == [], "nothing is given up before its agent is asked"
+    sanity.check(other.core.state)
+    return other
+
+
+def ended(desk: Desk, name: str, exit_code: int = 0) -> RunEnded:
+    run = desk.run(name)
+    return RunEnded(Ended(run.id, 50.0, exit_code, "exit", "", 1000, 40.0))
+
+
+def test_what_has_ended_on_cores_that_are_gone_has_the_result_that_its_agent_tells() -> None:
+    desk = busy()
+    other = go_on(desk, machine(1))
+    assert other.tell(ended(other, "it:2")) == ["it:2 EXECUTING", "it EXECUTING", "it:2 SUCCEED"]
+    assert other.tell(ended(other, "it:1", 3)) == ["it:1 EXECUTING", "it:1 FAILED: exit code 3"]
+    assert other.report("n1", live=[other.running("it:0")]) == ["it:0 EXECUTING"]
+    assert other.core.state.pool.free_cores == 0
+    other.end("it:0")
+    assert other.schedule() == ["it:3 on n1[0]"]
+
+
+def test_what_never_started_on_cores_that_are_gone_waits_again() -> None:
+    other = go_on(busy(), machine(1))
+    assert other.report("n1", live=[other.running("it:0")]) == [
+        "it:0 EXECUTING",
+        "it EXECUTING",
+        "requeued it:1",
+        "it:1 QUEUED",
+        "requeued it:2",
+        "it:2 QUEUED",
+    ]
+
+
+def test_what_runs_on_a_core_that_is_gone_is_ended_first_and_lost_then() -> None:
+    desk = busy()
+    desk.start("it:0", "it:1", "it:2")
+    other = go_on(desk, machine(1))
+    live = [other.running(name) for name in ("it:0", "it:1", "it:2")]
+    assert other.report("n1", live=live) == ["stop it:1: lost", "stop it:2: lost"]
+    assert str(other.run("it:2").grant) == "n1[2]", "as it was given, for the report"
+    assert other.end("it:1", exit_code=-15, reason="lost", message=FEWER) == [f"it:1 FAILED: {FEWER}"]
+    assert other.end("it:2") == ["it:2 SUCCEED"], "it was quicker"
+    assert other.schedule() == []
+    other.end("it:0")
+    assert other.schedule() == ["it:3 on n1[0]"]
+
+
+def test_what_is_lost_runs_again_where_that_is_wanted_once_it_has_ended() -> None:
+    desk = busy(rerun_lost=True)
+    desk.start("it:2")
+    other = go_on(desk, machine(2))
+    other.report("n1", live=[other.running(name) for name in ("it:0", "it:1", "it:2")])
+    assert other.schedule() == []
+    assert other.end("it:2", exit_code=-15, reason="lost", message=FEWER) == ["requeued it:2", "it:2 QUEUED"]
+    other.end("it:0")
+    assert other.schedule() == ["it:2 (attempt 2) on n1[0]"]
+
+
+def test_the_reason_tells_what_is_missing() -> None:
+    desk = busy()
+    desk.start("it:2")
+    for nodes, reason in ((machine(2), FEWER), ([NodeSpec("x", (0, 1, 2))], GONE)):
+        other = go_on(desk, nodes)
+        other.report(nodes[0].name, live=[other.running("it:2")])
+        assert [getattr(effect, "message", None) for effect in other.effects if line(effect).startswith("stop")] == [
+            reason
+        ]
+
+
+def test_those_behind_are_called_back_and_ended_when_they_have_started_meanwhile() -> None:
+    other = go_on(busy(), machine(1))
+    waiting = Running(other.run("it:1").id, 0, 0.0, told(other.run("it:1").grant))
+    assert other.report("n1", live=[other.running("it:0"), waiting]) == [
+        "it:0 EXECUTING",
+        "it EXECUTING",
+        "requeued it:2",
+        "it:2 QUEUED",
+        "recall it:1",
+    ]
+    run = other.run("it:1")
+    assert other.tell(RunStarted(Started(run.id, 1000, 9.0, told(run.grant)))) == ["it:1 EXECUTING", "stop it:1: lost"]
+
+
+def test_a_run_on_nodes_that_are_gone_is_ended_when_its_one_agent_says_so() -> None:
+    desk = Desk(machine(1, 1))
+    desk.submit(job("wide", nodes=2), job("next"))
+    desk.schedule()
+    desk.start("wide")
+    other = go_on(desk, [NodeSpec("x", (0,))])
+    assert other.tell(ended(other, "wide")) == ["wide SUCCEED"]
+    other.report("x")
+    assert other.schedule() == ["next on x[0]"]
+
+
+def test_what_had_cores_that_are_gone_is_lost_with_the_agent_that_had_it() -> None:
+    desk = busy()
+    desk.start("it:0", "it:1", "it:2")
+    other = go_on(desk, [NodeSpec("x", (0, 1, 2))])
+    lost = other.tell(NodesLost(["x"], "the agent is gone"))
+    assert lost == [f"it:{index} FAILED: the agent is gone" for index in range(3)]
+
+
+def test_a_run_that_the_books_had_not_heard_of_is_ended_too_where_it_cannot_be() -> None:
+    desk = Desk(machine(1))
+    desk.submit(job("a"))
+    other = go_on(desk, machine(1))
+    elsewhere = Running("1.1", 7, 5.0, [("elsewhere", (0,), ())])
+    assert other.report("n1", live=[elsewhere]) == ["a SCHEDULED", "a EXECUTING", "stop a: lost"]
+    assert other.schedule() == []
