@@ -151,6 +151,6 @@ def test_a_line_that_is_not_served_forgets_the_jobs_that_have_ended() -> None:
         job.state = State.CANCELED
         queue.leave(job)
         assert len(line.entries) <= 2 * sum(one.state is State.QUEUED for one in jobs) + 1
-    assert [entry.job for _, entry in line.entries if entry.job.state is State.QUEUED] == [jobs[99]]
+    assert [entry.job for entry in line.entries if entry.job.state is State.QUEUED] == [jobs[99]]
     assert len(line.entries) <= 2
     assert drain(queue) == [(100, -1)]

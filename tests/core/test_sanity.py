@@ -62,7 +62,7 @@ def gpu(core: CoreState) -> None:
 
 
 def leave_the_line(core: CoreState) -> None:
-    core.jobs["c"].entries[0].line.entries.clear()
+    core.jobs["c"].entries[0].line.entries.keep(lambda entry: False)
 
 
 def forget_an_iteration(core: CoreState) -> None:

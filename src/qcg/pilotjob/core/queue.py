@@ -10,6 +10,7 @@ import heapq
 import math
 from collections.abc import Sequence
 
+from qcg.pilotjob.core.arrivals import Arrivals
 from qcg.pilotjob.core.feasibility import least_cores, why_never
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Job
@@ -113,8 +114,7 @@ class Line:
         """Why this can never be given, if so."""
         self.number = number
         self.least_cores = least_cores(self.request)
-        self.entries: list[tuple[int, Entry]] = []
-        """A heap by arrival: a job that waited for others takes the place it came with."""
+        self.entries = Arrivals()
         self.served = 0.0
         """When somebody of this line was started last, or came to an empty line."""
         self.longest: float | None = None
@@ -128,29 +128,27 @@ class Line:
         """Where this line stands in the order of arrival: (job, iteration, line number, line)."""
         entries = self.entries
         while entries:
-            seq, entry = entries[0]
+            entry = entries.first()
             position = entry.next()
             if position is not None:
-                return seq, position, self.number, self
-            heapq.heappop(entries)
+                return entry.job.seq, position, self.number, self
+            entries.drop_first()
             entry.in_line = False
         return None
 
     def tidy(self) -> None:
         """Take out all that would be passed over. A line that is not served keeps them for ever otherwise."""
-        left = []
-        for seq, entry in self.entries:
-            if entry.next() is None:
-                entry.in_line = False
-            else:
-                left.append((seq, entry))
-        heapq.heapify(left)
-        self.entries = left
+
+        def stays(entry: Entry) -> bool:
+            entry.in_line = entry.next() is not None
+            return entry.in_line
+
+        self.entries.keep(stays)
         self.gone = 0
 
     def take(self, position: int, now: float) -> Job:
         """The job at the head, whose iteration `position` is started."""
-        entry = self.entries[0][1]
+        entry = self.entries.first()
         entry.take(position)
         self.served = now
         return entry.job
@@ -189,7 +187,7 @@ class Queue:
             entry.line = self.lines.setdefault(entry.line.key, entry.line)
             if not entry.line.entries:
                 entry.line.served = now
-            heapq.heappush(entry.line.entries, (entry.job.seq, entry))
+            entry.line.entries.add(entry)
 
     def leave(self, job: Job) -> None:
         """The job is final. A line is tidied when half of it has gone, so that each costs no more than a few looks."""

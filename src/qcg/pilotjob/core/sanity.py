@@ -22,7 +22,7 @@ def check(core: CoreState) -> None:
     _expect({(node, run) for node, runs in core.runs_on.items() for run in runs} == by_node, "runs are on other nodes")
     for leaving in core.leaving.values():
         _check_leaving(core, leaving)
-    standing = {id(entry) for line in core.queue.lines.values() for _, entry in line.entries}
+    standing = {id(entry) for line in core.queue.lines.values() for entry in line.entries}
     for job in core.jobs.values():
         _check_job(core, job, standing)
     _check_counts(core)

@@ -144,7 +144,7 @@ class Look:
     def _could_start(self, job: Job, position: int, request: Request, details: dict[str, Any]) -> Reason:
         if self._blocker is not None and self._blocker[:2] < (job.seq, position):
             _, blocking, _, line = self._blocker
-            name = name_of(line.entries[0][1].job, blocking)
+            name = name_of(line.entries.first().job, blocking)
             text = (
                 f"what it wants, {_wanted(request)}, is free, but nothing overtakes {name!r} any more: that wants"
                 f" {_wanted(line.request)} and has waited longer than the patience of {self._core.patience:g} s"
@@ -167,7 +167,7 @@ class Look:
         for line in self._core.queue.lines.values():
             in_line = self._in_line.get(line.number)
             if in_line is None:
-                in_line = self._in_line[line.number] = sorted([seq for seq, _ in line.entries])
+                in_line = self._in_line[line.number] = sorted([entry.job.seq for entry in line.entries])
             before += bisect_left(in_line, job.seq)
         return before
 

@@ -1,0 +1,58 @@
+"""Who stands in a line, in the order in which they came."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.core.queue import Entry
+
+
+class Arrivals:
+    """Most come in order, and go in order: that costs the same in a line of ten and of a million. Only those that
+    waited for others before, and take the place that they came with, need a heap."""
+
+    __slots__ = ("_in_order", "_late")
+
+    def __init__(self) -> None:
+        self._in_order: deque[Entry] = deque()
+        self._late: list[tuple[int, Entry]] = []
+
+    def __len__(self) -> int:
+        return len(self._in_order) + len(self._late)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """In any order."""
+        yield from self._in_order
+        for _, entry in self._late:
+            yield entry
+
+    def add(self, entry: Entry) -> None:
+        in_order = self._in_order
+        seq = entry.job.seq
+        if not in_order or in_order[-1].job.seq < seq:
+            in_order.append(entry)
+        else:
+            heapq.heappush(self._late, (seq, entry))
+
+    def first(self) -> Entry:
+        return self._late[0][1] if self._first_is_late() else self._in_order[0]
+
+    def drop_first(self) -> None:
+        if self._first_is_late():
+            heapq.heappop(self._late)
+        else:
+            self._in_order.popleft()
+
+    def keep(self, wanted: Callable[[Entry], bool]) -> None:
+        """Drop all others."""
+        self._in_order = deque([entry for entry in self._in_order if wanted(entry)])
+        self._late = [(seq, entry) for seq, entry in self._late if wanted(entry)]
+        heapq.heapify(self._late)
+
+    def _first_is_late(self) -> bool:
+        late, in_order = self._late, self._in_order
+        return bool(late) and (not in_order or late[0][0] < in_order[0].job.seq)

@@ -1,0 +1,47 @@
+"""Lines keep the order of arrival, whenever somebody takes his place."""
+
+from __future__ import annotations
+
+import heapq
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qcg.pilotjob.core.arrivals import Arrivals
+from qcg.pilotjob.core.queue import Entry, Line
+from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.description.model import Request
+
+LINE = Line((Request(), 0.0), 1, None)
+
+
+def entry(seq: int) -> Entry:
+    return Entry(Job(seq, f"job{seq}", b"", 0.0), LINE)
+
+
+@given(st.permutations(range(20)), st.lists(st.booleans(), max_size=60))
+def test_the_first_is_always_the_one_that_came_first_of_those_that_stand_there(coming: list[int], adds: list[bool]):
+    arrivals, expected = Arrivals(), list[int]()
+    for adds_one in adds:
+        if adds_one and coming:
+            seq = coming.pop()
+            arrivals.add(entry(seq))
+            heapq.heappush(expected, seq)
+        elif expected:
+            assert arrivals.first().job.seq == heapq.heappop(expected)
+            arrivals.drop_first()
+        assert len(arrivals) == len(expected)
+        assert sorted(one.job.seq for one in arrivals) == sorted(expected)
+
+
+@given(st.permutations(range(20)))
+def test_those_that_are_kept_keep_their_order(coming: list[int]):
+    arrivals = Arrivals()
+    for seq in coming:
+        arrivals.add(entry(seq))
+    arrivals.keep(lambda one: one.job.seq % 2 == 0)
+    left = []
+    while arrivals:
+        left.append(arrivals.first().job.seq)
+        arrivals.drop_first()
+    assert left == list(range(0, 20, 2))
