@@ -222,7 +222,7 @@ def test_those_whom_an_earlier_manager_has_sent_ahead_are_called_back() -> None:
     desk = short_jobs(1)
     desk.sent()
     runs = desk.core.state.runs.values()
-    live = [Running(run.id, 7 if _name(run) == "it:1" else 0, 0.0, told(run.grant)) for run in runs]
+    live = [Running(run.id, *((7, 1.0) if _name(run) == "it:1" else (0, 0.0)), told(run.grant)) for run in runs]
     after, _ = resume(books_of(desk.core.state), machine(1), desk.now, rerun_lost=False)
     effects = after.handle(AgentReported(["n1"], live), desk.now)
     (recalled,) = (effect.runs for effect in effects if isinstance(effect, Recall))
@@ -236,7 +236,7 @@ def test_those_that_no_journal_knows_to_be_sent_ahead_are_called_back() -> None:
     desk = ShortJobs(machine(1))
     desk.submit(job("it", its=3))
     grant: list[NodeGrant] = [("n1", (0,), ())]
-    desk.tell(AgentReported(["n1"], [Running("1:0.1", 7, 0.0, grant), Running("1:1.1", 0, 0.0, grant)]))
+    desk.tell(AgentReported(["n1"], [Running("1:0.1", 7, 1.0, grant), Running("1:1.1", 0, 0.0, grant)]))
     assert [_name(run) for effect in desk.effects if isinstance(effect, Recall) for run in effect.runs] == ["it:1"]
 
 

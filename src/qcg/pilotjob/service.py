@@ -268,7 +268,7 @@ class Service:
 
     async def _suspend(self, engine: Engine, agents: Supervision, closing: Closing) -> None:
         """No process is left, and what is not final waits for another manager."""
-        runs = len(engine.state.runs)
+        runs = engine.state.executing
         ended = "nothing runs" if not runs else "1 run is ended" if runs == 1 else f"{runs} runs are ended"
         engine.notice(f"{closing.why}; {ended}, and what is left waits for --resume")
         await closing.carry_out(agents)

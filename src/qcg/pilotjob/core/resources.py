@@ -127,6 +127,11 @@ class Pool:
     def node(self, name: str) -> Node:
         return self._by_name[name]
 
+    @property
+    def taken_cores(self) -> int:
+        """By runs, on all nodes, also on those that are not available."""
+        return self.total_cores - sum(node.nfree for node in self.nodes)
+
     def set_available(self, name: str, available: bool) -> None:
         """Only available nodes are given to anybody; what is taken from the others stays taken until it is released."""
         node = self._by_name.get(name)

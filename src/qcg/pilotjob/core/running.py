@@ -142,6 +142,7 @@ def _executing(core: CoreState, run: Run, pid: int, at: float) -> None:
         return
     run.pid = pid
     run.started = at
+    core.executing += 1
     core.enter(run.job, run.position, State.EXECUTING, run)
     if run.position >= 0 and run.job.state is State.QUEUED:
         assert run.job.iterations is not None

@@ -20,6 +20,8 @@ def check(core: CoreState) -> None:
         _check_run(core, run)
     by_node = {(part.node, run) for run in core.runs.values() for part in run.grant.parts}
     _expect({(node, run) for node, runs in core.runs_on.items() for run in runs} == by_node, "runs are on other nodes")
+    started = sum(run.started > 0 for run in core.runs.values())
+    _expect(started == core.executing, f"{started} runs have started, and {core.executing} are counted")
     for leaving in core.leaving.values():
         _check_leaving(core, leaving)
     standing = {id(entry) for line in core.queue.lines.values() for entry in line.entries}

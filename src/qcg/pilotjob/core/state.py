@@ -54,6 +54,8 @@ class CoreState:
         self.job_counts = [0] * len(State)
         self.iteration_counts = [0] * len(State)
         """Of iterated jobs alone."""
+        self.executing = 0
+        """How many runs have started."""
         self._by_seq: dict[int, Job] | None = None
         self.now = 0.0
         self.effects: list[Effect] = []
@@ -112,6 +114,8 @@ class CoreState:
 
     def begin_run(self, run: Run) -> None:
         self.runs[run.id] = run
+        if run.started:
+            self.executing += 1
         for part in run.grant.parts:
             self.runs_on.setdefault(part.node, {})[run] = None
         if run.position < 0:
@@ -123,6 +127,8 @@ class CoreState:
     def end_run(self, run: Run) -> None:
         """The run holds nothing any more."""
         del self.runs[run.id]
+        if run.started:
+            self.executing -= 1
         for part in run.grant.parts:
             del self.runs_on[part.node][run]
         if run.position < 0:

@@ -13,10 +13,9 @@ def progress_line(state: CoreState) -> str:
     parts = [_done(state.job_counts, "jobs")]
     if sum(state.iteration_counts):
         parts.append(_done(state.iteration_counts, "iterations"))
-    parts.append(f"{len(state.runs)} running")
+    parts.append(f"{state.executing} running")
     parts += [f"{state.job_counts[end]} {word}" for end, word in _WORDS if state.job_counts[end]]
-    busy = sum(run.grant.ncores for run in state.runs.values())
-    parts.append(f"{busy} of {state.pool.total_cores} cores busy")
+    parts.append(f"{state.pool.taken_cores} of {state.pool.total_cores} cores busy")
     return ", ".join(parts)
 
 

@@ -16,7 +16,7 @@ def resources(pilot: Pilot) -> dict[str, Any]:
     """The total is that of the allocation; what is free is so on nodes that are there. Those that are not, if any, are
     told by name."""
     state = pilot.engine.state
-    used = sum(run.grant.ncores for run in state.runs.values()) + pilot.system_cores
+    used = state.pool.taken_cores + pilot.system_cores
     total = state.pool.total_cores + pilot.system_cores
     have: dict[str, Any] = {"total_nodes": len(state.pool.nodes), "total_cores": total, "used_cores": used}
     # On a single machine all nodes have one agent, and it is there at once or never.
