@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bench import machine, page
 from bench.finding import BenchError, Finding, Result, Setting
+from bench.kept import Kept, all_kept, keep
 from bench.limit import clear
 from bench.pilot import ENVIRONMENT, SOURCE
 
@@ -50,9 +51,13 @@ def main() -> int:
         peers=None if options.peers else [],
     )
     _warn_of_others()
-    about = [*machine.describe(), f"Medians of {_rounds(setting.rounds)}, in turns.{_before()}"]
+    on = machine.describe()
+    kept = {}
     try:
-        results = {name: _run(name, setting) for name in options.names}
+        for name in options.names:
+            kept[name] = Kept(on, *_run(name, setting))
+            if setting.scale == 1:
+                keep(setting.directory, name, kept[name])
     except BenchError as why:
         print(f"bench: {why}", file=sys.stderr)
         return 1
@@ -60,16 +65,16 @@ def main() -> int:
         return INTERRUPTED
     finally:
         clear()
-    about[-1] += f" Load averages after it: {machine.load()}."
+    print("\n".join([*on, *(one.how for one in kept.values())]))
     if setting.scale < 1:
-        about.append(f"This is {setting.scale:g} of the full size: whether bars are reached cannot be told from it.")
-        results = {name: _without_verdicts(result) for name, result in results.items()}
-    print("\n".join(about))
-    print_findings([finding for result in results.values() for finding in result.findings])
-    for why_not in [why_not for result in results.values() for why_not in result.missing]:
+        print(f"This is {setting.scale:g} of the full size: whether bars are reached cannot be told from it.")
+    print_findings([finding for one in kept.values() for finding in one.result.findings])
+    for why_not in [why_not for one in kept.values() for why_not in one.result.missing]:
         print(why_not)
-    if options.write or (len(results) == len(BENCHMARKS) and options.scale == 1):
-        page.write(results.values(), about)
+    everything = all_kept(setting.directory, BENCHMARKS, on)
+    if everything is not None:
+        page.write([one.result for one in everything.values()], on, [one.how for one in everything.values()])
+        print(f"written to {page.PAGE.name}", file=sys.stderr)
     return 0
 
 
@@ -91,23 +96,19 @@ def _make(directory: Path) -> None:
         raise BenchError(f"nothing can be made in {directory}: {error.strerror}; choose another --directory") from None
 
 
-def _rounds(count: int) -> str:
-    return f"{count} round{'' if count == 1 else 's'}"
-
-
 def _warn_of_others() -> None:
     if os.getloadavg()[0] > len(os.sched_getaffinity(0)) / 2:
         print(f"this machine does other things too (load {machine.load()}): expect noise", file=sys.stderr, flush=True)
 
 
-def _before() -> str:
-    return f" Load averages (1, 5, 15 minutes) before it: {machine.load()}."
-
-
-def _run(name: str, setting: Setting) -> Result:
+def _run(name: str, setting: Setting) -> tuple[str, Result]:
+    """How it was measured, and what was found."""
     print(f"{name}: {BENCHMARKS[name]}", file=sys.stderr, flush=True)
+    before = machine.load()
     result: Result = import_module(f"bench.{name}").run(setting)
-    return result
+    rounds = f"{setting.rounds} round{'' if setting.rounds == 1 else 's'}"
+    how = f"`{name}`: medians of {rounds}, in turns; load averages {before} before it, {machine.load()} after it."
+    return how, result if setting.scale == 1 else _without_verdicts(result)
 
 
 def _without_verdicts(result: Result) -> Result:
@@ -133,7 +134,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="for everything that is made")
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave out what others do")
-    parser.add_argument("--write", action="store_true", help=f"write {page.PAGE.name} although not all was measured")
     options = parser.parse_args(arguments)
     # As `ONLY="noop, latency"` comes here: with a comma, or a blank, or both between two.
     options.names = [*dict.fromkeys(filter(None, re.split(r"[\s,]+", " ".join(options.names))))] or list(BENCHMARKS)

@@ -20,8 +20,10 @@ class PageError(Exception):
     """The page is not as it should be; the message says why."""
 
 
-def write(results: Iterable[Result], about: list[str]) -> None:
+def write(results: Iterable[Result], on: list[str], how: list[str]) -> None:
+    """`on` what they were measured, and `how`, a line each."""
     results = list(results)
+    about = ["\n".join(on), "\n".join(f"- {line}" for line in how)]
     PAGE.write_text(put_between(PAGE.read_text(), figures(results, about)))
     PLOT.write_text(draw([series for result in results for series in result.series]))
 
@@ -41,7 +43,7 @@ def figures(results: list[Result], about: list[str]) -> str:
     told = table(["what", "measured", "remark"], [_told_row(finding) for finding in findings if not finding.bar])
     missing = [f"- not measured: {why}" for result in results for why in result.missing]
     plot = f"![Jobs a second, as bars]({PLOT.name})"
-    return "\n\n".join(filter(None, ["\n".join(about), bars, plot, told, "\n".join(missing)]))
+    return "\n\n".join(filter(None, [*about, bars, plot, told, "\n".join(missing)]))
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

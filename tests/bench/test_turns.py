@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from bench import page
 from bench.__main__ import print_findings
 from bench.finding import BenchError, Finding, Result, Series, at_least, at_most
+from bench.kept import Kept, all_kept, keep
 from bench.plot import draw
 from bench.turns import Rate, in_turns, medians, percentile, ratio
 
@@ -121,3 +123,13 @@ def test_the_plot_is_a_picture_with_a_bar_for_each_value():
     lengths = [float(bar.get("width", "0")) for bar in bars]
     assert lengths[0] == pytest.approx(4 * lengths[1])
     assert {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")} >= {"<one>", "1,000", "A & B, jobs/s"}
+
+
+def test_benchmarks_need_not_all_be_measured_in_one_go(tmp_path: Path):
+    kept = Kept(
+        ["commit 1"], "how", Result([at_least("a: b", "b", 1, 2)], [Series("t", "u", {"b": 1.0}, ("b",))], ["no c"])
+    )
+    keep(tmp_path, "a", kept)
+    assert all_kept(tmp_path, ["a"], ["commit 1"]) == {"a": kept}
+    assert all_kept(tmp_path, ["a", "b"], ["commit 1"]) is None
+    assert all_kept(tmp_path, ["a"], ["commit 2"]) is None
