@@ -68,6 +68,8 @@ class Answering(AgentExecutor):
         if isinstance(message, protocol.Start):
             self._waiting.append((agent, message.launches))
             self._answer_soon()
+        elif isinstance(message, protocol.Sweep):
+            self._loop.call_soon(self._say, agent, protocol.Swept(message.ids))
 
     def _answer_soon(self) -> None:
         if not self._due:
@@ -94,8 +96,11 @@ class Answering(AgentExecutor):
             number += 1
             records.append(protocol.EndedRecord(number, Ended(launch.id, now, 0, "exit", "", 1, now)))
         self._numbers[agent.name] = number
+        self._say(agent, protocol.News(records))
+
+    def _say(self, agent: Agent, message: protocol.FromAgent) -> None:
         assert agent.peer is not None
-        self._messages([[agent.peer, protocol.encode(protocol.News(records))]])
+        self._messages([[agent.peer, protocol.encode(message)]])
 
 
 class Inside:
