@@ -22,6 +22,8 @@ from bench.utilisation import ideal_seconds, mix
 from qcg.pilotjob.cli import bench as command_for_users
 from qcg.pilotjob.cli.measuring import Figures
 from tests.support.pilot import run, start
+from tests.support.processes import descendants
+from tests.support.waiting import wait_for
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (package gcc)")
 
@@ -204,6 +206,7 @@ def test_what_cannot_be_measured_is_told_in_a_sentence(run_dir: Path, arguments:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("moment", ["starting", "running"])
 def test_a_measurement_that_is_ended_by_a_signal_leaves_nothing(run_dir: Path, number: signal.Signals, moment: str):
+    before = descendants()
     with start("qcg-pm", "bench", "--nodes", "2", "--seconds", "60") as process:
         assert process.stderr is not None
         assert any(line.startswith(moment) for line in process.stderr)
@@ -212,6 +215,7 @@ def test_a_measurement_that_is_ended_by_a_signal_leaves_nothing(run_dir: Path, n
         process.stderr.read()
         assert process.wait() == 128 + number
     assert list(run_dir.iterdir()) == []
+    wait_for(lambda: descendants() <= before, what="the end of the pilot, which hears that nobody is there any more")
 
 
 @pytest.mark.parametrize("there", [True, False])

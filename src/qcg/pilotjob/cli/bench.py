@@ -27,6 +27,7 @@ from qcg.pilotjob.cli.showing import show_table
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.parse_nodes import parse_nodes
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_NODES = 10_000
 MOST_CORES = 10_000_000
 """Pretended ones, all nodes together."""
@@ -104,11 +105,7 @@ def _directory(wd: str) -> Iterator[str]:
 @contextmanager
 def _ending_tidily() -> Iterator[None]:
     """Signals end this command as they always do, but not before its pilot has ended and its files are gone."""
-    numbers = [
-        number
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is not signal.SIG_IGN
-    ]
+    numbers = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
 
     def end(number: int, frame: object) -> NoReturn:
         for other in numbers:  # one is enough: a second one would only disturb the tidying
@@ -124,7 +121,19 @@ def _ending_tidily() -> Iterator[None]:
 
 
 def _start(directory: str, options: list[str]) -> LocalManager:
-    return LocalManager(["--wd", str(Path(directory).resolve()), "--log", "warning", *options])
+    """A signal meanwhile waits until the pilot is there: half a pilot cannot be ended."""
+    waiting: list[int] = []
+    caught = [number for number in ENDING if callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, lambda number, frame: waiting.append(number)) for number in caught}
+    try:
+        manager = LocalManager(["--wd", str(Path(directory).resolve()), "--log", "warning", *options])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if waiting:
+        with manager:
+            signal.raise_signal(waiting[0])
+    return manager
 
 
 def _show(figures: Figures, *, pretended: bool) -> None:
