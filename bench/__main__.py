@@ -107,7 +107,10 @@ def _run(name: str, setting: Setting) -> tuple[str, Result]:
     before = machine.load()
     result: Result = import_module(f"bench.{name}").run(setting)
     rounds = f"{setting.rounds} round{'' if setting.rounds == 1 else 's'}"
-    how = f"`{name}`: medians of {rounds}, in turns; load averages {before} before it, {machine.load()} after it."
+    how = (
+        f"`{name}`: {machine.moment()}; medians of {rounds}, in turns; load averages {before} before it,"
+        f" {machine.load()} after it"
+    )
     return how, result if setting.scale == 1 else _without_verdicts(result)
 
 

@@ -13,7 +13,7 @@ from bench.finding import Finding, Result, Series
 @dataclass(frozen=True)
 class Kept:
     on: list[str]
-    """The commit and the machine."""
+    """The machine."""
     how: str
     result: Result
 
@@ -25,7 +25,7 @@ def keep(directory: Path, name: str, kept: Kept) -> None:
 
 
 def all_kept(directory: Path, names: Iterable[str], on: list[str]) -> dict[str, Kept] | None:
-    """By name, if all were measured with this commit on this machine."""
+    """By name, if all were measured on this machine."""
     found = {}
     for name in names:
         try:

@@ -14,10 +14,13 @@ def describe() -> list[str]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
     return [
-        f"Measured on {date.today().isoformat()}, commit {_commit()}.",
         f"{_processor()}, {cores} cores, {memory:.0f} GiB of memory, {_system()}, Linux {platform.release()}, Python"
         f" {platform.python_version()}.",
     ]
+
+
+def moment() -> str:
+    return f"{date.today().isoformat()}, commit {_commit()}"
 
 
 def load() -> str:

@@ -15,8 +15,8 @@ from bench.finding import Finding, Result, Setting, at_least
 from bench.limit import fresh
 from bench.turns import in_turns
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.effects import Effect, Launch
-from qcg.pilotjob.core.events import AgentReported, RunEnded, Schedule, Submit
+from qcg.pilotjob.core.effects import Effect, Launch, Sweep
+from qcg.pilotjob.core.events import AgentReported, RunEnded, RunSwept, Schedule, Submit
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import Arrival
@@ -91,6 +91,8 @@ def ideal_seconds(jobs: list[dict[str, Any]], nodes: int, cores: int) -> float:
         for effect in effects:
             if isinstance(effect, Launch):
                 heapq.heappush(ends, (now + durations[effect.run.job.name], effect.run.id))
+            elif isinstance(effect, Sweep):
+                started(core.handle(RunSwept(effect.run_id, effect.node), now), now)
 
     core.handle(AgentReported([spec.name for spec in specs], []), 0.0)
     core.handle(Submit(parse_jobs(jobs, Arrival(1, datetime(2026, 1, 1), "local", "u"))), 0.0)
@@ -99,7 +101,7 @@ def ideal_seconds(jobs: list[dict[str, Any]], nodes: int, cores: int) -> float:
     while ends:
         now = ends[0][0]
         while ends and ends[0][0] == now:
-            core.handle(RunEnded(Ended(heapq.heappop(ends)[1], now, 0, "exit", "", 1, 0.0)), now)
+            started(core.handle(RunEnded(Ended(heapq.heappop(ends)[1], now, 0, "exit", "", 1, 0.0)), now), now)
         started(core.handle(Schedule(), now), now)
     return now
 
