@@ -114,6 +114,27 @@ def test_what_ran_under_a_killed_agent_runs_again_where_that_was_asked_for(tmp_p
     crashing.check_nothing_left()
 
 
+@pytest.mark.timeout(120)
+def test_jobs_that_follow_one_another_without_a_word_run_once_and_only_those_under_way_are_lost(tmp_path: Path):
+    """Too short for messages: they are sent ahead, and the agent starts one after the other by itself."""
+    crashing = Crashing(
+        tmp_path, write_requests(tmp_path / "requests.json", [marking("short", iteration=1500)]), "--nodes", "2"
+    )
+    crashing.start()
+    for marks in (300, 600, 900):
+        crashing.wait_for_marks(marks)
+        crashing.kill_agent()
+    code = crashing.wait()
+    states = Counter(entry["state"] for name, entry in crashing.entries().items() if name != "short")
+    assert code == (1 if states["FAILED"] else 0)
+    assert states["FAILED"] <= 3 * 2, "at most what two cores can run at each kill"
+    assert states["SUCCEED"] == 1500 - states["FAILED"]
+    starts = Counter(crashing.marks())
+    assert max(starts.values()) == 1
+    assert len(starts) >= states["SUCCEED"]
+    crashing.check_nothing_left()
+
+
 @pytest.mark.timeout(200)
 def test_agents_and_managers_die_in_any_order(tmp_path: Path):
     dice = random.Random(5)

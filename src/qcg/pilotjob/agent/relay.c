@@ -255,7 +255,6 @@ static void *run(void *unused) {
     return NULL;
 }
 
-
 /* Those that a child must not inherit as they are. */
 static void find_signals(void) {
     to_default_count = 0;
