@@ -94,7 +94,7 @@ class Answering(AgentExecutor):
         for launch in launches:
             # As an agent does when it has not told the start before: it tells both in one.
             number += 1
-            records.append(protocol.EndedRecord(number, Ended(launch.id, now, 0, "exit", "", 1, now)))
+            records.append(protocol.EndedRecord(number, Ended(launch.id, now, 0, "exit", "", 1, now, launch.grant)))
         self._numbers[agent.name] = number
         self._say(agent, protocol.News(records))
 

@@ -335,7 +335,7 @@ def test_records_are_what_the_host_made(first: Manager, agent: AgentProcess, run
     ended = first.ended("a")
     started = first.started("a")
     assert started == Started("a", ended.pid, ended.started, [(NAME, (0,), ())])
-    assert ended == Ended("a", ended.at, 0, "exit", "", started.pid, started.at)
+    assert ended == Ended("a", ended.at, 0, "exit", "", started.pid, started.at, started.grant)
 
 
 def test_it_passes_signals_on_and_says_why_it_ended_a_job(first: Manager, agent: AgentProcess, run_dir: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.host.ledger import starting_line
 from tests.agent.manager import NAME, AgentProcess, Manager, launch
 from tests.support.waiting import wait_for
 
@@ -16,7 +17,7 @@ def test_nothing_is_told_before_the_ledger_has_it(first: Manager, agent: AgentPr
     first.meet()
     job = launch("a", "touch", "ran", wd=run_dir)
     ledger = run_dir / f"agent-{NAME}.ledger"
-    room = len(f'\n["b","a","{job.env["QCG_PM_STEP_ID"]}"]\n')  # for the line before the start, and no more
+    room = len("\n" + starting_line("a", job.env["QCG_PM_STEP_ID"], job.grant))  # before the start, and no more
     _limit_files(agent.pid, ledger.stat().st_size + room)
     first.start(job)
     wait_for((run_dir / "ran").exists)

@@ -148,6 +148,36 @@ def test_an_end_that_the_books_have_lost_is_taken() -> None:
     assert desk.schedule() == ["it:0 on n1[0]"]
 
 
+def test_of_an_end_that_the_books_have_lost_is_known_where_and_since_when_it_ran() -> None:
+    desk = Desk(machine(2))
+    desk.submit(job("a"))
+    effects = desk.core.handle(RunEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("n1", (1,), ())])), 9.0)
+    moves = [effect for effect in effects if isinstance(effect, Transition)]
+    assert [(move.state.name, move.at) for move in moves] == [("SCHEDULED", 5.0), ("EXECUTING", 5.0), ("SUCCEED", 9.0)]
+    assert [str(move.run.grant) for move in moves if move.run] == ["n1[1]"] * 3
+    assert desk.core.state.pool.free_cores == 2
+
+
+def test_an_end_counts_also_when_the_node_is_no_part_of_this_run_any_more() -> None:
+    desk = Desk(machine(1))
+    desk.submit(job("a"))
+    elsewhere = RunEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("elsewhere", (3,), ())]))
+    assert desk.tell(elsewhere) == ["a SCHEDULED", "a EXECUTING", "a SUCCEED", "all done"]
+    assert desk.core.state.pool.free_cores == 1
+
+
+def test_the_end_of_a_run_of_which_some_nodes_are_gone_does_not_count() -> None:
+    desk = Desk(machine(1))
+    desk.submit(job("a"))
+    partly = RunEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("n1", (0,), ()), ("elsewhere", (3,), ())]))
+    assert desk.tell(partly) == [
+        "a SCHEDULED",
+        "a FAILED: the node it ran on is not part of this run any more",
+        "all done",
+    ]
+    assert desk.core.state.pool.free_cores == 1
+
+
 def test_a_lost_end_that_the_books_have_lost_is_run_again_as_another_attempt() -> None:
     desk = Desk(machine(2), rerun_lost=True)
     desk.submit(job("a"))

@@ -222,7 +222,7 @@ def test_what_a_lost_agent_has_written_down_is_told_before_its_node_is_lost(
 ):
     monkeypatch.setattr(nodes, "TICK", 0.05)
     ledger = Ledger(str(run_dir / "agent-n4.ledger"))
-    ledger.starting("1.1", "pilot.1.1")
+    ledger.starting("1.1", "pilot.1.1", [])
     ledger.started("1.1", Opened("pilot.1.1", 7, 1.0, [], 0, 0))
     ledger.ended(Ended("1.1", 2.0, 0, "exit", "", 7, 1.0))
     ledger.flush()

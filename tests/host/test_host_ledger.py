@@ -19,7 +19,7 @@ def opened(pid, marker="m"):
 
 
 def ended(id, message=""):
-    return Ended(id, 2345.25, 0, "exit", message, 7, 1234.5)
+    return Ended(id, 2345.25, 0, "exit", message, 7, 1234.5, GRANT)
 
 
 class LedgerTest(unittest.TestCase):
@@ -31,7 +31,7 @@ class LedgerTest(unittest.TestCase):
         self.addCleanup(lambda: self.ledger.close())
 
     def start(self, id, pid=7):
-        assert self.ledger.starting(id, "m")
+        assert self.ledger.starting(id, "m", GRANT)
         return self.ledger.started(id, opened(pid))
 
     def reopen(self):
@@ -61,16 +61,16 @@ class LedgerTest(unittest.TestCase):
         self.start("a", 11)
         self.start("b", 12)
         self.ledger.ended(ended("b"))
-        self.ledger.starting("c", "marker of c")
+        self.ledger.starting("c", "marker of c", [])
         found = self.reopen().open
         assert set(found) == {"a", "c"}
         assert found["a"] == opened(11)
         assert (found["c"].pid, found["c"].marker) == (0, "marker of c")
 
     def test_the_line_of_a_start_is_written_before_the_start(self):
-        self.ledger.starting("a", "m")
+        self.ledger.starting("a", "m", [])
         with open(self.path) as file:
-            assert '["b","a","m"]\n' in file.read()
+            assert '["b","a","m",[]]\n' in file.read()
 
     def test_acknowledged_records_are_forgotten_also_after_a_restart(self):
         self.start("a")
@@ -118,17 +118,17 @@ class LedgerTest(unittest.TestCase):
         resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(self.path) + 5, hard))
         try:
             self.ledger.ended(ended("a"))
-            assert not self.ledger.starting("b", "m")
+            assert not self.ledger.starting("b", "m", [])
             assert "cannot be written" in self.ledger.trouble
             assert self.path in self.ledger.trouble
-            assert not self.ledger.starting("c", "m")
+            assert not self.ledger.starting("c", "m", [])
             assert self.ledger.last == 2
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         self.ledger._next_sync = 0.0
         self.ledger.sync()
         assert self.ledger.trouble == ""
-        assert self.ledger.starting("c", "m")
+        assert self.ledger.starting("c", "m", [])
         self.reopen()
         assert self.ledger.unreadable_lines == 1, "the torn line, which was written again as a whole"
         assert [body for _, body in self.ledger.unacknowledged()][1] == ended("a")
@@ -137,10 +137,10 @@ class LedgerTest(unittest.TestCase):
         self.start("a")
         self.ledger.flush()
         with open(self.path, "ab") as file:
-            file.write(b'\n["x","a",7,1234.5,2345.25]\n["b","c","m"]\n')
+            file.write(b'\n["x","a",7,1234.5,2345.25]\n["b","c","m",[["n1",[1],[]]]]\n')
         self.reopen()
         assert self.ledger.unacknowledged()[1:] == [(2, ended("a"))]
-        assert list(self.ledger.open) == ["c"]
+        assert {id: opened.grant for id, opened in self.ledger.open.items()} == {"c": [("n1", (1,), ())]}
         self.reopen()
         assert self.ledger.unacknowledged()[1:] == [(2, ended("a"))]
 
@@ -161,7 +161,7 @@ class LedgerTest(unittest.TestCase):
             self.start(f"job{number}")
             last, _ = self.ledger.ended(ended(f"job{number}"))
         self.start("new", 6)
-        self.ledger.starting("unsure", "m")
+        self.ledger.starting("unsure", "m", [])
         self.ledger.acknowledge(last)
         self.ledger._compact_above = 10000
         self.ledger._next_sync = 0.0

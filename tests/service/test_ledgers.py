@@ -24,7 +24,7 @@ def ledger(run_dir: Path, agent: str) -> None:
     """1.1 has succeeded, 2.1 was closed, 3.1 has begun: five records."""
     made = Ledger(str(run_dir / f"agent-{agent}.ledger"))
     for id in ("1.1", "2.1", "3.1"):
-        made.starting(id, "mark")
+        made.starting(id, "mark", [])
         made.started(id, Opened("mark", 7, 5.0, GRANT, 0, 0))
     made.ended(Ended("1.1", 6.0, 0, "exit", "", 7, 5.0))
     made.ended(Ended("2.1", 6.0, -15, "closed", "", 7, 5.0))
@@ -96,14 +96,14 @@ def test_what_never_started_on_a_node_that_is_gone_waits_again(tmp_path: Path) -
 
 def test_what_may_have_started_on_a_node_that_is_gone_is_lost(tmp_path: Path) -> None:
     made = Ledger(str(tmp_path / "agent-old.ledger"))
-    made.starting("1.1", "mark")
+    made.starting("1.1", "mark", [])
     made.close()
     assert scheduled_elsewhere(tmp_path) == [f"j1 FAILED: {UNSURE}", "all done"]
 
 
 def test_what_started_on_a_node_that_is_gone_is_lost_though_the_registry_had_not_heard_of_it(tmp_path: Path) -> None:
     made = Ledger(str(tmp_path / "agent-old.ledger"))
-    made.starting("1.1", "mark")
+    made.starting("1.1", "mark", [])
     made.started("1.1", Opened("mark", 7, 5.0, GRANT, 0, 0))
     made.close()
     assert scheduled_elsewhere(tmp_path) == ["j1 EXECUTING", GONE.replace("j3", "j1"), "all done"]

@@ -45,8 +45,11 @@ def untold(run_dir: Path, agents: Collection[str], acked: Mapping[str, int]) -> 
             told = told._replace(everything=False)
             continue
         told.records.extend(body for number, body in ledger.unacknowledged() if number > acked.get(name, 0))
-        unsure = [id for id, opened in ledger.open.items() if not opened.pid]
-        told.records.extend(Ended(id, written, -1, "lost", UNSURE, 0, 0.0) for id in unsure)
+        told.records.extend(
+            Ended(id, written, -1, "lost", UNSURE, 0, 0.0, opened.grant)
+            for id, opened in ledger.open.items()
+            if not opened.pid
+        )
         ledger.close()
     return told
 

@@ -156,7 +156,7 @@ class RelayingHost(JobHost):
             prepared = self._spawner.prepared(launch) if self._has_its_files(launch) else None
             if prepared is None:
                 break
-            line = starting_line(launch.id, launch.env.get(MARKER, ""))
+            line = starting_line(launch.id, launch.env.get(MARKER, ""), launch.grant)
             offers.append((quoted(launch.id).encode("ascii"), line.encode("ascii"), *prepared))
         try:
             is_there = _relay.offer(number, self._ledger.descriptor, offers)
@@ -211,14 +211,15 @@ class RelayingHost(JobHost):
             lane = self._lane_names[number]
             id = self._lanes.under_way(lane)
             if id in begun:
-                _, ended, started, _, _ = begun.pop(id)
+                before, ended, started, _, _ = begun.pop(id)
+                grant = before.grant
             else:
                 job = self._jobs.pop(id)
-                ended, started = job.start.pid, job.start.at
+                ended, started, grant = job.start.pid, job.start.at, job.start.grant
                 # Another one may have this pid by now.
                 if self._by_pid.get(ended) is job:
                     del self._by_pid[ended]
-            self._ledger.ended(Ended(id, ended_at, 0, "exit", "", ended, started))
+            self._ledger.ended(Ended(id, ended_at, 0, "exit", "", ended, started, grant))
             launch = self._lanes.next(id)
             assert launch is not None
             if pid:

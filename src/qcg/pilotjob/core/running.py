@@ -19,7 +19,7 @@ FORGOTTEN = "it had started, and its agent does not know of it any more: nobody 
 
 def run_started(core: CoreState, event: RunStarted) -> None:
     record = event.record
-    run = core.runs.get(record.id) or _find_again(core, record.id, record.grant)
+    run = core.runs.get(record.id) or _find_again(core, record.id, record.grant, record.at)
     if run is not None:
         _executing(core, run, record.pid, record.at)
         node = core.asked(run.grant.parts[0].node) if run in core.displaced else ""
@@ -35,7 +35,7 @@ def run_ended(core: CoreState, event: RunEnded) -> None:
         if record.id in core.leaving:
             spanning.stray_ended(core, core.leaving[record.id])
             return
-        run = _find_again(core, record.id, [])
+        run = _find_again(core, record.id, record.grant, record.started, over=True)
         if run is None:
             return  # told twice: a host repeats what was not acknowledged
     if record.started and not run.started:
@@ -102,9 +102,9 @@ def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Run | None:
 
     `nodes` are those that its agent looks after; the node that it was given may not be part of this run any more.
     """
-    # An agent that died while it started the run does not know its grant: then the run holds nothing, on that node.
+    # One that is told without a grant holds nothing, on that node.
     granted = running.grant or [(nodes[0], (), ())]
-    run = core.runs.get(running.id) or _find_again(core, running.id, granted)
+    run = core.runs.get(running.id) or _find_again(core, running.id, granted, running.started)
     if run is None:
         spanning.evict(core, running, nodes)
     return run
@@ -150,8 +150,14 @@ def _executing(core: CoreState, run: Run, pid: int, at: float) -> None:
         core.enter(run.job, -1, State.EXECUTING)
 
 
-def _find_again(core: CoreState, id_told: str, granted: list[NodeGrant]) -> Run | None:
-    """The run with this id, made anew when its job still waits for that very attempt. None when it cannot go on."""
+def _find_again(
+    core: CoreState, id_told: str, granted: list[NodeGrant], started: float, *, over: bool = False
+) -> Run | None:
+    """The run with this id, made anew when its job still waits for that very attempt. None when it cannot go on.
+
+    `started`: when it was, if it was; whenever it had been scheduled, that was before. `over`: its host tells its end,
+    which counts wherever it was, if that was all of it.
+    """
     try:
         seq, position, attempt = parse_run_id(id_told)
     except ValueError:
@@ -162,10 +168,13 @@ def _find_again(core: CoreState, id_told: str, granted: list[NodeGrant]) -> Run 
     if id_told != run_id(seq, position, job.attempts_of(position) + 1):
         return None
     memory = entry_of(job, position).line.request.memory
+    now, core.now = core.now, min(started or core.now, core.now)
     run = Run(job, position, attempt, spanning.grant_of(granted, memory), core.now)
     take_up(core, run)
     core.enter(job, position, State.SCHEDULED, run)
-    if not all(core.asked(part.node) for part in run.grant.parts):
+    core.now = now
+    is_told = over and len(run.grant.parts) == 1
+    if not is_told and not all(core.asked(part.node) for part in run.grant.parts):
         lose(core, run, what_is_gone(core, run))
         return None
     return run

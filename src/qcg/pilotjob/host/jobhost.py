@@ -172,7 +172,7 @@ class JobHost:
         while queue and limit > 0:
             launch = queue[0]
             if launch.id in queued:
-                if not self._ledger.starting(launch.id, launch.env.get(tree.MARKER, "")):
+                if not self._ledger.starting(launch.id, launch.env.get(tree.MARKER, ""), launch.grant):
                     return False
                 del queued[launch.id]
                 self._start(launch)
@@ -334,8 +334,8 @@ class JobHost:
         if job.files:
             # Before the ledger has its end: an agent that is killed in between leaves them to the next one.
             self._files.remove(job.id)
-        exit_code = -1 if job.exit_code is None else job.exit_code
-        self._ledger.ended(Ended(job.id, time.time(), exit_code, job.reason, message, job.start.pid, job.start.at))
+        start, code = job.start, -1 if job.exit_code is None else job.exit_code
+        self._ledger.ended(Ended(job.id, time.time(), code, job.reason, message, start.pid, start.at, start.grant))
         self._let_next_in(job.id)
 
     def _let_next_in(self, id: str) -> None:

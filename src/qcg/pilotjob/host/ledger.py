@@ -3,9 +3,9 @@
 One JSON array a line, only ever appended:
 
     ["h", boot id]                                          written when the ledger is opened
-    ["b", id, marker]                                       about to start: from here on it may have run
+    ["b", id, marker, grant]                                about to start: from here on it may have run
     ["s", number, id, pid, at, grant, since, until]         Started, and the ticks between which the process began
-    ["e", number, id, at, code, reason, message, pid, at]   Ended
+    ["e", number, id, at, code, reason, message, pid, at, grant]    Ended
     ["x", id, pid, at, at]                                  started and ended well; gets its number in an Ended line
     ["a", number]                                           records up to this one are in the manager's journal
     ["n", number, shift]                                    records above this one count so many more from here on
@@ -57,12 +57,12 @@ class Opened(NamedTuple):
     """Its process began between these clock ticks after boot: tells it from a later one with the same pid."""
 
 
-def _unsure(marker: str) -> Opened:
-    return Opened(marker, 0, 0.0, [], 0, 0)
+def _unsure(marker: str, grant: List[NodeGrant]) -> Opened:
+    return Opened(marker, 0, 0.0, grant, 0, 0)
 
 
-def starting_line(id: str, marker: str) -> str:
-    return '["b",%s,%s]\n' % (quoted(id), quoted(marker))
+def starting_line(id: str, marker: str, grant: List[NodeGrant]) -> str:
+    return '["b",%s,%s,%s]\n' % (quoted(id), quoted(marker), _grant_text(tuple(grant)))
 
 
 def _started_line(number: int, body: Started, since: int, until: int) -> str:
@@ -77,7 +77,7 @@ def _grant_text(grant: Tuple[NodeGrant, ...]) -> str:
 
 
 def _ended_line(number: int, body: Ended) -> str:
-    return '["e",%d,%s,%r,%d,%s,%s,%d,%r]\n' % (
+    return '["e",%d,%s,%r,%d,%s,%s,%d,%r,%s]\n' % (
         number,
         quoted(body.id),
         body.at,
@@ -86,6 +86,7 @@ def _ended_line(number: int, body: Ended) -> str:
         quoted(body.message),
         body.pid,
         body.started,
+        _grant_text(tuple(body.grant)),
     )
 
 
@@ -139,14 +140,14 @@ class Ledger:
 
     # What the host tells
 
-    def starting(self, id: str, marker: str) -> bool:
+    def starting(self, id: str, marker: str, grant: List[NodeGrant]) -> bool:
         """Write down that `id` may run from now on. `False`: that failed, do not start it."""
         if self.trouble:
             return False
-        self._lines.append(starting_line(id, marker))
+        self._lines.append(starting_line(id, marker, grant))
         if not self.flush():
             return False
-        self.open[id] = _unsure(marker)
+        self.open[id] = _unsure(marker, grant)
         return True
 
     def started(self, id: str, opened: Opened) -> Tuple[int, Record]:
@@ -185,9 +186,8 @@ class Ledger:
 
     def closing(self) -> List[Running]:
         """Jobs that are over, but whose ends may not be told yet: for others they are still under way."""
-        grants = {body.id: body.grant for _, body in self._kept if isinstance(body, Started)}
         return [
-            Running(body.id, body.pid, body.started, grants.get(body.id, []))
+            Running(body.id, body.pid, body.started, body.grant)
             for number, body in self._kept
             if number > self.stored and isinstance(body, Ended)
         ]
@@ -284,7 +284,7 @@ class Ledger:
         """Replace the file by one that holds only what is still needed."""
         lines = ['["h",%s]\n' % quoted(boot_id()), '["a",%d]\n' % self.acknowledged]
         for id, opened in self.open.items():
-            lines.append(starting_line(id, opened.marker))
+            lines.append(starting_line(id, opened.marker, opened.grant))
         told = set()
         for number, body in self._kept:
             if isinstance(body, Started):
@@ -348,28 +348,27 @@ class Ledger:
     def _take(self, fields: List[Any]) -> None:
         kind, rest = fields[0], fields[1:]
         if kind == "b":
-            id, marker = rest
-            self.open[id] = _unsure(marker)
+            id, marker, grant = rest
+            self.open[id] = _unsure(marker, _grant(grant))
         elif kind == "s":
             number, id, pid, at, grant, since, until = rest
-            grant = [(node, tuple(cores), tuple(gpus)) for node, cores, gpus in grant]
             before = self.open.get(id)
-            self.open[id] = Opened(before.marker if before else "", pid, at, grant, since, until)
+            self.open[id] = Opened(before.marker if before else "", pid, at, _grant(grant), since, until)
             if number:
-                self._kept.append((number, Started(id, pid, at, grant)))
+                self._kept.append((number, Started(id, pid, at, _grant(grant))))
                 self.last = max(self.last, number)
         elif kind == "e":
-            number, id, at, exit_code, reason, message, pid, started = rest
+            number, id, at, exit_code, reason, message, pid, started, grant = rest
             self.open.pop(id, None)
             self._ran.pop(id, None)
             self._ended.add(id)
-            self._kept.append((number, Ended(id, at, exit_code, reason, message, pid, started)))
+            self._kept.append((number, Ended(id, at, exit_code, reason, message, pid, started, _grant(grant))))
             self.last = max(self.last, number)
         elif kind == "x":
             id, pid, started, at = rest
-            self.open.pop(id, None)
+            before = self.open.pop(id, None)
             self._ended.add(id)
-            self._ran[id] = Ended(id, at, 0, "exit", "", pid, started)
+            self._ran[id] = Ended(id, at, 0, "exit", "", pid, started, before.grant if before else [])
         elif kind == "a":
             self.acknowledged = max(self.acknowledged, rest[0])
         elif kind == "n":
@@ -380,6 +379,10 @@ class Ledger:
     def _forget_processes(self) -> None:
         """The machine was booted since: no pid from before means anything."""
         self.open = {id: opened._replace(since=0, until=0) for id, opened in self.open.items()}
+
+
+def _grant(read: List[Any]) -> List[NodeGrant]:
+    return [(node, tuple(cores), tuple(gpus)) for node, cores, gpus in read]
 
 
 def _remove(path: str) -> None:

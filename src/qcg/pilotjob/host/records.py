@@ -71,6 +71,8 @@ class Ended(NamedTuple):
     pid: int
     started: float
     """When it was started; 0 when it never was."""
+    grant: List[NodeGrant] = []
+    """As in the launch, of one that was started, or may have been: its start may be told nowhere else."""
 
 
 class Running(NamedTuple):
