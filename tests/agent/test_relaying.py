@@ -121,9 +121,7 @@ class Sweeps(WithARelay, test_host_signals.Sweeps): ...
 class Doubts(WithARelay, test_host_signals.Doubts): ...
 
 
-class WhatAJobFinds(BehindAnother, test_host_spawn.WhatAJobFinds):
-    def test_a_job_runs_also_when_the_host_cannot_take_its_own_cores_back(self) -> None:
-        self.skipTest("the relay does not take the cores of jobs itself")
+class WhatAJobFinds(BehindAnother, test_host_spawn.WhatAJobFinds): ...
 
 
 class Streams(BehindAnother, test_host_spawn.Streams): ...
@@ -132,12 +130,7 @@ class Streams(BehindAnother, test_host_spawn.Streams): ...
 class Reports(BehindAnother, test_host_spawn.Reports): ...
 
 
-class Unstartable(BehindAnother, test_host_spawn.Unstartable):
-    def test_a_host_without_room_for_processes(self) -> None:
-        self.skipTest("pretended in Python, where the relay does not look")
-
-    def test_output_without_permission_or_space(self) -> None:
-        self.skipTest("pretended in Python, where the relay does not look")
+class Unstartable(BehindAnother, test_host_spawn.Unstartable): ...
 
 
 class Relayed(WithARelay):

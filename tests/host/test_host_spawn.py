@@ -96,20 +96,6 @@ class WhatAJobFinds(HostTest):
         assert len(self.log) == 1
         assert "Cannot bind to cores 1000,1001" in self.log[0]
 
-    def test_a_job_runs_also_when_the_host_cannot_take_its_own_cores_back(self):
-        own = os.sched_getaffinity(0)
-        bind = os.sched_setaffinity
-
-        def once(pid, cores):
-            if set(cores) == own:
-                raise OSError(errno.EINVAL, "Invalid argument")
-            bind(pid, cores)
-
-        with mock.patch.object(os, "sched_setaffinity", once):
-            assert self.run_job("true", cores=(min(own),)).exit_code == 0
-        bind(0, own)
-        assert self.log == ["The agent itself stays on the cores of a job: Invalid argument."]
-
     def test_the_working_directory_is_made_and_entered(self):
         wd = self.path("new/deep/wd")
         self.run_job("pwd", wd=wd, stdout="out")
@@ -207,7 +193,7 @@ class Reports(HostTest):
         assert self.text("fds").split() == ["0", "1", "2", "3"]
 
 
-class Unstartable(HostTest):
+class Refusals(HostTest):
     def refused(self, *argv, **other):
         ended = self.run_job(*argv, **other)
         assert (ended.reason, ended.exit_code, ended.pid, ended.started) == ("unstartable", -1, 0, 0.0)
@@ -220,6 +206,8 @@ class Unstartable(HostTest):
         os.chmod(self.path(name), mode)
         return self.path(name)
 
+
+class Unstartable(Refusals):
     def test_no_program(self):
         assert self.refused() == "The job names no program to start."
 
@@ -275,12 +263,6 @@ class Unstartable(HostTest):
         message = self.refused("true", id="b", stderr="file/err")
         assert message == "The stderr file file/err cannot be opened: Not a directory."
 
-    def test_output_without_permission_or_space(self):
-        for number, words in ((errno.EACCES, "Permission denied"), (errno.ENOSPC, "No space left on device")):
-            with mock.patch.object(os, "open", side_effect=OSError(number, words)):
-                message = self.refused("true", id=words, stdout="out")
-            assert message == f"The stdout file out cannot be opened: {words}."
-
     def test_named_pipes_never_block_the_host(self):
         os.mkfifo(self.path("fifo"))
         assert self.refused("true", stdout="fifo") == "The stdout file fifo is a named pipe that nobody reads."
@@ -301,17 +283,41 @@ class Unstartable(HostTest):
         assert "cannot be passed to a program" in self.refused("true", chr(0xD800), id="d")
         assert "zero character" in self.refused("true", id="e", wd="/tmp/\x00")
 
-    def test_a_host_without_room_for_processes(self):
-        self.host._spawner._spawn = mock.Mock(side_effect=BlockingIOError(11, "Resource temporarily unavailable"))
-        assert "no room for another process" in self.refused("true")
-
     def test_nothing_stays_open_after_a_refusal(self):
         before = os.listdir("/proc/self/fd")
         self.refused("no-such-program", stdout="out", stderr="err", setup=True)
         assert os.listdir("/proc/self/fd") == before
 
 
-class WithoutPosixSpawn(WhatAJobFinds, Streams, Reports, Unstartable):
+class Mishaps(Refusals):
+    """Pretended, by something else in place of what Python calls."""
+
+    def test_a_job_runs_also_when_the_host_cannot_take_its_own_cores_back(self):
+        own = os.sched_getaffinity(0)
+        bind = os.sched_setaffinity
+
+        def once(pid, cores):
+            if set(cores) == own:
+                raise OSError(errno.EINVAL, "Invalid argument")
+            bind(pid, cores)
+
+        with mock.patch.object(os, "sched_setaffinity", once):
+            assert self.run_job("true", cores=(min(own),)).exit_code == 0
+        bind(0, own)
+        assert self.log == ["The agent itself stays on the cores of a job: Invalid argument."]
+
+    def test_output_without_permission_or_space(self):
+        for number, words in ((errno.EACCES, "Permission denied"), (errno.ENOSPC, "No space left on device")):
+            with mock.patch.object(os, "open", side_effect=OSError(number, words)):
+                message = self.refused("true", id=words, stdout="out")
+            assert message == f"The stdout file out cannot be opened: {words}."
+
+    def test_a_host_without_room_for_processes(self):
+        self.host._spawner._spawn = mock.Mock(side_effect=BlockingIOError(11, "Resource temporarily unavailable"))
+        assert "no room for another process" in self.refused("true")
+
+
+class WithoutPosixSpawn(WhatAJobFinds, Streams, Reports, Unstartable, Mishaps):
     """The same through the subprocess module, as with Python 3.6 or an old C library."""
 
     def open_host(self):
