@@ -25,12 +25,12 @@ NO_ANSWER = 1.0
 class Bare:
     """A client of nothing but pyzmq."""
 
-    def __init__(self, address: str, found: ClientsContact | None = None, kind: int = zmq.REQ) -> None:
-        """With the keys of `found`, or without any."""
+    def __init__(self, address: str, found: ClientsContact | None = None, kind: int = zmq.REQ, unread: int = 0) -> None:
+        """With the keys of `found`, or without any. `unread`: messages that are taken before they are read, 0: all."""
         self._context = zmq.Context()
         self.socket: zmq.Socket[bytes] = self._context.socket(kind)
         self.socket.linger = 0
-        self.socket.rcvhwm = self.socket.sndhwm = 0
+        self.socket.rcvhwm, self.socket.sndhwm = unread, 0
         if found is not None and found.server_key:
             self.socket.curve_serverkey = found.server_key.encode()
             self.socket.curve_publickey = found.client_public.encode()

@@ -19,7 +19,7 @@ from qcg.pilotjob.wire.keys import make_keys
 log = logging.getLogger(__name__)
 
 DOMAIN = "clients"
-LIMITS = Limits(message=MOST_BYTES, unsent=1000, unread=100, turn=50)
+LIMITS = Limits(message=MOST_BYTES, unsent=1000, unread=100, turn=50, turn_bytes=MOST_BYTES)
 MOST_UNDER_WAY = 200
 """Requests that are worked on at once; what comes then waits in the network until one of them is answered."""
 MOST_BYTES_UNDER_WAY = 4 * MOST_BYTES
@@ -73,8 +73,11 @@ class NetworkInterface:
             self._under_way[under_way] = frames
             self._bytes_under_way += len(frames[-1])
             under_way.add_done_callback(self._done)
-        if len(self._under_way) >= MOST_UNDER_WAY or self._bytes_under_way >= MOST_BYTES_UNDER_WAY:
+        if self._is_busy():
             self._port.pause()
+
+    def _is_busy(self) -> bool:
+        return len(self._under_way) >= MOST_UNDER_WAY or self._bytes_under_way >= MOST_BYTES_UNDER_WAY
 
     async def _answer(self, frames: Frames) -> None:
         """The last frame is the request; what stands before it leads back to the client."""
@@ -90,7 +93,8 @@ class NetworkInterface:
             log.critical("a request could not be answered", exc_info=problem)
             reply = error(f"the service has a fault: it could not answer this request ({problem!r}); see service.log")
             self._port.send([*way_back, _encode(reply.to_dict())])
-        self._port.resume()
+        if not self._is_busy():
+            self._port.resume()
 
     async def close(self) -> None:
         """Let those be answered who have asked."""

@@ -42,6 +42,8 @@ class Limits(msgspec.Struct, frozen=True):
     """Messages of one peer that are taken from the network before they can be handled; 0: any number."""
     turn: int = 1 << 30
     """Messages that are handled in one turn of the loop."""
+    turn_bytes: int = 1 << 30
+    """Bytes after which a turn takes no further message."""
 
 
 FOR_AGENTS = Limits()
@@ -101,7 +103,7 @@ class Hub:
             socket.curve_server = True
             socket.curve_publickey = keys.server_public.encode()
             socket.curve_secretkey = keys.server_secret.encode()
-        port = Port(self._loop, socket, address, on_messages, self._doorman, limits.turn)
+        port = Port(self._loop, socket, address, on_messages, self._doorman, limits)
         self._ports.append(port)
         return port
 
@@ -126,14 +128,15 @@ class Port:
         address: str,
         on_messages: Receiver,
         doorman: Doorman,
-        most: int,
+        limits: Limits,
     ) -> None:
         self._loop = loop
         self._socket = socket
         self._on_messages = on_messages
         self._doorman = doorman
-        self._most = most
+        self._limits = limits
         self._paused = False
+        self._drain_is_due = False
         # Before the port is open: the first connection is to be noticed too.
         self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(WATCHED)
         try:
@@ -176,18 +179,32 @@ class Port:
     def _drain_later(self) -> None:
         """The descriptor signals edges only: what arrived unnoticed would be left lying."""
         if int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-            self._loop.call_soon(self._drain)
+            self._drain_next_turn()
+
+    def _drain_next_turn(self) -> None:
+        """Once, however often it is asked for: what is taken in a turn is limited."""
+        if not self._drain_is_due:
+            self._drain_is_due = True
+            self._loop.call_soon(self._drain_if_due)
+
+    def _drain_if_due(self) -> None:
+        if self._drain_is_due:
+            self._drain()
 
     def _drain(self) -> None:
+        self._drain_is_due = False
         messages: list[Frames] = []
+        room = self._limits.turn_bytes
         while not (self._socket.closed or self._paused):
-            if len(messages) == self._most:
-                self._loop.call_soon(self._drain)
+            if len(messages) == self._limits.turn or room <= 0:
+                self._drain_next_turn()
                 break
             try:
-                messages.append(self._socket.recv_multipart(zmq.NOBLOCK))
+                frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
+            messages.append(frames)
+            room -= sum(map(len, frames))
         if messages:
             self._on_messages(messages)
 

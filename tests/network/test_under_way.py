@@ -1,0 +1,76 @@
+"""Requests that cannot be answered yet: a limited number is worked on, the others wait in the network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import zmq
+
+from qcg.pilotjob.interfaces import network
+from qcg.pilotjob.interfaces.answers import Answer, ok
+from qcg.pilotjob.interfaces.network import LIMITS, MOST_UNDER_WAY, NetworkInterface
+from qcg.pilotjob.options import Options
+from qcg.pilotjob.wire.hub import Hub
+from qcg.pilotjob.wire.routing import LOOPBACK
+from tests.support.serving import PATIENCE, Bare
+
+REQUESTS = 2000
+
+
+class Handlers:
+    """In the place of all handlers: a request is answered when the test lets one go."""
+
+    def __init__(self) -> None:
+        self._let_go = asyncio.Semaphore(0)
+        self._changed = asyncio.Event()
+        self.under_way = 0
+        self.most = 0
+        self.answered = 0
+
+    async def answer(self, pilot: Any, body: bytes) -> Answer:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        self._changed.set()
+        await self._let_go.acquire()
+        self.under_way -= 1
+        self.answered += 1
+        self._changed.set()
+        return ok()
+
+    async def let_go(self, count: int) -> None:
+        """One after the other: each may be taken for a reason to take further ones."""
+        for answered in range(self.answered + 1, self.answered + 1 + count):
+            self._let_go.release()
+            await self.until(lambda answered=answered: self.answered >= answered)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._changed.clear()
+            await asyncio.wait_for(self._changed.wait(), PATIENCE)
+
+
+def test_no_more_requests_are_taken_while_the_most_are_under_way(monkeypatch: pytest.MonkeyPatch):
+    async def scenario() -> None:
+        handlers = Handlers()
+        monkeypatch.setattr(network, "answer", handlers.answer)
+        hub = Hub()
+        try:
+            interface = NetworkInterface(hub, Options(insecure_net=True), LOOPBACK)
+            engine = SimpleNamespace(watchers=[], on_all_done=[])
+            interface.serve(SimpleNamespace(run_id="x", interfaces=[], engine=engine))  # type: ignore[arg-type]
+            with Bare(interface.contact.address, kind=zmq.DEALER) as client:
+                for _ in range(REQUESTS):
+                    client.send(b"", b"{}")
+                await handlers.until(lambda: handlers.under_way >= MOST_UNDER_WAY)
+                await handlers.let_go(REQUESTS)
+                assert handlers.under_way == 0
+                assert handlers.most < MOST_UNDER_WAY + LIMITS.turn
+            await interface.close()
+        finally:
+            hub.close()
+
+    asyncio.run(scenario())
