@@ -129,6 +129,24 @@ def test_an_array_of_jobs_is_one_submission(tmp_path: Path):
     assert (done.exit_code, done.stderr) == (1, 'request 1: jobs[0].exe: unknown key; did you mean "exec"?\n')
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ([{"exec": "true"}], 'request 1: jobs[0]: the key "name" is missing'),
+        ([job("a", "true"), {"script": "true"}], 'request 1: jobs[1]: the key "name" is missing'),
+        ([{"jobs": [job("a", "true")]}], 'request 1: the key "request" is missing; to submit jobs, write {"request": '),
+        ([WAIT, job("a", "true")], 'request 2: the key "request" is missing; to submit jobs, write {"request": "sub'),
+    ],
+)
+def test_jobs_where_requests_belong_are_told_how_to_submit_them(tmp_path: Path, content: Any, told: str):
+    path = tmp_path / "jobs.json"
+    path.write_text(json.dumps(content))
+    done = qcg_pm("validate", path, "--nodes", "1")
+    assert done.exit_code == 1
+    assert done.stderr.startswith(told)
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_command_that_is_not_there_is_told_with_the_nearest_one():
     done = qcg_pm("statsu")
     assert done.exit_code == 2

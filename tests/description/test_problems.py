@@ -12,6 +12,11 @@ from qcg.pilotjob.description.errors import DescriptionError, Problem
 from qcg.pilotjob.description.parse import parse_jobs
 from tests.description.helpers import ARRIVAL, parse, parse_one, problems_of, simple, standard
 
+NO_EXECUTION = (
+    'the key "execution" is missing; it says what to start: {"exec": "PROGRAM", "args": ["ARGUMENT"]}, or'
+    ' {"script": "TEXT"}'
+)
+
 
 @pytest.mark.parametrize(
     ("job", "problem"),
@@ -55,7 +60,10 @@ from tests.description.helpers import ARRIVAL, parse, parse_one, problems_of, si
         (standard(resources={"numCores": 2**40}), "jobs[0].resources.numCores: must be at most 2147483647"),
         (standard(resources={"nodeCrs": {"gpu": 0}}), "jobs[0].resources.nodeCrs.gpu: must be at least 1"),
         (standard(resources={"wt": []}), "jobs[0].resources.wt: must be a string or a number, not an array"),
-        ({"name": "a"}, 'jobs[0]: the key "execution" is missing'),
+        ({"name": "a"}, 'jobs[0]: there is nothing to start; give "exec" or "script"'),
+        ({"name": "a", "iteration": 2}, 'jobs[0]: there is nothing to start; give "exec" or "script"'),
+        ({"name": "a", "resources": {"numCores": 2}}, f"jobs[0]: {NO_EXECUTION}"),
+        ({"name": "a", "attributes": {}}, f"jobs[0]: {NO_EXECUTION}"),
         ({"execution": {"exec": "x"}}, 'jobs[0]: the key "name" is missing'),
         ({"exec": "x"}, 'jobs[0]: the key "name" is missing'),
         ({"name": "a", "execution": None}, "jobs[0].execution: must be an object, not null"),
@@ -319,7 +327,7 @@ def test_another_path_can_be_asked_for() -> None:
         ({"name": "a", "scirpt": "ls", "numCores": 2}, ['jobs[0].scirpt: unknown key; did you mean "script"?']),
         (
             {"name": "a", "execuiton": {"exec": "ls"}},
-            ['jobs[0].execuiton: unknown key; did you mean "execution"?', 'jobs[0]: the key "execution" is missing'],
+            ['jobs[0].execuiton: unknown key; did you mean "execution"?', f"jobs[0]: {NO_EXECUTION}"],
         ),
         (
             {"name": "a", "exec": "ls", "dependencies": {"after": ["b"]}},

@@ -11,6 +11,8 @@ from qcg.pilotjob.description.parse import parse_jobs
 from tests.description.helpers import ARRIVAL
 from tests.description.samples import BAC16, EVERYTHING, SLEEP
 
+FORGOTTEN = 'the key "request" is missing; to submit jobs, write {"request": "submit", "jobs": [ {...} ]}'
+
 
 def refusal_of(request: Any) -> str:
     with pytest.raises(RequestError) as refusal:
@@ -70,6 +72,8 @@ def test_options_are_off_unless_switched_on() -> None:
         ({"request": "list_jobs"}, 'unknown request "list_jobs"; did you mean "listJobs"?'),
         ({"request": "zzz"}, 'unknown request "zzz"; known here: submit, control, listJobs'),
         ({}, 'the key "request" must hold the name of a request, one of: submit, control'),
+        ({"jobs": [{}]}, FORGOTTEN),
+        ({"exec": "true"}, FORGOTTEN),
         ({"request": 1}, 'the key "request" must hold the name of a request'),
         ([], 'a request must be an object with the key "request"'),
         (b"7", 'a request must be an object with the key "request"'),

@@ -205,6 +205,11 @@ class DependenciesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, g
 class StandardForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A job in the standard form."""
 
+    PURPOSES: ClassVar[dict[str, str]] = {
+        "execution": 'it says what to start: {"exec": "PROGRAM", "args": ["ARGUMENT"]}, or {"script": "TEXT"}'
+    }
+    """What to say of keys that are missing."""
+
     name: Name
     execution: Annotated[ExecutionForm, Meta(description="What to start.")]
     iteration: Iteration = None

@@ -38,6 +38,7 @@ _decode_simple = msgspec.json.Decoder(SimpleForm).decode
 _NUMBER = re.compile(r"^job\[0\]")
 _GROUPS = re.compile(r"^job\[0\](?:\.(?:execution|resources|dependencies)\b)?")
 _ANY_ARRIVAL = Arrival(0, datetime(2000, 1, 1), "", "")
+_OF_STANDARD = ("resources", "dependencies", "attributes")
 _EXPANDING = frozenset({"it", "itval"})
 
 
@@ -198,7 +199,9 @@ def _is_simple(value: Any) -> bool:
     standard, simple = StandardForm.__struct_encode_fields__, SimpleForm.__struct_encode_fields__
     others = [key for key in value if key not in standard]
     nearest = [near for key in others for near in get_close_matches(key[:100], (*simple, "execution"), n=1)]
-    return bool(nearest) and "execution" not in nearest and not {"resources", "dependencies"} & value.keys()
+    if "execution" in nearest or not value.keys().isdisjoint(_OF_STANDARD):
+        return False
+    return bool(nearest) or not others
 
 
 def _further_problems(

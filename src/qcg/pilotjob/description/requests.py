@@ -154,13 +154,24 @@ def decode_request_file(raw: bytes) -> list[Raw]:
     try:
         found = _list_decoder.decode(text)
         # Nothing but jobs: an array of them is short for one submission.
-        jobs_alone = bool(found) and b'"request"' not in text and all(b'"name"' in bytes(entry) for entry in found)
-        return [Raw(b'{"request":"submit","jobs":%b}' % text)] if jobs_alone else found
+        return [Raw(b'{"request":"submit","jobs":%b}' % text)] if _are_jobs(found, text) else found
     except msgspec.ValidationError:
         sentence = "a request file must hold an array of requests: [ {...}, {...} ]"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         sentence = f"the request file {Unreadable.because(error)}{_place(text, error)}"
     raise RequestError([Problem("", sentence)])
+
+
+def _are_jobs(entries: list[Raw], text: bytes) -> bool:
+    """By a look at their text, for there may be a million; what is wrong with a job is told when it is read."""
+    if not entries or b'"request"' in text or _JOBS.match(bytes(entries[0])):
+        return False
+    return all(any(key in bytes(entry) for key in _KEYS_OF_JOBS) for entry in entries)
+
+
+_KEYS_OF_JOBS = (b'"name"', b'"exec"', b'"script"', b'"execution"')
+_JOBS = re.compile(rb'\s*\{\s*"jobs"\s*:')
+"""A submission whose author has forgotten to say that it is one."""
 
 
 def _place(text: bytes, error: Exception) -> str:
@@ -176,12 +187,18 @@ def _place(text: bytes, error: Exception) -> str:
     return f", line {line}, column {column}"
 
 
+_OF_SUBMISSIONS = frozenset({"jobs", "name", "exec", "script", "execution"})
+
+
 def _problems(value: Any, error: msgspec.ValidationError, path: str) -> list[Problem]:
     if not isinstance(value, dict):
         return [Problem(path, 'a request must be an object with the key "request"')]
     name = value.get("request")
     if not isinstance(name, str):
         known = ", ".join(REQUESTS)
+        if name is None and not _OF_SUBMISSIONS.isdisjoint(value):
+            sentence = 'the key "request" is missing; to submit jobs, write {"request": "submit", "jobs": [ {...} ]}'
+            return [Problem(path, sentence)]
         return [Problem(path, f'the key "request" must hold the name of a request, one of: {known}')]
     if name not in REQUESTS:
         return [Problem(path, f"unknown request {shown(name)}{suggestion(name, tuple(REQUESTS))}")]

@@ -76,7 +76,8 @@ def _walk_object(value: dict[str, Any], form: inspect.StructType, path: str, pro
             problems.append(Problem(join(path, key), f"unknown key{_hint(key, form)}"))
     for key, entry in fields.items():
         if entry.required and key not in value:
-            problems.append(Problem(path, f'the key "{key}" is missing'))
+            purpose: str = getattr(form.cls, "PURPOSES", {}).get(key, "")
+            problems.append(Problem(path, f'the key "{key}" is missing{purpose and f"; {purpose}"}'))
 
 
 def without_problems(value: Any, form: type) -> Any:
