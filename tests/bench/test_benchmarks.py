@@ -187,6 +187,7 @@ def test_the_command_without_processes_has_as_many_nodes_as_one_likes(run_dir: P
         (["--pretend", "0x4"], "0x4 has no nodes; give it at least 1x1"),
         (["--pretend", "4x0"], "4x0 has no cores; give it at least 1x1"),
         (["--pretend", "10001x1"], "10001x1 is too much; it can be 10,000 nodes and 10,000,000 cores in all"),
+        (["--pretend", "1x10001"], "at most, and 10,000 cores on one node"),
         (["--pretend", "100x1000000"], "100x1000000 is too much"),
         (["--pretend", "2x4", "--nodes", "2"], "--pretend makes up nodes of its own: leave out --nodes, or --pretend"),
         (["--nodes", "0"], "node 'n0' cannot have 0 cores"),

@@ -65,6 +65,26 @@ def test_validate_shows_all_problems_at_once_each_with_its_place(tmp_path: Path)
     assert "Traceback" not in done.output
 
 
+def test_validate_reads_standard_input():
+    done = CliRunner().invoke(main, ["validate", "-"], input=json.dumps([[]]))
+    assert (done.exit_code, done.stderr) == (1, 'request 1: a request must be an object with the key "request"\n')
+
+
+def test_run_does_not_read_standard_input(tmp_path: Path):
+    done = CliRunner().invoke(main, ["run", "-", "--wd", str(tmp_path)], input="[]")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("Error: requests to run are not read from standard input, because --resume may need")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("given", ["x", "", "nan", "inf", "1,5"])
+@pytest.mark.parametrize("option", ["--patience", "--agent-linger", "--node-timeout", "--grace"])
+def test_what_is_no_number_is_refused(option: str, given: str):
+    done = qcg_pm("run", "r.json", option, given)
+    assert done.exit_code == 2
+    assert f"'{option}': {given!r} is not a number; write it in digits, such as 60 or 0.5" in done.stderr
+
+
 def test_validate_refuses_what_it_cannot_read(tmp_path: Path):
     (tmp_path / "bad.json").write_text("[")
     for arguments in (

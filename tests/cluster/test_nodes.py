@@ -23,7 +23,7 @@ from qcg.pilotjob.cluster.parse_nodes import parse_nodes
         ("28,28,28,28", [("n0", 28), ("n1", 28), ("n2", 28), ("n3", 28)]),
         ("login.cluster-1.example:16,4", [("login.cluster-1.example", 16), ("n1", 4)]),
         (":3", [("n0", 3)]),
-        ("1000000", [("n0", 1_000_000)]),
+        ("10000", [("n0", 10_000)]),
     ],
 )
 def test_every_form_of_nodes_is_understood(text: str, nodes: list[tuple[str, int]]):
@@ -44,10 +44,13 @@ def test_every_form_of_nodes_is_understood(text: str, nodes: list[tuple[str, int
         ("n[1-3]:2", "is not a node"),
         ("a b:2", "is not a node"),
         ("0", "node 'n0' cannot have 0 cores"),
-        ("n1:1000001", "node 'n1' cannot have 1000001 cores"),
+        ("n1:10001", "node 'n1' cannot have 10001 cores; give it 1 to 10,000"),
+        ("1000000000", "node 'n0' cannot have 1000000000 cores"),
+        (",".join(["10000"] * 1001), "10,010,000 cores are too many; 10,000,000 is the most in all"),
+        ("9999999x9999999", "'9999999x9999999' is not a node; write 4, n1:2"),
         ("n1:2,n1:2", "two nodes are called 'n1'"),
         ("n1:2,4", "two nodes are called 'n1'"),
-        ("9" * 5000, "is not a node"),
+        ("9" * 5000, "node 'n0' cannot have so many cores"),
     ],
 )
 def test_what_is_no_node_is_refused_with_a_sentence(text: str, said: str):

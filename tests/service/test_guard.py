@@ -206,6 +206,12 @@ def test_a_working_directory_that_is_not_utf_8_is_refused_with_a_sentence(tmp_pa
         rundir.create(tmp_path / os.fsdecode(b"caf\xe9"), None)
 
 
+def test_a_file_as_working_directory_is_refused(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"/file is not a directory, so that no run can be in it; choose another --wd"):
+        rundir.create(tmp_path / "file", None)
+
+
 def test_an_agent_is_watched_without_a_descriptor_too(monkeypatch: pytest.MonkeyPatch):
     def unknown(pid: int) -> int:
         raise OSError(errno.ENOSYS, "no such call")

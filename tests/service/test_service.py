@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,25 @@ from tests.support.conversation import Conversation, talk
 from tests.support.pilot import job, write_requests
 
 
-def test_a_contact_file_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def no_room(*given: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.ENOSPC, "No space left on device; make room, and try again"),
+        (errno.EDQUOT, "Disk quota exceeded; make room, and try again"),
+        (errno.EACCES, "Permission denied; mend that, or choose another --wd, and try again"),
+    ],
+)
+def test_a_contact_file_that_cannot_be_written_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: str
+):
+    def cannot(*given: object) -> None:
+        raise OSError(number, os.strerror(number))
 
     async def begin() -> None:
         await Service(Options(wd=str(tmp_path), nodes="1")).run()
 
-    monkeypatch.setattr(service, "announce", no_room)
-    with pytest.raises(UsageError, match="cannot be written: No space left on device; make room, and try again"):
+    monkeypatch.setattr(service, "announce", cannot)
+    with pytest.raises(UsageError, match=f"cannot be written: {told}"):
         asyncio.run(begin())
 
 

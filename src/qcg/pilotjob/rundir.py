@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from qcg.pilotjob.options import UsageError
@@ -20,6 +23,8 @@ def create(wd: Path, given_id: str | None) -> Path:
         str(wd).encode()
     except UnicodeEncodeError:
         raise UsageError("the path of the working directory is not UTF-8; choose another --wd") from None
+    if wd.exists() and not wd.is_dir():
+        raise UsageError(f"{wd} is not a directory, so that no run can be in it; choose another --wd")
     try:
         wd.mkdir(parents=True, exist_ok=True)
         while True:
@@ -41,6 +46,17 @@ def create(wd: Path, given_id: str | None) -> Path:
     except OSError as error:
         raise UsageError(
             f"the run directory cannot be made in {wd}: {os.strerror(error.errno or 0)}; choose another --wd"
+        ) from None
+
+
+@contextmanager
+def writing_to(run_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        advice = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "mend that, or choose another --wd"
+        raise UsageError(
+            f"the run directory {run_dir} cannot be written: {os.strerror(error.errno or 0)}; {advice}, and try again"
         ) from None
 
 

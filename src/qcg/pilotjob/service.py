@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +34,7 @@ from qcg.pilotjob.interfaces.network import NetworkInterface
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.logs import log_to, stop_logging
-from qcg.pilotjob.options import Options, Resumption, UsageError
+from qcg.pilotjob.options import Options, Resumption
 from qcg.pilotjob.place import Place, find_place, look_after_agents
 from qcg.pilotjob.report.progress import progress_line
 from qcg.pilotjob.wire.contact import ContactError
@@ -155,7 +153,7 @@ class Service:
             network = self._network(hub, place)
             run_dir = rundir.create(self.wd, self.options.id)
             journal = Journal.create(run_dir / FILE_NAME)
-        with _writing_to(run_dir):
+        with rundir.writing_to(run_dir):
             handler = log_to(run_dir / "service.log", self.options.log)
         try:
             rundir.link(self.wd, run_dir / "service.log", "service.log")
@@ -199,7 +197,7 @@ class Service:
             task.add_done_callback(raise_its_error)
         errors = cut_off = 0
         try:
-            with _writing_to(run_dir):
+            with rundir.writing_to(run_dir):
                 announce(run_dir, engine.executor.open(hub, make_keys(), f"tcp://{place.address}:*"), clients)
             agents.start()
             self.on_ready(pilot)
@@ -378,16 +376,6 @@ def main() -> None:
     from qcg.pilotjob.cli.service import main as command
 
     command()
-
-
-@contextmanager
-def _writing_to(run_dir: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(
-            f"the run directory {run_dir} cannot be written: {os.strerror(error.errno or 0)}; make room, and try again"
-        ) from None
 
 
 if __name__ == "__main__":

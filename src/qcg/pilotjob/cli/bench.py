@@ -21,16 +21,15 @@ import msgspec
 from qcg.pilotjob.api.errors import QCGPJMAError
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.cli.measuring import SAMPLES, SLEEP, Figures, measure
+from qcg.pilotjob.cli.numbers import Number
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import show_table
 from qcg.pilotjob.cluster.errors import ClusterError
-from qcg.pilotjob.cluster.parse_nodes import parse_nodes
+from qcg.pilotjob.cluster.parse_nodes import MOST_CORES, MOST_IN_ALL, parse_nodes
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_NODES = 10_000
-MOST_CORES = 10_000_000
-"""Pretended ones, all nodes together."""
 
 
 @click.command("bench")
@@ -41,7 +40,7 @@ MOST_CORES = 10_000_000
     help="So many nodes of so many cores, and no processes: jobs end at once. What the pilot itself can do.",
 )
 @click.option("--wd", default=".", show_default=True, help="Where the files of the jobs are made, and removed again.")
-@click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="How long, about.")
+@click.option("--seconds", type=Number(min=1), default=20.0, show_default=True, help="How long, about.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def command(nodes: str | None, pretend: str | None, wd: str, seconds: float, as_json: bool) -> None:
     """Measure how fast a pilot is on this machine or allocation.
@@ -84,9 +83,10 @@ def _pretended(given: str) -> tuple[int, int]:
     nodes, cores = map(int, match.groups())
     if not nodes or not cores:
         raise Refusal(f"--pretend: {given} has no {'cores' if nodes else 'nodes'}; give it at least 1x1")
-    if nodes > MOST_NODES or nodes * cores > MOST_CORES:
+    if nodes > MOST_NODES or cores > MOST_CORES or nodes * cores > MOST_IN_ALL:
         raise Refusal(
-            f"--pretend: {given} is too much; it can be {MOST_NODES:,} nodes and {MOST_CORES:,} cores in all, at most"
+            f"--pretend: {given} is too much; it can be {MOST_NODES:,} nodes and {MOST_IN_ALL:,} cores in all, at most,"
+            f" and {MOST_CORES:,} cores on one node"
         )
     return nodes, cores
 

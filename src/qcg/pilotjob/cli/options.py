@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from qcg.pilotjob.cli.numbers import Number
 from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.walltime import parse_wall_time
@@ -62,7 +63,7 @@ _SHARED = [
     ),
     click.option(
         "--patience",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         default=600.0,
         show_default=True,
         help="Seconds that a job may be overtaken by later ones that fit; 0: strictly in order.",
@@ -70,7 +71,7 @@ _SHARED = [
     click.option(
         "--agent-linger",
         "linger",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         default=600.0,
         show_default=True,
         help="Seconds that an agent without a manager waits after its last job.",
@@ -83,7 +84,7 @@ _SHARED = [
     ),
     click.option(
         "--grace",
-        type=click.FloatRange(min=0),
+        type=Number(min=0),
         metavar="SECONDS",
         help="Start no job in so many seconds before the end of the allocation, or of --time-limit. [default: 60, or"
         " a tenth of a shorter time]",
@@ -97,14 +98,14 @@ _SHARED = [
     click.option("--pretend", is_flag=True, hidden=True),
     click.option(
         "--node-timeout",
-        type=click.FloatRange(min=20),
+        type=Number(min=20),
         default=25.0,
         show_default=True,
         help="Seconds of silence after which a node of an allocation counts as lost.",
     ),
     click.option(
         "--nl-init-timeout",
-        type=click.FloatRange(min=1),
+        type=Number(min=1),
         default=600.0,
         show_default=True,
         help="Seconds to wait for the agents of an allocation's nodes before jobs are started without those missing.",
@@ -112,7 +113,7 @@ _SHARED = [
     click.option(
         "--nl-ready-threshold",
         "--nl-ready-treshold",
-        type=click.FloatRange(0, 1),
+        type=Number(0, 1),
         default=1.0,
         show_default=True,
         help="The part of these agents with which jobs are started at once.",
@@ -142,6 +143,11 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     values = {**given, **fixed}
     resume = values.pop("resume")
     _check_schema(values["envschema"])
+    if values.get("file_path") == "-":
+        raise UsageError(
+            "requests to run are not read from standard input, because --resume may need them again; write them to a"
+            " file, and give its name"
+        )
     if "file_path" in values:
         values["file_path"] = os.path.abspath(values["file_path"])
     values["rerun_lost"] = values.pop("on_lost") == "rerun"

@@ -30,7 +30,8 @@ from qcg.pilotjob.interfaces.file import FileError, read_requests
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--nodes", help="Check against these nodes, not this machine or allocation: 4, n1:2, 4,2,2 or n1:4,n2:4.")
 def command(file: Path, nodes: str | None) -> None:
-    """Check FILE: its form, its jobs, their names and dependencies, and whether they fit into the nodes.
+    """Check FILE: its form, its jobs, their names and dependencies, and whether they fit into the nodes. - means
+    standard input.
 
     All problems are shown, each with its place. Exit code 0: none. 1: some. 2: the file cannot be read.
     """

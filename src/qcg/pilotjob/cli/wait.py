@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from qcg.pilotjob.cli.finding import current_run_dir, json_option, names_of, on_manager
+from qcg.pilotjob.cli.numbers import Number
 from qcg.pilotjob.cli.saying import say
 from qcg.pilotjob.cli.showing import printable, show_json
 
@@ -22,7 +23,7 @@ MOST_EXPLAINED = 20
 @click.command("wait")
 @click.argument("names", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Wait for every job, which is also what no NAMES mean.")
-@click.option("-t", "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="The longest to wait.")
+@click.option("-t", "--timeout", type=Number(min=0), metavar="SECONDS", help="The longest to wait.")
 @json_option
 @on_manager
 def command(manager: Manager, names: tuple[str, ...], every: bool, timeout: float | None, as_json: bool) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +29,7 @@ DONE = "file_requests"
 ALL = "file_requests_in_all"
 ERRORS = "file_requests_refused"
 DIGEST = "file_digest"
+_STANDARD_INPUT = Path("-")
 
 
 class FileError(Exception):
@@ -35,8 +37,9 @@ class FileError(Exception):
 
 
 def read_requests(path: Path) -> list[msgspec.Raw]:
+    """`-`: of standard input."""
     try:
-        return decode_request_file(path.read_bytes())
+        return decode_request_file(sys.stdin.buffer.read() if path == _STANDARD_INPUT else path.read_bytes())
     except OSError as error:
         raise FileError(f"the request file {path} cannot be read: {os.strerror(error.errno or 0)}") from None
     except RequestError as error:

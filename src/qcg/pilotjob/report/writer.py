@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,7 @@ class ReportWriter:
 
 
 def _failure(done: str, path: Path, error: OSError) -> ReportError:
+    advice = "make room, or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
     return ReportError(
-        f"The report {path} could not be {done}: {error.strerror}; make room or give another file with --report-file."
+        f"The report {path} could not be {done}: {error.strerror}; {advice}give another file with --report-file."
     )
