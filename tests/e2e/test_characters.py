@@ -173,8 +173,9 @@ def test_modules_and_venv_are_there_and_arguments_stay_exact(
     assert (tmp_path / "script.out").read_text() == "from 'module'|a  b|"
     assert (tmp_path / "uses.out").read_text() == "from 'module'\n"
     said = {name: report[name]["messages"] for name in ("missing", "broken", "no-venv", "no-program")}
-    assert "module 'no/such' could not be loaded" in said["missing"]
-    assert "module 'broken' could not be loaded" in said["broken"]
+    assert "module 'no/such' could not be loaded; its stderr says why" in said["missing"]
+    assert "no/such" in (tmp_path / "missing.err").read_text()
+    assert """module 'broken' could not be loaded; give the job a "stderr", and it says why""" in said["broken"]
     assert "/no/such/venv" in said["no-venv"]
     assert "no-such-program" in said["no-program"]
     assert {done.states[name] for name in said} == {"FAILED"}

@@ -143,7 +143,9 @@ def test_only_so_many_are_listed_and_the_rest_is_counted(tmp_path: Path):
     assert report.failed == 100
     assert [failure.name for failure in report.failures] == [f"it:{index}" for index in range(10, 30, 2)]
     assert [slow.seconds for slow in report.slowest] == [99, 98, 97, 96, 95, 94, 93, 92, 91, 90]
-    assert "... and 90 more failed." in render_text(report)
+    text = render_text(report)
+    assert f"... and 90 more failed; list them with: qcg-pm jobs --state FAILED --path {report.directory}\n" in text
+    assert "With 'NAME:*' behind it, it lists the failed iterations of job NAME." in text
 
 
 def test_a_failure_is_told_with_the_end_of_its_stderr(tmp_path: Path):

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 _SETUP = r"""
 fail() { printf '%s' "$1" >&3; exit 1; }
+not_loaded() {
+    why="its stderr says why"
+    [ /dev/fd/2 -ef /dev/null ] && why='give the job a "stderr", and it says why'
+    fail "module '$1' could not be loaded; $why"
+}
 count=$1; shift
 if [ "$count" -gt 0 ]; then
     type module >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1
@@ -15,11 +20,11 @@ if [ "$count" -gt 0 ]; then
 fi
 while [ "$count" -gt 0 ]; do
     before=${LOADEDMODULES-}
-    module load "$1" || fail "module '$1' could not be loaded; the job's stderr says why"
+    module load "$1" || not_loaded "$1"
     if [ "$before" = "${LOADEDMODULES-}" ]; then
         case ":$before:" in
             *":$1:"* | *":$1/"*) ;;
-            *) fail "module '$1' could not be loaded; the job's stderr says why" ;;
+            *) not_loaded "$1" ;;
         esac
     fi
     shift; count=$((count - 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -68,7 +69,9 @@ def print_report(report: RunReport, console: Console) -> None:
         for line in failure.last_lines:
             say(f"    {line}")
     if report.failed > len(report.failures):
-        say(f"\n... and {report.failed - len(report.failures)} more failed.")
+        say(f"\n... and {report.failed - len(report.failures)} more failed; {_how_to_list(report, State.FAILED)}")
+        if report.iterations.get(State.FAILED.name):
+            say("With 'NAME:*' behind it, it lists the failed iterations of job NAME.")
     if any(failure.message.startswith(NODE_LOST) for failure in report.failures):
         say("\nWith --on-lost rerun, jobs whose node is lost are started again.")
     if report.omitted:
@@ -77,7 +80,11 @@ def print_report(report: RunReport, console: Console) -> None:
             say(line, "yellow")
         more = report.jobs.get("OMITTED", 0) - len(report.omitted)
         if more > 0:
-            say(f"... and {more} more were omitted.")
+            say(f"... and {more} more were omitted; {_how_to_list(report, State.OMITTED)}")
+
+
+def _how_to_list(report: RunReport, state: State) -> str:
+    return f"list them with: qcg-pm jobs --state {state.name} --path {shlex.quote(report.directory)}"
 
 
 def _states(report: RunReport) -> Table:
