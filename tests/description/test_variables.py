@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcg.pilotjob.description.model import Execution, JobDescription, ModelOptions
+from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import (
     AT_LAUNCH,
     AT_SUBMISSION,
@@ -61,6 +62,17 @@ def test_a_value_put_in_early_comes_out_of_the_last_step_unchanged(value: str) -
 @given(st.text("${}its x", max_size=12))
 def test_a_value_put_in_at_last_is_not_looked_into(value: str) -> None:
     assert substitute("<${itval}>", {"itval": value, "it": "3", "its": "4"}) == f"<{value}>"
+
+
+@pytest.mark.parametrize("written", [r"${jname}.out", r"\u0024{jname}.out", r"$\u007bjname}.out"])
+def test_a_variable_is_found_however_json_writes_its_characters(written: str) -> None:
+    (job,) = parse_jobs([f'{{"name": "a", "exec": "x", "stdout": "{written}"}}'.encode()], ARRIVAL)
+    assert job.execution.stdout == "a.out"
+
+
+def test_what_a_job_waits_for_can_be_named_after_the_job_itself() -> None:
+    before, after = parse(simple(name="a-before"), simple(name="a", after="${jname}-before"))
+    assert after.after == (before.name,)
 
 
 def test_every_string_of_a_description_is_substituted_at_submission() -> None:

@@ -57,23 +57,25 @@ def execution_of(form: ExecutionForm | SimpleForm, path: str, problems: list[Pro
         problems.append(Problem(f"{path}.script", "is empty"))
     if form.script is not None and form.args:
         problems.append(Problem(f"{path}.args", 'a "script" takes no arguments; write them into it'))
-    env = form.env or {}
-    if "" in env or any("=" in key for key in env):
-        problems.append(Problem(f"{path}.env", 'the name of a variable must not be empty and must not hold "="'))
+    env: dict[str, str] = {}
+    if form.env:
+        if "" in form.env or any("=" in key for key in form.env):
+            problems.append(Problem(f"{path}.env", 'the name of a variable must not be empty and must not hold "="'))
+        env = {key: value if type(value) is str else str(value) for key, value in form.env.items()}
     modules = form.modules.split() if isinstance(form.modules, str) else form.modules
     return Execution(
-        exec=form.exec,
-        args=(form.args,) if isinstance(form.args, str) else _words(form.args),
-        script=form.script,
-        env={key: value if type(value) is str else str(value) for key, value in env.items()},
-        wd=form.wd or None,
-        stdin=form.stdin or None,
-        stdout=form.stdout or None,
-        stderr=form.stderr or None,
-        modules=tuple([name for name in modules if name]) if modules else (),
-        venv=form.venv or None,
-        model="default" if form.model is None else _model(form.model, f"{path}.model", problems),
-        model_opts=_NO_OPTIONS if form.model_opts is None else _model_options(form.model_opts),
+        form.exec,
+        (form.args,) if isinstance(form.args, str) else _words(form.args),
+        form.script,
+        env,
+        form.wd or None,
+        form.stdin or None,
+        form.stdout or None,
+        form.stderr or None,
+        tuple([name for name in modules if name]) if modules else (),
+        form.venv or None,
+        "default" if form.model is None else _model(form.model, f"{path}.model", problems),
+        _NO_OPTIONS if form.model_opts is None else _model_options(form.model_opts),
     )
 
 
@@ -162,8 +164,9 @@ def resources_of(
     path: str,
     problems: list[Problem],
 ) -> tuple[Request, Sharing | None, float | None]:
-    if form is None:
-        return (Request(one_node=True) if model == "threads" else _DEFAULT_REQUEST), None, None
+    if form is None or (form.num_cores is None and form.num_nodes is None and not form.node_crs):
+        request = Request(one_node=True) if model == "threads" else _DEFAULT_REQUEST
+        return request, None, _wall_time(form, path, problems)
     cores, cores_shared = _amount(form.num_cores, "cores", iteration, f"{path}.numCores", problems)
     nodes, nodes_shared = _amount(form.num_nodes, "nodes", iteration, f"{path}.numNodes", problems)
     if cores_shared and nodes_shared:
@@ -182,13 +185,17 @@ def resources_of(
         memory=memory,
         one_node=model == "threads" or (nodes is None and (gpus > 0 or memory > 0)),
     )
-    wall_time = None
-    if form.wt is not None:
-        try:
-            wall_time = parse_wall_time(form.wt)
-        except DescriptionError as error:
-            problems.extend(Problem(f"{path}.wt", problem.sentence) for problem in error.problems)
-    return request, cores_shared or nodes_shared, wall_time
+    return request, cores_shared or nodes_shared, _wall_time(form, path, problems)
+
+
+def _wall_time(form: ResourcesForm | SimpleForm | None, path: str, problems: list[Problem]) -> float | None:
+    if form is None or form.wt is None:
+        return None
+    try:
+        return parse_wall_time(form.wt)
+    except DescriptionError as error:
+        problems.extend(Problem(f"{path}.wt", problem.sentence) for problem in error.problems)
+        return None
 
 
 def _amount(

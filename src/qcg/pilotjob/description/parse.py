@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
@@ -90,7 +90,10 @@ def simple_to_standard(attributes: dict[str, Any]) -> dict[str, Any]:
     Only the structure is checked; `parse_jobs` on the result checks the rest.
     """
     problems: list[Problem] = []
-    form = _decode(attributes, "job", problems, only_simple=True)
+    try:
+        form = _decode(as_json(attributes), "job", problems, only_simple=True)
+    except Unreadable as unreadable:
+        raise DescriptionError([Problem("job", f"the job {unreadable}")]) from None
     if form is None:
         raise DescriptionError(problems)
     given: dict[str, Any] = msgspec.to_builtins(form)
@@ -131,18 +134,35 @@ def _read_job(
     uniq: str,
     where: str,
     problems: list[Problem],
-) -> Iterator[JobDescription]:
+) -> Iterable[JobDescription]:
     """The job, or the jobs that it expands to; none of any use when problems were added."""
-    form = _decode(job, where, problems)
+    try:
+        text = as_json(job)
+        form = _decode(text, where, problems)
+    except Unreadable as unreadable:
+        problems.append(Problem(where, f"the job {unreadable}"))
+        return ()
     if form is None:
-        return
-    found = len(problems)
+        return ()
     template = _template(form, uniq, where, problems)
-    iteration = template.iteration
     after, after_path = _after(form, where)
-    if iteration is None or _EXPANDING.isdisjoint(references(template.name)):
-        yield _finish(template, after, {**variables, "uniq": uniq}, where, after_path, problems)
-        return
+    if template.iteration is not None and not _EXPANDING.isdisjoint(references(template.name)):
+        return _expanded(template, template.iteration, after, variables, uniq, where, after_path, problems)
+    known = {**variables, "uniq": uniq} if b"${" in text or rb"\u" in text else {}
+    return (_finish(template, after, known, where, after_path, problems),)
+
+
+def _expanded(
+    template: JobDescription,
+    iteration: Iteration,
+    after: list[str] | str | None,
+    variables: dict[str, str],
+    uniq: str,
+    where: str,
+    after_path: str,
+    problems: list[Problem],
+) -> Iterator[JobDescription]:
+    found = len(problems)
     template = _single(template, iteration, where, problems)
     if len(problems) > found:
         return
@@ -157,36 +177,32 @@ def _read_job(
 
 
 def _decode(
-    job: msgspec.Raw | bytes | dict[str, Any], where: str, problems: list[Problem], only_simple: bool = False
+    text: bytes, where: str, problems: list[Problem], only_simple: bool = False
 ) -> StandardForm | SimpleForm | None:
     """At the decoder's speed when the job is right; only a wrong one is walked through."""
+    if rb"\u0000" in text:
+        nulls = find_nulls(decode_anything(text), where)
+        if nulls:
+            problems += nulls
+            return None
     try:
-        text = as_json(job)
-        if rb"\u0000" in text:
-            nulls = find_nulls(decode_anything(text), where)
-            if nulls:
-                problems += nulls
-                return None
-        try:
-            if only_simple:
-                return _decode_simple(text)
-            if b'"execution"' in text:
-                return _decode_standard(text)
-            form = _decode_simple(text)
-            if form.exec is not None or form.script is not None:
-                return form
-            value = decode_anything(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            value = decode_anything(text)
-        is_simple = only_simple or _is_simple(value)
-        try:
-            return _decode_simple(text) if is_simple else _decode_standard(text)
-        except msgspec.ValidationError as error:
-            expected = SimpleForm if is_simple else StandardForm
-            found = find_problems(value, expected, where) or [Problem(where, f"the job is not right: {error}")]
-            problems += [*found, *_further_problems(value, expected, where, found)]
-    except Unreadable as unreadable:
-        problems.append(Problem(where, f"the job {unreadable}"))
+        if only_simple:
+            return _decode_simple(text)
+        if b'"execution"' in text:
+            return _decode_standard(text)
+        form = _decode_simple(text)
+        if form.exec is not None or form.script is not None:
+            return form
+        value = decode_anything(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = decode_anything(text)
+    is_simple = only_simple or _is_simple(value)
+    try:
+        return _decode_simple(text) if is_simple else _decode_standard(text)
+    except msgspec.ValidationError as error:
+        expected = SimpleForm if is_simple else StandardForm
+        found = find_problems(value, expected, where) or [Problem(where, f"the job is not right: {error}")]
+        problems += [*found, *_further_problems(value, expected, where, found)]
     return None
 
 
@@ -235,17 +251,8 @@ def _template(form: StandardForm | SimpleForm, uniq: str, where: str, problems: 
     attributes = (form.attributes if isinstance(form, StandardForm) else None) or {}
     if attributes and not meaning.check_storable(attributes, f"{where}.attributes", problems):
         attributes = {}
-    request, sharing, wall_time = needs
-    return JobDescription(
-        name=form.name,
-        execution=execution,
-        request=request,
-        sharing=sharing,
-        wall_time=wall_time,
-        iteration=iteration,
-        attributes=attributes,
-        uniq=uniq,
-    )
+    # In the order of its fields, here and where executions are made: naming them takes longer than all the rest.
+    return JobDescription(form.name, execution, *needs, iteration, (), attributes, "" if iteration is None else uniq)
 
 
 def _after(form: StandardForm | SimpleForm, where: str) -> tuple[list[str] | str | None, str]:
@@ -265,7 +272,7 @@ def _single(template: JobDescription, iteration: Iteration, where: str, problems
         problems.append(Problem(f"{where}.name", sentence))
     elif sharing is not None and sharing.parts is None:
         sharing = Sharing(sharing.name, sharing.of, len(iteration))
-    return msgspec.structs.replace(template, iteration=None, sharing=sharing)
+    return msgspec.structs.replace(template, iteration=None, sharing=sharing, uniq="")
 
 
 def _finish(
@@ -276,21 +283,15 @@ def _finish(
     after_path: str,
     problems: list[Problem],
 ) -> JobDescription:
-    """The submission's step of the variables. `uniq` of an iteration is not known before it starts."""
+    """The submission's step of the variables; `variables` is empty where nothing of the job can name one. `uniq` of an
+    iteration is not known before it starts."""
     name = final_name(template.name, variables, where, problems)
-    variables["jname"] = name
-    final = final_after(after, variables, template.iteration is not None, after_path, problems)
-    attributes = template.attributes and substitute_everywhere(template.attributes, variables)
+    known = {**variables, "jname": name} if variables else {}
+    final = final_after(after, known, template.iteration is not None, after_path, problems)
+    if not known:
+        return msgspec.structs.replace(template, after=final) if final else template
+    attributes = template.attributes and substitute_everywhere(template.attributes, known)
     if template.iteration is not None:
-        del variables["uniq"]
-    return JobDescription(
-        name=name,
-        execution=substitute_submission(template.execution, variables),
-        request=template.request,
-        sharing=template.sharing,
-        wall_time=template.wall_time,
-        iteration=template.iteration,
-        after=final,
-        attributes=attributes,
-        uniq="" if template.iteration is None else template.uniq,
-    )
+        del known["uniq"]
+    execution = substitute_submission(template.execution, known)
+    return msgspec.structs.replace(template, name=name, execution=execution, after=final, attributes=attributes)

@@ -22,6 +22,8 @@ class Unreadable(Exception):
 
 
 def as_json(given: bytes | msgspec.Raw | dict[str, Any]) -> bytes:
+    if isinstance(given, msgspec.Raw):
+        return bytes(given)
     if isinstance(given, bytes):
         return given
     try:
