@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from functools import lru_cache
-from posixpath import basename, join, normpath
+from posixpath import join, normpath
 
 from msgspec.structs import replace
 
@@ -121,7 +121,9 @@ def stream_paths(description: JobDescription, position: int, grant: Grant, site:
 def directory_of(description: JobDescription, position: int, grant: Grant, site: Site) -> str:
     """Where a run had its working directory."""
     wd = description.execution.wd or ""
-    return _below(site.root_wd, substitute(wd, _Substitution(description, position, grant, site)))
+    if "${" in wd:
+        wd = substitute(wd, _Substitution(description, position, grant, site))
+    return _below(site.root_wd, wd)
 
 
 def program(execution: Execution) -> list[str]:
@@ -143,4 +145,4 @@ def _below(root: str, path: str) -> str:
 
 def program_name(execution: Execution) -> str:
     """What people call the program."""
-    return "bash" if execution.exec is None else basename(execution.exec)
+    return "bash" if execution.exec is None else execution.exec.rpartition("/")[2]

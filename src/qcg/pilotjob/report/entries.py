@@ -20,19 +20,20 @@ _allocation = lru_cache(maxsize=4096)(Grant.__str__)
 
 def text_entry(end: JobEnd) -> bytes:
     """A block: the name and the state, then one indented line for each thing known."""
-    text = f"{end.name} ({STATE_NAMES[end.state]})\n"
+    names = STATE_NAMES
+    text = f"{end.name} ({names[end.state]})"
     for state, at in end.history:
-        text += f"    {timestamp(at)}: {STATE_NAMES[state]}\n"
+        text += f"\n    {timestamp(at)}: {names[state]}"
     for key, value in runtime_strings(end).items():
-        text += f"    {key}: {value}\n"
+        text += f"\n    {key}: {value}"
     if end.iterations is not None:
         counts = msgspec.structs.asdict(end.iterations)
-        text += f"    iterations: {', '.join([f'{key} {count}' for key, count in counts.items()])}\n"
+        text += f"\n    iterations: {', '.join([f'{key} {count}' for key, count in counts.items()])}"
     if end.message:
         message = end.message.strip().replace("\n", "\n        ")
-        text += f"    messages: {message}\n"
+        text += f"\n    messages: {message}"
     # File names of other encodings come in as surrogates, and go out as the bytes they were.
-    return text.encode("utf-8", "surrogateescape")
+    return f"{text}\n".encode("utf-8", "surrogateescape")
 
 
 def json_entry(end: JobEnd) -> bytes:

@@ -27,9 +27,9 @@ def iso_timestamp(at: float) -> str:
 
 def duration(seconds: float) -> str:
     """`0:00:06.082136`; hours go on above 24. A clock that was set back gives no negative durations."""
-    second, microseconds = divmod(round(seconds * 1_000_000), 1_000_000) if seconds > 0 else (0, 0)
-    if second < 60:
-        return f"0:00:{second:02d}.{microseconds:06d}"
+    if 0 <= seconds < 59:
+        return f"0:00:{seconds:09.6f}"
+    second, microseconds = divmod(round(max(seconds, 0.0) * 1_000_000), 1_000_000)
     minutes, second = divmod(second, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{second:02d}.{microseconds:06d}"

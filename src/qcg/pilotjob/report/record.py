@@ -11,7 +11,7 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Amount, Execution, JobDescription, ModelOptions, Sharing
 
 
-class IterationCounts(Struct, frozen=True):
+class IterationCounts(Struct, frozen=True, gc=False):
     """How the iterations of a job ended."""
 
     total: int
@@ -21,7 +21,7 @@ class IterationCounts(Struct, frozen=True):
     omitted: int
 
 
-class JobEnd(Struct, frozen=True):
+class JobEnd(Struct, frozen=True, gc=False):
     """One entry of the report."""
 
     name: str
