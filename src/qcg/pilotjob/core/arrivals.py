@@ -38,21 +38,21 @@ class Arrivals:
         else:
             heapq.heappush(self._late, (seq, entry))
 
-    def first(self) -> Entry:
-        return self._late[0][1] if self._first_is_late() else self._in_order[0]
+    def first(self) -> Entry | None:
+        late, in_order = self._late, self._in_order
+        if not late:
+            return in_order[0] if in_order else None
+        return late[0][1] if not in_order or late[0][0] < in_order[0].job.seq else in_order[0]
 
     def drop_first(self) -> None:
-        if self._first_is_late():
-            heapq.heappop(self._late)
+        late, in_order = self._late, self._in_order
+        if late and (not in_order or late[0][0] < in_order[0].job.seq):
+            heapq.heappop(late)
         else:
-            self._in_order.popleft()
+            in_order.popleft()
 
     def keep(self, wanted: Callable[[Entry], bool]) -> None:
         """Drop all others."""
         self._in_order = deque([entry for entry in self._in_order if wanted(entry)])
         self._late = [(seq, entry) for seq, entry in self._late if wanted(entry)]
         heapq.heapify(self._late)
-
-    def _first_is_late(self) -> bool:
-        late, in_order = self._late, self._in_order
-        return bool(late) and (not in_order or late[0][0] < in_order[0].job.seq)

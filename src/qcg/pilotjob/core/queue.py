@@ -127,14 +127,20 @@ class Line:
     def head(self) -> tuple[int, int, int, Line] | None:
         """Where this line stands in the order of arrival: (job, iteration, line number, line)."""
         entries = self.entries
-        while entries:
-            entry = entries.first()
+        while (entry := entries.first()) is not None:
             position = entry.next()
             if position is not None:
                 return entry.job.seq, position, self.number, self
             entries.drop_first()
             entry.in_line = False
         return None
+
+    @property
+    def first(self) -> Entry:
+        """The entry at the head, where there is one."""
+        entry = self.entries.first()
+        assert entry is not None
+        return entry
 
     def tidy(self) -> None:
         """Take out all that would be passed over. A line that is not served keeps them for ever otherwise."""
@@ -148,8 +154,11 @@ class Line:
 
     def take(self, position: int, now: float) -> Job:
         """The job at the head, whose iteration `position` is started."""
-        entry = self.entries.first()
+        entry = self.first
         entry.take(position)
+        if position < 0:
+            self.entries.drop_first()
+            entry.in_line = False
         self.served = now
         return entry.job
 

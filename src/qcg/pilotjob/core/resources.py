@@ -270,9 +270,9 @@ class Pool:
                 self.with_free[count] = mask | bit
             elif after < count <= before:
                 self.with_free[count] = mask & ~bit
-        if node.available and node.is_idle:
+        if after == len(node.bits) > 0:
             self.idle |= bit
-        else:
+        elif before == len(node.bits):
             self.idle &= ~bit
 
 

@@ -144,7 +144,7 @@ class Look:
     def _could_start(self, job: Job, position: int, request: Request, details: dict[str, Any]) -> Reason:
         if self._blocker is not None and self._blocker[:2] < (job.seq, position):
             _, blocking, _, line = self._blocker
-            name = name_of(line.entries.first().job, blocking)
+            name = name_of(line.first.job, blocking)
             text = (
                 f"what it wants, {_wanted(request)}, is free, but nothing overtakes {name!r} any more: that wants"
                 f" {_wanted(line.request)} and has waited longer than the patience of {self._core.patience:g} s"
