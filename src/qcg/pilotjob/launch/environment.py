@@ -48,9 +48,7 @@ def job_environment(
     """`cpus`: those of its first node that it is bound to. With `slurm`, also what Slurm would tell a job that has just
     this grant. `srun` and `mpirun` in the job believe it, too."""
     first = grant.parts[0]
-    sizes = tuple([(part.node, len(part.cores)) for part in grant.parts])
-    environment = _of_sizes(sizes, slurm).copy()
-    environment["QCG_PM_CPU_SET"] = ",".join([str(cpu) for cpu in cpus or first.cores])
+    environment = _of_grant(grant, cpus, slurm).copy()
     environment[MARKER] = f"{site.instance}.{run_id}"
     if slurm and site.allocation:
         # An agent that was started without Slurm does not have them.
@@ -81,15 +79,16 @@ def gpu_variables(part: NodePart, site: Site) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ""} if site.hides_gpus else {}
 
 
-# As many cores of the same nodes are given again and again.
+# The same cores are given again and again.
 @lru_cache(maxsize=4096)
-def _of_sizes(sizes: tuple[tuple[str, int], ...], slurm: bool) -> dict[str, str]:
-    """What follows from the number of cores on each node."""
-    nodes = ",".join([node for node, _ in sizes])
-    per_node = [count for _, count in sizes]
+def _of_grant(grant: Grant, cpus: tuple[int, ...] | None, slurm: bool) -> dict[str, str]:
+    """What follows from the cores alone."""
+    nodes = ",".join([part.node for part in grant.parts])
+    per_node = [len(part.cores) for part in grant.parts]
     cores = str(sum(per_node))
     environment = {
-        "QCG_PM_NNODES": str(len(sizes)),
+        "QCG_PM_CPU_SET": ",".join([str(cpu) for cpu in cpus or grant.parts[0].cores]),
+        "QCG_PM_NNODES": str(len(per_node)),
         "QCG_PM_NODELIST": nodes,
         "QCG_PM_NPROCS": cores,
         "QCG_PM_NTASKS": cores,
