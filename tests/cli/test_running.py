@@ -17,7 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from qcg.pilotjob.cli.running import file_again
+from qcg.pilotjob.interfaces.file import ALL, DONE
+from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.logs import log_to, stop_logging
+from qcg.pilotjob.options import Resumption
 from tests.support.pilot import COMMANDS, WAIT, Run, environment, job, run, run_requests, write_requests
 
 AFFINITY = "import os; print(*sorted(os.sched_getaffinity(0)), os.environ['QCG_PM_CPU_SET'])"
@@ -189,3 +193,36 @@ def test_a_log_that_cannot_be_written_is_told_once_without_a_traceback(capfd: py
     err = capfd.readouterr().err
     assert err.count("/dev/full cannot be written: No space left on device") == 1
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("given", "done", "said"),
+    [
+        ({"file_path": "/r.json"}, 0, []),
+        ({"nodes": "4"}, 2, []),
+        (
+            {"file_path": "/r.json"},
+            2,
+            ["Of /r.json, 2 of 3 requests have been run in this run before: going on with the next one."],
+        ),
+        (
+            {"file_path": "/r.json"},
+            3,
+            [
+                "/r.json has been run in this run before, and is not run again: only jobs of it that have not ended go"
+                " on. For its jobs once more, start a new run; for other requests, give another file."
+            ],
+        ),
+    ],
+)
+def test_a_file_that_is_given_again_is_said_not_to_be_run_again(
+    tmp_path: Path, given: dict[str, str], done: int, said: list[str]
+):
+    journal = Journal.create(tmp_path / "registry")
+    try:
+        journal.set_meta(DONE, done)
+        journal.set_meta(ALL, 3)
+        assert file_again(Resumption(tmp_path, given), journal) == said
+        assert file_again(None, journal) == []
+    finally:
+        journal.close()

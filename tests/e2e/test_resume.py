@@ -340,9 +340,12 @@ def test_a_file_that_has_changed_since_is_not_taken_for_the_one_that_was_run(tmp
     assert run("qcg-pm", "run", path, "--wd", tmp_path, "--nodes", "1").returncode == 0
     again = run("qcg-pm", "run", path, "--resume", tmp_path)
     assert again.returncode == 0
+    assert f"{path} has been run in this run before, and is not run again" in again.stderr
     assert "nothing to continue" in again.stderr
     write_requests(path, [job("q", "true")])
     changed = run("qcg-pm", "run", path, "--resume", tmp_path)
     assert changed.returncode == 2
     assert "has changed since" in changed.stderr
-    assert run("qcg-pm", "run", "--resume", tmp_path).returncode == 0, "nobody asks for the file"
+    without = run("qcg-pm", "run", "--resume", tmp_path)
+    assert without.returncode == 0, "nobody asks for the file"
+    assert "before" not in without.stderr

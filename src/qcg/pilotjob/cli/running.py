@@ -16,9 +16,10 @@ from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.collecting import collect_seldom
 from qcg.pilotjob.executors.spare import SpareAgent
-from qcg.pilotjob.interfaces.file import FileError
+from qcg.pilotjob.interfaces.file import FileError, how_far
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.options import Options, Resumption, UsageError
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.runs import left_runs, runs_of
@@ -40,7 +41,7 @@ def run_service(
 
         def ready(pilot: Pilot) -> None:
             # Not before: when it cannot begin, that is what counts.
-            for note in notes:
+            for note in [*notes, *file_again(resumption, pilot.engine.journal)]:
                 tell(note)
             on_ready(pilot)
 
@@ -75,6 +76,20 @@ def _other_runs(options: Options, resumption: Resumption | None, resume: str | N
         others = f" So were {', '.join(str(other.run_dir) for other in left[1:])}." if left[1:] else ""
         notes.append(f"Note: {left[0]}.{others}")
     return notes
+
+
+def file_again(resumption: Resumption | None, journal: Journal) -> list[str]:
+    """Who gives the file of a run again may expect that its jobs run again."""
+    path = None if resumption is None else resumption.changes.get("file_path")
+    done, in_all = how_far(journal)
+    if path is None or not done:
+        return []
+    if done < in_all:
+        return [f"Of {path}, {done} of {in_all} requests have been run in this run before: going on with the next one."]
+    return [
+        f"{path} has been run in this run before, and is not run again: only jobs of it that have not ended go on."
+        " For its jobs once more, start a new run; for other requests, give another file."
+    ]
 
 
 async def _run(service: Service, on_ready: Callable[[Pilot], None], on_end: Callable[[], None]) -> Ending:

@@ -54,10 +54,15 @@ def forget_file(journal: Journal) -> None:
         journal.set_meta(key, 0)
 
 
+def how_far(journal: Journal) -> tuple[int, int]:
+    """How many requests of the file earlier managers have run, and how many it has, as far as that is known."""
+    return int(journal.get_meta(DONE) or 0), int(journal.get_meta(ALL) or 0)
+
+
 def is_file_done(journal: Journal) -> bool:
     """Whether an earlier manager has run all requests of the file: it is not needed any more."""
-    in_all = int(journal.get_meta(ALL) or 0)
-    return in_all > 0 and journal.get_meta(DONE) == in_all
+    done, in_all = how_far(journal)
+    return in_all > 0 and done == in_all
 
 
 def remember_file(journal: Journal, path: Path) -> None:
