@@ -133,6 +133,7 @@ def test_a_report_that_cannot_be_written_is_refused(tmp_path: Path):
     done = run("qcg-pm", "run", requests, "--wd", tmp_path, "--report-file", requests / "below")
     assert done.returncode == 2
     assert "--report-file" in done.stderr
+    assert list(tmp_path.iterdir()) == [requests], "nothing is left of a run that could not begin"
     assert "Traceback" not in done.stdout + done.stderr
 
 

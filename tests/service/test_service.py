@@ -46,6 +46,7 @@ def test_a_contact_file_that_cannot_be_written_is_told_in_a_sentence(
     monkeypatch.setattr(service, "announce", cannot)
     with pytest.raises(UsageError, match=f"cannot be written: {told}"):
         asyncio.run(begin())
+    assert not list(tmp_path.iterdir()), "nothing is left of a run that could not begin"
 
 
 def requests_of(directory: Path, *jobs: dict[str, Any]) -> Options:

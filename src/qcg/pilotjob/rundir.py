@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,6 +79,14 @@ def link(wd: Path, target: Path, name: str) -> None:
             place.unlink(missing_ok=True)
     except OSError as error:
         log.warning("the link %s could not be made: %s", place, os.strerror(error.errno or 0))
+
+
+def discard(wd: Path, run_dir: Path) -> None:
+    """Of a run that could not begin nothing is left."""
+    shutil.rmtree(run_dir, ignore_errors=True)
+    for name in ("service.log", "jobs.report"):
+        if _leads_to_a_run(wd / name) and Path(os.readlink(wd / name)).parent.name == run_dir.name:
+            (wd / name).unlink(missing_ok=True)
 
 
 def _leads_to_a_run(place: Path) -> bool:

@@ -32,10 +32,12 @@ from qcg.pilotjob.interfaces.file import (
 )
 from qcg.pilotjob.interfaces.network import NetworkInterface
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.logs import log_to, stop_logging
-from qcg.pilotjob.options import Options, Resumption
+from qcg.pilotjob.options import Options, Resumption, UsageError
 from qcg.pilotjob.place import Place, find_place, look_after_agents
+from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.progress import progress_line
 from qcg.pilotjob.wire.contact import ContactError
 from qcg.pilotjob.wire.hub import Hub
@@ -116,6 +118,7 @@ class Service:
         self._signal = 0
         self._hurry = asyncio.Event()
         self._trouble = ""
+        self._begun = False
         self._left = False
         """The run is not over: the agent keeps its jobs, for a manager that resumes it."""
 
@@ -156,9 +159,12 @@ class Service:
         with rundir.writing_to(run_dir):
             handler = log_to(run_dir / "service.log", self.options.log)
         try:
-            rundir.link(self.wd, run_dir / "service.log", "service.log")
             log.info("%s %s in %s", "resuming" if self.resumption else "starting", run_dir.name, self.wd)
             return await self._run(hub, place, network, run_dir, journal, requests)
+        except (UsageError, JournalError, ReportError):
+            if not (self.resumption or self._begun):
+                rundir.discard(self.wd, run_dir)
+            raise
         finally:
             stop_logging(handler)
 
@@ -182,6 +188,7 @@ class Service:
     ) -> Ending:
         clients = network.contact if network else None
         pilot = wire(self.options, place, self.wd, run_dir, journal, clients, resumed=self.resumption is not None)
+        rundir.link(self.wd, run_dir / "service.log", "service.log")
         engine = pilot.engine
         continued = engine.state.unfinished if self.resumption and not requests else None
         if network is not None:
@@ -199,6 +206,7 @@ class Service:
         try:
             with rundir.writing_to(run_dir):
                 announce(run_dir, engine.executor.open(hub, make_keys(), f"tcp://{place.address}:*"), clients)
+            self._begun = True
             agents.start()
             self.on_ready(pilot)
             if requests and self.options.file_path:
