@@ -71,8 +71,8 @@ def waiting(name: str, count: int, **more: Any) -> dict[str, Any]:
     """So many jobs that run until a file called `go` is there. Each writes down, several times a second, that it is
     still there: a line with its host and the time, in a file of its own for each start."""
     script = (
-        "mkdir -p life; until [ -e go ]; do"
-        ' echo "$(hostname) $(date +%s.%N)" >> life/$0.$(hostname).$$; sleep 0.2; done;'
+        "host=$(hostname); mkdir -p life; until [ -e go ]; do"
+        ' echo "$host $EPOCHREALTIME" >> life/$0.$host.$$; sleep 0.2; done;'
         " echo done >> life/$0.done"
     )
     return job(name, "bash", "-c", script, f"{name}.${{it}}", iteration={"stop": count}, **more)

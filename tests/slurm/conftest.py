@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.slurm_cluster import Cluster, running_cluster, why_impossible
+from tests.slurm.stories import Outcomes, run_all
+from tests.support.slurm_cluster import Cluster, lent, running_cluster, why_impossible
 
 
 @pytest.fixture(scope="session")
@@ -36,13 +37,12 @@ def real_cluster(binding_cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     yield from lent(binding_cluster, tmp_path)
 
 
-def lent(cluster: Cluster, directory: Path) -> Iterator[Cluster]:
-    """The cluster for one test, which runs in this directory and leaves nothing behind on the nodes."""
-    cluster.cwd = directory
-    yield cluster
-    left = cluster.clean_up()
-    if left:
-        pytest.fail("\n".join(["Left behind on the cluster:", *left]), pytrace=False)
+@pytest.fixture(scope="session")
+def outcomes(
+    clusters_are_possible: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Outcomes:
+    """Of all tests that are stories, after their ends."""
+    return run_all(request.session.items, tmp_path_factory.mktemp)
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from qcg.pilotjob.core.resources import NodeSpec
-from tests.slurm.conftest import lent
-from tests.support.slurm_cluster import Cluster, Job, running_cluster
+from tests.support.slurm_cluster import Cluster, Job, lent, running_cluster
 from tests.support.waiting import wait_for
 
 FIND = """python - <<'END'

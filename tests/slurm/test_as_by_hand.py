@@ -14,8 +14,8 @@ from tests.support.mpi import ENVIRONMENT, compiled
 from tests.support.pilot import Run, job
 from tests.support.slurm_cluster import Cluster
 
-ROUNDS = 7
-MEASUREMENTS = 3
+ROUNDS = 5
+MEASUREMENTS = 4
 BAR = 1.1
 
 SOURCE = Path(__file__).parent / "waves.c"

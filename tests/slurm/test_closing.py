@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.slurm.allocated import Allocated
+from tests.slurm.stories import story
 from tests.support.pilot import Run, job
 from tests.support.slurm_cluster import Cluster
 from tests.support.waiting import wait_for
@@ -44,11 +45,12 @@ def all_once(run: Run, count: int) -> None:
     assert lines(run.wd, "ends") == {str(number): 1 for number in range(count)}
 
 
+@story
 def test_at_the_end_of_its_time_jobs_are_warned_and_go_on_in_the_next_allocation(cluster: Cluster):
     first = Allocated(cluster, [noting(SHORT + 200)], "--grace 30 --grace-signal USR1", time=3)
     wait_for(lambda: len(lines(first.wd, "starts")) == SHORT + 16)
-    # Slurm shortens a limit at once: the manager reads it again before long.
-    cluster.run("scontrol", "update", f"JobId={first.job.id}", "TimeLimit=1")
+    # Slurm shortens a limit at once: the manager reads it again after half a minute.
+    cluster.run("scontrol", "update", f"JobId={first.job.id}", "EndTime=now+50")
     first.wait_for_log("no job is started any more; those that run get SIGUSR1")
     wait_for(lambda: len(lines(first.wd, "signals")) == 16)
     assert first.job.wait(60) == 4, first.log
@@ -67,6 +69,7 @@ def test_at_the_end_of_its_time_jobs_are_warned_and_go_on_in_the_next_allocation
     assert all(lines(first.wd, "starts")[str(number)] == 1 for number in range(SHORT)), "who had succeeded ran once"
 
 
+@story
 def test_a_cancelled_allocation_leaves_a_run_that_can_be_resumed(cluster: Cluster):
     first = Allocated(cluster, [noting(SHORT + 40)])
     wait_for(lambda: len(lines(first.wd, "starts")) == SHORT + 16)
@@ -79,6 +82,7 @@ def test_a_cancelled_allocation_leaves_a_run_that_can_be_resumed(cluster: Cluste
     all_once(resumed(first, nodes=2, ntasks_per_node=2), SHORT + 40)
 
 
+@story
 def test_jobs_on_several_nodes_go_on_in_the_next_allocation_too(cluster: Cluster):
     rank = "echo up > up.$0.$SLURM_PROCID; until [ -e go ]; do sleep 0.1; done; echo done >> ends.$0.$SLURM_PROCID"
     shape = {"model": "srunmpi", "numNodes": 2, "numCores": 2, "iteration": {"stop": 4}}
@@ -96,6 +100,7 @@ def test_jobs_on_several_nodes_go_on_in_the_next_allocation_too(cluster: Cluster
     assert set(ends.values()) == {"done\n"}
 
 
+@story
 def test_a_job_that_slurm_queues_again_goes_on_with_its_run(cluster: Cluster):
     quick = job("quick", "bash", "-c", "echo ran >> quick.$0", "${it}", iteration={"stop": 4})
     slow = job("slow", "bash", "-c", "echo started >> slow; until [ -e go ]; do sleep 0.2; done")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 
 from qcg.pilotjob.agent.lease import ASKING
+from qcg.pilotjob.executors.vigil import Times
 from tests.slurm.allocated import Allocated, Lives, waiting
+from tests.slurm.stories import story
 from tests.support.slurm_cluster import Cluster
 from tests.support.waiting import wait_for
 
@@ -31,6 +33,7 @@ def wait_for_the_end_of_steps(cluster: Cluster) -> None:
     wait_for(lambda: not cluster.run("squeue", "-h").stdout.strip(), 60, "the end of the allocation")
 
 
+@story
 def test_the_jobs_of_a_node_that_crashes_fail_and_the_rest_goes_on_without_it(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 20)], "--node-timeout 20")
     before = running(run, 16)
@@ -50,6 +53,7 @@ def test_the_jobs_of_a_node_that_crashes_fail_and_the_rest_goes_on_without_it(cl
     assert sorted(done.states.values()).count("SUCCEED") == 16
 
 
+@story
 def test_a_node_that_boots_anew_harms_no_other(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 6)], "--on-lost rerun", nodes=3, ntasks_per_node=2)
     before = running(run, 6)
@@ -74,19 +78,21 @@ def written_since(lives: Lives, host: str, moment: float) -> set[str]:
     return {name for name, spans in lives.spans.items() if any(on == host and last > moment for on, _, last in spans)}
 
 
+@story
 def test_an_allocation_that_was_suspended_goes_on_as_if_nothing_had_been(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 4)], "--node-timeout 20", nodes=2, ntasks_per_node=2)
     running(run, 4)
     cluster.run("scontrol", "suspend", str(run.job.id))
-    time.sleep(18)  # longer than a node that is cut off waits
+    time.sleep(Times(20).fence + 2)  # longer than a node that is cut off waits
     cluster.run("scontrol", "resume", str(run.job.id))
-    time.sleep(ASKING + 3)  # long enough for what is to be killed to be dead
+    time.sleep(ASKING + 2)  # long enough for what is to be killed to be dead
     go(run)
     done = run.wait()
     assert done.done.returncode == 0, run.log
     assert all(len(spans) == 1 for spans in Lives(run.wd).spans.values())
 
 
+@story
 def test_a_cut_of_ten_seconds_harms_nobody(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 20)], "--on-lost rerun")
     before = running(run, 16)
@@ -106,6 +112,7 @@ def test_a_cut_of_ten_seconds_harms_nobody(cluster: Cluster):
     wait_for_the_end_of_steps(cluster)
 
 
+@story
 def test_jobs_behind_a_link_that_stays_cut_are_dead_before_they_run_again_elsewhere(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 16)], "--node-timeout 20 --on-lost rerun")
     before = running(run, 16)
@@ -133,6 +140,7 @@ def _last_there_and_first_elsewhere(lives: Lives, name: str) -> tuple[float, flo
     return there, min(elsewhere, default=float("inf"))
 
 
+@story
 def test_an_agent_that_is_killed_is_started_again_and_its_jobs_run_again(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 16)], "--on-lost rerun")
     before = running(run, 16)
@@ -149,6 +157,7 @@ def test_an_agent_that_is_killed_is_started_again_and_its_jobs_run_again(cluster
     assert len(after.ends) == 16
 
 
+@story
 def test_an_agent_that_hangs_is_replaced_before_its_jobs_run_elsewhere(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 4)], "--on-lost rerun --node-timeout 20", nodes=3, ntasks_per_node=2)
     before = running(run, 4)
@@ -163,6 +172,7 @@ def test_an_agent_that_hangs_is_replaced_before_its_jobs_run_elsewhere(cluster: 
     assert set(after.ends.values()) == {1}
 
 
+@story
 def test_a_manager_that_is_killed_finds_its_agents_and_jobs_in_the_same_allocation(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 20)], then="qcg-pm run --resume .")
     running(run, 16)
@@ -179,6 +189,7 @@ def test_a_manager_that_is_killed_finds_its_agents_and_jobs_in_the_same_allocati
     assert run.log.count("starting agents") == 1
 
 
+@story
 def test_a_node_that_never_comes_up_is_left_out_and_told(cluster: Cluster):
     begin = "touch begun; until [ -e begin ]; do sleep 0.1; done"
     run = Allocated(cluster, [waiting("a", 12)], "--nl-init-timeout 25", first=begin)
@@ -197,6 +208,7 @@ def test_a_node_that_never_comes_up_is_left_out_and_told(cluster: Cluster):
     }
 
 
+@story
 def test_a_run_goes_on_in_another_allocation_with_what_happened_after_its_manager_died(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 12)], nodelist="n1,n2", nodes=2, then="sleep 1000")
     running(run, 8)

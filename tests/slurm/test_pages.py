@@ -5,22 +5,24 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.docs.pages import CLUSTER_PAGES, blocks_of
 from tests.docs.running import PageDirectory
+from tests.slurm.stories import story
 from tests.support.slurm_cluster import Cluster
 
 TIMEOUT = 120
 
 
-@pytest.mark.parametrize("page", CLUSTER_PAGES, ids=lambda page: page.name)
-def test_every_example_of_a_page_does_what_the_page_says_on_a_cluster(page: Path, cluster: Cluster, tmp_path: Path):
+@story
+def test_every_example_of_a_page_does_what_the_page_says_on_a_cluster(cluster: Cluster):
     def on_the_login_node(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         # Both streams in one, in the order in which they were written.
         return cluster.run("bash", "-c", 'exec 2>&1; exec "$@"', "-", *command, cwd=cwd, timeout=TIMEOUT, check=False)
 
-    directory = PageDirectory(tmp_path, on_the_login_node)
-    for block in blocks_of(page):
-        directory.try_out(block)
-    assert not directory.unused, f"no command uses {', '.join(directory.unused)} of {page.name}"
+    assert CLUSTER_PAGES
+    for page in CLUSTER_PAGES:
+        (cluster.cwd / page.stem).mkdir()
+        directory = PageDirectory(cluster.cwd / page.stem, on_the_login_node)
+        for block in blocks_of(page):
+            directory.try_out(block)
+        assert not directory.unused, f"no command uses {', '.join(directory.unused)} of {page.name}"

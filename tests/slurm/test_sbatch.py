@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.slurm.stories import story
 from tests.support.pilot import Run, job, write_requests
 from tests.support.processes import Process
 from tests.support.slurm_cluster import Cluster, Done
@@ -113,6 +114,7 @@ def test_a_file_runs_in_an_allocation_of_the_size_asked_for_whatever_its_path_is
     assert report["bad"]["state"] == "FAILED"
 
 
+@story
 def test_without_a_size_whole_nodes_are_taken_and_the_next_allocation_is_given_back(cluster: Cluster):
     run = Submitted(cluster, [job("all", "true", numNodes=2, numCores=4)], "--nodes=2", "--max-allocations=3")
     assert run.wait() == 0, run.told
@@ -123,6 +125,7 @@ def test_without_a_size_whole_nodes_are_taken_and_the_next_allocation_is_given_b
     assert f"Submitted batch job {first}" in run.told
 
 
+@story
 def test_a_manager_that_is_killed_is_followed_by_another_in_the_same_allocation(cluster: Cluster):
     gate = cluster.cwd / "gate"
     jobs = [stamped("many", f"until [ -e {gate} ]; do sleep 0.1; done", iteration=6)]
@@ -137,6 +140,7 @@ def test_a_manager_that_is_killed_is_followed_by_another_in_the_same_allocation(
     assert len(run.books["allocations"]) == 1
 
 
+@story
 def test_an_allocation_that_dies_with_all_that_is_in_it_is_followed_by_the_next(cluster: Cluster):
     gate = cluster.cwd / "gate"
     jobs = [
@@ -158,6 +162,7 @@ def test_an_allocation_that_dies_with_all_that_is_in_it_is_followed_by_the_next(
     assert run.books == {"allocations": [first, second], "exit_code": 0}
 
 
+@story
 def test_jobs_that_are_left_go_on_in_the_next_allocation_until_no_more_is_allowed(cluster: Cluster):
     gate = cluster.cwd / "gate"
     jobs = [stamped("quick", iteration=3), stamped("slow", f"until [ -e {gate} ]; do sleep 0.1; done", iteration=2)]
@@ -176,6 +181,7 @@ def test_jobs_that_are_left_go_on_in_the_next_allocation_until_no_more_is_allowe
     assert [run.starts.count(name) for name in ("quick.0", "slow.0")] == [1, 3]
 
 
+@story
 def test_an_allocation_in_which_nothing_happens_is_not_followed_by_another(cluster: Cluster):
     # Without --time it is not known before how long the allocation will be.
     options = ["--nodes=1", "--max-allocations=3", "--", "--time=5"]
@@ -188,6 +194,7 @@ def test_an_allocation_in_which_nothing_happens_is_not_followed_by_another(clust
     wait_for(lambda: not queue(cluster), 30)
 
 
+@story
 def test_where_nodes_may_not_submit_jobs_whoever_waits_does(cluster: Cluster):
     wrapper = cluster.cwd / "bin" / "sbatch"
     wrapper.parent.mkdir()
@@ -207,6 +214,7 @@ def test_where_nodes_may_not_submit_jobs_whoever_waits_does(cluster: Cluster):
     assert [run.starts.count("quick.0"), len(run.starts)] == [1, 4]
 
 
+@story
 def test_a_job_that_slurm_queues_again_goes_on_with_its_run(cluster: Cluster):
     gate = cluster.cwd / "gate"
     jobs = [stamped("quick", iteration=3), stamped("slow", f"until [ -e {gate} ]; do sleep 0.1; done", after=["quick"])]
@@ -225,6 +233,7 @@ def test_a_job_that_slurm_queues_again_goes_on_with_its_run(cluster: Cluster):
     assert f"Job {second} is" not in run.told.replace(f"Job {second} is allocation 2", "")
 
 
+@story
 def test_a_job_that_its_user_cancels_is_not_followed_by_another(cluster: Cluster):
     run = Submitted(cluster, [stamped("endless", "sleep 600", iteration=4)], "--max-allocations=3", "--nodes=1")
     run.wait_for_start_of("endless.3")

@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.slurm.allocated import Allocated
+from tests.slurm.stories import story, story_on
 from tests.support.pilot import job
-from tests.support.slurm_cluster import Cluster, running_cluster
+from tests.support.slurm_cluster import Cluster
 from tests.support.waiting import wait_for
 
 RANK = """
-trap 'sleep 1; echo "$(hostname)" > term.$SLURM_PROCID; exit 0' TERM
-echo "$(hostname)" > up.$SLURM_PROCID
+host=$(hostname)
+trap 'sleep 1; echo "$host" > term.$SLURM_PROCID; exit 0' TERM
+echo "$host" > up.$SLURM_PROCID
 while :; do sleep 0.1; done
 """
 
@@ -47,6 +47,7 @@ def test_a_job_at_its_wall_time_gives_all_its_ranks_time_to_end(cluster: Cluster
     assert written(run.wd, "term") == written(run.wd, "up")
 
 
+@story
 def test_a_rank_that_ignores_the_signal_is_killed_on_every_node(cluster: Cluster):
     stubborn = "trap '' TERM; echo up > up.$SLURM_PROCID; while :; do sleep 0.1; done"
     run = Allocated(cluster, [job("ranks", "bash", "-c", stubborn, model="srunmpi", numNodes=2, numCores=1)])
@@ -55,21 +56,19 @@ def test_a_rank_that_ignores_the_signal_is_killed_on_every_node(cluster: Cluster
     assert run.wait().states == {"ranks": "CANCELED"}
 
 
-@pytest.mark.usefixtures("clusters_are_possible")
-def test_a_launcher_that_reports_success_after_a_node_of_its_own_has_died_is_not_believed(tmp_path: Path):
+@story_on(nodes=2, slurmd_timeout=4, configuration="MessageTimeout=2")
+def test_a_launcher_that_reports_success_after_a_node_of_its_own_has_died_is_not_believed(cluster: Cluster):
     """`srun` ends with 0 when Slurm gives up one of its nodes, which is here before the pilot does."""
     rank = "touch up.$SLURM_PROCID; [ $(hostname) = n1 ] || exec sleep 1000"
     careless = {"srun_args": ["--no-kill"]}
     half = job("half", "bash", "-c", rank, model="srunmpi", model_opts=careless, numNodes=2, numCores=1)
-    with running_cluster(nodes=2, slurmd_timeout=4, configuration="MessageTimeout=2") as cluster:
-        cluster.cwd = tmp_path
-        run = Allocated(cluster, [half], nodes=2)
-        wait_for(lambda: len(list(tmp_path.glob("up.*"))) == 2, what="two ranks")
-        cluster.node("n2").crash()
-        wait_for(lambda: _exit_codes(run), timeout=60, what="the end of srun")
-        assert _exit_codes(run) == [0]
-        assert "n2: node lost" not in run.log
-        done = run.wait()
+    run = Allocated(cluster, [half], nodes=2)
+    wait_for(lambda: len(list(run.wd.glob("up.*"))) == 2, what="two ranks")
+    cluster.node("n2").crash()
+    wait_for(lambda: _exit_codes(run), timeout=60, what="the end of srun")
+    assert _exit_codes(run) == [0]
+    assert "n2: node lost" not in run.log
+    done = run.wait()
     assert done.states == {"half": "FAILED"}
     assert "node lost" in done.report["half"]["messages"]
 

@@ -99,9 +99,11 @@ def end(processes: set[Process], timeout: float = 5.0) -> None:
     deadline = time.monotonic() + timeout
     while (left := {one for one in processes if identify(one.pid) == one}) and time.monotonic() < deadline:
         for process in left:
-            os.kill(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(process.pid, signal.SIGKILL)
         time.sleep(0.005)
-        descendants()  # waits for those that are ours
+        for process in left:
+            _reap(process.pid)
 
 
 def _children(pid: int) -> list[int]:

@@ -1,0 +1,54 @@
+"""Tests that wait for most of their time, such as for a node to count as lost: many of them run at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support.slurm_cluster import Cluster, lent, running_cluster
+
+AT_ONCE = 8
+SECONDS = 300
+"""For all of them: whichever test comes first waits for them."""
+
+Story = Callable[[Cluster], None]
+Outcomes = dict[Story, Future[None]]
+
+
+def story(told: Story) -> Callable[[Outcomes], None]:
+    """Make a test of what is told, which has a cluster of its own: n1 to n4, as `cluster`."""
+    return story_on()(told)
+
+
+def story_on(**settings: object) -> Callable[[Story], Callable[[Outcomes], None]]:
+    """The same with another cluster; settings as for `running_cluster`."""
+
+    def made_of(told: Story) -> Callable[[Outcomes], None]:
+        def test(outcomes: Outcomes) -> None:
+            outcomes[told].result()
+
+        test.__name__ = told.__name__
+        test.__doc__ = told.__doc__
+        test.story = told, settings  # type: ignore[attr-defined]
+        return pytest.mark.timeout(SECONDS)(test)
+
+    return made_of
+
+
+def run_all(items: Iterable[pytest.Item], directory_for: Callable[[str], Path]) -> Outcomes:
+    """What became of the stories among these tests."""
+    functions = [item.function for item in items if isinstance(item, pytest.Function)]
+    stories = [function.story for function in functions if hasattr(function, "story")]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return {
+            told: threads.submit(_run, told, directory_for(told.__name__[:30]), settings) for told, settings in stories
+        }
+
+
+def _run(told: Story, directory: Path, settings: dict[str, object]) -> None:
+    with running_cluster(**settings) as cluster:
+        for _ in lent(cluster, directory):
+            told(cluster)
