@@ -65,6 +65,25 @@ def test_validate_shows_all_problems_at_once_each_with_its_place(tmp_path: Path)
     assert "Traceback" not in done.output
 
 
+def test_validate_warns_of_what_is_hardly_meant(tmp_path: Path):
+    done = validate(tmp_path, [job("a", "true", iteration=9, stdout="out"), job("b", "echo", "${it}")])
+    assert done.exit_code == 0
+    assert done.stderr.splitlines() == [
+        "Warning: request 1: job 'a': all 9 iterations write their stdout to the same file, \"out\"; put ${it} into its"
+        " name",
+        "Warning: request 1: job 'b': ${it} stands for nothing in a job without iterations; give the job an"
+        ' "iteration"',
+    ]
+    assert "1 request, 2 jobs, 0 problems, 2 warnings; checked against" in done.stdout
+
+
+def test_validate_does_not_warn_without_end(tmp_path: Path):
+    done = validate(tmp_path, [job(f"j{number}", "echo", "${it}") for number in range(60)])
+    lines = done.stderr.splitlines()
+    assert len(lines) == 51
+    assert lines[-1] == "... and 10 more warnings, most likely of the same kind."
+
+
 def test_validate_reads_standard_input():
     done = CliRunner().invoke(main, ["validate", "-"], input=json.dumps([[]]))
     assert (done.exit_code, done.stderr) == (1, 'request 1: a request must be an object with the key "request"\n')

@@ -20,10 +20,14 @@ from qcg.pilotjob.core.errors import Refused
 from qcg.pilotjob.core.events import Submit
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description import requests
+from qcg.pilotjob.description.doubts import doubts_about
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import Arrival
 from qcg.pilotjob.interfaces.file import FileError, read_requests
+
+MOST_DOUBTS = 50
+"""Warnings that are shown: the same slip tends to stand in every job of a large file."""
 
 
 @click.command("validate")
@@ -33,29 +37,35 @@ def command(file: Path, nodes: str | None) -> None:
     """Check FILE: its form, its jobs, their names and dependencies, and whether they fit into the nodes. - means
     standard input.
 
-    All problems are shown, each with its place. Exit code 0: none. 1: some. 2: the file cannot be read.
+    All problems are shown, each with its place. Exit code 0: none. 1: some. 2: the file cannot be read. Of what is
+    allowed, and is hardly meant so, it warns.
     """
     try:
         found = read_requests(file)
         core = Core(find_nodes("auto", nodes, os.environ).specs)
     except (FileError, ClusterError) as error:
         raise Refusal(str(error)) from None
-    problems = problems_of(found, core)
-    for problem in problems:
-        click.echo(problem, err=True)
+    doubts: list[str] = []
+    problems = problems_of(found, core, doubts)
+    for line in (*problems, *(f"Warning: {doubt}" for doubt in doubts[:MOST_DOUBTS])):
+        click.echo(line, err=True)
+    if len(doubts) > MOST_DOUBTS:
+        click.echo(f"... and {len(doubts) - MOST_DOUBTS} more warnings, most likely of the same kind.", err=True)
     jobs = max(len(core.state.jobs), _described(found))
     against = f"{_many(core.state.pool.total_cores, 'core')} on {_many(len(core.state.nodes), 'node')}"
     counts = f"{_many(len(found), 'request')}, {_many(jobs, 'job')}, {_many(len(problems), 'problem')}"
+    counts += f", {_many(len(doubts), 'warning')}" if doubts else ""
     click.echo(f"{file}: {counts}; checked against {against}")
     sys.exit(1 if problems else 0)
 
 
-def problems_of(found: list[msgspec.Raw], core: Core) -> list[str]:
-    """Sentences, with their places, about requests that are run in this order. The core gets the jobs."""
-    return [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw)]
+def problems_of(found: list[msgspec.Raw], core: Core, doubts: list[str]) -> list[str]:
+    """Sentences, with their places, about requests that are run in this order. The core gets the jobs, and `doubts`
+    what is only doubtful about them."""
+    return [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw, doubts)]
 
 
-def _problems(core: Core, number: int, raw: msgspec.Raw) -> list[str]:
+def _problems(core: Core, number: int, raw: msgspec.Raw, doubts: list[str]) -> list[str]:
     """Run one request against a core that starts nothing."""
     where = f"request {number}"
     try:
@@ -63,6 +73,7 @@ def _problems(core: Core, number: int, raw: msgspec.Raw) -> list[str]:
         if not isinstance(request, requests.Submit):
             return []
         jobs = parse_jobs(request.jobs, Arrival(number, datetime.now(), "local", f"check-{number}"), f"{where}: jobs")
+        doubts += [f"{where}: job {job.name!r}: {doubt}" for job in jobs for doubt in doubts_about(job)]
         happened = core.handle(Submit(jobs), 0.0)
     except DescriptionError as error:
         return [str(problem) for problem in error.problems]
