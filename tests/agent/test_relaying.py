@@ -26,6 +26,7 @@ from tests.host import test_host_files, test_host_jobs, test_host_lanes, test_ho
 from tests.host.driver import SHELL, HostTest, wait_for
 
 try:
+    from qcg.pilotjob.agent import _relay
     from qcg.pilotjob.agent.relaying import RelayingHost
 except ImportError:
     if shutil.which("cc") and Path(sysconfig.get_paths()["include"], "Python.h").exists():
@@ -272,12 +273,50 @@ class Relayed(WithARelay):
         first = self.host._jobs["first"]
         self.let_go()
         wait_for(lambda: self.ledger_lines()[-1].startswith(b'["b","b"'), "the start of the last one")
+        _relay.enter()
         impostor = JobUnderWay("impostor", first.start, -1, files=False)
         self.host._jobs["impostor"] = self.host._by_pid[first.start.pid] = impostor
         self.host._take()
+        _relay.leave()
         assert sorted(self.host._jobs) == ["b", "impostor"]
         assert self.host._by_pid[first.start.pid] is impostor
         del self.host._jobs["impostor"], self.host._by_pid[first.start.pid]
+
+    def test_a_lane_that_is_taken_back_and_offered_again_has_one_thread(self) -> None:
+        self.lane(self.launch("a", "true"))
+        threads = len(os.listdir("/proc/self/task"))
+        for number in range(20):
+            self.host.start([self.launch(str(number), "true", lane="first")])
+            self.host.recall([str(number)])
+            self.turn(0.0)
+            assert "first" in self.host._lane_numbers
+        assert len(os.listdir("/proc/self/task")) == threads
+        self.let_go()
+        assert self.ended("a").exit_code == 0
+        assert self.host.relayed == 1
+
+    def test_without_a_thread_for_a_lane_python_starts_its_jobs(self) -> None:
+        with mock.patch.object(_relay, "watch", return_value=False):
+            self.host.start([self.launch("first", "true"), self.launch("a", "true", lane="first")])
+            assert self.ended("a").exit_code == 0
+        assert self.host.relayed == 0
+
+    def test_jobs_of_two_lanes_have_the_cores_of_their_lanes(self) -> None:
+        cores = sorted(os.sched_getaffinity(0))[:2]
+        for core in cores:
+            lane = f"first{core}"
+            self.host.start([self.script(lane, _WAITS % self.path("go"), cores=(core,))])
+            told = f"taskset -cp $$ > {core}.$N"
+            for number in range(3):
+                line = self.script(f"{core}-{number}", told, cores=(core,), lane=lane)
+                self.host.start([line._replace(env={**line.env, "N": str(number)})])
+            self.until(lambda lane=lane: lane in self.host._lane_numbers, "the lane being given to the relay")
+        self.let_go()
+        for core in cores:
+            for number in range(3):
+                assert self.ended(f"{core}-{number}").exit_code == 0
+                assert self.text(f"{core}.{number}").split()[-1] == str(core)
+        assert self.host.relayed == 3 * len(cores)
 
     def test_it_tells_once_of_children_that_are_not_for_it_however_many_end(self) -> None:
         for _ in range(20):

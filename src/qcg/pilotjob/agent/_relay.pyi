@@ -8,21 +8,24 @@ Event = tuple[int, float, int, float, int, int]
 when it was started, and the ticks before and after that."""
 
 def open(wakeup: int, null: int) -> None:
-    """Start the thread. It writes a byte 0 to `wakeup` when there is something to take, and SIGCHLD when there is a
-    child to be reaped that is not for it."""
+    """Start its first thread. To `wakeup` it writes a byte 0 when there is something to take, and SIGCHLD when there is
+    a child to be reaped that is not for it."""
 
 def close() -> None: ...
 def enter() -> None:
-    """From here on until `leave`, it does nothing. May be nested."""
+    """From here on until `leave`, it does nothing. May be nested. This, `watch` and `give_up` wait for starts that are
+    under way."""
 
 def leave() -> None: ...
-def watch(lane: int, pid: int, id: bytes, started: float) -> None:
-    """This child is under way in a new lane of this number."""
+def watch(lane: int, pid: int, id: bytes, started: float) -> bool:
+    """This child is under way in a new lane of this number. False: no more threads can be had."""
 
 def offer(lane: int, ledger: int, offers: list[Offer]) -> bool:
     """More to start in this lane, after those that were offered before. False: the lane was given up."""
 
-def give_up(lane: int) -> None: ...
+def give_up(lane: int) -> None:
+    """After it, all that was done in this lane can be taken, and nothing more is done there."""
+
 def hold(held: bool) -> None:
     """Whether nothing may be started. Never waits."""
 

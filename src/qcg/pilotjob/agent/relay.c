@@ -1,8 +1,6 @@
-#include "relay.h"
+#include "relaystart.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,33 +8,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#define STACK (256 * 1024)
+
+/* Its thread lives as long as it watches `pid`, also after the lane was given up. */
 typedef struct Lane {
     struct Lane *next;
-    unsigned long long number;
-    pid_t pid;
+    unsigned long long number; /* 0: given up */
+    _Atomic pid_t pid;
     double started;
     Offer *under_way; /* of that pid */
-    Offer *first; /* of those that wait */
+    Offer *first;     /* of those that wait */
+    cpu_set_t cpus;   /* of its thread */
 } Lane;
 
-static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static pthread_t thread;
-static bool running;
-static atomic_bool closing;
-static int wakeup = -1, null = -1, ledger = -1;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below, never held for long */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int halfway, entered;
 static Lane *lanes;
-static Event *events;
-static size_t event_room;
-static atomic_size_t event_count;
-static atomic_bool held;
-static _Atomic double held_after = INFINITY;
+static Event *first_event, **last_event = &first_event;
+static int wakeup = -1, null = -1;
+static cpu_set_t all_cpus;
+
+static pthread_t signalled;
+static bool running;
+static atomic_int ledger;
+static atomic_bool closing;
+static atomic_bool pending;
 static atomic_bool has_told; /* of a child that is not for the relay */
-static int to_default[NSIG], to_default_count;
 static long ticks_per_second;
 
 static double now(clockid_t clock) {
@@ -47,10 +49,6 @@ static double now(clockid_t clock) {
 
 static long long ticks_now(void) {
     return (long long)(now(CLOCK_BOOTTIME) * ticks_per_second);
-}
-
-static bool is_held(void) {
-    return atomic_load(&held) || now(CLOCK_MONOTONIC) >= atomic_load(&held_after);
 }
 
 static void wake(unsigned char why) {
@@ -65,7 +63,7 @@ static void tell_of_children(void) {
         wake(SIGCHLD);
 }
 
-/* Lanes and offers */
+/* Lanes, with the lock */
 
 void drop_offers(Offer *offers) {
     while (offers) {
@@ -75,82 +73,49 @@ void drop_offers(Offer *offers) {
     }
 }
 
-static void drop_lane(Lane **place) {
-    Lane *lane = *place;
-    *place = lane->next;
+static Lane *find(unsigned long long number) {
+    Lane *lane = lanes;
+    while (lane && lane->number != number)
+        lane = lane->next;
+    return lane;
+}
+
+static Lane *find_pid(pid_t pid) {
+    Lane *lane = lanes;
+    while (lane && lane->pid != pid)
+        lane = lane->next;
+    return lane;
+}
+
+static void give_up(Lane *lane) {
+    lane->number = 0;
     drop_offers(lane->first);
+    lane->first = NULL;
+}
+
+static void remove_lane(Lane *lane) {
+    Lane **place = &lanes;
+    while (*place != lane)
+        place = &(*place)->next;
+    *place = lane->next;
+    give_up(lane);
     free(lane->under_way);
     free(lane);
 }
 
-/* Starting */
-
-/* All folders of a path, and itself if it is one. */
-static bool make_folders(const char *path, bool itself) {
-    char folder[PATH_MAX];
-    if (strlen(path) >= sizeof folder)
-        return false;
-    strcpy(folder, path);
-    for (char *end = folder + 1; *end; end++)
-        if (*end == '/') {
-            *end = '\0';
-            if (mkdir(folder, 0777) < 0 && errno != EEXIST)
-                return false;
-            *end = '/';
-        }
-    return !itself || mkdir(folder, 0777) == 0 || errno == EEXIST;
+/* Whoever is not for the relay is told to those who reap. A child of a lane hides others as long as it is not reaped:
+   its thread asks again, once it has done that. */
+static void look_for_others(void) {
+    siginfo_t child;
+    child.si_pid = 0;
+    if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)
+        return;
+    Lane *lane = find_pid(child.si_pid);
+    if (!lane || !lane->number)
+        tell_of_children();
 }
 
-static int open_for_writing(const char *path) {
-    /* Not blocking: a named pipe without a reader would hold up all jobs of this host. */
-    int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC;
-    int descriptor = open(path, flags, 0666);
-    if (descriptor < 0 && errno == ENOENT && make_folders(path, false))
-        descriptor = open(path, flags, 0666);
-    return descriptor < 0 || fcntl(descriptor, F_SETFL, 0) < 0 ? -1 : descriptor;
-}
-
-/* In the child, which has the memory of the parent and must leave no trace in it but `error`. */
-static void become(const Offer *offer, volatile int *error) {
-    setsid();
-    /* What is ignored here is not ignored there; and no handler of this process may run in the child. */
-    for (int index = 0; index < to_default_count; index++)
-        signal(to_default[index], SIG_DFL);
-    if (chdir(offer->wd) < 0 && (errno != ENOENT || !make_folders(offer->wd, true) || chdir(offer->wd) < 0))
-        goto failed;
-    int out = null, err = null;
-    if (offer->out && (out = open_for_writing(offer->out)) < 0)
-        goto failed;
-    if (offer->err && offer->out && strcmp(offer->err, offer->out) == 0)
-        err = out;
-    else if (offer->err && (err = open_for_writing(offer->err)) < 0)
-        goto failed;
-    if (dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
-        goto failed;
-    if (offer->bound && sched_setaffinity(0, sizeof offer->cpus, &offer->cpus) < 0)
-        goto failed;
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    if (!is_held())
-        execve(offer->program, offer->argv, offer->environment);
-failed:
-    *error = 1;
-    _exit(127);
-}
-
-static __attribute__((noinline)) pid_t start(const Offer *offer) {
-    volatile int error = 0;
-    pid_t pid = vfork();
-    if (pid == 0)
-        become(offer, &error);
-    if (pid > 0 && error) {
-        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-            ;
-        return 0;
-    }
-    return pid < 0 ? 0 : pid;
-}
+/* The thread of a lane */
 
 /* Both lines in one write: that the one is over, and that the next may run from here on. It begins with a new line,
    because a full disk may have cut off whatever was written before. */
@@ -160,118 +125,149 @@ static bool write_down(const Lane *lane, double ended_at) {
                           ended_at, lane->first->line);
     if (length < 0)
         return false;
-    ssize_t written = write(ledger, text, length);
+    ssize_t written = write(atomic_load(&ledger), text, length);
     free(text);
     return written == length;
 }
 
-static void pass_on(Lane *lane, double ended_at) {
-    Offer *offer = lane->first;
-    lane->first = offer->next;
-    Event *event = &events[event_count];
+/* A child has the cores of the thread that starts it. */
+static bool take_cores(Lane *lane, const Offer *offer) {
+    const cpu_set_t *wanted = offer->bound ? &offer->cpus : &all_cpus;
+    if (!CPU_EQUAL(wanted, &lane->cpus) && sched_setaffinity(0, sizeof *wanted, wanted) < 0)
+        return false;
+    lane->cpus = *wanted;
+    return true;
+}
+
+/* The one under way has succeeded. Without the lock, for the lane is halfway: others only put more behind the last. */
+static bool start_next(Lane *lane, Event *event) {
+    const Offer *offer = lane->first;
     event->lane = lane->number;
-    event->ended_at = ended_at;
+    event->ended_at = now(CLOCK_REALTIME);
+    if (!write_down(lane, event->ended_at))
+        return false;
+    /* While the dead leader is not reaped, its process group can be no other. */
+    killpg(lane->pid, SIGKILL);
+    waitid(P_PID, lane->pid, &(siginfo_t){0}, WEXITED);
     event->since = ticks_now();
-    event->pid = start(offer);
+    event->pid = take_cores(lane, offer) ? start(offer, null, &lane->pid) : 0;
     event->at = now(CLOCK_REALTIME);
     event->until = ticks_now();
-    if (atomic_fetch_add(&event_count, 1) == 0)
+    return true;
+}
+
+static void tell(Event *event) {
+    event->next = NULL;
+    *last_event = event;
+    last_event = &event->next;
+    if (!atomic_exchange(&pending, true))
         wake(0);
     if (!event->pid)
         tell_of_children();
+}
+
+/* Whether it goes on. */
+static bool go_on(Lane *lane) {
+    Event *event = malloc(sizeof *event);
+    if (!event)
+        return false;
+    halfway++;
+    pthread_mutex_unlock(&lock);
+    bool done = start_next(lane, event);
+    pthread_mutex_lock(&lock);
+    if (--halfway == 0 && entered)
+        pthread_cond_broadcast(&changed);
+    if (!done) {
+        free(event);
+        return false;
+    }
+    free(lane->under_way);
+    lane->under_way = lane->first;
+    lane->first = lane->first->next;
     lane->pid = event->pid;
     lane->started = event->at;
-    free(lane->under_way);
-    lane->under_way = offer;
+    tell(event);
+    look_for_others();
+    return lane->pid != 0;
 }
 
-static bool has_room(void) {
-    if (event_count < event_room)
-        return true;
-    size_t more = event_room ? 2 * event_room : 256;
-    Event *bigger = realloc(events, more * sizeof *bigger);
-    if (bigger) {
-        events = bigger;
-        event_room = more;
-    }
-    return bigger != NULL;
-}
-
-/* Whether the lane goes on. */
-static bool look_at(Lane *lane) {
+/* Waits until it has ended, or has not been there, and no one has entered. Whether the lane goes on. */
+static bool wait_and_go_on(Lane *lane) {
+    pid_t pid = lane->pid;
+    pthread_mutex_unlock(&lock);
     siginfo_t child;
+    waitid(P_PID, pid, &child, WEXITED | WNOWAIT);
+    pthread_mutex_lock(&lock);
+    while (entered)
+        pthread_cond_wait(&changed, &lock);
+    if (!lane->number)
+        return false;
+    /* Another child may have that pid by now, in another lane that this one has become. */
     child.si_pid = 0;
     if (waitid(P_PID, lane->pid, &child, WEXITED | WNOHANG | WNOWAIT) < 0)
         return false;
     if (child.si_pid == 0)
         return true;
-    if (child.si_code != CLD_EXITED || child.si_status != 0 || lane->first == NULL || is_held() || !has_room())
-        return false;
-    double ended_at = now(CLOCK_REALTIME);
-    if (!write_down(lane, ended_at))
-        return false;
-    /* While the dead leader is not reaped, its process group can be no other. */
-    killpg(lane->pid, SIGKILL);
-    waitid(P_PID, lane->pid, &child, WEXITED);
-    pass_on(lane, ended_at);
-    return lane->pid != 0;
+    bool succeeded = child.si_code == CLD_EXITED && child.si_status == 0;
+    return succeeded && lane->first && !is_held() && go_on(lane);
 }
 
-/* `pid` has ended, or some of all of them when it is 0. Whether there was such a lane. */
-static bool look_at_lanes(pid_t pid) {
-    bool found = false;
-    relay_enter();
-    for (Lane **place = &lanes; *place;) {
-        bool goes_on = true;
-        if (pid == 0 || (*place)->pid == pid) {
-            found = true;
-            goes_on = look_at(*place);
-        }
-        if (goes_on)
-            place = &(*place)->next;
-        else
-            drop_lane(place);
-    }
-    relay_leave();
-    return found;
+static void *follow(void *lane) {
+    pthread_mutex_lock(&lock);
+    while (wait_and_go_on(lane))
+        ;
+    remove_lane(lane);
+    look_for_others();
+    pthread_mutex_unlock(&lock);
+    return NULL;
 }
 
-static void *run(void *unused) {
+/* The thread that takes SIGCHLD */
+
+static void *wait_for_signals(void *unused) {
     sigset_t children;
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     while (!atomic_load(&closing)) {
-        siginfo_t child;
-        child.si_pid = 0;
-        if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 && child.si_pid != 0) {
-            if (look_at_lanes(child.si_pid))
-                continue;
-            /* As long as it is there, it hides others. */
-            look_at_lanes(0);
-            tell_of_children();
-        }
+        pthread_mutex_lock(&lock);
+        look_for_others();
+        pthread_mutex_unlock(&lock);
         sigwaitinfo(&children, NULL);
     }
     return NULL;
 }
 
-/* Those that a child must not inherit as they are. */
-static void find_signals(void) {
-    to_default_count = 0;
-    for (int number = 1; number < NSIG; number++) {
-        struct sigaction action;
-        if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL)
-            to_default[to_default_count++] = number;
-    }
+/* For others */
+
+/* No signal of this process is for any thread of the relay. */
+static int create_thread(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(thread, attributes, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
 }
 
-/* For others */
+static void let_children_signal(int how) {
+    sigset_t children;
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    pthread_sigmask(how, &children, NULL);
+}
 
 void relay_enter(void) {
     pthread_mutex_lock(&lock);
+    entered++;
+    while (halfway)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
 }
 
 void relay_leave(void) {
+    pthread_mutex_lock(&lock);
+    if (--entered == 0)
+        pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }
 
@@ -281,18 +277,16 @@ int relay_open(int wakeup_descriptor, int null_descriptor) {
     wakeup = wakeup_descriptor;
     null = null_descriptor;
     ticks_per_second = sysconf(_SC_CLK_TCK);
-    atomic_store(&held, false);
-    atomic_store(&held_after, INFINITY);
+    if (sched_getaffinity(0, sizeof all_cpus, &all_cpus) < 0)
+        return errno;
+    relay_hold(false);
+    relay_hold_after(INFINITY);
     atomic_store(&has_told, false);
     atomic_store(&closing, false);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, NULL, run, NULL);
+    int error = create_thread(&signalled, NULL, wait_for_signals, NULL);
     running = !error;
     if (running)
-        sigaddset(&before, SIGCHLD);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+        let_children_signal(SIG_BLOCK);
     return error;
 }
 
@@ -300,57 +294,77 @@ void relay_close(void) {
     if (!running)
         return;
     atomic_store(&closing, true);
-    pthread_kill(thread, SIGCHLD);
-    pthread_join(thread, NULL);
+    pthread_kill(signalled, SIGCHLD);
+    pthread_join(signalled, NULL);
     running = false;
-    while (lanes)
-        drop_lane(&lanes);
-    atomic_store(&event_count, 0);
-    sigset_t children;
-    sigemptyset(&children);
-    sigaddset(&children, SIGCHLD);
-    pthread_sigmask(SIG_UNBLOCK, &children, NULL);
+    relay_enter();
+    pthread_mutex_lock(&lock);
+    for (Lane *lane = lanes; lane; lane = lane->next)
+        give_up(lane);
+    wakeup = -1;
+    pthread_mutex_unlock(&lock);
+    relay_leave();
+    let_children_signal(SIG_UNBLOCK);
+}
+
+/* One whose thread is there, and watches nobody yet. */
+static Lane *new_lane(pid_t pid) {
+    Lane *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        return NULL;
+    lane->pid = pid;
+    lane->cpus = all_cpus;
+    lane->next = lanes;
+    lanes = lane;
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, STACK);
+    int error = create_thread(&thread, &attributes, follow, lane);
+    pthread_attr_destroy(&attributes);
+    if (!error)
+        return lane;
+    remove_lane(lane);
+    return NULL;
 }
 
 bool relay_watch(unsigned long long number, pid_t pid, const char *id, double started) {
-    Lane *lane = calloc(1, sizeof *lane);
     Offer *under_way = calloc(1, sizeof *under_way + strlen(id) + 1);
-    if (!lane || !under_way) {
-        free(lane);
-        free(under_way);
+    if (!under_way)
         return false;
-    }
     under_way->id = strcpy((char *)(under_way + 1), id);
-    lane->number = number;
-    lane->pid = pid;
-    lane->started = started;
-    lane->under_way = under_way;
     relay_enter();
     find_signals();
-    lane->next = lanes;
-    lanes = lane;
+    pthread_mutex_lock(&lock);
+    /* It may have been given up, and still be watched: there are never more threads than children. */
+    Lane *lane = find_pid(pid);
+    if (!lane)
+        lane = new_lane(pid);
+    if (lane) {
+        free(lane->under_way);
+        lane->under_way = under_way;
+        lane->number = number;
+        lane->started = started;
+    } else {
+        free(under_way);
+    }
+    pthread_mutex_unlock(&lock);
     relay_leave();
-    return true;
-}
-
-static Lane **find(unsigned long long number) {
-    Lane **place = &lanes;
-    while (*place && (*place)->number != number)
-        place = &(*place)->next;
-    return place;
+    return lane != NULL;
 }
 
 bool relay_offer(unsigned long long number, int descriptor, Offer *offers) {
-    relay_enter();
-    ledger = descriptor;
-    Lane *lane = *find(number);
+    pthread_mutex_lock(&lock);
+    atomic_store(&ledger, descriptor);
+    Lane *lane = find(number);
     if (lane) {
         Offer **end = &lane->first;
         while (*end)
             end = &(*end)->next;
         *end = offers;
     }
-    relay_leave();
+    pthread_mutex_unlock(&lock);
     if (!lane)
         drop_offers(offers);
     return lane != NULL;
@@ -358,18 +372,12 @@ bool relay_offer(unsigned long long number, int descriptor, Offer *offers) {
 
 void relay_give_up(unsigned long long number) {
     relay_enter();
-    Lane **place = find(number);
-    if (*place)
-        drop_lane(place);
+    pthread_mutex_lock(&lock);
+    Lane *lane = find(number);
+    if (lane)
+        give_up(lane);
+    pthread_mutex_unlock(&lock);
     relay_leave();
-}
-
-void relay_hold(bool hold) {
-    atomic_store(&held, hold);
-}
-
-void relay_hold_after(double moment) {
-    atomic_store(&held_after, moment);
 }
 
 void relay_heard(void) {
@@ -377,15 +385,15 @@ void relay_heard(void) {
 }
 
 bool relay_pending(void) {
-    return atomic_load(&event_count) != 0;
+    return atomic_load(&pending);
 }
 
-size_t relay_take(Event **taken) {
-    relay_enter();
-    size_t count = atomic_exchange(&event_count, 0);
-    *taken = events;
-    events = NULL;
-    event_room = 0;
-    relay_leave();
-    return count;
+Event *relay_take(void) {
+    pthread_mutex_lock(&lock);
+    Event *events = first_event;
+    first_event = NULL;
+    last_event = &first_event;
+    atomic_store(&pending, false);
+    pthread_mutex_unlock(&lock);
+    return events;
 }

@@ -1,14 +1,15 @@
-/* The relay: a thread that starts the next job of a lane as soon as the one before it has succeeded.
+/* The relay: threads that start the next job of a lane as soon as the one before it has succeeded, one for each lane.
 
    It knows the good way only. When a job fails, the next one cannot be started, the ledger cannot be written, or nobody
    is next, the lane is given up, and everything about it is left to Python, which notices no difference but the time.
    What has been done is told by `relay_take`.
 
-   One lock guards everything, and is held from the look at an ended process until the next one is started: whoever holds
-   it sees no lane halfway. Only what stops all starts is without it, for threads that must not wait for a file system.
+   A thread is bound to the cores of its lane: a job is started where it runs, beside those of other lanes, and need not
+   move there. From the look at an ended process until the next one is started, its lane is halfway; `relay_enter` waits
+   until none is. What stops all starts does not wait, for threads that must not wait for a file system.
 
-   SIGCHLD is blocked in the whole process and taken by the relay, which passes it on, as a byte to `wakeup`, when a child
-   has ended that is not for it. */
+   SIGCHLD is blocked in the whole process and taken by one more thread, which passes it on, as a byte to `wakeup`, when
+   a child has ended that is not for the relay. */
 
 #ifndef RELAY_H
 #define RELAY_H
@@ -32,7 +33,8 @@ typedef struct Offer {
 } Offer;
 
 /* A job of a lane has succeeded, and the next one was started; or could not be: then `pid` is 0. */
-typedef struct {
+typedef struct Event {
+    struct Event *next;
     unsigned long long lane;
     double ended_at;
     pid_t pid;
@@ -42,19 +44,22 @@ typedef struct {
 
 /* 0, or an errno. To `wakeup` it writes a byte 0 when there is something to take. */
 int relay_open(int wakeup, int null);
+
+/* What it has done can still be taken. */
 void relay_close(void);
 
-/* From `enter` to `leave` it does nothing; the thread that has entered may call all of these. */
+/* From `enter` to `leave` no lane is halfway. All of these are for one thread, but `hold` and `hold_after`. */
 void relay_enter(void);
 void relay_leave(void);
 
-/* This child is under way in a new lane. False: no memory. */
+/* This child is under way in a new lane. False: there is no room for a thread of its own. Enters. */
 bool relay_watch(unsigned long long lane, pid_t pid, const char *id, double started);
 
 /* More to start in a lane, behind those that were offered before; they are the relay's from here on. False: it has given
    that lane up. */
 bool relay_offer(unsigned long long lane, int ledger, Offer *offers);
 
+/* After it, all that was done there can be taken, and nothing more is. Enters. */
 void relay_give_up(unsigned long long lane);
 
 /* Nothing is started while it is held, nor after a moment of CLOCK_MONOTONIC. These two never wait. */
@@ -66,8 +71,8 @@ void relay_heard(void);
 
 bool relay_pending(void);
 
-/* So many events since the last call, in memory that is the caller's. */
-size_t relay_take(Event **events);
+/* All events since the last call, those of one lane in their order; they are the caller's. */
+Event *relay_take(void);
 
 void drop_offers(Offer *offers);
 

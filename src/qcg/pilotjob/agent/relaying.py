@@ -1,4 +1,4 @@
-"""A host whose lanes go on by themselves: a thread in C starts the next job when the one before has succeeded.
+"""A host whose lanes go on by themselves: threads in C start the next job when the one before has succeeded.
 
 Python is told later, of many at once, and keeps the books: so a job costs little more than its process. Everything but
 the good way is left to Python. Before it changes anything in a lane, it takes the lane back from the relay.
@@ -150,7 +150,9 @@ class RelayingHost(JobHost):
         if number is None:
             number = self._lane_numbers[lane] = next(self._numbers)
             self._lane_names[number] = lane
-            _relay.watch(number, job.start.pid, quoted(job.id).encode("ascii"), job.start.at)
+            if not _relay.watch(number, job.start.pid, quoted(job.id).encode("ascii"), job.start.at):
+                self._forget(lane)
+                return
         offers = []
         for launch in waiting:
             prepared = self._spawner.prepared(launch) if self._has_its_files(launch) else None

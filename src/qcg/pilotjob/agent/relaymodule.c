@@ -11,12 +11,7 @@
 
 #include "relay.h"
 
-/* Whoever waits for the lock has let go of the interpreter before; inside it can be entered again. */
-static void enter(void) {
-    PyThreadState *state = PyEval_SaveThread();
-    relay_enter();
-    PyEval_RestoreThread(state);
-}
+/* Whatever enters may wait for a start, and lets go of the interpreter before. */
 
 static PyObject *py_open(PyObject *module, PyObject *arguments) {
     int wakeup, null;
@@ -28,15 +23,26 @@ static PyObject *py_open(PyObject *module, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+static void drop_events(Event *events) {
+    while (events) {
+        Event *event = events;
+        events = events->next;
+        free(event);
+    }
+}
+
 static PyObject *py_close(PyObject *module, PyObject *unused) {
-    PyThreadState *state = PyEval_SaveThread();
+    Py_BEGIN_ALLOW_THREADS
     relay_close();
-    PyEval_RestoreThread(state);
+    drop_events(relay_take());
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
 static PyObject *py_enter(PyObject *module, PyObject *unused) {
-    enter();
+    Py_BEGIN_ALLOW_THREADS
+    relay_enter();
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
@@ -52,12 +58,11 @@ static PyObject *py_watch(PyObject *module, PyObject *arguments) {
     double started;
     if (!PyArg_ParseTuple(arguments, "Kiyd:watch", &lane, &pid, &id, &started))
         return NULL;
-    enter();
-    bool done = relay_watch(lane, pid, id, started);
-    relay_leave();
-    if (!done)
-        return PyErr_NoMemory();
-    Py_RETURN_NONE;
+    bool done;
+    Py_BEGIN_ALLOW_THREADS
+    done = relay_watch(lane, pid, id, started);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(done);
 }
 
 /* Copies strings one after another to where there is room for them. */
@@ -166,19 +171,16 @@ static PyObject *py_offer(PyObject *module, PyObject *arguments) {
         }
         end = &(*end)->next;
     }
-    enter();
-    bool is_there = relay_offer(lane, ledger, first);
-    relay_leave();
-    return PyBool_FromLong(is_there);
+    return PyBool_FromLong(relay_offer(lane, ledger, first));
 }
 
 static PyObject *py_give_up(PyObject *module, PyObject *arguments) {
     unsigned long long lane;
     if (!PyArg_ParseTuple(arguments, "K:give_up", &lane))
         return NULL;
-    enter();
+    Py_BEGIN_ALLOW_THREADS
     relay_give_up(lane);
-    relay_leave();
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
@@ -208,20 +210,16 @@ static PyObject *py_pending(PyObject *module, PyObject *unused) {
 }
 
 static PyObject *py_take(PyObject *module, PyObject *unused) {
-    Event *events;
-    enter();
-    size_t count = relay_take(&events);
-    relay_leave();
     PyObject *list = PyList_New(0);
-    for (size_t index = 0; list && index < count; index++) {
-        Event *event = &events[index];
+    Event *events = relay_take();
+    for (Event *event = events; list && event; event = event->next) {
         PyObject *item = Py_BuildValue("(KdidLL)", event->lane, event->ended_at, (int)event->pid, event->at, event->since,
                                        event->until);
         if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
         Py_XDECREF(item);
     }
-    free(events);
+    drop_events(events);
     return list;
 }
 

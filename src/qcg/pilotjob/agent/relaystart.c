@@ -1,0 +1,106 @@
+#include "relaystart.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static atomic_bool held;
+static _Atomic double held_after = INFINITY;
+static int to_default[NSIG], to_default_count; /* signals that a child must not inherit as they are */
+
+bool is_held(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return atomic_load(&held) || now.tv_sec + now.tv_nsec / 1e9 >= atomic_load(&held_after);
+}
+
+void relay_hold(bool hold) {
+    atomic_store(&held, hold);
+}
+
+void relay_hold_after(double moment) {
+    atomic_store(&held_after, moment);
+}
+
+void find_signals(void) {
+    to_default_count = 0;
+    for (int number = 1; number < NSIG; number++) {
+        struct sigaction action;
+        if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL)
+            to_default[to_default_count++] = number;
+    }
+}
+
+/* All folders of a path, and itself if it is one. */
+static bool make_folders(const char *path, bool itself) {
+    char folder[PATH_MAX];
+    if (strlen(path) >= sizeof folder)
+        return false;
+    strcpy(folder, path);
+    for (char *end = folder + 1; *end; end++)
+        if (*end == '/') {
+            *end = '\0';
+            if (mkdir(folder, 0777) < 0 && errno != EEXIST)
+                return false;
+            *end = '/';
+        }
+    return !itself || mkdir(folder, 0777) == 0 || errno == EEXIST;
+}
+
+static int open_for_writing(const char *path) {
+    /* Not blocking: a named pipe without a reader would hold up all jobs of this host. */
+    int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC;
+    int descriptor = open(path, flags, 0666);
+    if (descriptor < 0 && errno == ENOENT && make_folders(path, false))
+        descriptor = open(path, flags, 0666);
+    return descriptor < 0 || fcntl(descriptor, F_SETFL, 0) < 0 ? -1 : descriptor;
+}
+
+/* In the child, which has the memory of the parent and must leave no trace in it but these two. */
+static void become(const Offer *offer, int null, _Atomic pid_t *own_pid, volatile int *error) {
+    atomic_store(own_pid, getpid());
+    setsid();
+    /* What is ignored here is not ignored there; and no handler of this process may run in the child. */
+    for (int index = 0; index < to_default_count; index++)
+        signal(to_default[index], SIG_DFL);
+    if (chdir(offer->wd) < 0 && (errno != ENOENT || !make_folders(offer->wd, true) || chdir(offer->wd) < 0))
+        goto failed;
+    int out = null, err = null;
+    if (offer->out && (out = open_for_writing(offer->out)) < 0)
+        goto failed;
+    if (offer->err && offer->out && strcmp(offer->err, offer->out) == 0)
+        err = out;
+    else if (offer->err && (err = open_for_writing(offer->err)) < 0)
+        goto failed;
+    if (dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
+        goto failed;
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (!is_held())
+        execve(offer->program, offer->argv, offer->environment);
+failed:
+    *error = 1;
+    _exit(127);
+}
+
+__attribute__((noinline)) pid_t start(const Offer *offer, int null, _Atomic pid_t *own_pid) {
+    volatile int error = 0;
+    pid_t pid = vfork();
+    if (pid == 0)
+        become(offer, null, own_pid, &error);
+    if (pid > 0 && error) {
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        return 0;
+    }
+    return pid < 0 ? 0 : pid;
+}

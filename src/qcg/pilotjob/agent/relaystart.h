@@ -1,0 +1,18 @@
+/* One start of the relay: what stops all of them, and what a child does to become its job. */
+
+#ifndef RELAYSTART_H
+#define RELAYSTART_H
+
+#include "relay.h"
+
+/* `hold` and `hold_after` of relay.h, as they are now. A child asks once more, before it becomes its job. */
+bool is_held(void);
+
+/* To be called again when handlers of signals may have changed, and never while something is started. */
+void find_signals(void);
+
+/* Its pid, or 0: nothing was started. The child has the cores of the thread that calls this. `pid` is its pid before
+   anybody can hear that it has ended. */
+pid_t start(const Offer *offer, int null, _Atomic pid_t *pid);
+
+#endif
