@@ -108,6 +108,7 @@ def test_the_end_of_its_time_is_not_missed_by_a_manager_without_jobs(monkeypatch
         engine.notice = lambda text: None
         pilot = SimpleNamespace(engine=engine, end_when_done=asyncio.Event())
         manager = Closing(pilot, Options(time_limit=3.0, grace=0.4), None)  # type: ignore[arg-type]
+        manager.all_read = True
         began = time.monotonic()
         watching = asyncio.ensure_future(manager.watch())
         await asyncio.wait_for(manager.over.wait(), 100)
@@ -115,3 +116,27 @@ def test_the_end_of_its_time_is_not_missed_by_a_manager_without_jobs(monkeypatch
         return time.monotonic() - began
 
     assert asyncio.run(watch()) > 2.5
+
+
+def test_jobs_of_a_file_that_are_read_after_the_first_look_do_not_wait_for_a_seldom_one(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(closing, "SELDOM", 1000.0)
+    monkeypatch.setattr(closing, "why_over", lambda state, now: "not enough time is left")
+
+    async def watch() -> str:
+        engine = an_engine()
+        engine.state.unfinished = 0
+        engine.gathering = False
+        pilot = SimpleNamespace(engine=engine, end_when_done=asyncio.Event())
+        pilot.end_when_done.set()
+        manager = Closing(pilot, Options(), None)  # type: ignore[arg-type]
+        watching = asyncio.ensure_future(manager.watch())
+        await asyncio.sleep(0)  # its first look
+        engine.state.unfinished = 1
+        manager.all_read = True
+        await asyncio.wait_for(manager.over.wait(), 30)
+        await watching
+        return manager.why
+
+    assert asyncio.run(watch()) == "not enough time is left"

@@ -38,6 +38,11 @@ def pytest_configure(config: pytest.Config) -> None:
     processes.adopt_orphans()
 
 
+def pytest_collection_finish() -> None:
+    """What is there now stays until the end: a look for garbage takes a millisecond without it, 80 ms with it."""
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _module_leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     with _nothing_left_behind(request):

@@ -74,7 +74,7 @@ class Closing:
             await asyncio.sleep(self._until_next_look())
 
     def _until_next_look(self) -> float:
-        if self._engine.state.unfinished:
+        if self._engine.state.unfinished or not self.all_read:
             return TICK
         end = self._end
         left = math.inf if end is None else end - self._grace(end) - time.time()
