@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,31 +21,38 @@ Outcomes = dict[Story, Future[None]]
 
 def story(told: Story) -> Callable[[Outcomes], None]:
     """Make a test of what is told, which has a cluster of its own: n1 to n4, as `cluster`."""
-    return story_on()(told)
+    return _made_of(told, is_long=False)
 
 
-def story_on(**settings: object) -> Callable[[Story], Callable[[Outcomes], None]]:
-    """The same with another cluster; settings as for `running_cluster`."""
+def long_story(told: Story) -> Callable[[Outcomes], None]:
+    """The same for one that takes long: it begins before the others, so that nobody waits for it alone."""
+    return _made_of(told, is_long=True)
 
-    def made_of(told: Story) -> Callable[[Outcomes], None]:
-        def test(outcomes: Outcomes) -> None:
-            outcomes[told].result()
 
-        test.__name__ = told.__name__
-        test.__doc__ = told.__doc__
-        test.story = told, settings  # type: ignore[attr-defined]
-        return pytest.mark.timeout(SECONDS)(test)
+def long_story_on(**settings: object) -> Callable[[Story], Callable[[Outcomes], None]]:
+    """The same on another cluster; settings as for `running_cluster`."""
+    return partial(_made_of, is_long=True, **settings)
 
-    return made_of
+
+def _made_of(told: Story, *, is_long: bool, **settings: object) -> Callable[[Outcomes], None]:
+    def test(outcomes: Outcomes) -> None:
+        outcomes[told].result()
+
+    test.__name__ = told.__name__
+    test.__doc__ = told.__doc__
+    test.story = told, is_long, settings  # type: ignore[attr-defined]
+    return pytest.mark.timeout(SECONDS)(test)
 
 
 def run_all(items: Iterable[pytest.Item], directory_for: Callable[[str], Path]) -> Outcomes:
     """What became of the stories among these tests."""
     functions = [item.function for item in items if isinstance(item, pytest.Function)]
     stories = [function.story for function in functions if hasattr(function, "story")]
+    stories.sort(key=lambda story: not story[1])
     with ThreadPoolExecutor(AT_ONCE) as threads:
         return {
-            told: threads.submit(_run, told, directory_for(told.__name__[:30]), settings) for told, settings in stories
+            told: threads.submit(_run, told, directory_for(told.__name__[:30]), settings)
+            for told, _, settings in stories
         }
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from datetime import datetime
 
 from tests.slurm.allocated import Allocated, Lives, waiting
-from tests.slurm.stories import story
+from tests.slurm.stories import long_story
 from tests.support.pilot import Run, job, write_requests
 from tests.support.slurm_cluster import Cluster
 from tests.support.waiting import wait_for
@@ -62,7 +62,7 @@ def test_agents_can_be_started_with_ssh(cluster: Cluster):
     assert (cluster.calls() - before)["REQUEST_JOB_STEP_CREATE"] == 0
 
 
-@story
+@long_story
 def test_agents_that_were_started_with_ssh_end_with_the_allocation(cluster: Cluster):
     """Also without a manager, and with their jobs; then the run goes on in another allocation."""
     run = Allocated(cluster, [waiting("a", 4)], "--nl-start-method ssh", nodes=2, ntasks_per_node=2)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.slurm.allocated import Allocated
-from tests.slurm.stories import story
+from tests.slurm.stories import long_story, story
 from tests.support.pilot import Run, job
 from tests.support.slurm_cluster import Cluster
 from tests.support.waiting import wait_for
@@ -45,7 +45,7 @@ def all_once(run: Run, count: int) -> None:
     assert lines(run.wd, "ends") == {str(number): 1 for number in range(count)}
 
 
-@story
+@long_story
 def test_at_the_end_of_its_time_jobs_are_warned_and_go_on_in_the_next_allocation(cluster: Cluster):
     first = Allocated(cluster, [noting(SHORT + 200)], "--grace 30 --grace-signal USR1", time=3)
     wait_for(lambda: len(lines(first.wd, "starts")) == SHORT + 16)

@@ -7,7 +7,7 @@ import time
 from qcg.pilotjob.agent.lease import ASKING
 from qcg.pilotjob.executors.vigil import Times
 from tests.slurm.allocated import Allocated, Lives, waiting
-from tests.slurm.stories import story
+from tests.slurm.stories import long_story, story
 from tests.support.slurm_cluster import Cluster
 from tests.support.waiting import wait_for
 
@@ -33,7 +33,7 @@ def wait_for_the_end_of_steps(cluster: Cluster) -> None:
     wait_for(lambda: not cluster.run("squeue", "-h").stdout.strip(), 60, "the end of the allocation")
 
 
-@story
+@long_story
 def test_the_jobs_of_a_node_that_crashes_fail_and_the_rest_goes_on_without_it(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 20)], "--node-timeout 20")
     before = running(run, 16)
@@ -78,7 +78,7 @@ def written_since(lives: Lives, host: str, moment: float) -> set[str]:
     return {name for name, spans in lives.spans.items() if any(on == host and last > moment for on, _, last in spans)}
 
 
-@story
+@long_story
 def test_an_allocation_that_was_suspended_goes_on_as_if_nothing_had_been(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 4)], "--node-timeout 20", nodes=2, ntasks_per_node=2)
     running(run, 4)
@@ -112,7 +112,7 @@ def test_a_cut_of_ten_seconds_harms_nobody(cluster: Cluster):
     wait_for_the_end_of_steps(cluster)
 
 
-@story
+@long_story
 def test_jobs_behind_a_link_that_stays_cut_are_dead_before_they_run_again_elsewhere(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 16)], "--node-timeout 20 --on-lost rerun")
     before = running(run, 16)
@@ -189,7 +189,7 @@ def test_a_manager_that_is_killed_finds_its_agents_and_jobs_in_the_same_allocati
     assert run.log.count("starting agents") == 1
 
 
-@story
+@long_story
 def test_a_node_that_never_comes_up_is_left_out_and_told(cluster: Cluster):
     begin = "touch begun; until [ -e begin ]; do sleep 0.1; done"
     run = Allocated(cluster, [waiting("a", 12)], "--nl-init-timeout 25", first=begin)

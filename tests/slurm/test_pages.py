@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tests.docs.pages import CLUSTER_PAGES, blocks_of
 from tests.docs.running import PageDirectory
-from tests.slurm.stories import story
+from tests.slurm.stories import long_story
 from tests.support.slurm_cluster import Cluster
 
 TIMEOUT = 120
 
 
-@story
+@long_story
 def test_every_example_of_a_page_does_what_the_page_says_on_a_cluster(cluster: Cluster):
     def on_the_login_node(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         # Both streams in one, in the order in which they were written.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.slurm.stories import story
+from tests.slurm.stories import long_story, story
 from tests.support.pilot import Run, job, write_requests
 from tests.support.processes import Process
 from tests.support.slurm_cluster import Cluster, Done
@@ -162,7 +162,7 @@ def test_an_allocation_that_dies_with_all_that_is_in_it_is_followed_by_the_next(
     assert run.books == {"allocations": [first, second], "exit_code": 0}
 
 
-@story
+@long_story
 def test_jobs_that_are_left_go_on_in_the_next_allocation_until_no_more_is_allowed(cluster: Cluster):
     gate = cluster.cwd / "gate"
     jobs = [stamped("quick", iteration=3), stamped("slow", f"until [ -e {gate} ]; do sleep 0.1; done", iteration=2)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.slurm.allocated import Allocated
-from tests.slurm.stories import story, story_on
+from tests.slurm.stories import long_story_on, story
 from tests.support.pilot import job
 from tests.support.slurm_cluster import Cluster
 from tests.support.waiting import wait_for
@@ -56,7 +56,7 @@ def test_a_rank_that_ignores_the_signal_is_killed_on_every_node(cluster: Cluster
     assert run.wait().states == {"ranks": "CANCELED"}
 
 
-@story_on(nodes=2, slurmd_timeout=4, configuration="MessageTimeout=2")
+@long_story_on(nodes=2, slurmd_timeout=4, configuration="MessageTimeout=2")
 def test_a_launcher_that_reports_success_after_a_node_of_its_own_has_died_is_not_believed(cluster: Cluster):
     """`srun` ends with 0 when Slurm gives up one of its nodes, which is here before the pilot does."""
     rank = "touch up.$SLURM_PROCID; [ $(hostname) = n1 ] || exec sleep 1000"
