@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,29 @@ from tests.docs.pages import CLUSTER_PAGES, PAGES, ROOT, Block, blocks_of, comma
 from tests.docs.running import PageDirectory
 from tests.support.pilot import Run, run
 
+PAGES_AT_ONCE = 3
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in CLUSTER_PAGES], ids=lambda page: page.name)
-def test_every_example_of_a_page_does_what_the_page_says(page: Path, tmp_path: Path):
+
+@pytest.fixture(scope="module")
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Future[None]]:
+    """What became of the pages that are wanted. Examples sleep, start and wait: several pages are tried out at once."""
+    wanted = [item for item in request.session.items if request.fixturename in getattr(item, "fixturenames", ())]
+    pages: list[Path] = [item.callspec.params["page"] for item in wanted]  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(PAGES_AT_ONCE) as threads:
+        return {page: threads.submit(try_out, page, tmp_path_factory.mktemp(page.stem)) for page in pages}
+
+
+def try_out(page: Path, tmp_path: Path) -> None:
     directory = PageDirectory(tmp_path)
     for block in blocks_of(page):
         directory.try_out(block)
     assert not directory.unused, f"no command uses {', '.join(directory.unused)} of {page.name}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in CLUSTER_PAGES], ids=lambda page: page.name)
+def test_every_example_of_a_page_does_what_the_page_says(page: Path, outcomes: dict[Path, Future[None]]):
+    outcomes[page].result()
 
 
 def test_the_example_of_make_run_succeeds_and_comes_close_to_pi(tmp_path: Path):

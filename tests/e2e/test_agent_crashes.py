@@ -196,27 +196,33 @@ def test_an_agent_that_stands_still_for_a_while_loses_nothing(tmp_path: Path):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    ("python", "why"),
-    [("/nowhere/python", "no agent can be started"), ("/bin/false", "the agent ends right after its start")],
-    ids=["a Python that is not there", "a Python that ends at once"],
-)
-def test_without_any_agent_the_service_ends_and_says_why(tmp_path: Path, python: str, why: str):
-    requests = write_requests(tmp_path / "requests.json", [job("one", "true"), job("two", "true", iteration=3)])
+def test_without_any_agent_the_service_ends_and_says_why(tmp_path: Path):
+    """A Python that is not there, and one that ends at once: both at the same time, for each is tried several times."""
+    reasons = {"/nowhere/python": "no agent can be started", "/bin/false": "the agent ends right after its start"}
+    managers = {python: managed_with(python, tmp_path / f"wd{number}") for number, python in enumerate(reasons)}
+    for python, why in reasons.items():
+        wd, process = managers[python]
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 3, errors
+        assert why in errors
+        assert "Traceback" not in errors
+        run_of = Run(wd, subprocess.CompletedProcess(process.args, 3))
+        assert run_of.states == {"one": "CANCELED", "two": "CANCELED"}
+        assert why in run_of.report["one"]["messages"]
+        (run_dir,) = wd.glob(".qcgpjm-service-*")
+        assert not (run_dir / "contact.json").exists()
+        again = run("qcg-pm", "run", "--resume", run_dir)
+        assert again.returncode == 1
+        assert run_of.states == {"one": "CANCELED", "two": "CANCELED"}
+
+
+def managed_with(python: str, wd: Path) -> tuple[Path, subprocess.Popen[str]]:
+    """A run whose agents are to be started with this Python."""
+    wd.mkdir()
+    requests = write_requests(wd / "requests.json", [job("one", "true"), job("two", "true", iteration=3)])
     program = f"import sys; sys.executable = {python!r}; from qcg.pilotjob.cli.main import main; main()"
-    line = [sys.executable, "-c", program, "run", requests, "--wd", tmp_path, "--report-format", "json"]
-    done = subprocess.run([*map(str, line), *NODES], capture_output=True, text=True, timeout=30)
-    assert done.returncode == 3, done.stderr
-    assert why in done.stderr
-    assert "Traceback" not in done.stderr
-    run_of = Run(tmp_path, done)
-    assert run_of.states == {"one": "CANCELED", "two": "CANCELED"}
-    assert why in run_of.report["one"]["messages"]
-    (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
-    assert not (run_dir / "contact.json").exists()
-    again = run("qcg-pm", "run", "--resume", run_dir)
-    assert again.returncode == 1
-    assert run_of.states == {"one": "CANCELED", "two": "CANCELED"}
+    line = [sys.executable, "-c", program, "run", requests, "--wd", wd, "--report-format", "json", *NODES]
+    return wd, subprocess.Popen(list(map(str, line)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_job_that_had_started_is_not_run_again_by_an_agent_that_has_lost_its_memory(tmp_path: Path):
