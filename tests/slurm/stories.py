@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ def long_story(told: Story) -> Callable[[Outcomes], None]:
 
 def long_story_on(**settings: object) -> Callable[[Story], Callable[[Outcomes], None]]:
     """The same on another cluster; settings as for `running_cluster`."""
-    return partial(_made_of, is_long=True, **settings)
+    return lambda told: _made_of(told, is_long=True, **settings)
 
 
 def _made_of(told: Story, *, is_long: bool, **settings: object) -> Callable[[Outcomes], None]:
