@@ -28,7 +28,9 @@ def test_the_first_is_always_the_one_that_came_first_of_those_that_stand_there(c
             arrivals.add(entry(seq))
             heapq.heappush(expected, seq)
         elif expected:
-            assert arrivals.first().job.seq == heapq.heappop(expected)
+            first = arrivals.first()
+            assert first is not None
+            assert first.job.seq == heapq.heappop(expected)
             arrivals.drop_first()
         assert len(arrivals) == len(expected)
         assert sorted(one.job.seq for one in arrivals) == sorted(expected)
@@ -41,7 +43,7 @@ def test_those_that_are_kept_keep_their_order(coming: list[int]):
         arrivals.add(entry(seq))
     arrivals.keep(lambda one: one.job.seq % 2 == 0)
     left = []
-    while arrivals:
-        left.append(arrivals.first().job.seq)
+    while first := arrivals.first():
+        left.append(first.job.seq)
         arrivals.drop_first()
     assert left == list(range(0, 20, 2))

@@ -45,7 +45,7 @@ class Handlers:
         """One after the other: each may be taken for a reason to take further ones."""
         for answered in range(self.answered + 1, self.answered + 1 + count):
             self._let_go.release()
-            await self.until(lambda answered=answered: self.answered >= answered)
+            await self.until(lambda answered=answered: self.answered >= answered)  # type: ignore[misc]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         while not condition():
