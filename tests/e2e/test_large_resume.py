@@ -64,7 +64,6 @@ def write_registry(path: Path, wd: Path) -> None:
     connection = sqlite3.connect(path)
     with connection:
         connection.executemany(group.INSERT_JOB, ((seq, f"job-{seq}", 1.0, 0) for seq in numbers))
-        connection.execute("UPDATE jobs SET state = ?, ended = ?", (done, ended))
         connection.executemany(group.INSERT_SPEC, ((seq, spec) for seq in numbers))
         runs = ((place(seq, -1), 1, done, 2.0, 3.0, ended, 7, 0, grant, 0, "") for seq in numbers)
         connection.executemany(group.PUT_RUN, runs)

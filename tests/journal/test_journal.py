@@ -80,8 +80,8 @@ def test_a_registry_that_was_never_completed_is_told(path: Path):
 
 def test_a_registry_of_another_format_is_told(journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch):
     journal.close()
-    monkeypatch.setattr("qcg.pilotjob.journal.schema.FORMAT", 3)
-    with pytest.raises(JournalError, match="has format 2, this program reads format 3"):
+    monkeypatch.setattr("qcg.pilotjob.journal.schema.FORMAT", 4)
+    with pytest.raises(JournalError, match="has format 3, this program reads format 4"):
         Journal.open(path)
     monkeypatch.undo()
     journal.__dict__.update(Journal.open(path).__dict__)

@@ -18,11 +18,11 @@ Row = tuple[Any, ...]
 # Plain numbers: SQLite takes a subclass of int only through its adapters, which is slow.
 QUEUED, SCHEDULED, EXECUTING = int(State.QUEUED), int(State.SCHEDULED), int(State.EXECUTING)
 
-INSERT_JOB = "INSERT INTO jobs (seq, name, submitted, iterations) VALUES (?, ?, ?, ?)"
+INSERT_JOB = "INSERT INTO submitted_jobs (seq, name, submitted, iterations) VALUES (?, ?, ?, ?)"
 INSERT_SPEC = "INSERT INTO specs (seq, spec) VALUES (?, ?)"
-START_JOB = "UPDATE jobs SET state = ?, started = ? WHERE seq = ?"
-END_JOB = "UPDATE jobs SET state = ?, ended = ?, message = ? WHERE seq = ?"
-SETTLE_REST = "UPDATE jobs SET rest = ?, rest_at = ?, message = ? WHERE seq = ?"
+START_JOB = "UPDATE submitted_jobs SET state = ?, started = ? WHERE seq = ?"
+END_JOB = "UPDATE submitted_jobs SET state = ?, ended = ?, message = ? WHERE seq = ?"
+SETTLE_REST = "UPDATE submitted_jobs SET rest = ?, rest_at = ?, message = ? WHERE seq = ?"
 PUT_RUN = """
     INSERT OR REPLACE INTO runs
     (place, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message)
@@ -81,7 +81,7 @@ class Group:
             self.runs[run] = effect
         elif effect.position >= 0:
             self.settled.append((place(effect.job.seq, effect.position), int(effect.state), effect.at, effect.message))
-        if effect.position < 0:
+        else:
             self.ended_jobs.append((int(effect.state), effect.at, effect.message, effect.job.seq))
 
     def add(self, effect: Added) -> None:
@@ -123,7 +123,7 @@ class Group:
         many(PUT_SETTLED, self.settled)
         many(PUT_COMMAND, self.commands)
         if self.removed:
-            many("DELETE FROM jobs WHERE seq = ?", self.removed)
+            many("DELETE FROM submitted_jobs WHERE seq = ?", self.removed)
             many("DELETE FROM specs WHERE seq = ?", self.removed)
             places = [(place(seq, -1), place(seq + 1, -1)) for (seq,) in self.removed]
             many("DELETE FROM runs WHERE place >= ? AND place < ?", places)

@@ -17,18 +17,19 @@ from qcg.pilotjob.journal.records import (
     SettledIteration,
     UnfinishedJob,
 )
-from qcg.pilotjob.journal.schema import KILLED, STOPPED, place, seq_and_position
+from qcg.pilotjob.journal.schema import FINAL, KILLED, STOPPED, place, seq_and_position
 
-FINAL, QUEUED = int(State.SUCCEED), int(State.QUEUED)
+QUEUED = int(State.QUEUED)
 
 RUN_COLUMNS = (
     "place, attempt, runs.state, scheduled, runs.started, runs.ended, pid, exit_code, granted, killed, runs.message"
 )
 JOB_COLUMNS = "seq, name, submitted, iterations, state, started, ended, message, rest, rest_at"
 
-# Only jobs that are not final can have these, and there are few of them: ask job by job, in the order of the key.
+# Of jobs that are not final, or have ended with the one run that they have: ask job by job, in the order of the key.
 OF_UNFINISHED = (
-    f"FROM jobs CROSS JOIN runs ON place >= (seq << 32) AND place < ((seq + 1) << 32) WHERE jobs.state < {FINAL}"
+    "FROM submitted_jobs AS jobs CROSS JOIN runs ON place >= (seq << 32) AND place < ((seq + 1) << 32)"
+    f" WHERE jobs.state < {FINAL}"
 )
 
 
@@ -114,7 +115,7 @@ def starts_and_ends(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _max_seq(connection: sqlite3.Connection) -> int:
-    (highest,) = connection.execute("SELECT max(seq) FROM jobs").fetchone()
+    (highest,) = connection.execute("SELECT max(seq) FROM submitted_jobs").fetchone()
     return max(highest or 0, meta_value(connection, "max_seq") or 0)
 
 
@@ -134,7 +135,9 @@ def _unfinished_jobs(connection: sqlite3.Connection) -> Iterator[UnfinishedJob]:
 
 
 def _settled_iterations(connection: sqlite3.Connection) -> Iterator[SettledIteration]:
-    for number, state in connection.execute(f"SELECT place, runs.state {OF_UNFINISHED} AND runs.state >= {FINAL}"):
+    for number, state in connection.execute(
+        f"SELECT place, runs.state {OF_UNFINISHED} AND iterations > 0 AND runs.state >= {FINAL}"
+    ):
         yield SettledIteration(*seq_and_position(number), STATES[state])
 
 

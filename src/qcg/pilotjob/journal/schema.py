@@ -10,12 +10,19 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
+from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal.errors import JournalError, RegistryInUseError
 
-FORMAT = 2
+FORMAT = 3
 
-# Descriptions have a table of their own: they are large, written once and read rarely, while the rows of `jobs` are
-# read all at once by a resumed manager and changed when a job ends.
+FINAL = int(State.SUCCEED)
+"""From this state on, nothing changes any more."""
+
+# Descriptions have a table of their own: they are large, written once and read rarely, while the rows of jobs are read
+# all at once by a resumed manager.
+#
+# The end of a job without iterations is written once, with its run. Only that of a job which has iterations, or never
+# ran, is written to its own row. `jobs` shows both.
 #
 # A place is a job or one of its iterations. Its row is its latest run, or its end when it never ran (attempt 0, nothing
 # scheduled); state QUEUED is a run that was forgotten, kept because its attempt number is used up. The one integer is
@@ -26,11 +33,11 @@ FORMAT = 2
 #
 # 0 and '' stand for "nothing yet" in most columns, and blobs are given as bytearray: the sqlite3 module sends None and
 # bytes through its adapters, which takes longer than all the rest of a row.
-TABLES = """
+TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE agents (name TEXT PRIMARY KEY, acked INTEGER) WITHOUT ROWID;
 CREATE TABLE specs (seq INTEGER PRIMARY KEY, spec BLOB);
-CREATE TABLE jobs (
+CREATE TABLE submitted_jobs (
     seq INTEGER PRIMARY KEY,
     name TEXT,
     submitted REAL,
@@ -56,6 +63,19 @@ CREATE TABLE runs (
     message TEXT
 );
 CREATE TABLE commands (place INTEGER PRIMARY KEY, command TEXT);
+CREATE VIEW jobs AS
+    SELECT
+        seq,
+        name,
+        submitted,
+        iterations,
+        CASE WHEN only.state >= {FINAL} THEN only.state ELSE job.state END AS state,
+        job.started AS started,
+        CASE WHEN only.state >= {FINAL} THEN only.ended ELSE job.ended END AS ended,
+        CASE WHEN only.state >= {FINAL} THEN only.message ELSE job.message END AS message,
+        rest,
+        rest_at
+    FROM submitted_jobs AS job LEFT JOIN runs AS only ON only.place = job.seq << 32;
 """
 
 KILLED = 1
