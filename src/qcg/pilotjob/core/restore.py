@@ -124,9 +124,9 @@ class Restoration:
             # Jobs that it waited for may have been removed after they succeeded,
             find_prerequisites(newcomer, core.jobs)
             # and others may have come later under their names.
-            newcomer.prerequisites = [
-                other for other in newcomer.prerequisites if not _is_later(other.job, newcomer.job)
-            ]
+            newcomer.prerequisites = tuple(
+                [other for other in newcomer.prerequisites if not _is_later(other.job, newcomer.job)]
+            )
             take_place(core, newcomer, accepted_before=True)
         self._take_in_told()
         self._give_up_what_nobody_tells()

@@ -53,7 +53,9 @@ def make_ready(core: CoreState, job: Job) -> None:
     """Nothing that all of the job waits for is missing any more: it takes its place in the queue."""
     waiting = job.waiting
     if job.iterations is None:
-        make_position_ready(core, job, -1)
+        (entry,) = job.entries
+        entry.fresh = -1
+        core.queue.enter(entry, core.now)
     elif waiting is not None and waiting.by_position is not None:
         for position, missing in enumerate(waiting.by_position):
             if not missing:

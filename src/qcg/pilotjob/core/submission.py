@@ -27,13 +27,13 @@ MOST_SAME_INDEX = 255
 """How many prerequisites of its own index an iteration may have: a byte counts them."""
 
 
-class Newcomer(msgspec.Struct):
+class Newcomer(msgspec.Struct, gc=False):
     """A job on its way in."""
 
     job: Job
     description: JobDescription
-    requests: list[Request]
-    prerequisites: list[Prerequisite] = []
+    requests: tuple[Request, ...]
+    prerequisites: tuple[Prerequisite, ...] = ()
 
 
 def submit(core: CoreState, event: Submit) -> None:
@@ -97,9 +97,10 @@ def _admit(core: CoreState, descriptions: list[JobDescription]) -> list[Newcomer
         except DescriptionError as error:
             problems.append(f"job {name!r}: {error}")
     find = ChainMap(new, core.jobs)
-    for newcomer in newcomers:
+    waiting = [newcomer for newcomer in newcomers if newcomer.description.after]
+    for newcomer in waiting:
         problems += find_prerequisites(newcomer, find)
-    ring = find_cycle({n.job: n.prerequisites for n in newcomers if n.prerequisites})
+    ring = find_cycle({newcomer.job: newcomer.prerequisites for newcomer in waiting})
     if ring is not None:
         names = " -> ".join(job.name for job in [*ring, ring[0]])
         problems.append(f"these jobs wait for each other and could never start: {names}")
@@ -127,8 +128,6 @@ def welcome(core: CoreState, job: Job, description: JobDescription) -> Newcomer:
 def find_prerequisites(newcomer: Newcomer, find: Mapping[str, Job]) -> list[str]:
     """Resolve what a newcomer waits for; sentences for what cannot be resolved."""
     description = newcomer.description
-    if not description.after:
-        return []
     indices = description.iteration.indices() if description.iteration is not None else None
     problems = []
     found: dict[Prerequisite, None] = {}
@@ -138,7 +137,7 @@ def find_prerequisites(newcomer: Newcomer, find: Mapping[str, Job]) -> list[str]
             problems.append(resolved)
         else:
             found[resolved] = None
-    newcomer.prerequisites = list(found)
+    newcomer.prerequisites = tuple(found)
     if sum(prerequisite.same_index for prerequisite in found) > MOST_SAME_INDEX:
         problems.append(
             f"job {description.name!r} waits for more than {MOST_SAME_INDEX} jobs by index; name whole jobs"
@@ -146,11 +145,11 @@ def find_prerequisites(newcomer: Newcomer, find: Mapping[str, Job]) -> list[str]
     return problems
 
 
-def share(core: CoreState, description: JobDescription) -> tuple[list[Request], MaximumIters | None]:
+def share(core: CoreState, description: JobDescription) -> tuple[tuple[Request, ...], MaximumIters | None]:
     """What `maximum-iters` or `split-into` make of a request, given what exists: one request for each size."""
     sharing = description.sharing
     if sharing is None:
-        return [description.request], None
+        return (description.request,), None
     of_cores = sharing.of == "cores"
     amount = description.request.cores if of_cores else description.request.nodes
     assert amount is not None
@@ -163,7 +162,7 @@ def share(core: CoreState, description: JobDescription) -> tuple[list[Request], 
         plan = MaximumIters(count, total, amount.least)
         amounts = [Amount(size, size) for size in plan.sizes()]
     field = "cores" if of_cores else "nodes"
-    return [msgspec.structs.replace(description.request, **{field: amount}) for amount in amounts], plan
+    return tuple([msgspec.structs.replace(description.request, **{field: amount}) for amount in amounts]), plan
 
 
 def _wait_for(core: CoreState, job: Job, waiting: Waiting, prerequisite: Prerequisite) -> None:
