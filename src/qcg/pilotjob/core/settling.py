@@ -38,15 +38,17 @@ Work = deque[Outcome | Rest]
 
 def settle(core: CoreState, ending: Outcome | Rest) -> None:
     """Make it final, with all consequences."""
-    work: Work = deque([ending])
-    while work:
-        ending = work.popleft()
+    work: Work = deque()
+    while True:
         if isinstance(ending, Outcome):
             _settle_one(core, ending, work)
         elif ending.job.iterations is not None:
             _settle_rest(core, ending, work)
         elif ending.job.state is State.QUEUED:
             _settle_one(core, Outcome(ending.job, -1, ending.state, ending.message), work)
+        if not work:
+            return
+        ending = work.popleft()
 
 
 def make_ready(core: CoreState, job: Job) -> None:
@@ -101,7 +103,7 @@ def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
     if dependents is not None:
         for other in dependents.whole:
             _prerequisite_is_final(core, other, job.state, job.name, work)
-    if not core.unfinished:
+    if not (core.job_counts[State.QUEUED] or core.unfinished):
         core.effects.append(AllDone())
 
 

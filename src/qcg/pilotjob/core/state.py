@@ -97,8 +97,9 @@ class CoreState:
     ) -> None:
         """Put a job (position -1) or one iteration into a state, and tell."""
         if position < 0:
-            self.job_counts[job.state] -= 1
-            self.job_counts[state] += 1
+            counts = self.job_counts
+            counts[job.state] -= 1
+            counts[state] += 1
             job.state = state
             if message:
                 job.message = message

@@ -50,12 +50,14 @@ class Group:
         "rests",
         "runs",
         "settled",
+        "specs",
         "started_jobs",
     )
 
     def __init__(self) -> None:
         self.empty = True
         self.added: dict[int, Row] = {}
+        self.specs: dict[int, Row] = {}
         self.started_jobs: list[Row] = []
         self.ended_jobs: list[Row] = []
         self.rests: list[Row] = []
@@ -87,8 +89,15 @@ class Group:
     def add(self, effect: Added) -> None:
         self.empty = False
         for job in effect.jobs:
-            iterations = 0 if job.iterations is None else len(job.iterations)
-            self.added[job.seq] = (job.seq, job.name, job.submitted, iterations, job.spec)
+            seq, iterations = job.seq, 0 if job.iterations is None else len(job.iterations)
+            assert job.spec is not None
+            self.added[seq] = (seq, job.name, job.submitted, iterations)
+            self.specs[seq] = (seq, bytearray(job.spec))
+
+    def take_back(self, seq: int) -> None:
+        """This job was never added."""
+        self.added.pop(seq, None)
+        self.specs.pop(seq, None)
 
     def settle_rest(self, effect: RestSettled) -> None:
         self.empty = False
@@ -108,14 +117,14 @@ class Group:
 
     def remove(self, effect: Removed) -> None:
         self.empty = False
-        self.added.pop(effect.job.seq, None)
+        self.take_back(effect.job.seq)
         self.removed.append((effect.job.seq,))
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Removals come last: a sequence number is never given twice, so whatever else was gathered for it goes too."""
         many = connection.executemany
-        many(INSERT_JOB, [row[:4] for row in self.added.values()])
-        many(INSERT_SPEC, [(row[0], bytearray(row[4])) for row in self.added.values()])
+        many(INSERT_JOB, self.added.values())
+        many(INSERT_SPEC, self.specs.values())
         many(START_JOB, self.started_jobs)
         many(END_JOB, self.ended_jobs)
         many(SETTLE_REST, self.rests)
@@ -137,10 +146,10 @@ class Group:
             state, ended, exit_code, message = QUEUED, 0.0, None, ""
             if end is None:
                 state, exit_code = (EXECUTING if run.started else SCHEDULED), 0
-            elif isinstance(end, Transition):
+            elif type(end) is Transition:
                 state, ended, exit_code, message = int(end.state), end.at, end.exit_code, end.message
             yield (
-                place(run.job.seq, run.position),
+                run.job.seq << 32 | run.position + 1,  # its place, written out for what is done for every run
                 run.attempt,
                 state,
                 run.scheduled,

@@ -100,7 +100,7 @@ class Journal(Questions):
             gather(self._gathering, effect)
         if type(effect) is Removed:
             for earlier in self._waiting:
-                earlier.added.pop(effect.job.seq, None)
+                earlier.take_back(effect.job.seq)
 
     def set_command(self, run: Run, command: str) -> None:
         """What a run is started with."""
