@@ -301,8 +301,10 @@ def test_what_ended_on_cores_that_are_gone_has_ended_as_it_did(tmp_path: Path):
 def test_what_runs_on_cores_that_are_gone_is_ended_before_it_runs_again(tmp_path: Path):
     then = "echo $$ >> pids.${it}; until [ -e release ]; do sleep 0.05; done"
     crashing = begin(tmp_path, [marking("many", then, iteration=2)], options=("--nodes", "2", "--on-lost", "rerun"))
-    wait_for(lambda: len(crashing.marks()) == 2 and (tmp_path / "pids.1").exists(), what="two starts")
-    pid = int((tmp_path / "pids.1").read_text())
+    pids = tmp_path / "pids.1"
+    # The file is there a moment before the number.
+    wait_for(lambda: len(crashing.marks()) == 2 and pids.exists() and pids.read_text(), what="two starts")
+    pid = int(pids.read_text())
     crashing.kill_manager()
     again = start("qcg-pm", "run", "--resume", crashing.run_dir, "--nodes", "1", cwd=tmp_path)
     wait_for(lambda: not is_alive(pid), what="the end of what ran on the core that is gone")
