@@ -88,7 +88,8 @@ def test_jobs_of_an_ended_run_are_listed(over: Path):
         "after  OMITTED  it waits for 'bad', which is FAILED",
         "its    FAILED   2 of 3 iterations failed",
     ]
-    assert done.stderr == "This is what the registry of the run says. Its manager has ended, and all jobs have.\n"
+    says = f"This is what the registry of {over}/.qcgpjm-service-over says."
+    assert done.stderr == f"{says} Its manager has ended, and all jobs have.\n"
     told = json.loads(pm("jobs", "-p", over, "--json", "its:*", "-s", "failed").stdout)["jobs"]
     assert told == {"its:1": {"status": "FAILED"}, "its:2": {"status": "FAILED"}}
 
@@ -127,6 +128,18 @@ def test_a_wrong_name_in_an_ended_run_is_told_with_the_nearest_one(over: Path):
         done = pm(command, "talk", "-p", over)
         assert done.exit_code == 1
         assert "there is no job 'talk'; did you mean 'talks'?" in done.stderr, command
+
+
+def test_a_run_whose_requests_were_refused_hides_no_other(tmp_path: Path):
+    path = write_requests(tmp_path / "r.json", [job("good", "true", stdout="good.out")])
+    assert run("qcg-pm", "run", path, "--wd", tmp_path, "--nodes", "2", "--id", "real").returncode == 0
+    mistaken = write_requests(tmp_path / "typo.json", [{"name": "typo", "execution": {"exe": "true"}}])
+    assert run("qcg-pm", "run", mistaken, "--wd", tmp_path, "--nodes", "2", "--id", "typo").returncode == 1
+    done = pm("why", "good", "nobody", "-p", tmp_path)
+    assert "good SUCCEED" in done.stdout
+    assert f"the registry of {tmp_path}/.qcgpjm-service-real says" in done.stderr
+    assert f"1 other run is in {tmp_path}: see --path" in done.stderr
+    assert f"Run {tmp_path}/.qcgpjm-service-real" in pm("report", tmp_path).stdout
 
 
 def test_what_needs_a_manager_is_refused_with_what_to_do(over: Path):

@@ -134,6 +134,9 @@ def test_times_and_utilisation_come_from_the_runs(tmp_path: Path):
         ("one", 4.0, "n1[0]"),
     ]
     assert "27.8% of 8 cores on 2 nodes" in render_text(report)
+    on_fewer_now = msgspec.structs.replace(report, cores=1, nodes=1, utilisation=20 / 9)
+    more = "0.006 core-hours used, more than 1 core can give in that time: earlier managers of this run had others"
+    assert more in render_text(on_fewer_now)
 
 
 def test_only_so_many_are_listed_and_the_rest_is_counted(tmp_path: Path):

@@ -72,7 +72,7 @@ def runs_of(path: Path) -> list[Path]:
 
 
 def with_registry(path: Path) -> Path:
-    """The newest of these runs that has a registry which can be read."""
+    """The newest of these runs that has jobs, in a registry which can be read."""
     runs = runs_of(path)
     try:
         readable = [run for run in runs if FILE_NAME in os.listdir(run)]
@@ -85,7 +85,20 @@ def with_registry(path: Path) -> Path:
             f"There is no run in {path.absolute()}: neither it nor a {PREFIX}* in it has a {FILE_NAME} that can be read"
             f"{unreadable}; give the directory of a run, or the one that it worked in{told_of_waiting(path)}"
         )
-    return readable[0]
+    return newest_with_jobs(readable)
+
+
+def newest_with_jobs(runs: list[Path]) -> Path:
+    """Of runs, the newest first: one whose requests were all refused hides no other. If none has jobs, the newest."""
+    return next((run for run in runs[:MOST_LOOKED_AT] if len(runs) == 1 or _has_jobs(run)), runs[0])
+
+
+def _has_jobs(run_dir: Path) -> bool:
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            return reading.has_jobs(connection)
+    except (JournalError, OSError):
+        return False
 
 
 def to_resume(path: Path) -> Path:

@@ -82,7 +82,7 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
     """The run directory, itself or the newest in a working directory, whose manager is alive and can be talked to.
     Runs that cannot be read are passed over, as long as there is another one."""
     # Late: it looks into registries, for which most programs have no use.
-    from qcg.pilotjob.runs import holder_of, is_there, standing, told_of_waiting, without_contact
+    from qcg.pilotjob.runs import holder_of, is_there, newest_with_jobs, standing, told_of_waiting, without_contact
 
     directory = directory.absolute()
     runs = _runs_in(directory)
@@ -112,7 +112,7 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
             )
     if problems:
         raise problems[0]
-    newest = runs[0]
+    newest = newest_with_jobs(runs)
     raise NoManager(
         f"{standing(newest)} See what happened with `qcg-pm report {newest}`, start another manager with"
         " `qcg-pm-service --net`, or say where one is with --path",

@@ -17,7 +17,7 @@ import click
 from qcg.pilotjob.cli.names import NoSuchName, expand
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say_no_more, tell
-from qcg.pilotjob.runs import afterword, is_there, standing
+from qcg.pilotjob.runs import afterword, is_there, runs_of, standing
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
 
@@ -109,12 +109,17 @@ def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[st
     from qcg.pilotjob.cli.afterwards import EndedRun
 
     with EndedRun(run) as ended:
+        code: int | None = 1
         try:
-            return function(ended, **given)
+            code = function(ended, **given)
+            return code
         except NoSuchName as error:
             raise Denial(with_suggestion(ended, str(error))) from None
         finally:
-            tell(f"This is what the registry of the run says. {afterword(run)}")
+            tell(f"This is what the registry of {run.absolute()} says. {afterword(run)}")
+            others = len(runs_of(run.parent)) - 1
+            if code and others:
+                tell(f"{others} other {'run is' if others == 1 else 'runs are'} in {run.absolute().parent}: see --path")
 
 
 def connect(path: str | None, address: str | None, environ: Mapping[str, str]) -> Manager:

@@ -101,6 +101,11 @@ def meta_value(connection: sqlite3.Connection, key: str) -> Any:
     return None if row is None else row[0]
 
 
+def has_jobs(connection: sqlite3.Connection) -> bool:
+    """Or had some, which were removed."""
+    return _max_seq(connection) > 0
+
+
 def unfinished(connection: sqlite3.Connection) -> int:
     """How many jobs have not ended."""
     (count,) = connection.execute(f"SELECT count(*) FROM jobs WHERE state < {FINAL}").fetchone()

@@ -116,8 +116,10 @@ def _utilisation(report: RunReport) -> str:
     if report.utilisation is None:
         return busy
     nodes = "node" if report.nodes == 1 else "nodes"
-    cores = "core" if report.cores == 1 else "cores"
-    return f"{busy}, {report.utilisation:.1%} of {report.cores} {cores} on {report.nodes} {nodes}"
+    cores = f"{report.cores} core" if report.cores == 1 else f"{report.cores} cores"
+    if round(report.utilisation, 3) > 1:
+        return f"{busy}, more than {cores} can give in that time: earlier managers of this run had others"
+    return f"{busy}, {report.utilisation:.1%} of {cores} on {report.nodes} {nodes}"
 
 
 def _slowest(report: RunReport) -> Table:
