@@ -18,10 +18,10 @@ from unittest import mock
 
 import pytest
 
-from qcg.pilotjob.host.jobhost import JobUnderWay
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import SHARED, Ended, Launch
 from qcg.pilotjob.host.tree import look_at
+from qcg.pilotjob.host.underway import JobUnderWay
 from tests.host import test_host_files, test_host_jobs, test_host_lanes, test_host_signals, test_host_spawn
 from tests.host.driver import SHELL, HostTest, wait_for
 
@@ -300,6 +300,16 @@ class Relayed(WithARelay):
             self.host.start([self.launch("first", "true"), self.launch("a", "true", lane="first")])
             assert self.ended("a").exit_code == 0
         assert self.host.relayed == 0
+
+    def test_where_few_processes_are_allowed_threads_do_not_take_the_place_of_jobs(self) -> None:
+        self.host._most_lanes = 1
+        names = ["one", "two", "three"]
+        self.host.start([self.script(name, _WAITS % self.path("go")) for name in names])
+        self.host.start([self.launch(f"{name}-{n}", "true", lane=name) for name in names for n in range(2)])
+        self.until(lambda: len(self.host._jobs) == 3, "the first of all lanes")
+        assert list(self.host._lane_numbers) == ["one"]
+        self.let_go()
+        assert [self.ended(f"{name}-1").exit_code for name in names] == [0, 0, 0]
 
     def test_jobs_of_two_lanes_have_the_cores_of_their_lanes(self) -> None:
         cores = sorted(os.sched_getaffinity(0))[:2]

@@ -144,6 +144,20 @@ class LedgerTest(unittest.TestCase):
         self.reopen()
         assert self.ledger.unacknowledged()[1:] == [(2, ended("a"))]
 
+    def test_lines_of_earlier_versions_tell_no_grants(self):
+        with open(self.path, "ab") as file:
+            file.write(b'["b","a","m"]\n["e",1,"a",2.0,0,"exit","",7,1.0]\n["b","c","m"]\n')
+        self.reopen()
+        assert self.ledger.unreadable_lines == 0
+        assert self.ledger.unacknowledged() == [(1, Ended("a", 2.0, 0, "exit", "", 7, 1.0, []))]
+        assert list(self.ledger.open) == ["c"]
+
+    def test_ends_without_numbers_get_them_in_their_order(self):
+        with open(self.path, "ab") as file:
+            file.write(b"".join(b'["b","%d","m",[]]\n["x","%d",7,1.0,2.0]\n' % (n, n) for n in range(3)))
+        self.reopen()
+        assert [body.id for _, body in self.ledger.unacknowledged()] == ["0", "1", "2"]
+
     def test_an_end_without_a_number_is_forgotten_when_it_has_one(self):
         self.start("a")
         self.ledger.flush()

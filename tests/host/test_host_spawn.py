@@ -317,6 +317,25 @@ class Mishaps(Refusals):
         assert "no room for another process" in self.refused("true")
 
 
+class NoRoom(HostTest):
+    def test_a_job_waits_for_room_as_long_as_others_may_make_some(self):
+        self.start_shell("long", "echo $$ > pids; touch ready; until test -e go; do sleep 0.01; done")
+        spawn = self.host._spawner._spawn
+        full = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        self.host._spawner._spawn = mock.Mock(side_effect=full)
+        self.host.start([self.launch("a", "touch", "ran"), self.launch("b", "true")])
+        assert not self.host.advance()
+        assert not self.host.advance()
+        assert {running.id for running in self.host.running()} == {"long", "a", "b"}
+        self.host.kill(["b"])
+        self.host._spawner._spawn = spawn
+        with open(self.path("go"), "w"):
+            pass
+        assert self.ended("a").exit_code == 0
+        assert self.ended("b").reason == "cancel"
+        assert os.path.exists(self.path("ran"))
+
+
 class WithoutPosixSpawn(WhatAJobFinds, Streams, Reports, Unstartable, Mishaps):
     """The same through the subprocess module, as with Python 3.6 or an old C library."""
 

@@ -32,6 +32,8 @@ CLOSE_GRACE = 2.0
 DOUBT = 1.0
 """Seconds between an end of a job that may be due to the end of the allocation, and its being told as such or not."""
 MOST_SIGNALS_OF_SLURM = 3
+MANY_SIGNALS = 200
+"""Fewer than the wakeup has room for."""
 PAUSE = 0.02
 """Seconds between two messages that nobody is in a hurry to get."""
 STARTS_A_TURN = 16
@@ -118,7 +120,8 @@ class Agent:
             hurry = self._signals > (MOST_SIGNALS_OF_SLURM if self._in_allocation else 1)
             reason = "closed" if self._in_allocation else "lost"
             self._exit(0.0 if hurry else CLOSE_GRACE if self._in_allocation else END_GRACE, reason, TOLD_TO_END)
-        if signal.SIGCHLD in numbers:
+        # There was no room for one more byte, perhaps, when there were so many.
+        if signal.SIGCHLD in numbers or len(numbers) > MANY_SIGNALS:
             self._host.reap()
 
     def _cut_off(self) -> None:

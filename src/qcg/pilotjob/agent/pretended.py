@@ -10,10 +10,11 @@ import heapq
 import time
 from collections.abc import Callable
 
-from qcg.pilotjob.host.jobhost import JobHost, JobUnderWay
+from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger, Opened
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.host.tree import MARKER
+from qcg.pilotjob.host.underway import JobUnderWay
 
 NO_PROCESS = -1
 

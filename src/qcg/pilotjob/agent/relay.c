@@ -52,7 +52,7 @@ static long long ticks_now(void) {
 }
 
 static void wake(unsigned char why) {
-    /* A full socket is as good as one more byte. */
+    /* Whoever finds it full looks at everything. */
     if (write(wakeup, &why, 1) < 0)
         return;
 }
@@ -144,10 +144,10 @@ static bool start_next(Lane *lane, Event *event) {
     const Offer *offer = lane->first;
     event->lane = lane->number;
     event->ended_at = now(CLOCK_REALTIME);
-    if (!write_down(lane, event->ended_at))
-        return false;
     /* While the dead leader is not reaped, its process group can be no other. */
     killpg(lane->pid, SIGKILL);
+    if (!write_down(lane, event->ended_at))
+        return false;
     waitid(P_PID, lane->pid, &(siginfo_t){0}, WEXITED);
     event->since = ticks_now();
     event->pid = take_cores(lane, offer) ? start(offer, null, &lane->pid) : 0;
@@ -283,10 +283,11 @@ int relay_open(int wakeup_descriptor, int null_descriptor) {
     relay_hold_after(INFINITY);
     atomic_store(&has_told, false);
     atomic_store(&closing, false);
+    let_children_signal(SIG_BLOCK);
     int error = create_thread(&signalled, NULL, wait_for_signals, NULL);
     running = !error;
-    if (running)
-        let_children_signal(SIG_BLOCK);
+    if (error)
+        let_children_signal(SIG_UNBLOCK);
     return error;
 }
 

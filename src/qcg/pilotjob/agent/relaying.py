@@ -12,11 +12,16 @@ from collections.abc import Callable, Iterable
 from json.encoder import encode_basestring_ascii as quoted
 
 from qcg.pilotjob.agent import _relay
-from qcg.pilotjob.host.jobhost import DEFAULT_GRACE, JobHost, JobUnderWay
+from qcg.pilotjob.agent.room import room_for_processes
+from qcg.pilotjob.host.jobhost import DEFAULT_GRACE, JobHost
 from qcg.pilotjob.host.ledger import Ledger, Opened, Record, starting_line
 from qcg.pilotjob.host.records import SHARED, Ended, Launch, Running
 from qcg.pilotjob.host.tree import MARKER
+from qcg.pilotjob.host.underway import JobUnderWay
 from qcg.pilotjob.host.unstartable import Unstartable
+
+SHARE_OF_THREADS = 8
+"""Of so many processes that this host may have, one may be a thread of the relay: the others are for jobs."""
 
 
 class RelayingHost(JobHost):
@@ -44,6 +49,7 @@ class RelayingHost(JobHost):
         """How many of those that wait in such a lane the relay has."""
         self._to_offer: dict[str, None] = {}
         """Lanes with more for the relay."""
+        self._most_lanes = room_for_processes() // SHARE_OF_THREADS
         self._numbers = itertools.count(1)
         self._pause = pause
         self._taken_at = 0.0
@@ -147,6 +153,8 @@ class RelayingHost(JobHost):
         if not waiting or job is None or not self._is_plain(job):
             return
         number = self._lane_numbers.get(lane)
+        if number is None and len(self._lane_numbers) >= self._most_lanes:
+            return
         if number is None:
             number = self._lane_numbers[lane] = next(self._numbers)
             self._lane_names[number] = lane

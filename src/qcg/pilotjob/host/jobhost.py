@@ -18,7 +18,8 @@ from qcg.pilotjob.host.ledger import Ledger, Opened, Record
 from qcg.pilotjob.host.records import Ended, Launch, Running
 from qcg.pilotjob.host.signalling import pass_on
 from qcg.pilotjob.host.spawn import Spawner, read_report
-from qcg.pilotjob.host.unstartable import Unstartable
+from qcg.pilotjob.host.underway import JobUnderWay
+from qcg.pilotjob.host.unstartable import NoRoom, Unstartable
 
 DEFAULT_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -29,21 +30,6 @@ _EVERYTHING = ""
 """Key of the ending that takes whatever the jobs have left behind; no job has an empty id."""
 _SWEEP = "sweep "
 """Before the id, the key of an ending of what is not a job of this host."""
-
-
-class JobUnderWay:
-    __slots__ = ("exit_code", "files", "id", "message", "reason", "report", "start")
-
-    def __init__(self, id: str, start: Opened, report: int, files: bool) -> None:
-        self.id = id
-        self.start = start
-        self.report = report
-        self.files = files
-        """It may have files of its own, which have to be removed."""
-        self.reason = "exit"
-        self.message = ""
-        self.exit_code: Optional[int] = None
-        """Set once its first process is reaped; the job is over when its tree is, too."""
 
 
 class JobHost:
@@ -175,7 +161,12 @@ class JobHost:
                 if not self._ledger.starting(launch.id, launch.env.get(tree.MARKER, ""), launch.grant):
                     return False
                 del queued[launch.id]
-                self._start(launch)
+                try:
+                    self._start(launch)
+                except NoRoom:
+                    # Until others end. It keeps its place, and its cores.
+                    queued[launch.id] = launch
+                    return False
                 limit -= 1
             queue.popleft()
         return bool(queue)
@@ -288,6 +279,8 @@ class JobHost:
         except Unstartable as error:
             if launch.files:
                 self._files.remove(launch.id)
+            if isinstance(error, NoRoom) and self._jobs:
+                raise
             self._never_started(launch.id, "unstartable", str(error))
             self._let_next_in(launch.id)
             return

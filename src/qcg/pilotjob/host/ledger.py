@@ -27,7 +27,7 @@ import os
 import time
 from collections import deque
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from qcg.pilotjob.host.tree import boot_id
@@ -124,8 +124,9 @@ class Ledger:
             raise LedgerError("The ledger %s cannot be opened: %s." % (path, error.strerror)) from None
         self.stored = self.told = self.last
         self._lines.append('["h",%s]\n' % quoted(boot_id()))
-        while self._ran:
-            self.ended(self._ran.popitem()[1])
+        for body in self._ran.values():
+            self.ended(body)
+        self._ran.clear()
         self.flush()
 
     @property
@@ -348,8 +349,8 @@ class Ledger:
     def _take(self, fields: List[Any]) -> None:
         kind, rest = fields[0], fields[1:]
         if kind == "b":
-            id, marker, grant = rest
-            self.open[id] = _unsure(marker, _grant(grant))
+            id, marker, *grant = rest  # earlier versions wrote none
+            self.open[id] = _unsure(marker, _grant(*grant))
         elif kind == "s":
             number, id, pid, at, grant, since, until = rest
             before = self.open.get(id)
@@ -358,11 +359,11 @@ class Ledger:
                 self._kept.append((number, Started(id, pid, at, _grant(grant))))
                 self.last = max(self.last, number)
         elif kind == "e":
-            number, id, at, exit_code, reason, message, pid, started, grant = rest
+            number, id, at, exit_code, reason, message, pid, started, *grant = rest
             self.open.pop(id, None)
             self._ran.pop(id, None)
             self._ended.add(id)
-            self._kept.append((number, Ended(id, at, exit_code, reason, message, pid, started, _grant(grant))))
+            self._kept.append((number, Ended(id, at, exit_code, reason, message, pid, started, _grant(*grant))))
             self.last = max(self.last, number)
         elif kind == "x":
             id, pid, started, at = rest
@@ -381,7 +382,7 @@ class Ledger:
         self.open = {id: opened._replace(since=0, until=0) for id, opened in self.open.items()}
 
 
-def _grant(read: List[Any]) -> List[NodeGrant]:
+def _grant(read: Sequence[Any] = ()) -> List[NodeGrant]:
     return [(node, tuple(cores), tuple(gpus)) for node, cores, gpus in read]
 
 

@@ -176,7 +176,7 @@ class Spawner:
                     raise
                 return self._spawn(again, argv, environment, descriptors)
         except OSError as error:
-            raise Unstartable(unstartable.not_executable(error, program, argv, environment, launch.wd)) from None
+            raise unstartable.refusal(error, program, argv, environment, launch.wd) from None
         finally:
             if bound:
                 self._unbind()

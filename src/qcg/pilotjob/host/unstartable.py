@@ -13,6 +13,10 @@ class Unstartable(Exception):
     """The launch cannot be carried out; the text says what was missing."""
 
 
+class NoRoom(Unstartable):
+    """Not now: there are too many processes, or too little memory."""
+
+
 def not_passable(launch: Launch, error: ValueError) -> str:
     """A value that no program can be given."""
     for what, texts in (
@@ -56,7 +60,14 @@ def not_found(name: bytes, path: bytes, not_executable: bytes) -> str:
     return "The program %s is not found on PATH (%s)%s." % (os.fsdecode(name), shown, _hint(name))
 
 
-def not_executable(error: OSError, program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], wd: str) -> str:
+def refusal(error: OSError, program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], wd: str) -> Unstartable:
+    if error.errno in (errno.EAGAIN, errno.ENOMEM):
+        text = "This host has no room for another process: %s (see ulimit -u and its memory)." % error.strerror
+        return NoRoom(text)
+    return Unstartable(_not_executable(error, program, argv, environment, wd))
+
+
+def _not_executable(error: OSError, program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], wd: str) -> str:
     """Why `program` was not executed in the current directory, which is `wd`."""
     name = os.fsdecode(program)
     if not program.startswith(b"/"):
@@ -79,8 +90,6 @@ def not_executable(error: OSError, program: bytes, argv: List[bytes], environmen
         return "%s is neither a program for this machine nor a script with a #! line." % name
     if error.errno == errno.E2BIG:
         return _too_long(argv, environment)
-    if error.errno in (errno.EAGAIN, errno.ENOMEM):
-        return "This host has no room for another process: %s (see ulimit -u and its memory)." % error.strerror
     return "%s cannot be started: %s." % (name, error.strerror)
 
 
