@@ -153,8 +153,19 @@ class Kills(HostTest):
     def test_a_job_may_use_its_grace_and_all_processes_get_it(self):
         # The first process goes at once; its child takes its time, and is not cut short by that.
         script = (
-            "sh -c 'trap \"touch saved; exit\" TERM; touch ready; while :; do sleep 0.01; done' & echo $$ > pids; wait"
+            "echo $$ > pids; sh -c 'trap \"touch saved; exit\" TERM; touch ready; while :; do sleep 0.01; done' & wait"
         )
+        self.start_shell("a", script)
+        self.host.kill(["a"])
+        self.ended("a")
+        assert os.path.exists(self.path("saved"))
+
+    def test_what_a_job_starts_in_its_grace_may_end_by_itself(self):
+        script = """
+            trap 'sleep 0.5 && touch saved; exit' TERM
+            echo $$ > pids; touch ready
+            while :; do sleep 0.01; done
+        """
         self.start_shell("a", script)
         self.host.kill(["a"])
         self.ended("a")

@@ -128,10 +128,14 @@ class Endings:
 def _signal(ending: Ending, members: Dict[int, tree.Process], now: float) -> None:
     launchers = tree.launchers(members.values())
     ending.has_ranks = ending.has_ranks or len(launchers) < len(members)
+    told = (ending.known.keys() & members.keys()) - launchers
     # Parents first: a shell that saw its child die before its own signal would go on with the next command.
     for process in sorted(members.values(), key=lambda process: (process.began, process.pid)):
         known = ending.known.get(process.pid)
         new = known is None or known.began != process.began
+        if new and process.parent in told:
+            # It was started after its parent was told to end, by what that does with its grace.
+            new = False
         if process.pid in launchers:
             # It answers SIGTERM by killing what it has started, on other nodes too: that comes after their grace.
             # Killed itself, it would leave them running.
