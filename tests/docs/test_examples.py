@@ -17,7 +17,7 @@ PAGES_AT_ONCE = 3
 
 
 @pytest.fixture(scope="module")
-def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Future[None]]:
+def pages_tried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Future[None]]:
     """What became of the pages that are wanted. Examples sleep, start and wait: several pages are tried out at once."""
     wanted = [item for item in request.session.items if request.fixturename in getattr(item, "fixturenames", ())]
     pages: list[Path] = [item.callspec.params["page"] for item in wanted]  # type: ignore[attr-defined]
@@ -34,8 +34,8 @@ def try_out(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in CLUSTER_PAGES], ids=lambda page: page.name)
-def test_every_example_of_a_page_does_what_the_page_says(page: Path, outcomes: dict[Path, Future[None]]):
-    outcomes[page].result()
+def test_every_example_of_a_page_does_what_the_page_says(page: Path, pages_tried: dict[Path, Future[None]]):
+    pages_tried[page].result()
 
 
 def test_the_example_of_make_run_succeeds_and_comes_close_to_pi(tmp_path: Path):

@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.slurm_cluster import Cluster, lent, running_cluster
 
-AT_ONCE = 8
+AT_ONCE = 5
+"""More of them keep one another waiting, on two cores, and are no sooner done."""
 SECONDS = 300
 """For all of them: whichever test comes first waits for them."""
 

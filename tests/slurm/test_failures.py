@@ -61,7 +61,8 @@ def test_a_node_that_boots_anew_harms_no_other(cluster: Cluster):
     node.crash()
     crashed = time.time()
     node.boot()
-    wait_for(lambda: run.log.count("agent n3 connected") == 2, what=f"another agent on n3:\n{run.log}")
+    # An `srun` that comes before the node is up again takes a while to give up.
+    wait_for(lambda: run.log.count("agent n3 connected") == 2, 90, "another agent on n3")
     # With the node, its pids begin anew: the second start of a job may write to the file of the first.
     wait_for(lambda: before.on("n3") <= written_since(Lives(run.wd), "n3", crashed), what="second starts")
     go(run)
