@@ -21,9 +21,9 @@ from tests.core.test_machine import Machine
 
 
 class ShortJobs(Desk):
-    """A desk where jobs take a millisecond, unless told otherwise."""
+    """A desk where jobs take half a millisecond, unless told otherwise."""
 
-    def over(self, *names: str, seconds: float = 0.001, reason: str = "exit") -> list[str]:
+    def over(self, *names: str, seconds: float = 0.0005, reason: str = "exit") -> list[str]:
         lines = []
         for name in names:
             run = self.run(name)

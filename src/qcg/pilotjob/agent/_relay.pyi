@@ -17,8 +17,9 @@ def enter() -> None:
     under way."""
 
 def leave() -> None: ...
-def watch(lane: int, pid: int, id: bytes, started: float) -> bool:
-    """This child is under way in a new lane of this number. False: no more threads can be had."""
+def watch(lane: int, pid: int, id: bytes, started: float, ledger: int, offers: list[Offer]) -> bool:
+    """This child is under way in a new lane of this number, and these are to be started after it. It may have ended, as
+    long as it is not reaped. False: no more threads can be had."""
 
 def offer(lane: int, ledger: int, offers: list[Offer]) -> bool:
     """More to start in this lane, after those that were offered before. False: the lane was given up."""

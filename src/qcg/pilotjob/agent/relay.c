@@ -36,8 +36,7 @@ static cpu_set_t all_cpus;
 static pthread_t signalled;
 static bool running;
 static atomic_int ledger;
-static atomic_bool closing;
-static atomic_bool pending;
+static atomic_bool closing, pending;
 static atomic_bool has_told; /* of a child that is not for the relay */
 static long ticks_per_second;
 
@@ -330,25 +329,26 @@ static Lane *new_lane(pid_t pid) {
     return NULL;
 }
 
-bool relay_watch(unsigned long long number, pid_t pid, const char *id, double started) {
+bool relay_watch(unsigned long long number, pid_t pid, const char *id, double started, int descriptor, Offer *offers) {
     Offer *under_way = calloc(1, sizeof *under_way + strlen(id) + 1);
-    if (!under_way)
-        return false;
-    under_way->id = strcpy((char *)(under_way + 1), id);
     relay_enter();
     find_signals();
     pthread_mutex_lock(&lock);
     /* It may have been given up, and still be watched: there are never more threads than children. */
-    Lane *lane = find_pid(pid);
-    if (!lane)
+    Lane *lane = under_way ? find_pid(pid) : NULL;
+    if (under_way && !lane)
         lane = new_lane(pid);
     if (lane) {
+        under_way->id = strcpy((char *)(under_way + 1), id);
         free(lane->under_way);
         lane->under_way = under_way;
         lane->number = number;
         lane->started = started;
+        lane->first = offers;
+        atomic_store(&ledger, descriptor);
     } else {
         free(under_way);
+        drop_offers(offers);
     }
     pthread_mutex_unlock(&lock);
     relay_leave();

@@ -52,11 +52,11 @@ void relay_close(void);
 void relay_enter(void);
 void relay_leave(void);
 
-/* This child is under way in a new lane. False: there is no room for a thread of its own. Enters. */
-bool relay_watch(unsigned long long lane, pid_t pid, const char *id, double started);
+/* This child is under way in a new lane, or was a moment ago, and these are to be started behind it; they are the relay's
+   from here on. False: there is no room for a thread of its own. Enters. */
+bool relay_watch(unsigned long long lane, pid_t pid, const char *id, double started, int ledger, Offer *offers);
 
-/* More to start in a lane, behind those that were offered before; they are the relay's from here on. False: it has given
-   that lane up. */
+/* More to start in a lane, behind those that were offered before. False: it has given that lane up. */
 bool relay_offer(unsigned long long lane, int ledger, Offer *offers);
 
 /* After it, all that was done there can be taken, and nothing more is. Enters. */

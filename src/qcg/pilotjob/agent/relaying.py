@@ -155,21 +155,16 @@ class RelayingHost(JobHost):
         number = self._lane_numbers.get(lane)
         if number is None and len(self._lane_numbers) >= self._most_lanes:
             return
-        if number is None:
-            number = self._lane_numbers[lane] = next(self._numbers)
-            self._lane_names[number] = lane
-            if not _relay.watch(number, job.start.pid, quoted(job.id).encode("ascii"), job.start.at):
-                self._forget(lane)
-                return
-        offers = []
-        for launch in waiting:
-            prepared = self._spawner.prepared(launch) if self._has_its_files(launch) else None
-            if prepared is None:
-                break
-            line = starting_line(launch.id, launch.env.get(MARKER, ""), launch.grant)
-            offers.append((quoted(launch.id).encode("ascii"), line.encode("ascii"), *prepared))
+        # First of all, because it takes longer than a short job does.
+        offers = self._prepared(waiting)
         try:
-            is_there = _relay.offer(number, self._ledger.descriptor, offers)
+            if number is not None:
+                is_there = _relay.offer(number, self._ledger.descriptor, offers)
+            else:
+                number = self._lane_numbers[lane] = next(self._numbers)
+                self._lane_names[number] = lane
+                id = quoted(job.id).encode("ascii")
+                is_there = _relay.watch(number, job.start.pid, id, job.start.at, self._ledger.descriptor, offers)
         except ValueError:
             # A zero byte somewhere. Whoever starts it will say so.
             is_there = False
@@ -177,6 +172,17 @@ class RelayingHost(JobHost):
             self._offered[lane] = self._offered.get(lane, 0) + len(offers)
         else:
             self._forget(lane)
+
+    def _prepared(self, launches: list[Launch]) -> list[_relay.Offer]:
+        """Up to the first that only Python can start."""
+        offers: list[_relay.Offer] = []
+        for launch in launches:
+            prepared = self._spawner.prepared(launch) if self._has_its_files(launch) else None
+            if prepared is None:
+                break
+            line = starting_line(launch.id, launch.env.get(MARKER, ""), launch.grant)
+            offers.append((quoted(launch.id).encode("ascii"), line.encode("ascii"), *prepared))
+        return offers
 
     def _has_its_files(self, launch: Launch) -> bool:
         """Those that are the same for many jobs are written now, and stay."""

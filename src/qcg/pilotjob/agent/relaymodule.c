@@ -51,20 +51,6 @@ static PyObject *py_leave(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *py_watch(PyObject *module, PyObject *arguments) {
-    unsigned long long lane;
-    int pid;
-    const char *id;
-    double started;
-    if (!PyArg_ParseTuple(arguments, "Kiyd:watch", &lane, &pid, &id, &started))
-        return NULL;
-    bool done;
-    Py_BEGIN_ALLOW_THREADS
-    done = relay_watch(lane, pid, id, started);
-    Py_END_ALLOW_THREADS
-    return PyBool_FromLong(done);
-}
-
 /* Copies strings one after another to where there is room for them. */
 typedef struct {
     char *at;
@@ -156,22 +142,49 @@ static Offer *new_offer(PyObject *given) {
     return offer;
 }
 
+/* False with an exception. */
+static bool read_offers(PyObject *given, Offer **first) {
+    *first = NULL;
+    Offer **end = first;
+    for (Py_ssize_t index = 0; index < PyList_Size(given); index++) {
+        *end = new_offer(PyList_GetItem(given, index));
+        if (!*end) {
+            drop_offers(*first);
+            return false;
+        }
+        end = &(*end)->next;
+    }
+    return true;
+}
+
+static PyObject *py_watch(PyObject *module, PyObject *arguments) {
+    unsigned long long lane;
+    int pid, ledger;
+    const char *id;
+    double started;
+    PyObject *given;
+    Offer *offers;
+    if (!PyArg_ParseTuple(arguments, "KiydiO!:watch", &lane, &pid, &id, &started, &ledger, &PyList_Type, &given))
+        return NULL;
+    if (!read_offers(given, &offers))
+        return NULL;
+    bool done;
+    Py_BEGIN_ALLOW_THREADS
+    done = relay_watch(lane, pid, id, started, ledger, offers);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(done);
+}
+
 static PyObject *py_offer(PyObject *module, PyObject *arguments) {
     unsigned long long lane;
     int ledger;
     PyObject *given;
+    Offer *offers;
     if (!PyArg_ParseTuple(arguments, "KiO!:offer", &lane, &ledger, &PyList_Type, &given))
         return NULL;
-    Offer *first = NULL, **end = &first;
-    for (Py_ssize_t index = 0; index < PyList_Size(given); index++) {
-        *end = new_offer(PyList_GetItem(given, index));
-        if (!*end) {
-            drop_offers(first);
-            return NULL;
-        }
-        end = &(*end)->next;
-    }
-    return PyBool_FromLong(relay_offer(lane, ledger, first));
+    if (!read_offers(given, &offers))
+        return NULL;
+    return PyBool_FromLong(relay_offer(lane, ledger, offers));
 }
 
 static PyObject *py_give_up(PyObject *module, PyObject *arguments) {

@@ -23,7 +23,7 @@ SHORT = 0.1
 """Seconds within which every run of late must have been over, so that others may stand behind the next ones."""
 HORIZON = 0.2
 """Seconds within which all that stand behind a run are expected to be over."""
-MOST_BEHIND = 128
+MOST_BEHIND = 256
 MOST_ON_NODE = 512
 """Unless each lane has one: more than a host can start while a message is on its way."""
 LATE = 0.5
