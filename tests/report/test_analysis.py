@@ -165,6 +165,16 @@ def test_a_failure_is_told_with_the_end_of_its_stderr(tmp_path: Path):
     assert f"a[b]:5 FAILED: exit code 3; the end of {failure.stderr}:\n    line 11\n" in render_text(report)
 
 
+def test_an_iterated_job_that_could_never_run_is_told_with_the_reason(tmp_path: Path):
+    wide = job(1, "wide", Iteration(0, 3))
+    wide.message = "9 cores asked for, and 8 exist"
+    ends = [RestSettled(wide, State.FAILED, 100.0), Transition(wide, -1, State.FAILED, 100.0, message=wide.message)]
+    report = told(tmp_path, Added([wide]), *ends)
+    assert (report.jobs, report.iterations) == ({"FAILED": 1}, {"FAILED": 3})
+    assert [(failure.name, failure.message) for failure in report.failures] == [("wide", wide.message)]
+    assert "wide FAILED: 9 cores asked for, and 8 exist\n" in render_text(report)
+
+
 def test_a_failure_without_stderr_is_told_too(tmp_path: Path):
     one = job(1, "one", stderr="gone.err")
     (failure,) = told(tmp_path, Added([one]), ran(one, 101, 102, State.FAILED)).failures

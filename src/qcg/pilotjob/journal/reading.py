@@ -40,7 +40,7 @@ def load(connection: sqlite3.Connection) -> Loaded:
         unfinished=_unfinished_jobs(connection),
         settled=_settled_iterations(connection),
         under_way=[
-            _run(row)
+            to_run(row)
             for row in connection.execute(
                 f"SELECT {RUN_COLUMNS} {OF_UNFINISHED} AND runs.state > {QUEUED} AND runs.state < {FINAL}"
             )
@@ -60,11 +60,11 @@ def acked(connection: sqlite3.Connection) -> dict[str, int]:
 
 def job_record(connection: sqlite3.Connection, seq: int) -> JobRecord | None:
     row = connection.execute(f"SELECT {JOB_COLUMNS} FROM jobs WHERE seq = ?", (seq,)).fetchone()
-    return None if row is None else _job(row)
+    return None if row is None else to_job(row)
 
 
 def job_records(connection: sqlite3.Connection) -> Iterator[JobRecord]:
-    return map(_job, connection.execute(f"SELECT {JOB_COLUMNS} FROM jobs ORDER BY seq"))
+    return map(to_job, connection.execute(f"SELECT {JOB_COLUMNS} FROM jobs ORDER BY seq"))
 
 
 def spec_of(connection: sqlite3.Connection, seq: int) -> bytes | None:
@@ -76,10 +76,10 @@ def runs_of(connection: sqlite3.Connection, seq: int, positions: Iterable[int] |
     """The run under way or the end of each place, at most one for each: forgotten runs are left out."""
     query = f"SELECT {RUN_COLUMNS} FROM runs WHERE state > {QUEUED} AND place"
     if positions is None:
-        yield from map(_run, connection.execute(f"{query} >= ? AND place < ?", (place(seq, -1), place(seq + 1, -1))))
+        yield from map(to_run, connection.execute(f"{query} >= ? AND place < ?", (place(seq, -1), place(seq + 1, -1))))
         return
     for position in positions:
-        yield from map(_run, connection.execute(f"{query} = ?", (place(seq, position),)))
+        yield from map(to_run, connection.execute(f"{query} = ?", (place(seq, position),)))
 
 
 def interrupted(connection: sqlite3.Connection) -> Iterator[tuple[int, int]]:
@@ -93,7 +93,7 @@ def command_of(connection: sqlite3.Connection, seq: int, position: int) -> str |
 
 
 def run_records(connection: sqlite3.Connection) -> Iterator[RunRecord]:
-    return map(_run, connection.execute(f"SELECT {RUN_COLUMNS} FROM runs WHERE state > {QUEUED} ORDER BY place"))
+    return map(to_run, connection.execute(f"SELECT {RUN_COLUMNS} FROM runs WHERE state > {QUEUED} ORDER BY place"))
 
 
 def meta_value(connection: sqlite3.Connection, key: str) -> Any:
@@ -150,7 +150,7 @@ def _rest(number: int) -> State | None:
     return STATES[number] if number else None
 
 
-def _job(row: tuple[Any, ...]) -> JobRecord:
+def to_job(row: tuple[Any, ...]) -> JobRecord:
     seq, name, submitted, iterations, state, started, ended, message, rest, rest_at = row
     return JobRecord(
         seq,
@@ -166,7 +166,7 @@ def _job(row: tuple[Any, ...]) -> JobRecord:
     )
 
 
-def _run(row: tuple[Any, ...]) -> RunRecord:
+def to_run(row: tuple[Any, ...]) -> RunRecord:
     number, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message = row
     # Written out: this is done for every run when a run is reported on.
     return RunRecord(

@@ -39,8 +39,7 @@ def analyse(path: Path, most: int = 10) -> RunReport:
         # Before its registry is read: what was written last is seen, when it has just ended.
         at_work = has_manager(run_dir)
         with snapshot(run_dir / FILE_NAME) as connection:
-            rows = (reading.job_records(connection), reading.run_records(connection))
-            return _Report(run_dir, connection).of(summarise(*rows, most, at_work=at_work))
+            return _Report(run_dir, connection).of(summarise(connection, most, at_work=at_work))
     except (JournalError, RunsError) as error:
         raise ReportError(str(error)) from error
 
@@ -71,19 +70,22 @@ class _Report:
             cores=cores,
             busy_core_seconds=summary.busy_core_seconds,
             utilisation=summary.busy_core_seconds / possible if possible else None,
-            slowest=[self._slow(seconds, ending) for seconds, ending in summary.slowest()],
+            slowest=[self._slow(ending) for ending in summary.slowest],
             failures=[self._failure(ending) for ending in summary.failures],
             failed=summary.failed,
-            omitted=[f"{ending.job.name} OMITTED: {ending.job.message}" for ending in summary.omitted],
+            omitted=[f"{job.name} OMITTED: {job.message}" for job in summary.omitted],
         )
 
     def _cores_of_nodes(self) -> list[int] | None:
         stored = reading.meta_value(self.connection, "resources")
         return None if stored is None else [node["cores"] for node in json.loads(stored)]
 
-    def _slow(self, seconds: float, ending: Ending) -> Slow:
+    def _slow(self, ending: Ending) -> Slow:
         run = ending.run
         assert run is not None
+        assert run.started is not None
+        assert run.ended is not None
+        seconds = max(run.ended - run.started, 0.0)
         allocation = "" if run.grant is None else str(run.grant)
         return Slow(self._name(ending, self._description(ending)), run.state.name, seconds, allocation)
 

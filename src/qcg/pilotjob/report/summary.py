@@ -1,17 +1,18 @@
-"""Adds up the rows of a registry. Pure: rows in, numbers out, whatever the rows are."""
+"""Adds up what a registry holds: counts, durations, and a few that stand out."""
 
 from __future__ import annotations
 
-import heapq
 import math
+import sqlite3
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from qcg.pilotjob.core.states import State
+from qcg.pilotjob.journal import reading, tallies
 from qcg.pilotjob.journal.records import JobRecord, RunRecord
 from qcg.pilotjob.report.run_report import Statistics
 
@@ -23,26 +24,21 @@ class Ending(NamedTuple):
     run: RunRecord | None
 
 
-class Summary:
-    """What remains of the rows: counts, durations, and a few that stand out."""
-
-    def __init__(self, most: int, *, at_work: bool) -> None:
-        self.most = most
-        """How many of the slowest and of the failed ones are kept."""
-        self.at_work = at_work
-        """The manager of these rows is."""
-        self.jobs: Counter[State] = Counter()
-        self.iterations: Counter[State] = Counter()
-        self.first = math.inf
-        self.last = -math.inf
-        self.queue_times = array("d")
-        self.run_times = array("d")
-        self.busy_core_seconds = 0.0
-        self.failed = 0
-        self.failures: list[Ending] = []
-        self.omitted: list[Ending] = []
-        self._under_way: list[tuple[int, float]] = []
-        self._slowest: list[tuple[float, int, Ending]] = []
+class Summary(Struct):
+    at_work: bool
+    """The manager of this registry is."""
+    jobs: Counter[State]
+    iterations: Counter[State]
+    first: float
+    last: float
+    queue_times: array[float]
+    run_times: array[float]
+    busy_core_seconds: float
+    slowest: list[Ending]
+    """The longest first."""
+    failed: int
+    failures: list[Ending]
+    omitted: list[JobRecord]
 
     @property
     def finished(self) -> bool:
@@ -51,102 +47,53 @@ class Summary:
     @property
     def span(self) -> float:
         """Seconds from the first submission to the last thing that happened."""
-        return max(self.last - self.first, 0.0) if self.jobs.total() else 0.0
+        return max(self.last - self.first, 0.0)
 
-    def slowest(self) -> list[tuple[float, Ending]]:
-        """The longest first."""
-        return [(seconds, ending) for seconds, _, ending in sorted(self._slowest, reverse=True)]
 
-    def add(self, job: JobRecord, runs: Iterator[RunRecord]) -> None:
-        if job.submitted < self.first:
-            self.first = job.submitted
-        latest = job.ended or job.rest_at or job.submitted
-        if latest > self.last:
-            self.last = latest
-        if job.iterations:
-            failed = self._add_iterations(job, runs)
-        else:
-            failed = self._add_plain(job, next(runs, None))
-        if job.state is State.SUCCEED:
-            return
-        if job.state is State.FAILED and not failed:
-            self._add_failure(Ending(job, None))
-        elif job.state is State.OMITTED and len(self.omitted) < self.most:
-            self.omitted.append(Ending(job, None))
-
-    def _add_plain(self, job: JobRecord, run: RunRecord | None) -> bool:
-        """Whether its run has failed."""
-        if run is None:
-            self.jobs[job.state] += 1
-            return False
-        self.jobs[run.state] += 1
-        self._add_run(job, run)
-        return run.state is State.FAILED
-
-    def _add_iterations(self, job: JobRecord, runs: Iterator[RunRecord]) -> bool:
-        """Whether one of them has failed."""
-        states: Counter[State] = Counter()
-        for run in runs:
-            states[run.state] += 1
-            self._add_run(job, run)
-        idle = not (self.at_work or job.state.is_final or states[State.SCHEDULED] or states[State.EXECUTING])
-        self.jobs[State.QUEUED if idle else job.state] += 1
+def summarise(connection: sqlite3.Connection, most: int, *, at_work: bool = True) -> Summary:
+    """`most`: how many of the slowest, of the failed and of the omitted ones are kept."""
+    jobs = tallies.single_jobs(connection)
+    iterations: Counter[State] = Counter()
+    for job in tallies.iterated_jobs(connection):
+        idle = not (at_work or job.state.is_final or job.states[State.SCHEDULED] or job.states[State.EXECUTING])
+        jobs[State.QUEUED if idle else job.state] += 1
         rest = job.rest or (job.state if job.state.is_final else State.QUEUED)
-        states[rest] += max(job.iterations - states.total(), 0)
-        self.iterations += states
-        return states[State.FAILED] > 0
-
-    def _add_run(self, job: JobRecord, run: RunRecord) -> None:
-        started, ended = run.started, run.ended
-        latest = ended or started or run.scheduled or 0.0
-        if latest > self.last:
-            self.last = latest
-        if run.state is State.FAILED:
-            self._add_failure(Ending(job, run))
-        if started is None:
-            return
-        self.queue_times.append(max(started - job.submitted, 0.0))
-        cores = 0 if run.grant is None else run.grant.ncores
-        if ended is None:
-            self._under_way.append((cores, started))
-            return
-        seconds = max(ended - started, 0.0)
-        self.run_times.append(seconds)
-        self.busy_core_seconds += cores * seconds
-        if len(self._slowest) < self.most:
-            heapq.heappush(self._slowest, self._slow(seconds, job, run))
-        elif self._slowest and seconds > self._slowest[0][0]:
-            heapq.heapreplace(self._slowest, self._slow(seconds, job, run))
-
-    def _slow(self, seconds: float, job: JobRecord, run: RunRecord) -> tuple[float, int, Ending]:
-        # Among equal durations the count decides, for the earlier run.
-        return seconds, -len(self.run_times), Ending(job, run)
-
-    def _add_failure(self, ending: Ending) -> None:
-        self.failed += 1
-        if len(self.failures) < self.most:
-            self.failures.append(ending)
-
-    def close(self) -> None:
-        """What is under way has been busy until the last thing that happened."""
-        for cores, started in self._under_way:
-            self.busy_core_seconds += cores * (self.last - started)
-        self._under_way = []
+        iterations += job.states
+        iterations[rest] += max(job.iterations - job.states.total(), 0)
+    first, last = tallies.first_and_last(connection) or (0.0, 0.0)
+    times = tallies.times(connection)
+    any_failed = jobs[State.FAILED] or iterations[State.FAILED]
+    failed, failures = _failures(connection, most) if any_failed else (0, [])
+    return Summary(
+        at_work=at_work,
+        jobs=jobs,
+        iterations=iterations,
+        first=first,
+        last=last,
+        queue_times=times.waited,
+        run_times=times.ran,
+        busy_core_seconds=tallies.core_seconds(connection, last),
+        slowest=[_ending(connection, run.seq, run) for run in tallies.slowest(connection, most)],
+        failed=failed,
+        failures=failures,
+        omitted=tallies.jobs_in(connection, State.OMITTED, most) if jobs[State.OMITTED] else [],
+    )
 
 
-def summarise(jobs: Iterable[JobRecord], runs: Iterable[RunRecord], most: int, *, at_work: bool = True) -> Summary:
-    """Both in the order of their sequence numbers."""
-    summary = Summary(most, at_work=at_work)
-    groups = groupby(runs, key=attrgetter("seq"))
-    seq, group = next(groups, (None, iter(())))
-    for job in jobs:
-        if seq == job.seq:
-            summary.add(job, group)
-            seq, group = next(groups, (None, iter(())))
-        else:
-            summary.add(job, iter(()))
-    summary.close()
-    return summary
+def _failures(connection: sqlite3.Connection, most: int) -> tuple[int, list[Ending]]:
+    """How many, and the first of them in the order of submission: runs, and jobs that failed without one."""
+    runs = tallies.failed_runs(connection, most)
+    jobs = tallies.jobs_failed_without_a_run(connection)
+    found = [(run.seq, run.position, run) for run in runs] + [(seq, -1, None) for seq in jobs[:most]]
+    first = sorted(found, key=lambda one: one[:2])[:most]
+    failures = [_ending(connection, seq, run) for seq, _, run in first]
+    return tallies.count_failed_runs(connection) + len(jobs), failures
+
+
+def _ending(connection: sqlite3.Connection, seq: int, run: RunRecord | None) -> Ending:
+    job = reading.job_record(connection, seq)
+    assert job is not None
+    return Ending(job, run)
 
 
 def statistics_of(durations: Iterable[float]) -> Statistics | None:
