@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -65,9 +66,13 @@ static int open_for_writing(const char *path) {
 }
 
 /* In the child, which has the memory of the parent and must leave no trace in it but these two. */
-static void become(const Offer *offer, int null, _Atomic pid_t *own_pid, volatile int *error) {
+static void become(const Offer *offer, int null, pid_t parent, _Atomic pid_t *own_pid, volatile int *error) {
     atomic_store(own_pid, getpid());
     setsid();
+    /* A file system may hold it up, with all that it has from its parent: also with the lock that lets one agent live
+       after another. And nobody would know it by its environment. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
+        goto failed;
     /* What is ignored here is not ignored there; and no handler of this process may run in the child. */
     for (int index = 0; index < to_default_count; index++)
         signal(to_default[index], SIG_DFL);
@@ -85,7 +90,7 @@ static void become(const Offer *offer, int null, _Atomic pid_t *own_pid, volatil
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (!is_held())
+    if (!is_held() && prctl(PR_SET_PDEATHSIG, 0) == 0)
         execve(offer->program, offer->argv, offer->environment);
 failed:
     *error = 1;
@@ -94,9 +99,9 @@ failed:
 
 __attribute__((noinline)) pid_t start(const Offer *offer, int null, _Atomic pid_t *own_pid) {
     volatile int error = 0;
-    pid_t pid = vfork();
+    pid_t parent = getpid(), pid = vfork();
     if (pid == 0)
-        become(offer, null, own_pid, &error);
+        become(offer, null, parent, own_pid, &error);
     if (pid > 0 && error) {
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;
