@@ -185,6 +185,15 @@ class Relayed(WithARelay):
         assert self.ended("b").reason == "timeout"
         assert self.host.relayed == 2
 
+    def test_a_clock_that_is_set_forward_takes_nothing_from_a_wall_time(self) -> None:
+        self.lane(self.launch("a", "sleep", "1000", wall_time=1000.0))
+        self.let_go()
+        with mock.patch("time.time", return_value=time.time() + 3600):
+            wait_for(lambda: any(one.id == "a" and one.pid for one in self.host.running()), "the start of the last one")
+        deadline = self.host.next_deadline()
+        assert deadline is not None
+        assert 900 < deadline - time.monotonic() < 1000
+
     def test_nobody_is_started_once_the_host_is_cut_off_and_nothing_counts_as_done(self) -> None:
         self.lane(self.launch("a", "touch", "started"))
         self.host.cut_off = "it is cut off"

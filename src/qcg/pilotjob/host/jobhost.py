@@ -291,7 +291,7 @@ class JobHost:
         self._jobs[job.id] = self._by_pid[job.start.pid] = job
         self._ledger.started(job.id, job.start)
         if launch.wall_time is not None:
-            began = time.monotonic() - max(time.time() - job.start.at, 0.0)
+            began = time.monotonic() - tree.seconds_since(job.start.until)
             heapq.heappush(self._wall_times, (began + launch.wall_time, job.id, launch.wall_time))
             if len(self._wall_times) > 2 * len(self._jobs) + 1000:
                 # Mostly of jobs that ended in time, and that would be remembered for hours.

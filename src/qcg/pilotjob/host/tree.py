@@ -38,6 +38,11 @@ def ticks_now() -> int:
     return int(time.clock_gettime(_CLOCK_BOOTTIME) * _TICKS_PER_SECOND)
 
 
+def seconds_since(ticks: int) -> float:
+    """At least so many have gone by; whoever sets the time of day changes nothing in it."""
+    return float(max(ticks_now() - ticks - 1, 0)) / _TICKS_PER_SECOND
+
+
 def look_at(pid: int) -> Optional[Process]:
     content = _content("/proc/%d/stat" % pid)
     if not content:
