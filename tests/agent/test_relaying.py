@@ -304,6 +304,20 @@ class Relayed(WithARelay):
         assert self.ended("a").exit_code == 0
         assert self.host.relayed == 1
 
+    def test_a_lane_is_not_lost_when_others_end_at_the_same_time(self) -> None:
+        self.lane(self.launch("a", "true"), self.launch("b", "true"))
+        _relay.enter()
+        self.let_go()
+        self.host.start([self.launch("other", "true")])
+        self.host.advance()
+        for id in ("first", "other"):
+            wait_for(lambda id=id: _ended(self.host._jobs[id].start.pid), f"the end of {id}")
+        self.host.children_ended()
+        assert "first" in self.host._jobs
+        _relay.leave()
+        assert [self.ended(id).exit_code for id in ("first", "a", "b", "other")] == [0, 0, 0, 0]
+        assert self.host.relayed == 2
+
     def test_without_a_thread_for_a_lane_python_starts_its_jobs(self) -> None:
         with mock.patch.object(_relay, "watch", return_value=False):
             self.host.start([self.launch("first", "true"), self.launch("a", "true", lane="first")])

@@ -102,7 +102,7 @@ class HostTest(unittest.TestCase):
         times = [at - now for at in (self.host.next_deadline(), self.ledger.sync_due()) if at is not None]
         pause = 0.0 if more else max(0.0, min([timeout, *times]))
         if select.select([self._wake], [], [], pause)[0] and signal.SIGCHLD in os.read(self._wake, 4096):
-            self.host.reap()
+            self.host.children_ended()
 
     def until(self, predicate, what):
         deadline = time.monotonic() + TIMEOUT

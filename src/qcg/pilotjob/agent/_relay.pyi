@@ -27,6 +27,9 @@ def offer(lane: int, ledger: int, offers: list[Offer]) -> bool:
 def give_up(lane: int) -> None:
     """After it, all that was done in this lane can be taken, and nothing more is done there."""
 
+def watches(pid: int) -> bool:
+    """Whether this child is for the relay: it reaps it, or gives up its lane and writes SIGCHLD to `wakeup`."""
+
 def hold(held: bool) -> None:
     """Whether nothing may be started. Never waits."""
 

@@ -122,7 +122,7 @@ class Agent:
             self._exit(0.0 if hurry else CLOSE_GRACE if self._in_allocation else END_GRACE, reason, TOLD_TO_END)
         # There was no room for one more byte, perhaps, when there were so many.
         if signal.SIGCHLD in numbers or len(numbers) > MANY_SIGNALS:
-            self._host.reap()
+            self._host.children_ended()
 
     def _cut_off(self) -> None:
         """The fence has fallen. In its thread: whatever ends from here on ends because of that."""

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define STACK (256 * 1024)
@@ -40,12 +39,6 @@ static atomic_bool closing, pending;
 static atomic_bool has_told; /* of a child that is not for the relay */
 static long ticks_per_second;
 
-static double now(clockid_t clock) {
-    struct timespec time;
-    clock_gettime(clock, &time);
-    return time.tv_sec + time.tv_nsec / 1e9;
-}
-
 static long long ticks_now(void) {
     return (long long)(now(CLOCK_BOOTTIME) * ticks_per_second);
 }
@@ -64,14 +57,6 @@ static void tell_of_children(void) {
 
 /* Lanes, with the lock */
 
-void drop_offers(Offer *offers) {
-    while (offers) {
-        Offer *offer = offers;
-        offers = offers->next;
-        free(offer);
-    }
-}
-
 static Lane *find(unsigned long long number) {
     Lane *lane = lanes;
     while (lane && lane->number != number)
@@ -84,6 +69,11 @@ static Lane *find_pid(pid_t pid) {
     while (lane && lane->pid != pid)
         lane = lane->next;
     return lane;
+}
+
+static bool watches(pid_t pid) {
+    const Lane *lane = find_pid(pid);
+    return lane && lane->number;
 }
 
 static void give_up(Lane *lane) {
@@ -109,8 +99,7 @@ static void look_for_others(void) {
     child.si_pid = 0;
     if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)
         return;
-    Lane *lane = find_pid(child.si_pid);
-    if (!lane || !lane->number)
+    if (!watches(child.si_pid))
         tell_of_children();
 }
 
@@ -379,6 +368,13 @@ void relay_give_up(unsigned long long number) {
         give_up(lane);
     pthread_mutex_unlock(&lock);
     relay_leave();
+}
+
+bool relay_watches(pid_t pid) {
+    pthread_mutex_lock(&lock);
+    bool found = watches(pid);
+    pthread_mutex_unlock(&lock);
+    return found;
 }
 
 void relay_heard(void) {

@@ -66,6 +66,9 @@ void relay_give_up(unsigned long long lane);
 void relay_hold(bool held);
 void relay_hold_after(double moment);
 
+/* Whether this child is for the relay, which reaps it, or gives its lane up and tells of it. */
+bool relay_watches(pid_t pid);
+
 /* Whoever reaps children is about to look: from here on they are told again of those that are not for the relay. */
 void relay_heard(void);
 

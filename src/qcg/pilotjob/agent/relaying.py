@@ -113,12 +113,17 @@ class RelayingHost(JobHost):
                 self._offer(lane)
         return more
 
-    def reap(self) -> None:
+    def children_ended(self) -> None:
+        """A lane whose job is reaped here is lost, with all that is prepared for it. So they are left to the relay,
+        which tells of whoever is hidden behind them."""
+        self.reap(_relay.watches)
+
+    def reap(self, is_for_others: Callable[[int], bool] = lambda pid: False) -> None:
         _relay.heard()
         _relay.enter()
         try:
             self._take()
-            super().reap()
+            super().reap(is_for_others)
         finally:
             _relay.leave()
 

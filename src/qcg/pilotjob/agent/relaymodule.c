@@ -197,6 +197,13 @@ static PyObject *py_give_up(PyObject *module, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
+static PyObject *py_watches(PyObject *module, PyObject *arguments) {
+    int pid;
+    if (!PyArg_ParseTuple(arguments, "i:watches", &pid))
+        return NULL;
+    return PyBool_FromLong(relay_watches(pid));
+}
+
 static PyObject *py_hold(PyObject *module, PyObject *arguments) {
     int held;
     if (!PyArg_ParseTuple(arguments, "p:hold", &held))
@@ -243,6 +250,7 @@ static PyMethodDef methods[] = {
     {"give_up", py_give_up, METH_VARARGS, NULL}, {"hold", py_hold, METH_VARARGS, NULL},
     {"hold_after", py_hold_after, METH_VARARGS, NULL}, {"heard", py_heard, METH_NOARGS, NULL},
     {"pending", py_pending, METH_NOARGS, NULL},  {"take", py_take, METH_NOARGS, NULL},
+    {"watches", py_watches, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -6,21 +6,33 @@
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static atomic_bool held;
 static _Atomic double held_after = INFINITY;
 static int to_default[NSIG], to_default_count; /* signals that a child must not inherit as they are */
 
+void drop_offers(Offer *offers) {
+    while (offers) {
+        Offer *offer = offers;
+        offers = offers->next;
+        free(offer);
+    }
+}
+
+double now(clockid_t clock) {
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return time.tv_sec + time.tv_nsec / 1e9;
+}
+
 bool is_held(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return atomic_load(&held) || now.tv_sec + now.tv_nsec / 1e9 >= atomic_load(&held_after);
+    return atomic_load(&held) || now(CLOCK_MONOTONIC) >= atomic_load(&held_after);
 }
 
 void relay_hold(bool hold) {

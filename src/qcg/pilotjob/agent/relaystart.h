@@ -5,6 +5,10 @@
 
 #include "relay.h"
 
+#include <time.h>
+
+double now(clockid_t clock);
+
 /* `hold` and `hold_after` of relay.h, as they are now. A child asks once more, before it becomes its job. */
 bool is_held(void);
 

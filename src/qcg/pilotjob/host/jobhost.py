@@ -171,14 +171,18 @@ class JobHost:
             queue.popleft()
         return bool(queue)
 
-    def reap(self) -> None:
-        """Take in every child that has ended. To be called on SIGCHLD."""
+    def children_ended(self) -> None:
+        """To be called on SIGCHLD."""
+        self.reap()
+
+    def reap(self, is_for_others: Callable[[int], bool] = lambda pid: False) -> None:
+        """Take in every child that has ended, up to one that is left to others: it hides the rest."""
         while True:
             try:
                 child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if child is None:
+            if child is None or is_for_others(child.si_pid):
                 return
             pid = child.si_pid
             job = self._by_pid.pop(pid, None)
