@@ -14,7 +14,7 @@ def started(wd: Path, *options: str) -> Run:
 def test_what_runs_at_the_end_is_ended_and_run_again(tmp_path: Path):
     script = "echo x >> starts.$0; trap 'echo x >> terms.$0; exit 0' TERM; until [ -e go ]; do sleep 0.05; done"
     write_requests(tmp_path / "requests.json", [job("a", "bash", "-c", script, "${it}", iteration={"stop": 4})])
-    first = started(tmp_path, "--nodes", "2", "--time-limit", "12s", "--grace", "2")
+    first = started(tmp_path, "--nodes", "2", "--time-limit", "20s", "--grace", "12")
     assert first.done.returncode == 4
     assert "1 job is left, because the time of this manager is over" in first.done.stderr
     assert first.report == {}

@@ -34,8 +34,9 @@ class Sleepers:
         wait_for(lambda: self._count("began") == JOBS, 60, "all jobs to begin")
         wait_for(lambda: len(self._ledger()) > 2 * JOBS, what="the ledger to have all starts")
         fill(self._disk / "hog")
-        os.close(os.open(self._word, os.O_WRONLY))
-        wait_for(lambda: self._count("ended") == JOBS, 60, "all jobs to end")
+        with self._word.open("wb", buffering=0) as word:  # until the last one has begun to listen
+            word.write(b"\n" * JOBS)
+            wait_for(lambda: self._count("ended") == JOBS, 60, "all jobs to end")
 
     def make_room(self) -> None:
         (self._disk / "hog").unlink()
@@ -82,7 +83,9 @@ def test_a_manager_killed_on_a_full_disk_is_resumed_when_there_is_room(sleepers:
 def test_a_second_signal_leaves_a_run_that_waits_for_room_to_be_resumed(sleepers: Sleepers):
     manager = sleepers.run.start()
     sleepers.end_on_a_full_disk()
+    assert manager.stdout is not None
     manager.send_signal(signal.SIGINT)
+    assert any("SIGINT" in line for line in manager.stdout), "two signals at once would be one"
     with pytest.raises(subprocess.TimeoutExpired):
         manager.wait(1)
     manager.send_signal(signal.SIGINT)

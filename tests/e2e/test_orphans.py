@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -19,6 +19,11 @@ from tests.support.waiting import wait_for
 FAMILY = Path(__file__).parent / "programs/family.py"
 RELATIVES = ("setsid", "group", "daemon", "child", "grandchild", "job")
 STUBBORN = ("stubborn", "stubborn-child")
+
+PATIENT = (
+    "from qcg.pilotjob import service; service.KILL_GRACE = 1000.0; from qcg.pilotjob.cli.main import main; main()"
+)
+"""A manager that would wait very long for jobs which ignore SIGTERM."""
 
 
 def family(*options: str, name: str = "family", **more: Any) -> dict[str, Any]:
@@ -92,13 +97,14 @@ def test_a_signal_cancels_all_jobs_and_completes_the_report(tmp_path: Path, numb
     )
     manager = start("qcg-pm", "run", requests, "--wd", tmp_path, "--nodes", "4", "--report-format", "json")
     found = pids(tmp_path / "family", *RELATIVES)
-    report = tmp_path / "jobs.report"
+    report, log = tmp_path / "jobs.report", tmp_path / "service.log"
     wait_for(lambda: '"done"' in report.read_text(), what="the end of the first job")
+    wait_for(lambda: "request 2 answered" in log.read_text(), what="all jobs to be there")
     manager.send_signal(number)
     out, err = manager.communicate(timeout=30)
     assert manager.returncode == code, err
     assert alive(found) == []
-    states = Run(tmp_path, CompletedProcess([], manager.returncode, out, err)).states
+    states = Run(tmp_path, subprocess.CompletedProcess([], manager.returncode, out, err)).states
     assert {name: states[name] for name in ("done", "family", "queued", "it")} == {
         "done": "SUCCEED",
         "family": "CANCELED",
@@ -110,19 +116,20 @@ def test_a_signal_cancels_all_jobs_and_completes_the_report(tmp_path: Path, numb
     assert "Traceback" not in out + err
     told = f"{number.name}: 4 jobs that have not ended are cancelled, for good"
     assert told in out
-    assert told in (tmp_path / "service.log").read_text()
+    assert told in log.read_text()
     assert sorted(path.name for path in next(tmp_path.glob(".qcgpjm*")).iterdir() if "contact" in path.name) == []
 
 
 def test_a_second_sigint_ends_at_once_what_ignores_sigterm(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [family("--stubborn")])
-    manager = start("qcg-pm", "run", requests, "--wd", tmp_path, "--nodes", "4")
+    line = [sys.executable, "-c", PATIENT, "run", requests, "--wd", tmp_path, "--nodes", "4"]
+    manager = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     found = pids(tmp_path / "family", *RELATIVES, *STUBBORN)
     manager.send_signal(signal.SIGINT)
     wait_for(lambda: not is_alive(found["job"]), what="the first signal to end the job itself")
     assert is_alive(found["stubborn"])
     manager.send_signal(signal.SIGINT)
-    manager.communicate(timeout=3)
+    manager.communicate(timeout=60)
     assert manager.returncode == 130
     assert alive(found) == []
 

@@ -179,7 +179,7 @@ def test_who_reads_only_the_first_lines_disturbs_no_job(tmp_path: Path):
         assert manager.stdout is not None
         manager.stdout.close()
         manager.stdout = None
-        _, err = manager.communicate(timeout=20)
+        _, err = manager.communicate(timeout=60)
         assert manager.returncode == 1, err
         assert "Traceback" not in err
         assert len((wd / "jobs.report").read_text().splitlines()) == 52, "every job ran and is reported"
@@ -189,6 +189,6 @@ def test_no_command_needs_a_terminal_or_standard_input(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [job("a", "cat", stdout="a.out")], WAIT)
     line = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
     command_line = [sys.executable, "-m", "qcg.pilotjob.service", "--file-path", requests, "--wd", tmp_path]
-    closed = subprocess.run([*line, *map(str, command_line)], timeout=30, check=False)
+    closed = subprocess.run([*line, *map(str, command_line)], timeout=60, check=False)
     assert closed.returncode == 0
     assert (tmp_path / "a.out").read_text() == ""

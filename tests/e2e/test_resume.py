@@ -66,8 +66,9 @@ def test_iterations_are_found_again_by_what_they_are(tmp_path: Path):
     crashing.wait_for_marks(11)
     crashing.kill_manager()
     pid = crashing.pid_of("zero")
+    before = crashing.log().count("agent local connected")
     crashing.start()
-    wait_for(lambda: crashing.log().count("agent local connected") == 2, what="the agent to be found again")
+    wait_for(lambda: crashing.log().count("agent local connected") > before, what="the agent to be found again")
     assert is_alive(pid)
     crashing.release()
     assert crashing.wait() == 0
@@ -200,7 +201,7 @@ def test_a_torn_report_is_repaired(tmp_path: Path):
 
 def test_wall_times_end_jobs_while_no_manager_is_there_and_after_one_is_back(tmp_path: Path):
     jobs = [marking("short", "echo $$ > short.pid; sleep 100", wt="1s")]
-    jobs += [marking("long", "echo $$ > long.pid; sleep 100", wt="4s"), waiting("other", wt="1h")]
+    jobs += [marking("long", "echo $$ > long.pid; sleep 100", wt="8s"), waiting("other", wt="1h")]
     crashing = begin(tmp_path, jobs)
     short, long = crashing.pid_of("short"), crashing.pid_of("long")
     crashing.kill_manager()
@@ -217,7 +218,7 @@ def test_wall_times_end_jobs_while_no_manager_is_there_and_after_one_is_back(tmp
         "other": "SUCCEED",
     }
     assert "The wall time of 1 s is over" in entries["short"]["messages"]
-    assert "The wall time of 4 s is over" in entries["long"]["messages"]
+    assert "The wall time of 8 s is over" in entries["long"]["messages"]
     crashing.check_starts({"short", "long", "other"})
 
 
@@ -324,7 +325,7 @@ def test_what_runs_on_cores_that_are_gone_is_ended_before_it_runs_again(tmp_path
 def test_short_jobs_that_were_sent_ahead_run_once_when_cores_are_fewer(tmp_path: Path):
     names = {f"many:{index}" for index in range(1200)}
     crashing = begin(tmp_path, [marking("many", iteration=1200)], options=("--nodes", "4"))
-    crashing.wait_for_marks(300)
+    crashing.wait_for_marks(150)
     crashing.kill_manager()
     wait_for(lambda: _is_still(crashing), what="the agent to have done what it was given")
     done = run("qcg-pm", "run", "--resume", crashing.run_dir, "--nodes", "2", "--on-lost", "rerun", timeout=60)

@@ -18,11 +18,13 @@ import pytest
 from tests.support import processes
 from tests.support.processes import Process
 
-# What ends by itself in this time was under way already: a process that was killed, a thread that closes its sockets.
-GRACE = 0.5
+PAUSE = 0.005
+# What ends by itself within so many looks was under way already: a process that was killed, a thread that closes its
+# sockets. Looks, not seconds: a machine that is busy, or stands still for a while, is slow with both.
+LOOKS = 300
 
 # An agent whose manager was killed notices it when it has loaded its modules, which takes its time on a busy machine.
-LOADING = 10.0
+LOOKS_AT_LOADING = 2000
 
 # pytest points these at its own files, and somewhere else when it likes.
 STANDARD_STREAMS = frozenset((0, 1, 2))
@@ -91,12 +93,12 @@ def _what_stays(before: _Open) -> _Open:
     if left.is_empty():
         return left
     gc.collect()  # a forgotten file or socket warns when it is collected, and a warning is an error
-    began = time.monotonic()
-    while not (left := _Open(before)).is_empty():
-        grace = LOADING if not left.descriptors and all(map(_is_loading, left.processes)) else GRACE
-        if time.monotonic() > began + grace:
+    for look in range(LOOKS_AT_LOADING):
+        left = _Open(before)
+        loading = not left.descriptors and all(map(_is_loading, left.processes))
+        if left.is_empty() or (look >= LOOKS and not loading):
             break
-        time.sleep(0.005)
+        time.sleep(PAUSE)
     return left
 
 

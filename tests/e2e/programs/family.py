@@ -58,5 +58,5 @@ if "--stubborn" in sys.argv:
 write_pid("job")
 if "--leave" not in sys.argv:
     time.sleep(1000)
-while len([name for name in os.listdir() if name.endswith(".pid")]) < 6:
+while len([name for name in os.listdir() if name.endswith(".pid") and os.path.getsize(name)]) < 6:
     time.sleep(0.01)
