@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from qcg.pilotjob.api.errors import ConnectionError, FileError, RequestRefusedEr
 from qcg.pilotjob.api.job import Jobs
 from tests.support.processes import descendants
 from tests.support.serving import Served, served
+from tests.support.waiting import wait_for
 
 Scenario = Callable[[AsyncManager], Awaitable[None]]
 
@@ -42,6 +45,23 @@ def play(service: Served, monkeypatch: pytest.MonkeyPatch) -> Callable[[Scenario
     return lambda scenario: asyncio.run(run(scenario))
 
 
+async def until_asked(manager: AsyncManager, *requests: str) -> None:
+    """These were answered: waits ask when they have begun to listen. Called before the waits have begun."""
+    left = set(requests)
+    all_asked = asyncio.Event()
+    ask = manager._ask_once
+
+    async def note(body: bytes) -> dict[str, Any]:
+        answer = await ask(body)
+        left.discard(json.loads(body)["request"])
+        if not left:
+            all_asked.set()
+        return answer
+
+    manager._ask_once = note  # type: ignore[method-assign]
+    await asyncio.wait_for(all_asked.wait(), 30)
+
+
 def test_it_has_every_call_of_the_manager():
     def calls(kind: type) -> set[str]:
         return {name for name, value in vars(kind).items() if inspect.isfunction(value) and not name.startswith("_")}
@@ -64,7 +84,7 @@ def test_every_call_works(play: Callable[[Scenario], None]):
         assert (await manager.send_request({"request": "resourcesInfo"}))["code"] == 0
         next_end = asyncio.ensure_future(manager.wait4_any_job_finish(30))
         iterations = asyncio.ensure_future(manager.wait4(["b:0", "b:1"], 30))
-        await asyncio.sleep(0.2)
+        await until_asked(manager, "status", "jobStatus")
         assert await manager.cancel("b") == {"canceled": 1}
         assert await next_end == ("b", "CANCELED")
         assert await iterations == {"b:0": "CANCELED", "b:1": "CANCELED"}
@@ -185,7 +205,8 @@ def test_a_start_that_is_cancelled_leaves_no_service(tmp_path: Path):
 
     before = descendants()
     asyncio.run(scenario())
-    assert descendants() == before
+    # An agent that it had begun to start notices that when it has loaded its modules.
+    wait_for(lambda: descendants() == before, what="the end of all that was started")
 
 
 def test_a_block_that_cannot_be_entered_leaves_no_service(tmp_path: Path):
@@ -213,11 +234,15 @@ def test_after_its_block_it_says_that_it_was_left(service: Served, monkeypatch: 
     asyncio.run(leave())
 
 
-def test_a_wait_for_the_next_job_ends_when_none_is_left(play: Callable[[Scenario], None]):
+def test_a_wait_for_the_next_job_ends_when_none_is_left(play: Callable[[Scenario], None], service: Served):
     async def scenario(manager: AsyncManager) -> None:
-        await manager.submit(Jobs().add(name="a", exec="true").add(name="b", exec="sleep", args=["0.5"]))
+        waits = "until [ -e b ]; do sleep 0.1; done"
+        await manager.submit(Jobs().add(name="a", exec="true").add(name="b", script=waits))
         await manager.wait4("a")
-        assert await manager.wait4_any_job_finish(timeout=30) == ("b", "SUCCEED")
+        next_end = asyncio.ensure_future(manager.wait4_any_job_finish(timeout=30))
+        await until_asked(manager, "status")
+        (service.wd / "b").touch()
+        assert await next_end == ("b", "SUCCEED")
         with pytest.raises(ServiceError, match="every job has ended"):
             await manager.wait4_any_job_finish()
 

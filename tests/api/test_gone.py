@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from tests.support.processes import is_alive
 from tests.support.serving import Served, served
 from tests.support.waiting import wait_for
 
-SECONDS = 8.0
-"""What "within seconds" means: a connection is given up after five of silence."""
+SECONDS = 20.0
+"""What "within seconds" means, on a busy machine too: a connection is given up after five of silence, and a request
+that nobody answers only after sixty."""
 LONG = "until [ -e release ]; do sleep 0.05; done"
 
 
@@ -103,9 +105,16 @@ def test_a_call_has_a_timeout_of_its_own(service: Served):
         began = time.monotonic()
         with pytest.raises(ConnectionError, match=r"did not answer within 0\.5 s"):
             manager.resources()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < SECONDS
         service.process.send_signal(signal.SIGCONT)
-        assert manager.resources()["total_cores"] == 2
+        assert service.ask("resourcesInfo")["code"] == 0
+
+        def goes_on() -> bool:
+            with suppress(ConnectionError):  # half a second may be too little here
+                return bool(manager.resources()["total_cores"] == 2)
+            return False
+
+        wait_for(goes_on, what="an answer in time")
 
 
 def test_waits_go_on_with_the_resumed_service_when_told_to_reconnect(service: Served):

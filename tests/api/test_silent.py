@@ -18,7 +18,7 @@ from qcg.pilotjob.api.errors import ConnectionError, TimeoutElapsed
 from qcg.pilotjob.api.target import Target
 from qcg.pilotjob.wire.contact import ClientsContact
 
-SOON = 4.0
+SOON = 15.0
 """Seconds: more than the waits here have, and far less than a request has."""
 
 
@@ -118,7 +118,7 @@ def test_a_request_without_an_answer_costs_the_others_nothing(puppet: Puppet):
     puppet.states = ["SUCCEED"]
 
     async def ask() -> None:
-        async with AsyncManager(puppet.target.contact.address, {"request_timeout": 0.5}) as manager:
+        async with AsyncManager(puppet.target.contact.address, {"request_timeout": 3}) as manager:
             first = asyncio.ensure_future(manager.resources())
             await asyncio.sleep(0.3)
             puppet.mute.add("jobInfo")

@@ -104,7 +104,7 @@ def test_events_of_a_topic_are_numbered_without_gaps_and_a_beat_tells_the_last_n
         numbers = [next_event(other)[1]["number"] for _ in range(5)]
         assert numbers == list(range(numbers[0], numbers[0] + 5))
         events = events_until(subscriber, "BEAT")
-        while len(events) < 6:
+        while sum(topic == "JFI" for topic, _ in events) < 5:  # jobs may take longer than from one beat to the next
             events += events_until(subscriber, "BEAT")
         assert events[-1][1]["numbers"]["JFI"] == numbers[-1]
 

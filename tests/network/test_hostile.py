@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from qcg.pilotjob.description.requests import REQUESTS
 from tests.support.pilot import job
 from tests.support.serving import NO_ANSWER, Bare, Served, served
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -98,23 +98,23 @@ def test_a_large_message_that_is_allowed_is_answered_and_forgotten(service: Serv
         assert json.loads(answer[-1])["code"] == 1
         assert len(answer[-1]) < 1000
     assert service.ask("resourcesInfo")["code"] == 0
-    assert service.memory() < before + 30
+    wait_for(lambda: service.memory() < before + 30, what="the memory to be given back")
 
 
 @pytest.mark.parametrize("frames", [[b"x"] * 100, [b"x" * (5 << 20)] * 10], ids=["many", "large"])
 def test_a_long_way_back_is_not_gone(service: Served, stranger: Bare, frames: list[bytes]):
     stranger.send(*frames, b'{"request": "listJobs"}')
     assert stranger.receive(NO_ANSWER) is None
-    assert f"a message of {len(frames) + 2} frames" in service.log()
+    wait_for(lambda: f"a message of {len(frames) + 2} frames" in service.log(), what="a line in the log")
 
 
 def test_twenty_thousand_subscriptions_do_not_slow_the_service_down(service: Served):
     def seconds_of_a_burst(prefix: str) -> float:
         jobs = [job(f"{prefix}{number}", "true") for number in range(2000)]
-        began = time.monotonic()
+        began = service.computed()
         service.data("submit", jobs=jobs)
         service.data("cancelJob", jobNames=[entry["name"] for entry in jobs])
-        return time.monotonic() - began
+        return service.computed() - began
 
     service.submit(job("occupant", "sleep", "600"))
     service.wait("occupant", "EXECUTING")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,9 +40,10 @@ def bulk(first: int, count: int) -> list[dict[str, Any]]:
 
 
 class Latency:
-    """How long small requests take while something else goes on."""
+    """How much the manager computes until a small request is answered, while something else goes on."""
 
     def __init__(self, service: Served) -> None:
+        self._service = service
         self._client = service.client()
         self._over = threading.Event()
         self.seconds: list[float] = []
@@ -51,9 +51,9 @@ class Latency:
 
     def _measure(self) -> None:
         while not self._over.is_set():
-            began = time.monotonic()
+            began = self._service.computed()
             assert self._client.ask("jobStatus", jobNames=["occupant"])["code"] == 0
-            self.seconds.append(time.monotonic() - began)
+            self.seconds.append(self._service.computed() - began)
             self._over.wait(0.002)
 
     def __enter__(self) -> Latency:
@@ -68,9 +68,9 @@ class Latency:
 
 def test_small_requests_are_answered_while_ten_thousand_jobs_are_submitted(occupied: Served):
     with Latency(occupied) as latency:
-        began = time.monotonic()
+        began = occupied.computed()
         assert occupied.data("submit", jobs=bulk(0, BULK))["submitted"] == BULK
-        took = time.monotonic() - began
+        took = occupied.computed() - began
         assert occupied.data("listJobs")["length"] == BULK + 1
     print(f"most {max(latency.seconds):.3f} s, median {statistics.median(latency.seconds):.4f} s")
     # Taking them in is one step, so that it is all or nothing; reading them is many.
@@ -89,16 +89,16 @@ def test_fifty_clients_and_a_hundred_thousand_jobs(occupied: Served):
     at_once = threading.Barrier(CLIENTS + 1)
 
     def live(number: int) -> list[float]:
-        """The life of one client; how long each of its small requests took."""
+        """The life of one client; how much was computed until each of its small requests was answered."""
         took = []
         with occupied.client(zmq.DEALER) as client:
             client.ask("resourcesInfo")
             at_once.wait(PATIENCE)
             for first in range(number * each, (number + 1) * each, each // 2):
                 assert client.ask("submit", jobs=bulk(first, each // 2))["code"] == 0
-                began = time.monotonic()
+                began = occupied.computed()
                 assert client.ask("jobStatus", jobNames=[f"j{first}"])["code"] == 0
-                took.append(time.monotonic() - began)
+                took.append(occupied.computed() - began)
         return took
 
     with ThreadPoolExecutor(CLIENTS) as clients:
@@ -107,7 +107,7 @@ def test_fifty_clients_and_a_hundred_thousand_jobs(occupied: Served):
         took = [seconds for life in lives for seconds in life.result()]
     assert len(took) == 2 * CLIENTS
     print(f"small requests: most {max(took):.2f} s, median {statistics.median(took):.2f} s")
-    assert max(took) < 10
+    assert max(took) < 3
     assert occupied.data("status")["JobStats"]["TotalJobs"] == JOBS + 1
 
     names = [f"j{number}" for number in range(JOBS)]

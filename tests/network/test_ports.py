@@ -59,7 +59,7 @@ def test_without_options_any_port_is_taken(tmp_path: Path):
 
 @pytest.mark.parametrize("option", ["--net-port", "--net-pub-port"])
 def test_a_port_in_use_is_told_in_a_sentence_and_nothing_is_made(tmp_path: Path, taken: int, option: str):
-    done = run("qcg-pm-service", option, str(taken), "--wd", tmp_path, "--id", "x", "--nodes", "1", timeout=20)
+    done = run("qcg-pm-service", option, str(taken), "--wd", tmp_path, "--id", "x", "--nodes", "1")
     assert done.returncode == 2
     assert f"the network interface cannot be opened: tcp://127.0.0.1:{taken}: Address already in use" in done.stderr
     assert "Traceback" not in done.stderr
@@ -68,7 +68,7 @@ def test_a_port_in_use_is_told_in_a_sentence_and_nothing_is_made(tmp_path: Path,
 
 def test_a_range_in_use_is_told_in_a_sentence(tmp_path: Path, taken: int):
     options = ("--net-port-min", str(taken), "--net-port-max", str(taken))
-    done = run("qcg-pm-service", *options, "--wd", tmp_path, "--nodes", "1", timeout=20)
+    done = run("qcg-pm-service", *options, "--wd", tmp_path, "--nodes", "1")
     assert done.returncode == 2
     assert f"tcp://127.0.0.1:{taken}-{taken}: none of these ports is free" in done.stderr
 
@@ -99,6 +99,6 @@ def test_a_fixed_port_is_kept_by_a_resumed_service(tmp_path: Path, free: int):
 
 
 def test_a_port_in_use_is_told_once_with_what_to_do(tmp_path: Path, taken: int):
-    done = run("qcg-pm-service", "--net-port", str(taken), "--wd", tmp_path, "--nodes", "1", timeout=20)
+    done = run("qcg-pm-service", "--net-port", str(taken), "--wd", tmp_path, "--nodes", "1")
     assert done.stderr.count(str(taken)) == 1
     assert "give another port, or none for any free one" in done.stderr

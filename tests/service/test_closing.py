@@ -50,14 +50,14 @@ def an_allocation(end: float) -> Allocation:
     return Allocation("7", [], {}, {}, end)
 
 
-async def close(options: Options, allocation: Allocation | None) -> tuple[bool, Any]:
-    """Whether it waits for agents that are slow; and the engine, in the end."""
+async def close(options: Options, allocation: Allocation | None, patience: float) -> tuple[bool, Any]:
+    """Whether it waits so long for agents that are slow; and the engine, in the end."""
     engine = an_engine()
     agents = SlowAgents(engine)
     carrying_out = asyncio.ensure_future(
         Closing(SimpleNamespace(engine=engine), options, allocation).carry_out(agents)  # type: ignore[arg-type]
     )
-    await asyncio.wait({carrying_out}, timeout=1)
+    await asyncio.wait({carrying_out}, timeout=patience)
     waits = not carrying_out.done()
     agents.may_end.set()
     await carrying_out
@@ -69,13 +69,13 @@ def lost(engine: Any) -> list[NodesLost]:
 
 
 def test_at_the_end_of_a_limit_of_its_own_agents_have_really_ended_what_runs():
-    waits, engine = asyncio.run(close(Options(time_limit=10.0), an_allocation(time.time() + 3600)))
+    waits, engine = asyncio.run(close(Options(time_limit=10.0), an_allocation(time.time() + 3600), patience=1))
     assert waits
     assert not lost(engine)
 
 
 def test_at_the_end_of_an_allocation_what_runs_ends_with_it():
-    waits, engine = asyncio.run(close(Options(), an_allocation(time.time() + 10)))
+    waits, engine = asyncio.run(close(Options(), an_allocation(time.time() + 10), patience=30))
     assert not waits
     assert len(lost(engine)) == 1
 
@@ -107,9 +107,9 @@ def test_the_end_of_its_time_is_not_missed_by_a_manager_without_jobs(monkeypatch
         engine.state.unfinished = 0
         engine.notice = lambda text: None
         pilot = SimpleNamespace(engine=engine, end_when_done=asyncio.Event())
+        began = time.monotonic()
         manager = Closing(pilot, Options(time_limit=3.0, grace=0.4), None)  # type: ignore[arg-type]
         manager.all_read = True
-        began = time.monotonic()
         watching = asyncio.ensure_future(manager.watch())
         await asyncio.wait_for(manager.over.wait(), 100)
         watching.cancel()

@@ -69,6 +69,7 @@ def test_records_are_acknowledged_once_they_are_synced(tmp_path: Path):
         wired.reported()
         await wired.engine.submit(jobs("one"))
         await wired.until("launch 1.1")
+        await wired.until_all_is_written()
         wired.happened.clear()
         told: list[Record] = [
             StartedRecord(1, Started("1.1", 7, 1.0, GRANT)),

@@ -91,6 +91,14 @@ class Wired:
     async def until(self, what: str) -> None:
         await asyncio.to_thread(wait_for, lambda: what in self.happened, what=what)
 
+    async def until_all_is_written(self) -> None:
+        engine = self.engine
+
+        def is_written() -> bool:
+            return not (engine._commit_timer or engine._sync_timer or engine._syncing)
+
+        await asyncio.to_thread(wait_for, is_written)
+
 
 def jobs(*names: str, **more: Any) -> list[JobDescription]:
     return parse_jobs([job(name, "true", **more) for name in names], Arrival(1, datetime(2026, 1, 1), "local", "u"))

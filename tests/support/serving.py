@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,6 +138,10 @@ class Served:
     def most_memory(self) -> float:
         """The most it has ever had, since `forget_most_memory`."""
         return self._status("VmHWM")
+
+    def computed(self) -> float:
+        """Seconds of a processor that the manager has had so far: what a busy machine does besides does not count."""
+        return time.clock_gettime((~self.process.pid << 3) | 2)  # the clock of another process
 
     def forget_most_memory(self) -> None:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
