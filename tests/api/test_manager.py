@@ -456,15 +456,16 @@ def test_a_service_without_events_is_asked_again_and_again(service: Served, monk
 
 
 def test_importing_the_client_is_quick():
-    code = (
-        "import time; began = time.process_time(); import qcg.pilotjob.api.manager; print(time.process_time() - began)"
-    )
-    took = [
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout)
-        for _ in range(5)
-    ]
-    print(f"{min(took) * 1000:.0f} ms")
-    assert min(took) < 0.15
+    """Measured in turns with the libraries that it needs, for the machine may be busy: some 2 of those."""
+    code = "import time; began = time.process_time(); import {}; print(time.process_time() - began)"
+    took: dict[str, list[float]] = {"zmq, msgspec": [], "qcg.pilotjob.api.manager": []}
+    for _ in range(5):
+        for modules, seconds in took.items():
+            line = [sys.executable, "-c", code.format(modules)]
+            seconds.append(float(subprocess.run(line, capture_output=True, check=True, text=True).stdout))
+    libraries, client = map(min, took.values())
+    print(f"{client * 1000:.0f} ms, of the libraries {libraries * 1000:.0f} ms")
+    assert client < 4 * libraries
     loaded = "import qcg.pilotjob.api.manager, sys; print('asyncio' in sys.modules or 'rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, check=True).stdout == b"False\n"
 

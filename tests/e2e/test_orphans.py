@@ -122,7 +122,7 @@ def test_a_signal_cancels_all_jobs_and_completes_the_report(tmp_path: Path, numb
 
 def test_a_second_sigint_ends_at_once_what_ignores_sigterm(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [family("--stubborn")])
-    line = [sys.executable, "-c", PATIENT, "run", requests, "--wd", tmp_path, "--nodes", "4"]
+    line = [sys.executable, "-c", PATIENT, "run", str(requests), "--wd", str(tmp_path), "--nodes", "4"]
     manager = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     found = pids(tmp_path / "family", *RELATIVES, *STUBBORN)
     manager.send_signal(signal.SIGINT)

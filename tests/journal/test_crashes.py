@@ -29,7 +29,7 @@ from qcg.pilotjob.journal import schema
 from qcg.pilotjob.journal.journal import Journal
 from tests.journal.making import ended, job, run, scheduled
 
-schema.PAGES_BETWEEN_CHECKPOINTS = 20
+schema.PAGES_BETWEEN_CHECKPOINTS = int(sys.argv[2])
 path = Path(sys.argv[1])
 journal = Journal.open(path) if path.exists() else Journal.create(path)
 seq = journal.load().max_seq
@@ -63,7 +63,7 @@ def test_what_a_killed_manager_had_committed_is_there(tmp_path: Path):
     chance = random.Random(1)
     told = {"added": 0, "ended": 0}
     for _ in range(12):
-        with start_child(WRITER, path) as child:
+        with start_child(WRITER, path, 20) as child:
             assert child.stdout is not None
             for _ in range(chance.randint(1, 300)):
                 word, seq = child.stdout.readline().split()
@@ -88,7 +88,7 @@ def test_what_a_killed_manager_had_committed_is_there(tmp_path: Path):
 def test_a_second_manager_is_refused_while_the_first_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "registry.sqlite"
     monkeypatch.setattr(schema, "SECONDS_TO_WAIT_FOR_A_LOCK", 0.05)
-    with start_child(WRITER, path) as first:
+    with start_child(WRITER, path, 20) as first:
         assert first.stdout is not None
         first.stdout.readline()
         with pytest.raises(RegistryInUseError, match=r"is in use by another manager; end that one first"):

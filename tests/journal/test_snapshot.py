@@ -63,7 +63,8 @@ def test_the_registry_of_a_crashed_run_is_read_and_left_as_it_is(tmp_path: Path)
 
 def test_the_registry_of_a_live_manager_is_consistent_whenever_it_is_read(tmp_path: Path):
     path = tmp_path / "registry.sqlite"
-    with start_child(WRITER, path) as child:
+    # Not so often that a reader who has to share his core never gets through between two of them.
+    with start_child(WRITER, path, 100) as child:
         assert child.stdout is not None
         child.stdout.readline()
         last = 0
