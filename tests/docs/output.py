@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -32,6 +33,9 @@ _PROGRESS = re.compile(r"\d+ of \d+ jobs done, .* cores? busy")
 _CONNECTED = re.compile(r"TIME INFO agent \S+ connected from HOST .*")
 """An agent is started while requests are read, and connects before or after the first reply."""
 
+_SLOWEST = re.compile(r"\S+ DURATION [A-Z]+ \S+\[\S+")
+"""A row of the slowest jobs: which of them took longer depends on the machine."""
+
 
 def lines_of(text: str, directory: Path) -> list[str]:
     """What remains comparable: no changing parts, no blank lines, one space where tables have several."""
@@ -39,7 +43,9 @@ def lines_of(text: str, directory: Path) -> list[str]:
     for pattern, name in _CHANGING:
         text = pattern.sub(name, text)
     lines = [re.sub(r"\s+", " ", line).strip() for line in text.splitlines()]
-    return [line for line in lines if line and not _PROGRESS.fullmatch(line)]
+    lines = [line for line in lines if line and not _PROGRESS.fullmatch(line)]
+    groups = itertools.groupby(lines, key=lambda line: _SLOWEST.fullmatch(line) is not None)
+    return [line for is_row, group in groups for line in (sorted(group) if is_row else group)]
 
 
 def same(shown: str, printed: str, directory: Path) -> bool:

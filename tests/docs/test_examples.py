@@ -86,6 +86,13 @@ def test_a_page_is_not_held_to_times_pids_and_names_of_runs():
     assert same(shown, printed, Path("/tmp/x"))
 
 
+def test_a_page_is_not_held_to_which_job_took_longest():
+    one, other, last = "a 0:00:00.2 SUCCEED n0[0]\n", "b 0:00:00.1 FAILED n0[1:2]\n", "the end\n"
+    assert same(one + other + last, other + one + last, Path("/tmp/x"))
+    assert not same(one + other + last, other + last + one, Path("/tmp/x"))
+    assert not same(one + other, one.replace("n0[0]", "n0[3]") + other, Path("/tmp/x"))
+
+
 @pytest.mark.parametrize("printed", ["a SUCCEED\n", "a FAILED\nb FAILED\n", "", "a FAILED: why\n"])
 def test_a_page_is_held_to_everything_else(printed: str):
     assert not same("a FAILED\n", printed, Path("/tmp/x"))
