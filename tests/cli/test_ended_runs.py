@@ -10,12 +10,17 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from qcg.pilotjob.api.asking import Names
+from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.cli.running import refuse_many_at_once
+from qcg.pilotjob.cli.streams import Follower
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.going_on import ALLOCATION
 from qcg.pilotjob.journal import reading
@@ -112,6 +117,26 @@ def test_what_jobs_of_an_ended_run_have_written_is_shown(over: Path):
     done = pm("logs", "bad", "-p", over)
     assert done.stdout == ""
     assert "see: qcg-pm logs --stderr bad" in done.stderr
+
+
+class Leaving(Manager):
+    """A manager that is gone after its first answer."""
+
+    def __init__(self) -> None:
+        pass
+
+    def status(self, names: Names) -> dict[str, Any]:
+        return {"jobs": {"talks": {"status": 0, "data": {"status": "SUCCEED"}}}}
+
+    def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
+        raise ConnectionError("the service is gone")
+
+
+def test_what_a_job_has_written_is_shown_also_when_its_manager_ends_before_it_has_said_where(
+    over: Path, capsys: pytest.CaptureFixture[str]
+):
+    Follower(Leaving(), "talks", over / ".qcgpjm-service-over").follow("stdout", None)
+    assert capsys.readouterr().out == "hello\n"
 
 
 def test_the_states_of_an_ended_run_are_counted(over: Path):

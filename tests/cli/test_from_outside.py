@@ -44,6 +44,7 @@ def running(wd: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_run_can_be_looked_at_and_given_more_work_from_another_terminal(tmp_path: Path):
     with running(tmp_path) as process:
+        wait_for(lambda: "EXECUTING" in pm("jobs", "-p", tmp_path).stdout, what="the manager to hear of the start")
         assert pm("jobs", "-p", tmp_path).stdout.splitlines() == ["name  state", "gate  EXECUTING", "last  QUEUED"]
         assert pm("why", "last", "-p", tmp_path).stdout == "last QUEUED: it waits for 'gate', which is EXECUTING\n"
         (run_dir,) = tmp_path.glob(".qcgpjm-service-*")

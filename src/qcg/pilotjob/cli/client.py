@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from qcg.pilotjob.api.manager import LocalManager
 
 ZMQ_ADDRESS = "QCG_PM_ZMQ_ADDRESS"
+GOING = 5.0
+"""Seconds for a manager that has closed its connections to end."""
 
 
 @click.command(
@@ -54,8 +56,8 @@ def command(context: click.Context, /, program: str, arguments: tuple[str, ...],
         raise Refusal(str(error)) from None
     try:
         code = _run([sys.executable, program, *arguments], _environment(manager), given["wd"])
-        killed_by = -(manager.qcgpm_process.poll() or 0)
         left = _unfinished(manager)
+        killed_by = -(manager.qcgpm_process.poll() or 0)
     finally:
         manager.cleanup()
     if killed_by > 0:
@@ -124,6 +126,9 @@ def _unfinished(manager: LocalManager) -> int:
     try:
         jobs = manager.system_status()["JobStats"]
     except ConnectionError:
+        # Its connections are closed before it is gone.
+        with suppress(subprocess.TimeoutExpired):
+            manager.qcgpm_process.wait(GOING)
         return 0
     unfinished: int = jobs["InScheduleJobs"] + jobs["ExecutingJobs"]
     return unfinished

@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,6 +15,9 @@ from qcg.pilotjob.core.states import State
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
+
+Answer = dict[str, dict[str, dict[str, Any]]]
+"""Under `jobs`, an entry for each of them."""
 
 PAUSE = 0.1
 """Seconds between two looks at a file."""
@@ -75,7 +79,7 @@ class Follower:
         while True:
             over = self._is_over()
             try:
-                path = path_of(self._name, self._manager.info(self._name)["jobs"][self._name], stream)
+                path = path_of(self._name, self._info(), stream)
                 if over or Path(path).exists():
                     return path
             except NotStarted:
@@ -83,21 +87,28 @@ class Follower:
             time.sleep(PAUSE)
 
     def _is_over(self) -> bool:
+        entry = self._entry(lambda manager: manager.status(self._name))
+        # One that is not there any more was removed, after its end.
+        return entry["status"] != 0 or State[entry["data"]["status"]].is_final
+
+    def _info(self) -> dict[str, Any]:
+        return self._entry(lambda manager: manager.info(self._name))
+
+    def _entry(self, ask: Callable[[Manager], Answer]) -> dict[str, Any]:
+        """What the manager says of the job. One that runs a file ends with its last job: then the registry says it."""
         from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError
 
         try:
-            entry = self._manager.status(self._name)["jobs"][self._name]
+            return ask(self._manager)["jobs"][self._name]
         except RequestRefusedError:
             raise
         except ConnectionError:
-            # A manager that runs a file ends with its last job.
-            from qcg.pilotjob.cli.afterwards import final_states
+            from qcg.pilotjob.cli.afterwards import EndedRun, final_states
 
             if self._run_dir is None or final_states(self._run_dir, [self._name]) is None:
                 raise
-            return True
-        # One that is not there any more was removed, after its end.
-        return entry["status"] != 0 or State[entry["data"]["status"]].is_final
+            with EndedRun(self._run_dir) as ended:
+                return ask(ended)["jobs"][self._name]
 
 
 def _open(path: str) -> BinaryIO:
