@@ -12,7 +12,7 @@ from tests.support.slurm_cluster import Cluster, lent, running_cluster
 
 AT_ONCE = 5
 """More of them keep one another waiting, on two cores, and are no sooner done."""
-SECONDS = 300
+SECONDS = 600
 """For all of them: whichever test comes first waits for them."""
 
 Story = Callable[[Cluster], None]

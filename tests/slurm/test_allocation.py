@@ -113,8 +113,8 @@ def test_each_task_of_an_array_has_its_own_allocation(cluster: Cluster):
 
 def test_the_end_is_that_of_the_time_limit_also_when_it_is_changed(cluster: Cluster):
     script = "scontrol update job=$SLURM_JOB_ID timelimit=7\n" + FIND + "squeue -h -j $SLURM_JOB_ID -o %e"
-    job = cluster.sbatch(script, time=5, env={"TZ": "Asia/Kolkata", "SLURM_TIME_FORMAT": "relative"})
     before = time.time()
+    job = cluster.sbatch(script, time=5, env={"TZ": "Asia/Kolkata", "SLURM_TIME_FORMAT": "relative"})
     end = found_by(job)["end"]
     assert before + 7 * 60 - 5 < end < time.time() + 7 * 60 + 5
 

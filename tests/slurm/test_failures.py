@@ -14,14 +14,8 @@ from tests.support.waiting import wait_for
 
 def running(run: Allocated, count: int) -> Lives:
     """Wait until so many jobs are alive, and see which is where."""
-
-    def alive() -> Lives | None:
-        if not (run.wd / "life").exists():
-            return None
-        lives = Lives(run.wd)
-        return lives if len(lives.spans) >= count else None
-
-    return wait_for(alive, what=f"{count} running jobs")  # type: ignore[return-value]
+    wait_for(lambda: len(Lives(run.wd).spans) >= count, what=f"{count} running jobs")
+    return Lives(run.wd)
 
 
 def go(run: Allocated) -> None:
@@ -62,7 +56,7 @@ def test_a_node_that_boots_anew_harms_no_other(cluster: Cluster):
     crashed = time.time()
     node.boot()
     # An `srun` that comes before the node is up again takes a while to give up.
-    wait_for(lambda: run.log.count("agent n3 connected") == 2, 90, "another agent on n3")
+    wait_for(lambda: run.log.count("agent n3 connected") > 1, 90, "another agent on n3")
     # With the node, its pids begin anew: the second start of a job may write to the file of the first.
     wait_for(lambda: before.on("n3") <= written_since(Lives(run.wd), "n3", crashed), what="second starts")
     go(run)
@@ -97,11 +91,12 @@ def test_an_allocation_that_was_suspended_goes_on_as_if_nothing_had_been(cluster
 def test_a_cut_of_ten_seconds_harms_nobody(cluster: Cluster):
     run = Allocated(cluster, [waiting("a", 20)], "--on-lost rerun")
     before = running(run, 16)
+    connected = run.log.count("agent n3 connected")
     node = cluster.node("n3")
     node.cut()
     time.sleep(10)
     node.heal()
-    wait_for(lambda: run.log.count("agent n3 connected") == 2, what=f"n3 to come back:\n{run.log}")
+    wait_for(lambda: run.log.count("agent n3 connected") > connected, what=f"n3 to come back:\n{run.log}")
     go(run)
     done = run.wait()
     assert done.done.returncode == 0, run.log
@@ -146,7 +141,7 @@ def test_an_agent_that_is_killed_is_started_again_and_its_jobs_run_again(cluster
     run = Allocated(cluster, [waiting("a", 16)], "--on-lost rerun")
     before = running(run, 16)
     cluster.node("n2").exec("kill", "-KILL", str(run.agent_pid("n2")))
-    wait_for(lambda: run.log.count("agent n2 connected") == 2, what=f"another agent on n2:\n{run.log}")
+    wait_for(lambda: run.log.count("agent n2 connected") > 1, what=f"another agent on n2:\n{run.log}")
     wait_for(lambda: all(len(Lives(run.wd).spans[name]) == 2 for name in before.on("n2")), what="second starts")
     go(run)
     done = run.wait()
@@ -163,7 +158,7 @@ def test_an_agent_that_hangs_is_replaced_before_its_jobs_run_elsewhere(cluster: 
     run = Allocated(cluster, [waiting("a", 4)], "--on-lost rerun --node-timeout 20", nodes=3, ntasks_per_node=2)
     before = running(run, 4)
     cluster.node("n2").exec("kill", "-STOP", str(run.agent_pid("n2")))
-    wait_for(lambda: all(len(Lives(run.wd).spans[name]) == 2 for name in before.on("n2")), what="second starts")
+    wait_for(lambda: all(len(Lives(run.wd).spans[name]) == 2 for name in before.on("n2")), 90, "second starts")
     go(run)
     done = run.wait()
     assert done.done.returncode == 0, run.log
@@ -179,7 +174,12 @@ def test_a_manager_that_is_killed_finds_its_agents_and_jobs_in_the_same_allocati
     running(run, 16)
     cluster.node("n1").exec("kill", "-KILL", str(run.manager_pid()))
     run.wait_for_log("resuming")
-    wait_for(lambda: run.log.count(" connected from ") == 8, what=f"all agents to be found again:\n{run.log}")
+
+    def found_again() -> bool:
+        since = run.log.partition("resuming")[2]
+        return all(f"agent {node.name} connected from" in since for node in cluster.nodes)
+
+    wait_for(found_again, what=f"all agents to be found again:\n{run.log}")
     go(run)
     done = run.wait()
     assert done.done.returncode == 0, run.log

@@ -72,6 +72,7 @@ def test_what_a_job_leaves_behind_is_found_and_ended(cluster: Cluster):
     job = cluster.sbatch("(setsid setsid sleep 601 &) ; (setsid sleep 602 &)")
     cluster.run("bash", "-c", "(setsid sleep 603 &)")
     assert job.wait() == 0
+    wait_for(lambda: any(str(one).endswith(" sleep 603") for _, one in cluster.left_behind()), what="what it left")
     told = cluster.clean_up()
     assert len([line for line in told if line.startswith("login: ") and line.endswith("sleep 603")]) == 1
     assert cluster.left_behind() == []

@@ -39,11 +39,13 @@ def test_a_cancelled_job_gives_all_its_ranks_time_to_end(cluster: Cluster):
     assert len(set(written(run.wd, "up"))) == 2
 
 
+@story
 def test_a_job_at_its_wall_time_gives_all_its_ranks_time_to_end(cluster: Cluster):
-    run = Allocated(cluster, [ranks(wt="3s")])
+    run = Allocated(cluster, [ranks(wt="15s")])
     done = run.wait()
     assert done.states == {"ranks": "FAILED"}
     assert "wall time" in done.report["ranks"]["messages"]
+    assert len(written(run.wd, "up")) == 4, "they were all there in time"
     assert written(run.wd, "term") == written(run.wd, "up")
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,9 @@ PROGRAMS = {
     "unshare": "util-linux",
 }
 """What a cluster needs, and the Debian packages that have it."""
+
+GRACE = 5.0
+"""Seconds for what a test has ended to be gone: what is there afterwards was left behind."""
 
 _RPC = re.compile(r"^\t(\w+) +\( *\d+\) count:(\d+)", re.MULTILINE)
 
@@ -95,7 +99,8 @@ class Job:
     def _end(self) -> dict[str, str]:
         """The last line about it in the file where the controller notes the ends of jobs."""
         ends = self.cluster.directory / "log" / "jobcomp.txt"
-        lines = ends.read_text().splitlines() if ends.exists() else []
+        written = ends.read_text() if ends.exists() else ""
+        lines = written[: written.rfind("\n") + 1].splitlines()  # the last one may be half written
         fields = [dict(word.partition("=")[::2] for word in line.split()) for line in lines]
         # A job that goes on without a node that failed is noted as well.
         mine = [
@@ -257,7 +262,7 @@ class Cluster:
             raise AssertionError(f"{argv}: exit code {done.returncode} (timeout {timeout:g} s)\n{told}")
         return done
 
-    def sbatch(self, script: str, **options: object) -> Job:
+    def sbatch(self, script: str, **options: Any) -> Job:
         """Submit a bash script. Options are those of `sbatch`: `nodes=2, gres="gpu:1", exclusive=True`.
 
         `env` is added to the environment, and `components` are the options of further components of a
@@ -270,7 +275,7 @@ class Cluster:
         output = self.cwd / f"batch-{self._outputs}.out"
         path.write_text(f"#!/bin/bash\n{script}\n")
         arguments = _options({"output": output, **options})
-        for component in components:  # type: ignore[attr-defined]
+        for component in components:
             arguments += [":", *_options(component)]
         answer = self.run("sbatch", "--parsable", *arguments, path, env=env)
         return Job(self, answer.stdout.strip().partition(";")[0], output)
@@ -292,9 +297,7 @@ class Cluster:
         `REQUEST_JOB_STEP_CREATE` is an `srun`, which may have to ask again; `REQUEST_JOB_INFO_SINGLE` a look at a job.
         The nodes call too.
         """
-        shown = self.run("sdiag").stdout
-        by_type = shown.partition("by message type")[2].partition("by user")[0]
-        return Counter({name: int(count) for name, count in _RPC.findall(by_type)})
+        return calls_in(self.run("sdiag").stdout)
 
     # -- the controller ---------------------------------------------------------------------------------------------
 
@@ -319,10 +322,17 @@ class Cluster:
         wait_for(self._is_idle, 60, f"idle nodes: {self.run('sinfo', '-N', '-h', '-o', '%N %T %E').stdout}")
         # The keepers of steps take a moment to leave after their steps.
         wait_for(lambda: not any(_keeps_a_step(process) for _, process in self.left_behind()), 30, "the ends of steps")
-        left = self.left_behind()
+        left = self._what_stays()
         told = [f"{where}: {process}" for where, process in left]
         processes.end({process for _, process in left})
         return told
+
+    def _what_stays(self) -> list[tuple[str, Process]]:
+        """Without what is about to end: connections of `ssh`, say, and what was killed."""
+        deadline = time.monotonic() + GRACE
+        while (left := self.left_behind()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return left
 
     def left_behind(self) -> list[tuple[str, Process]]:
         """What runs on the nodes and on the login node and belongs to no job and not to the cluster."""
@@ -333,8 +343,7 @@ class Cluster:
         """What lost its parent on the login node: such processes are children of its first one."""
         found = set()
         for child in processes.children(self._login_pid):
-            name = Path(f"/proc/{child.pid}/comm").read_text().strip() if processes.is_alive(child.pid) else ""
-            if name not in ("", "slurmctld", "munged", "unshare"):
+            if _name_of(child) not in ("", "slurmctld", "munged", "unshare"):
                 found |= {child, *processes.descendants(child.pid)}
         return found
 
@@ -360,10 +369,15 @@ class Cluster:
 
 
 def _keeps_a_step(process: Process) -> bool:
+    return _name_of(process).startswith("slurmstepd")
+
+
+def _name_of(process: Process) -> str:
+    """Empty when it is gone."""
     try:
-        return Path(f"/proc/{process.pid}/comm").read_text().startswith("slurmstepd")
+        return Path(f"/proc/{process.pid}/comm").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return ""
 
 
 @contextmanager
@@ -388,6 +402,12 @@ def lent(cluster: Cluster, directory: Path) -> Iterator[Cluster]:
     left = cluster.clean_up()
     if left:
         pytest.fail("\n".join(["Left behind on the cluster:", *left]), pytrace=False)
+
+
+def calls_in(shown: str) -> Counter[str]:
+    """What `sdiag` shows of the calls of the controller, by type."""
+    by_type = shown.partition("by message type")[2].partition("by user")[0]
+    return Counter({name: int(count) for name, count in _RPC.findall(by_type)})
 
 
 def _options(options: Any) -> list[str]:

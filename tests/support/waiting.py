@@ -14,7 +14,7 @@ FIRST_PAUSE = 0.001
 LONGEST_PAUSE = 0.05
 
 
-def wait_for(predicate: Callable[[], T], timeout: float = 30.0, what: str = "") -> T:
+def wait_for(predicate: Callable[[], T], timeout: float = 60.0, what: str = "") -> T:
     """The first true value of `predicate`, or a failed test after `timeout` seconds.
 
     `what` completes the sentence "Waited in vain for …".
