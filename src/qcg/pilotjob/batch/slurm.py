@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.errors import BatchError, NoSuchJob
+from qcg.pilotjob.cluster.commands import PATIENCE, call
+from qcg.pilotjob.cluster.errors import ClusterError, CommandFailed, NoCommand
 
-PATIENCE = 120.0
-"""Seconds for the controller to answer: the commands themselves try for about a minute."""
 OVER = (
     "BOOT_FAIL",
     "CANCELLED",
@@ -98,12 +97,9 @@ def cancel(job_id: str, environ: Mapping[str, str]) -> None:
 def look(job_id: str, environ: Mapping[str, str], patience: float = PATIENCE) -> JobView | None:
     """None: Slurm has forgotten the job, so that it ended some time ago."""
     try:
-        shown = _call(["scontrol", "show", "job", job_id], environ, patience)
-    except BatchError as error:
-        if "Invalid job id" in str(error):
-            return None
-        raise
-    return parse_job(job_id, shown)
+        return parse_job(job_id, _call(["scontrol", "show", "job", job_id], environ, patience))
+    except NoSuchJob:
+        return None
 
 
 def parse_job(job_id: str, shown: str) -> JobView:
@@ -124,31 +120,15 @@ def parse_job(job_id: str, shown: str) -> JobView:
 
 
 def _call(command: Sequence[str], environ: Mapping[str, str], patience: float = PATIENCE) -> str:
-    program = command[0]
     try:
-        answer = subprocess.run(
-            command,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=patience,
-            check=False,
-        )
-    except FileNotFoundError:
-        raise BatchError(
-            f"there is no program {program} on $PATH; on a machine without Slurm, `qcg-pm run` runs the jobs right here"
-        ) from None
-    except OSError as error:
-        raise BatchError(f"{program} could not be started: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise BatchError(f"{program} had no answer in {patience:g} s; is the controller of Slurm up?") from None
-    if answer.returncode:
-        said = answer.stderr.strip() or answer.stdout.strip() or f"exit code {answer.returncode}"
-        lines = [" ".join(line.split()) for line in said.splitlines()]
-        raise BatchError(f"{program} refused: {'; '.join(line for line in lines if line)[:600]}")
-    return answer.stdout
+        return call(command, environ, patience)
+    except NoCommand as error:
+        raise BatchError(f"{error}; on a machine without Slurm, `qcg-pm run` runs the jobs right here") from None
+    except CommandFailed as failure:
+        refusal = NoSuchJob if failure.knows_no_job else BatchError
+        raise refusal(f"{command[0]} refused: {failure.said}") from None
+    except ClusterError as error:
+        raise BatchError(str(error)) from None
 
 
 def largest_node(partition: str | None, environ: Mapping[str, str]) -> tuple[int, int] | None:

@@ -13,3 +13,19 @@ class NoAllocation(ClusterError):
 
 class AllocationOver(NoAllocation):
     """Slurm itself says that the allocation has ended, or does not know it any more."""
+
+
+class NoCommand(ClusterError):
+    """Slurm is not installed here, or not on the user's `$PATH`."""
+
+
+class CommandFailed(ClusterError):
+    def __init__(self, command: str, said: str) -> None:
+        super().__init__(f"`{command}` failed: {said}")
+        self.said = said
+        """In its own words."""
+
+    @property
+    def knows_no_job(self) -> bool:
+        """Whether it was asked about a job that Slurm has never known, or has forgotten."""
+        return "Invalid job id" in self.said

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from qcg.pilotjob.cluster.commands import PATIENCE
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, NoAllocation
 from qcg.pilotjob.cluster.fate import OVER
 from qcg.pilotjob.cluster.node_lists import expand
 from qcg.pilotjob.cluster.parse_slurm import JobRecord, NodeRecord, Part, parse_jobs, parse_shown_nodes
-from qcg.pilotjob.cluster.scontrol import PATIENCE, scontrol
+from qcg.pilotjob.cluster.scontrol import scontrol
 from qcg.pilotjob.core.resources import NodeSpec
 
 

@@ -1,0 +1,44 @@
+"""Runs the commands of Slurm."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from qcg.pilotjob.cluster.errors import ClusterError, CommandFailed, NoCommand
+
+PATIENCE = 120.0
+"""Seconds for the controller to answer: the commands themselves try for about a minute."""
+MOST_SAID = 600
+"""Characters of what a command says that are passed on."""
+
+
+def call(command: Sequence[str], environ: Mapping[str, str], patience: float = PATIENCE) -> str:
+    """What it prints."""
+    shown = " ".join(command)[:200]
+    try:
+        answer = subprocess.run(
+            command,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=patience,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise NoCommand(f"there is no program {command[0]} on $PATH") from None
+    except OSError as error:
+        raise ClusterError(f"`{shown}` could not be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise ClusterError(f"`{shown}` had no answer in {patience:g} s; is the controller of Slurm up?") from None
+    if answer.returncode:
+        said = answer.stderr.strip() or answer.stdout.strip() or f"exit code {answer.returncode}"
+        raise CommandFailed(shown, _in_one_line(said))
+    return answer.stdout
+
+
+def _in_one_line(said: str) -> str:
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    return "; ".join(line for line in lines if line)[:MOST_SAID]

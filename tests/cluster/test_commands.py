@@ -1,0 +1,46 @@
+"""What is said where a command of Slurm is of no use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.cluster.commands import call
+from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, CommandFailed, NoCommand
+from qcg.pilotjob.cluster.scontrol import scontrol
+
+
+def test_what_a_command_prints_is_its_answer():
+    assert call(["bash", "-c", "echo $WHO; echo not this >&2"], {**os.environ, "WHO": "me"}) == "me\n"
+
+
+def test_what_a_command_says_against_it_is_told_in_one_line():
+    with pytest.raises(CommandFailed) as failed:
+        call(["bash", "-c", "echo 'no  such' >&2; echo >&2; echo end >&2; exit 3"], os.environ)
+    assert failed.value.said == "no such; end"
+    assert str(failed.value).endswith("` failed: no such; end")
+
+
+def test_a_command_that_says_nothing_is_told_with_its_exit_code():
+    with pytest.raises(CommandFailed, match="`false` failed: exit code 1"):
+        call(["false"], os.environ)
+
+
+def test_a_command_that_is_not_there_or_does_not_start_or_answer_is_told(tmp_path: Path):
+    with pytest.raises(NoCommand, match="there is no program sbatch on \\$PATH"):
+        call(["sbatch"], {"PATH": str(tmp_path)})
+    (tmp_path / "sbatch").touch(mode=0o644)
+    with pytest.raises(ClusterError, match="`sbatch` could not be started: Permission denied"):
+        call(["sbatch"], {"PATH": str(tmp_path)})
+    with pytest.raises(ClusterError, match="`sleep 60` had no answer in 0.01 s; is the controller of Slurm up?"):
+        call(["sleep", "60"], os.environ, 0.01)
+
+
+def test_a_job_that_slurm_does_not_know_is_over(tmp_path: Path):
+    program = tmp_path / "scontrol"
+    program.write_text("#!/bin/sh\necho slurm_load_jobs error: Invalid job id specified >&2\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(AllocationOver, match="Slurm does not know job 7"):
+        scontrol({"PATH": str(tmp_path)}, "show", "job", "7")
