@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define STACK (256 * 1024)
+#define PAUSE (2 * 1000 * 1000) /* nanoseconds */
 
 /* Its thread lives as long as it watches `pid`, also after the lane was given up. */
 typedef struct Lane {
@@ -93,14 +94,14 @@ static void remove_lane(Lane *lane) {
 }
 
 /* Whoever is not for the relay is told to those who reap. A child of a lane hides others as long as it is not reaped:
-   its thread asks again, once it has done that. */
-static void look_for_others(void) {
+   its thread asks again, once it has done that. Whether there was somebody to tell of. */
+static bool look_for_others(void) {
     siginfo_t child;
     child.si_pid = 0;
-    if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)
-        return;
-    if (!watches(child.si_pid))
+    bool found = waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 && child.si_pid && !watches(child.si_pid);
+    if (found)
         tell_of_children();
+    return found;
 }
 
 /* The thread of a lane */
@@ -218,8 +219,11 @@ static void *wait_for_signals(void *unused) {
     sigaddset(&children, SIGCHLD);
     while (!atomic_load(&closing)) {
         pthread_mutex_lock(&lock);
-        look_for_others();
+        bool in_vain = !look_for_others() && lanes;
         pthread_mutex_unlock(&lock);
+        /* Most signals are for jobs of lanes, whose threads look as well: one for many of them is enough. */
+        if (in_vain)
+            nanosleep(&(struct timespec){.tv_nsec = PAUSE}, NULL);
         sigwaitinfo(&children, NULL);
     }
     return NULL;
