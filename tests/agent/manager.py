@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import zmq
@@ -23,9 +24,22 @@ from qcg.pilotjob.wire.contact import AgentsContact, Contact
 from qcg.pilotjob.wire.keys import Keys
 
 T = TypeVar("T", bound="protocol.FromAgent")
+R = TypeVar("R", Started, Ended)
 
 NAME = "n1"
-TIMEOUT = 30.0
+TIMEOUT = 60.0
+
+# An agent with other times than those of the product, so that a test need not be quicker than they are.
+WITH_SETTINGS = """
+import importlib, json, sys
+from qcg.pilotjob.agent import __main__
+for name, value in json.loads(sys.argv.pop(1)).items():
+    module, _, setting = name.partition(".")
+    module = importlib.import_module("qcg.pilotjob.agent." + module)
+    assert hasattr(module, setting), name
+    setattr(module, setting, value)
+sys.exit(__main__.main())
+"""
 
 
 class Manager:
@@ -73,27 +87,25 @@ class Manager:
         assert isinstance(found, kind)
         return found
 
-    def meet(self) -> protocol.Report:
-        """Hello, Welcome, Report."""
-        self.next(protocol.Hello)
-        self.send(protocol.Welcome(self.ack, max([self.ack, *self.records])))
-        return self.reported()
-
-    def reported(self) -> protocol.Report:
-        report = self.next(protocol.Report)
-        self._take(report.records)
-        return report
+    def meet(self, **more: Any) -> protocol.Report:
+        """Hello, Welcome, Report. Whoever has to wait for its welcome says Hello again, over another line."""
+        while True:
+            message = self._find(lambda message: isinstance(message, (protocol.Hello, protocol.Report)), TIMEOUT)
+            if isinstance(message, protocol.Report):
+                self._take(message.records)
+                return message
+            self.send(protocol.Welcome(self.ack, max([self.ack, *self.records]), **more))
 
     def ended(self, id: str) -> Ended:
-        return self._record(lambda body: isinstance(body, Ended) and body.id == id, f"the end of {id}")  # type: ignore[return-value]
+        return self._record(Ended, id)
 
     def started(self, id: str) -> Started:
-        return self._record(lambda body: isinstance(body, Started) and body.id == id, f"the start of {id}")  # type: ignore[return-value]
+        return self._record(Started, id)
 
-    def _record(self, wanted: Callable[[Started | Ended], bool], what: str) -> Started | Ended:
+    def _record(self, kind: type[R], id: str) -> R:
         while True:
             for body in self.records.values():
-                if wanted(body):
+                if isinstance(body, kind) and body.id == id:
                     return body
             self._take(self.next(protocol.News).records)
 
@@ -109,8 +121,11 @@ class Manager:
                     return self._kept.pop(position)
             left = max(0, int((deadline - time.monotonic()) * 1000))
             assert self._socket.poll(left), f"Waited in vain; these have come: {self._kept}"
-            self._peer, body = self._socket.recv_multipart()
-            self._kept.append(protocol.decode_from_agent(body))
+            peer, body = self._socket.recv_multipart()
+            message = protocol.decode_from_agent(body)
+            if isinstance(message, protocol.Hello):
+                self._peer = peer  # not with other messages: one of an agent that is gone may come late
+            self._kept.append(message)
 
 
 @contextmanager
@@ -123,13 +138,15 @@ def manager(run_dir: Path, ack: int = 0, *, pulse: bool = False) -> Iterator[Man
 
 
 class AgentProcess:
-    def __init__(self, run_dir: Path, *options: str, linger: float = 600.0) -> None:
+    def __init__(
+        self, run_dir: Path, *options: str, linger: float = 600.0, settings: dict[str, float] | None = None
+    ) -> None:
+        """`settings`: such as `{"loop.DOUBT": 1000.0}`."""
         self._log = run_dir / "log"
-        command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(run_dir), "--name", NAME]
+        program = ["-c", WITH_SETTINGS, json.dumps(settings)] if settings else ["-m", "qcg.pilotjob.agent"]
+        command = [sys.executable, *program, "--run-dir", str(run_dir), "--name", NAME, "--linger", str(linger)]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--linger", str(linger), *options], stderr=log, start_new_session=True
-            )
+            self._process = subprocess.Popen([*command, *options], stderr=log, start_new_session=True)
         self.pid = self._process.pid
 
     @property

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,11 @@ from tests.support.waiting import wait_for
 
 
 def test_it_says_who_it_is_and_reports_that_it_has_nothing(first: Manager, agent: AgentProcess) -> None:
+    assert first.meet() == protocol.Report([], [])
+    first.send(protocol.Identify())
     hello = first.next(protocol.Hello)
     assert (hello.agent, hello.pid) == (NAME, agent.pid)
     assert hello.cores == sorted(os.sched_getaffinity(0))
-    first.send(protocol.Welcome(0, 0))
-    assert first.next(protocol.Report) == protocol.Report([], [])
 
 
 def test_it_says_hello_again_when_it_is_not_known(first: Manager, agent: AgentProcess) -> None:
@@ -128,7 +127,7 @@ def _again(known: Manager, ack: int) -> protocol.Report:
 
 def test_a_new_manager_is_found_at_once_and_told_everything(run_dir: Path) -> None:
     with manager(run_dir) as old:
-        agent = AgentProcess(run_dir)
+        agent = AgentProcess(run_dir, settings={"connection.SILENCE": 1000.0})
         old.meet()
         old.start(
             launch("long", "sh", "-c", "until test -e go; do sleep 0.01; done; exit 5", wd=run_dir),
@@ -138,10 +137,8 @@ def test_a_new_manager_is_found_at_once_and_told_everything(run_dir: Path) -> No
         old.ended("short")
         wait_for((run_dir / "away").exists)
     (run_dir / "gone").touch()
-    before = time.monotonic()
     with manager(run_dir) as new:
-        report = new.meet()
-        assert time.monotonic() - before < 5.0
+        report = new.meet()  # long before the old one would be missed
         assert [running.id for running in report.live if running.id != "away"] == ["long"]
         assert report.live[0].grant == [(NAME, (0,), ())]
         assert new.ended("short").exit_code == 0
@@ -236,17 +233,16 @@ def test_sigterm_ends_all_jobs_and_the_records_say_why(first: Manager, agent: Ag
     assert agent.wait() == 0
 
 
-def test_a_second_signal_ends_it_at_once(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_a_second_signal_ends_it_at_once(first: Manager, run_dir: Path) -> None:
+    agent = AgentProcess(run_dir, settings={"loop.END_GRACE": 1000.0})
     first.meet()
     first.start(launch("a", "sh", "-c", "trap '' TERM; touch ready; while :; do sleep 0.01; done", wd=run_dir))
     wait_for((run_dir / "ready").exists)
-    before = time.monotonic()
     agent.signal(signal.SIGTERM)
     wait_for(lambda: "told to end" in agent.log)
     agent.signal(signal.SIGINT)
     assert first.ended("a").exit_code == -signal.SIGKILL
     assert agent.wait() == 0
-    assert time.monotonic() - before < 5.0
 
 
 def test_without_a_manager_it_lets_its_jobs_end_keeps_their_records_and_goes(run_dir: Path) -> None:
@@ -316,17 +312,18 @@ def test_a_contact_file_that_others_can_read_is_not_used(run_dir: Path) -> None:
         agent.close()
 
 
-def test_an_idle_agent_beats_and_uses_no_measurable_time(first: Manager, agent: AgentProcess) -> None:
+def test_an_idle_agent_wakes_up_for_its_beats_and_for_little_else(first: Manager, agent: AgentProcess) -> None:
     first.meet()
     first.next(protocol.Beat)
-    before = _cpu_ticks(agent.pid)
+    before = _pauses(agent.pid)
     first.next(protocol.Beat)
-    assert _cpu_ticks(agent.pid) - before <= 1  # in hundredths of a second, over two seconds
+    assert _pauses(agent.pid) - before <= 10  # over five seconds; however busy others keep the machine
 
 
-def _cpu_ticks(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+def _pauses(pid: int) -> int:
+    """How often its threads have had to wait for something so far."""
+    texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return sum(int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for text in texts)
 
 
 def test_records_are_what_the_host_made(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
@@ -365,7 +362,7 @@ def test_sigterm_inside_an_allocation_gives_jobs_back(
     first: Manager, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    agent = AgentProcess(run_dir)
+    agent = AgentProcess(run_dir, settings={"loop.DOUBT": 1000.0})
     try:
         first.meet()
         first.start(launch("a", "sleep", "1000", wd=run_dir), launch("b", "sleep", "1000", wd=run_dir))

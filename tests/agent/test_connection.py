@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.agent.connection import BEAT, LOOK, SILENCE, UNHURRIED, Connection
+from qcg.pilotjob.agent.connection import BEAT, KNOCK, LOOK, SILENCE, UNHURRIED, Connection
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.wire import contact
 from tests.agent.manager import TIMEOUT, manager
+from tests.support.waiting import wait_for
 
 HELLO = protocol.Hello("n1", "host", 1, [0], "1.0")
 
@@ -31,8 +32,8 @@ class Line:
 
     def receive(self) -> list[protocol.FromManager]:
         """The next messages, or nothing when the line has broken."""
-        ready = self._poller.poll(int(TIMEOUT * 1000))
-        assert ready, "Waited in vain for the manager."
+        # A socket may have woken for something else.
+        ready = wait_for(lambda: self._poller.poll(1000), TIMEOUT, "the manager")
         return self.connection.receive(ready)
 
     def is_up(self) -> bool:
@@ -57,11 +58,12 @@ def test_a_silent_manager_is_greeted_again_over_a_fresh_line(
         line.connection.keep(time.monotonic())
         silent.next(protocol.Hello)
         silent.send(protocol.Welcome(0, 0))
+        before = time.monotonic()
         assert line.receive() == [protocol.Welcome(0, 0)]
         line.connection.welcomed()
-        line.connection.keep(time.monotonic() + pace * BEAT)
+        line.connection.keep(before + pace * BEAT)
         silent.next(protocol.Beat)
-        line.connection.keep(time.monotonic() + pace * SILENCE - 1.0)
+        line.connection.keep(before + pace * SILENCE - 0.1)
         assert line.is_up()
         line.connection.keep(time.monotonic() + pace * SILENCE + 0.1)
         assert not line.is_up()
@@ -101,6 +103,20 @@ def test_a_manager_that_moved_while_the_agent_knocked_is_found(line: Line, run_d
     with manager(run_dir) as new:
         line.connection.keep(now + LOOK)
         assert new.next(protocol.Hello) == HELLO
+
+
+def test_a_manager_that_asks_who_is_there_gets_time_to_answer_before_another_line_is_tried(
+    line: Line, run_dir: Path
+) -> None:
+    with manager(run_dir) as old:
+        line.connection.keep(time.monotonic() - 100 * KNOCK)
+        old.next(protocol.Hello)
+        line.connection.say_hello()
+        opened = line.connection._socket
+        line.connection.keep(line.connection._greeted + KNOCK - 0.1)
+        assert line.connection._socket is opened
+        line.connection.keep(line.connection._greeted + KNOCK + LOOK)
+        assert line.connection._socket is not opened
 
 
 def test_looks_become_rare_when_nobody_comes(line: Line) -> None:

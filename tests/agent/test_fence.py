@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from tests.agent.manager import AgentProcess, Manager, launch, manager
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
 
-INSTANCE = "pilot"
+INSTANCE = f"pilot-{uuid.uuid4().hex}"  # a fence ends everything with these marks, of other test runs too
 
 
 @pytest.fixture
@@ -182,16 +183,10 @@ class Keeper:
             self._touched = time.monotonic()
 
 
-def meet(first: Manager, fence: float) -> None:
-    first.next(protocol.Hello)
-    first.send(protocol.Welcome(0, 0, INSTANCE, fence))
-    first.next(protocol.Report)
-
-
 def test_an_agent_that_is_cut_off_from_a_living_manager_ends_its_jobs_and_says_they_are_lost(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
-    meet(first, fence=8.0)
+    first.meet(instance=INSTANCE, fence=8.0)
     first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: f"{INSTANCE}.a"}))
     pid = first.started("a").pid
     keeper = Keeper(run_dir)
@@ -209,29 +204,29 @@ def test_an_agent_that_is_cut_off_from_a_living_manager_ends_its_jobs_and_says_t
         assert second.ended("b").exit_code == 0
 
 
-def test_an_agent_whose_manager_has_died_keeps_its_jobs(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
-    meet(first, fence=12.0)
+def test_an_agent_whose_manager_has_died_keeps_its_jobs(first: Manager, run_dir: Path) -> None:
+    agent = AgentProcess(run_dir, settings={"signs.STALE": 1.0})
+    first.meet(instance=INSTANCE, fence=8.0)
     first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: f"{INSTANCE}.a"}))
     pid = first.started("a").pid
     first.close()
-    time.sleep(13.5)  # longer than the fence allows; and nobody touches the contact file
+    time.sleep(9.5)  # longer than the fence allows; and nobody touches the contact file
     assert is_alive(pid)
     with manager(run_dir, ack=1) as second:
         assert [running.id for running in second.meet().live] == ["a"]
+        agent.close()
 
 
 def test_jobs_that_the_manager_has_given_up_are_ended_first_and_told_as_lost(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
-    meet(first, fence=1000.0)
+    first.meet(instance=INSTANCE, fence=1000.0)
     ignores = "trap '' TERM; touch up; while :; do sleep 0.1; done"
     first.start(launch("a", "bash", "-c", ignores, wd=run_dir)._replace(env={MARKER: f"{INSTANCE}.a"}))
     pid = first.started("a").pid
     wait_for((run_dir / "up").exists)
     first.send(protocol.Identify())
-    first.next(protocol.Hello)
-    first.send(protocol.Welcome(0, 0, INSTANCE, 1000.0, given_up=True))
-    first.reported()  # which tells of the end already, where that was quick
+    first.meet(instance=INSTANCE, fence=1000.0, given_up=True)
     assert first.ended("a").reason == "lost"
     assert not is_alive(pid)
 
@@ -240,10 +235,10 @@ class TestSigns:
     """What the run directory says while nobody answers."""
 
     @pytest.fixture
-    def line(self, run_dir: Path) -> Iterator[tuple[Connection, list[float]]]:
+    def line(self, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Connection, list[float]]]:
         known: list[float] = []
         fence = Fence(lambda: None)
-        fence.known_at = known.append  # type: ignore[method-assign, assignment]
+        monkeypatch.setattr(fence, "known_at", known.append)
         hello = protocol.Hello("n1", "host", 1, [0], "1.0")
         connection = Connection(run_dir, hello, Poller(), lambda line: None, fence)
         yield connection, known

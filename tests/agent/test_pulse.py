@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.agent import protocol, pulse
+from qcg.pilotjob.agent import pulse
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.pulse import Pulse
 from qcg.pilotjob.executors.pulses import Pulses
@@ -36,11 +38,18 @@ def test_a_pulse_that_is_answered_keeps_the_fence_up_and_one_that_is_not_does_no
         assert known == sorted(known)
         assert list(pulses.heard) == ["n1"]
         assert pulses.heard["n1"] >= known[0]
+
+        def answers() -> tuple[int, float]:
+            return len(known), pulses.heard["n1"]
+
+        def are_over() -> bool:
+            before = answers()
+            time.sleep(0.5)
+            return answers() == before
+
         pulses.deaf = frozenset(["n1"])
-        time.sleep(0.5)
-        count, heard = len(known), pulses.heard["n1"]
-        time.sleep(0.5)
-        assert (len(known), pulses.heard["n1"]) == (count, heard)
+        wait_for(are_over, what="the last answer, after those on their way")
+        count = len(known)
         pulses.deaf = frozenset()
         wait_for(lambda: len(known) > count, what="answers again")
     finally:
@@ -58,7 +67,7 @@ def test_the_line_follows_the_manager(monkeypatch: pytest.MonkeyPatch):
             pulses = Pulses(keys, "tcp://127.0.0.1:*", ["n1"])
             lines = (keys.server_public, keys.client_public, keys.client_secret, pulses.address)
             line.follow(AgentsContact("", *lines))
-            wait_for(lambda found=pulses: found.heard, what="a pulse")  # type: ignore[misc]
+            wait_for(partial(getattr, pulses, "heard"), what="a pulse")
             pulses.close()
     finally:
         line.close()
@@ -68,13 +77,12 @@ def test_an_agent_that_waits_for_its_files_keeps_its_jobs_as_long_as_its_manager
     """The contact file becomes one whose reader hangs, as on a file system that does not answer."""
     with manager(run_dir, pulse=True) as first:
         assert first.pulses is not None
-        agent = AgentProcess(run_dir)
+        agent = AgentProcess(run_dir, settings={"pulse.BEAT": 0.2})
         path = run_dir / contact.FILE_NAME
         try:
-            first.next(protocol.Hello)
-            first.send(protocol.Welcome(0, 0, "pilot", 5.0))
-            first.next(protocol.Report)
-            first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: "pilot.a"}))
+            instance = f"pilot-{uuid.uuid4().hex}"
+            first.meet(instance=instance, fence=5.0)
+            first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: f"{instance}.a"}))
             pid = first.started("a").pid
             path.rename(run_dir / "kept")
             os.mkfifo(path, 0o600)

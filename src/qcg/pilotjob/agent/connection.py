@@ -147,7 +147,7 @@ class Connection:
     def _look(self, now: float) -> None:
         found = self._find(now)
         patience = KNOCK if self._knocks < MOST_KNOCKS else SILENCE
-        if found is None or (self._socket and found == self._contact and now - self._opened < patience):
+        if found is None or (self._socket and found == self._contact and now - self._greeted < patience):
             return  # nobody there, or still knocking
         self._close(linger=0)
         try:
