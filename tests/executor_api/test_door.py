@@ -11,7 +11,7 @@ import zmq
 
 from qcg.pilotjob.executor_api.door import HELLO, Door, Hello, WorkersContact, line_to, read_contact
 
-PATIENCE = 10_000
+PATIENCE = 60_000
 
 
 @pytest.fixture

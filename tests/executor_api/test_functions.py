@@ -22,7 +22,7 @@ from qcg.pilotjob.executor_api.functions import PilotExecutor
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PilotExecutor]:
     wd = tmp_path_factory.mktemp("shared")
     with PilotExecutor(wd=wd, server_args=["--nodes", "2"], idle_time=3600) as executor:
         # Both workers are there before the first test, and until the last.
-        list(executor.map(time.sleep, [1.0, 1.0]))
+        place = tmp_path_factory.mktemp("meeting")
+        assert len(set(executor.map(meet, [place] * 2, [2] * 2))) == 2
         yield executor
 
 
@@ -39,6 +40,14 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PilotExecutor]:
 def executor(run_dir: Path) -> Iterator[PilotExecutor]:
     with PilotExecutor(server_args=["--nodes", "2"]) as executor:
         yield executor
+
+
+def meet(place: Path, number: int) -> int:
+    """Until so many processes are here; the own pid."""
+    (place / str(os.getpid())).touch()
+    while len(list(place.iterdir())) < number:
+        time.sleep(0.005)
+    return os.getpid()
 
 
 def until_file(path: Path) -> str:
@@ -249,10 +258,12 @@ def test_shutdown_waits_for_the_calls_and_refuses_more(run_dir: Path):
 
 def test_shutdown_without_waiting_lets_the_calls_end(run_dir: Path):
     executor = PilotExecutor(server_args=["--nodes", "1"])
-    call = executor.submit(time.sleep, 0.1)
+    gate = run_dir / "gate"
+    call = executor.submit(until_file, gate)
     executor.shutdown(wait=False)
     assert not call.done()
-    call.result(PATIENCE)
+    gate.touch()
+    assert call.result(PATIENCE) == "gate"
     executor.shutdown()
 
 
@@ -405,7 +416,7 @@ def test_both_executors_can_be_imported_from_the_package():
     assert package.PilotExecutor is PilotExecutor
     assert package.QCGPJExecutor.__name__ == "QCGPJExecutor"
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        package.Nothing  # noqa: B018
+        _ = package.Nothing
 
 
 def test_shutdown_in_a_callback_does_not_wait_and_lets_the_others_end(run_dir: Path):

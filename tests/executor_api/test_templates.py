@@ -26,7 +26,7 @@ from qcg.pilotjob.executor_api.qcgpj_future import QCGPJFuture
 from qcg.pilotjob.executor_api.templates.basic_template import BasicTemplate
 from tests.support.waiting import wait_for
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -37,6 +37,12 @@ def executor(run_dir: Path) -> Iterator[QCGPJExecutor]:
 
 def sleeping(name: str = "'sleeper'") -> str:
     return f"{{'name': {name}, 'execution': {{'exec': 'sleep', 'args': ['600']}}}}"
+
+
+def waiting(name: str, gate: Path) -> str:
+    """Until this file is there."""
+    script = f"until test -e {gate}; do sleep 0.01; done"
+    return str({"name": name, "execution": {"exec": "sh", "args": ["-c", script]}})
 
 
 # -- templates ------------------------------------------------------------------------------------------------------
@@ -186,18 +192,22 @@ def test_shutdown_waits_for_the_jobs(run_dir: Path):
 
 def test_shutdown_without_waiting_lets_the_jobs_end(run_dir: Path):
     executor = QCGPJExecutor(resources="1")
-    future = executor.submit(BasicTemplate.template, name="a", exec="sleep", args=["0.2"])
+    gate = run_dir / "gate"
+    future = executor.submit(lambda: waiting("a", gate))
     executor.shutdown(wait=False)
     assert not future.done()
+    gate.touch()
     assert future.result(PATIENCE) == {"a": "SUCCEED"}
     executor.shutdown()
 
 
 def test_shutdown_may_cancel_what_has_not_started(run_dir: Path):
     executor = QCGPJExecutor(resources="1")
-    first = executor.submit(BasicTemplate.template, name="a", exec="sleep", args=["0.5"])
+    gate = run_dir / "gate"
+    first = executor.submit(lambda: waiting("a", gate))
     wait_for(first.running, what="the start of the job")
     second = executor.submit(BasicTemplate.template, name="b", exec="true")
+    second.add_done_callback(lambda done: gate.touch())
     executor.shutdown(cancel_futures=True)
     assert first.result() == {"a": "SUCCEED"}
     assert second.cancelled()
@@ -219,12 +229,14 @@ def test_shutdown_in_a_callback_does_not_wait_and_lets_the_others_end(run_dir: P
     executor.shutdown()
 
 
-def test_a_future_of_ones_own_follows_jobs_that_were_submitted_before(executor: QCGPJExecutor):
+def test_a_future_of_ones_own_follows_jobs_that_were_submitted_before(executor: QCGPJExecutor, run_dir: Path):
     manager = executor.qcgpj_manager
-    names = manager.submit(Jobs().add(name="a", exec="true").add(name="b", exec="sleep", args=["0.5"]))
+    waits = ["-c", "until test -e gate; do sleep 0.01; done"]
+    names = manager.submit(Jobs().add(name="a", exec="true").add(name="b", exec="sh", args=waits))
     manager.wait4("a")
     future = QCGPJFuture(names, manager)
     assert not future.done()
+    (run_dir / "gate").touch()
     assert future.result(PATIENCE) == {"a": "SUCCEED", "b": "SUCCEED"}
     assert QCGPJFuture("a", manager).result(PATIENCE) == {"a": "SUCCEED"}
     assert QCGPJFuture([], manager).result(0) == {}

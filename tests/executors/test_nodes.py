@@ -180,7 +180,7 @@ def test_a_command_is_ended_alone_once_all_its_agents_are_there_and_nothing_is_t
         supervised.ready("n1", "n2", "n3")
         assert not process.exited.is_set()
         supervised.ready("n4")
-        await asyncio.wait_for(process.exited.wait(), 20)
+        await asyncio.wait_for(process.exited.wait(), 60)
         await supervised.until(lambda: not tree.Snapshot().session(process.pid))  # a killed child may die after it
         assert not (run_dir / "acted").exists()
         assert supervised.agents._starters == {}
@@ -196,7 +196,7 @@ def test_a_node_that_is_given_up_keeps_no_command_alive_and_is_tried_again_alone
     async def test(supervised: Supervised) -> None:
         [process] = supervised.agents._starters
         supervised.ready("n1", "n2", "n3")
-        await asyncio.wait_for(process.exited.wait(), 20)
+        await asyncio.wait_for(process.exited.wait(), 60)
         assert supervised.lost == ["n4"]
         await supervised.until(lambda: len(commands.groups) > 1)
 
@@ -221,6 +221,7 @@ def test_what_a_lost_agent_has_written_down_is_told_before_its_node_is_lost(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(nodes, "TICK", 0.05)
+    monkeypatch.setattr(nodes, "LAST_WORDS", 60.0)
     ledger = Ledger(str(run_dir / "agent-n4.ledger"))
     ledger.starting("1.1", "pilot.1.1", [])
     ledger.started("1.1", Opened("pilot.1.1", 7, 1.0, [], 0, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
 
 
 def test_a_spare_becomes_the_agent_of_a_run(tmp_path: Path) -> None:
-    options = ["--run-dir", str(tmp_path), "--name", "n1", "--linger", "0", "--parent", "1", "--own-log"]
+    dead = str(os.getpid() + 1)  # in any case another than whoever starts it
+    options = ["--run-dir", str(tmp_path), "--name", "n1", "--linger", "0", "--parent", dead, "--own-log"]
     with SpareAgent() as spare:
         process = spare.engage(tmp_path, options)
         assert process is not None

@@ -18,7 +18,9 @@ def run_checked(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
-    def run(source: str) -> pytest.RunResult:
+    def run(source: str, *, patient: bool = True) -> pytest.RunResult:
+        if not patient:
+            pytester.makeconftest("from tests.support import leaks\n\nleaks.LOOKS = 50")
         pytester.makepyfile(source)
         return pytester.runpytest_subprocess("-p", "tests.support.leaks", "-p", "no:cacheprovider", "-rA")
 
@@ -53,7 +55,8 @@ def test_that_clean_up_after_themselves_pass(run_checked):
 
 
 def test_that_leave_something_behind_fail_and_say_what(run_checked, pytester: pytest.Pytester):
-    result = run_checked("""
+    result = run_checked(
+        """
         import os, socket, subprocess
         from pathlib import Path
 
@@ -78,7 +81,9 @@ def test_that_leave_something_behind_fail_and_say_what(run_checked, pytester: py
 
         def test_that_comes_after():
             pass
-    """)
+    """,
+        patient=False,
+    )
     result.assert_outcomes(passed=6, errors=5)
     result.stdout.fnmatch_lines_random(
         [
@@ -121,7 +126,8 @@ def test_fixtures_of_wider_scope_may_stay_open_until_their_module_ends(run_check
 
 
 def test_fixtures_of_wider_scope_must_close_in_the_end(run_checked):
-    result = run_checked("""
+    result = run_checked(
+        """
         import os
         import pytest
 
@@ -130,7 +136,9 @@ def test_fixtures_of_wider_scope_must_close_in_the_end(run_checked):
             os.open("/dev/zero", os.O_RDONLY)
 
         def test_that_uses_it(shared): ...
-    """)
+    """,
+        patient=False,
+    )
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines("*descriptor * -> /dev/zero")
 
@@ -149,7 +157,8 @@ def test_a_process_that_was_not_waited_for_is_not_alive():
 
 
 def test_a_world_set_apart_is_not_looked_at_and_all_else_is(run_checked):
-    result = run_checked("""
+    result = run_checked(
+        """
         import os, subprocess
         import pytest
         from tests.support import processes
@@ -172,6 +181,8 @@ def test_a_world_set_apart_is_not_looked_at_and_all_else_is(run_checked):
 
         def test_that_starts_something_outside(world):
             subprocess.Popen(["sleep", "62"])
-    """)
+    """,
+        patient=False,
+    )
     result.assert_outcomes(passed=3, errors=1)
     result.stdout.fnmatch_lines(["*Left behind:*", "*process * sleep 62"])

@@ -13,7 +13,7 @@ from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import Ended, Launch
 from qcg.pilotjob.host.tree import look_at
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 SHELL = "/bin/sh"
 
 

@@ -209,9 +209,8 @@ class Kills(HostTest):
         before = time.monotonic()
         self.host.kill(["a"])
         self.host.due(time.monotonic())
-        assert time.monotonic() - before < 2.0
         assert [job.id for job in self.host.running()] == ["a"]
-        assert 0.0 < (self.host.next_deadline() or 0.0) < time.monotonic() + 0.5
+        assert before < (self.host.next_deadline() or 0.0) < before + self.grace
 
 
 class Stubborn(HostTest):
@@ -220,8 +219,9 @@ class Stubborn(HostTest):
     def test_a_process_that_does_not_even_die_of_sigkill_is_given_up_and_told(self):
         pids = self.start_shell("a", "echo $$ > pids; touch ready; exec sleep 1000")
         with mock.patch.object(tree, "send"):
+            before = time.monotonic()
             self.host.kill(["a"])
-            self.host.due(time.monotonic() + 29.0)
+            self.host.due(before + 29.0)
             assert self.host.take_records() == []
             self.host.due(time.monotonic() + 60.0)
         ended = self.ended("a")
@@ -259,22 +259,23 @@ class ShortGrace(HostTest):
 
     def test_a_wall_time_ends_the_tree_and_says_so(self):
         before = time.monotonic()
-        self.host.start([self.launch("a", SHELL, "-c", "sleep 1000 & echo $! > pids; wait", wall_time=0.3)])
-        ended = self.ended("a")
+        ended = self.run_job("sleep", "1000", wall_time=0.3)
         assert (ended.reason, ended.message) == ("timeout", "The wall time of 0.3 s is over.")
         assert time.monotonic() - before >= 0.3
-        self.assert_gone([int(self.text("pids"))])
+        pids = self.start_shell("a", "sleep 1000 & echo $! > pids; touch ready; wait", wall_time=20.0)
+        self.host.due(time.monotonic() + 20.0)
+        assert self.ended("a").reason == "timeout"
+        self.assert_gone(pids)
 
     def test_a_job_within_its_wall_time_is_left_alone_and_its_deadline_forgotten(self):
-        ended = self.run_job("true", wall_time=1000.0)
+        ended = self.run_job("true", wall_time=20.0)
         assert (ended.reason, ended.exit_code) == ("exit", 0)
         assert self.host.next_deadline() is None
 
     def test_a_timeout_stays_one_when_a_cancel_follows(self):
         script = "trap '' TERM; echo $$ > pids; touch ready; sleep 1000; sleep 1000"
-        self.start_shell("a", script, wall_time=0.05)
-        self.until(lambda: self.host.next_deadline() is not None, "the wall time")
-        self.host.due(time.monotonic() + 1.0)
+        self.start_shell("a", script, wall_time=20.0)
+        self.host.due(time.monotonic() + 20.0)
         self.host.kill(["a"])
         assert self.ended("a").reason == "timeout"
 
@@ -320,7 +321,9 @@ class AfterACrash(HostTest):
         os.waitpid(child, 0)
 
     def reopen(self):
-        self.close_host()
+        # Not `close_host`, which ends what the crash has left: that is up to the host that comes after it.
+        self.host.close()
+        self.ledger.close()
         self.ledger_path = self.path("crashed")
         self.open_host()
 

@@ -16,7 +16,7 @@ from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.options import Options
 from qcg.pilotjob.service import Ending, Service
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Conversation:

@@ -19,12 +19,13 @@ from tests.support import processes
 from tests.support.processes import Process
 
 PAUSE = 0.005
-# What ends by itself within so many looks was under way already: a process that was killed, a thread that closes its
-# sockets. Looks, not seconds: a machine that is busy, or stands still for a while, is slow with both.
+# What ends by itself within so many looks was under way already, such as a thread that closes its sockets. Looks, not
+# seconds: a machine that is busy, or stands still for a while, is slow with both.
 LOOKS = 300
 
-# An agent whose manager was killed notices it when it has loaded its modules, which takes its time on a busy machine.
-LOOKS_AT_LOADING = 2000
+# A process that was killed is as good as dead, but may have to wait for its disk. An agent whose manager was killed
+# notices it when it has loaded its modules, which takes its time on a busy machine.
+LOOKS_AT_GOING = 6000
 
 # pytest points these at its own files, and somewhere else when it likes.
 STANDARD_STREAMS = frozenset((0, 1, 2))
@@ -93,18 +94,17 @@ def _what_stays(before: _Open) -> _Open:
     if left.is_empty():
         return left
     gc.collect()  # a forgotten file or socket warns when it is collected, and a warning is an error
-    for look in range(LOOKS_AT_LOADING):
+    for look in range(LOOKS_AT_GOING):
         left = _Open(before)
-        loading = not left.descriptors and all(map(_is_loading, left.processes))
-        if left.is_empty() or (look >= LOOKS and not loading):
+        if left.is_empty() or (look >= LOOKS and (left.descriptors or not all(map(_is_going, left.processes)))):
             break
         time.sleep(PAUSE)
     return left
 
 
-def _is_loading(process: Process) -> bool:
-    """An agent that was started before its manager knew whether it needs one."""
-    return str(process).endswith((" -m qcg.pilotjob.agent --later", "(gone)"))
+def _is_going(process: Process) -> bool:
+    """It was killed; or it is an agent that was started before its manager knew whether it needs one."""
+    return processes.is_killed(process.pid) or str(process).endswith((" -m qcg.pilotjob.agent --later", "(gone)"))
 
 
 def _open_descriptors() -> set[tuple[int, str]]:

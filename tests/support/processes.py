@@ -46,6 +46,16 @@ def is_alive(pid: int) -> bool:
     return stat is not None and stat[0] not in "ZX"
 
 
+def is_killed(pid: int) -> bool:
+    """Whether it has got a SIGKILL, and is not dead yet."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd:", "ShdPnd:"))]
+    return any(mask >> (signal.SIGKILL - 1) & 1 for mask in masks)
+
+
 def identify(pid: int) -> Process | None:
     """The process that has this pid now, unless it has ended."""
     stat = _stat(pid)

@@ -18,7 +18,7 @@ from qcg.pilotjob.wire.contact import ClientsContact
 from tests.support.pilot import start
 from tests.support.waiting import wait_for
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 NO_ANSWER = 1.0
 """Seconds after which somebody who is not let in is taken to get nothing."""
 

@@ -17,6 +17,7 @@ from qcg.pilotjob.place import Place
 from qcg.pilotjob.wire import routing
 from qcg.pilotjob.wire.hub import Frames, Hub
 from qcg.pilotjob.wire.routing import LOOPBACK, address_towards, is_ipv6
+from tests.support.waiting import wait_for
 
 OURS = {"10.0.0.1", "fd00::1"}
 
@@ -107,10 +108,7 @@ def test_addresses_in_brackets_are_listened_at_and_completed():
             client.setsockopt(zmq.IPV6, True)
             client.connect(port.address)
             client.send(b"hello")
-            for _ in range(200):
-                await asyncio.sleep(0.05)
-                if arrived:
-                    break
+            await asyncio.to_thread(wait_for, lambda: arrived)
             client.close()
         finally:
             context.term()

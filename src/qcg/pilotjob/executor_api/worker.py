@@ -3,6 +3,7 @@ there any more."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -54,7 +55,7 @@ def work() -> None:
 
 def _prepare() -> None:
     """Import now what every call needs, while there is none."""
-    import cloudpickle  # noqa: F401
+    importlib.import_module("cloudpickle")
 
 
 if __name__ == "__main__":

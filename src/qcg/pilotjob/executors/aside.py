@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -16,22 +17,18 @@ def aside(call: Callable[[], T], name: str) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def settle(result: T | None, error: OSError | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
+    def settle(outcome: Callable[[], None]) -> None:
+        if not future.done():
+            outcome()
 
     def work() -> None:
-        result, error = None, None
+        outcome: Callable[[], None]
         try:
-            result = call()
-        except OSError as problem:
-            error = problem
+            outcome = partial(future.set_result, call())
+        except OSError as error:
+            outcome = partial(future.set_exception, error)
         with suppress(RuntimeError):  # the loop may be closed by now
-            loop.call_soon_threadsafe(settle, result, error)
+            loop.call_soon_threadsafe(settle, outcome)
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return future
