@@ -7,7 +7,7 @@ import pytest
 from qcg.pilotjob.core import sanity
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import AgentReported, Warned
-from qcg.pilotjob.core.outlook import NO_TIME, why_over
+from qcg.pilotjob.core.outlook import HOPE, NO_TIME, why_over
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import Sharing
 from tests.core.desk import Desk, job, line, machine
@@ -197,6 +197,15 @@ def test_a_node_that_never_came_is_hoped_for_from_the_first_question_on() -> Non
     assert why_over(desk.core.state, 1000.0) is None
     assert why_over(desk.core.state, 1099.0) is None
     assert why_over(desk.core.state, 1100.0) is not None
+
+
+def test_a_node_whose_agent_is_just_starting_is_hoped_for_without_any_patience() -> None:
+    desk = Desk(machine(2), available=False)
+    desk.core = Core(machine(2), patience=0)
+    desk.submit(job("a"))
+    assert why_over(desk.core.state, 1000.0) is None
+    assert why_over(desk.core.state, 1000.0 + HOPE - 1) is None
+    assert why_over(desk.core.state, 1000.0 + HOPE) is not None
 
 
 # -- other nodes ---------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ MOST_COMPARED = 10_000
 """Names of jobs among which the nearest is looked for."""
 MOST_SUGGESTED = 3
 """Missing names for which that is done."""
-PAUSE, PROBES = 0.05, 20
+PAUSE, PROBES = 0.05, 60
 """Seconds between two looks at a manager that has gone away, and how many there are."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")

@@ -8,19 +8,22 @@ from qcg.pilotjob.core.scheduler import time_left
 from qcg.pilotjob.core.state import CoreState
 
 NO_TIME = "not enough time is left"
+HOPE = 90.0
+"""Seconds for which a node that is away is hoped for, however small `patience` is: its agent may just be starting."""
 
 
 def why_over(core: CoreState, now: float) -> str | None:
     """Why none of the jobs that are left can be started any more: a sentence, and None while one could be, or runs.
 
-    A node that is away may come back; but nothing waits for it alone longer than `patience`.
+    A node that is away may come back; but nothing waits for it alone longer than `patience`, or than `HOPE`.
     """
     if core.runs or not core.unfinished:
         return None
     for node in core.pool.nodes:
         if not node.available:
             core.away.setdefault(node.spec.name, now)
-    hoped_for = [spec for spec in core.nodes if now - core.away.get(spec.name, now) < core.patience]
+    hope = max(core.patience, HOPE)
+    hoped_for = [spec for spec in core.nodes if now - core.away.get(spec.name, now) < hope]
     left = time_left(core, now)
     reasons = set()
     for line in [line for line in core.queue.lines.values() if line.head() is not None]:
