@@ -8,7 +8,7 @@ import signal
 import stat
 from unittest import mock
 
-from qcg.pilotjob.host import spawn
+from qcg.pilotjob.host import spawn, unstartable
 from qcg.pilotjob.host.records import Started
 from tests.host.driver import SHELL, HostTest, python
 
@@ -314,10 +314,37 @@ class Mishaps(Refusals):
 
     def test_a_host_without_room_for_processes(self):
         self.host._spawner._spawn = mock.Mock(side_effect=BlockingIOError(11, "Resource temporarily unavailable"))
-        assert "no room for another process" in self.refused("true")
+        with mock.patch.object(unstartable, "PATIENCE", 0.0):
+            assert "no room for another process" in self.refused("true")
 
 
 class NoRoom(HostTest):
+    def test_a_job_waits_a_while_for_room_also_where_no_other_job_could_make_some(self):
+        spawn = self.host._spawner._spawn
+        full = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        self.host._spawner._spawn = mock.Mock(side_effect=[full, full])
+        with mock.patch.object(unstartable, "RETRY", 0.01):
+            self.host.start([self.launch("a", "true"), self.launch("b", "true")])
+            self.until(lambda: self.host._spawner._spawn.call_count == 2, "another attempt")
+            self.host._spawner._spawn = spawn
+            assert [self.ended(id).exit_code for id in ("a", "b")] == [0, 0]
+        assert self.host.next_deadline() is None
+
+    def test_where_no_room_comes_whoever_waits_for_it_fails_after_a_while_and_with_it_those_behind(self):
+        room = unstartable.Room()
+
+        def may_come(at, others_may_end=False):
+            with mock.patch("time.monotonic", return_value=1000.0 + at):
+                return room.may_come(others_may_end)
+
+        patience = unstartable.PATIENCE
+        assert [may_come(at) for at in (0.0, patience / 2, patience, patience + 0.1)] == [True, True, False, False]
+        assert may_come(patience + 0.2, others_may_end=True)
+        assert may_come(3 * patience)
+        assert not may_come(4 * patience)
+        room.is_there()
+        assert may_come(4 * patience + 0.1)
+
     def test_a_job_waits_for_room_as_long_as_others_may_make_some(self):
         self.start_shell("long", "echo $$ > pids; touch ready; until test -e go; do sleep 0.01; done")
         spawn = self.host._spawner._spawn

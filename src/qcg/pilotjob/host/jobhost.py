@@ -19,7 +19,7 @@ from qcg.pilotjob.host.records import Ended, Launch, Running
 from qcg.pilotjob.host.signalling import pass_on
 from qcg.pilotjob.host.spawn import Spawner, read_report
 from qcg.pilotjob.host.underway import JobUnderWay
-from qcg.pilotjob.host.unstartable import NoRoom, Unstartable
+from qcg.pilotjob.host.unstartable import NoRoom, Room, Unstartable
 
 DEFAULT_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -58,6 +58,7 @@ class JobHost:
         """All that are taken on and not started, those that wait in a lane too."""
         self._lanes = Lanes()
         self._gave_cores_back = False
+        self._room = Room()
         self._jobs: Dict[str, JobUnderWay] = {}
         self._by_pid: Dict[int, JobUnderWay] = {}
         self._wall_times: List[Tuple[float, str, float]] = []
@@ -153,6 +154,7 @@ class JobHost:
     def advance(self, limit: int = 16) -> bool:
         """Start up to `limit` of the jobs taken on. Whether more could be started at once."""
         queue, queued = self._queue, self._queued
+        self._room.retry_at = None
         if queue and time.monotonic() >= self.may_start_until:
             return False
         while queue and limit > 0:
@@ -164,7 +166,7 @@ class JobHost:
                 try:
                     self._start(launch)
                 except NoRoom:
-                    # Until others end. It keeps its place, and its cores.
+                    # It keeps its place, and its cores.
                     queued[launch.id] = launch
                     return False
                 limit -= 1
@@ -219,6 +221,8 @@ class JobHost:
         next_look = self._endings.next_look()
         if next_look is not None:
             times.append(next_look)
+        if self._room.retry_at is not None:
+            times.append(self._room.retry_at)
         return min(times) if times else None
 
     # Answers
@@ -283,11 +287,12 @@ class JobHost:
         except Unstartable as error:
             if launch.files:
                 self._files.remove(launch.id)
-            if isinstance(error, NoRoom) and self._jobs:
+            if isinstance(error, NoRoom) and self._room.may_come(bool(self._jobs)):
                 raise
             self._never_started(launch.id, "unstartable", str(error))
             self._let_next_in(launch.id)
             return
+        self._room.is_there()
         opened = Opened(launch.env.get(tree.MARKER, ""), pid, time.time(), launch.grant, since, tree.ticks_now())
         self._began(launch, JobUnderWay(launch.id, opened, report, own_files))
 

@@ -1,11 +1,16 @@
 """Why a process could not be started, in sentences. Only asked after an attempt has failed."""
 
 import errno
+import math
 import os
-from typing import Dict, List
+import time
+from typing import Dict, List, Optional
 
 from qcg.pilotjob.host.records import Launch
 
+PATIENCE = 10.0
+"""Seconds that jobs wait for room where no job could make some: other processes of this host may end, too."""
+RETRY = 0.5
 _LONGEST_ARGUMENT = 128 * 1024
 
 
@@ -15,6 +20,29 @@ class Unstartable(Exception):
 
 class NoRoom(Unstartable):
     """Not now: there are too many processes, or too little memory."""
+
+
+class Room:
+    """For processes, where there was none."""
+
+    def __init__(self) -> None:
+        self.retry_at: Optional[float] = None
+        """When there may be some, in monotonic seconds."""
+        self._lacking_since = 0.0
+        self._asked_at = -math.inf
+
+    def is_there(self) -> None:
+        self._asked_at = -math.inf
+
+    def may_come(self, others_may_end: bool) -> bool:
+        now = time.monotonic()
+        if others_may_end or now - self._asked_at > PATIENCE:
+            self._lacking_since = now
+        self._asked_at = now
+        if now - self._lacking_since >= PATIENCE:
+            return False
+        self.retry_at = now + RETRY
+        return True
 
 
 def not_passable(launch: Launch, error: ValueError) -> str:
