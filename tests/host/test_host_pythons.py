@@ -43,6 +43,7 @@ def test_every_file_is_python_3_6(path: Path) -> None:
     assert not imports
 
 
+@pytest.mark.timeout(600)
 def test_behaviour_is_the_same_with_every_old_python_of_this_machine() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     runs = [

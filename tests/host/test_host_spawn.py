@@ -295,12 +295,14 @@ class Mishaps(Refusals):
     def test_a_job_runs_also_when_the_host_cannot_take_its_own_cores_back(self):
         own = os.sched_getaffinity(0)
         bind = os.sched_setaffinity
+        more = frozenset({*own, 1000})  # also where there is one core only
 
         def once(pid, cores):
-            if set(cores) == own:
+            if set(cores) == more:
                 raise OSError(errno.EINVAL, "Invalid argument")
             bind(pid, cores)
 
+        self.host._spawner._cores = more
         with mock.patch.object(os, "sched_setaffinity", once):
             assert self.run_job("true", cores=(min(own),)).exit_code == 0
         bind(0, own)
