@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -202,6 +203,39 @@ def test_an_agent_that_is_cut_off_from_a_living_manager_ends_its_jobs_and_says_t
         assert (ended_record.reason, "cut off" in ended_record.message) == ("lost", True)
         second.start(launch("b", "true", wd=run_dir))
         assert second.ended("b").exit_code == 0
+
+
+CUT_OFF_FOR_A_MOMENT = """
+import os, signal, sys, time
+from pathlib import Path
+from qcg.pilotjob.agent.loop import Agent
+from tests.agent.manager import launch
+
+agent = Agent(Path.cwd(), "n1", 5.0)
+host = agent._host
+host.start([launch("a", "sleep", "1000", wd=Path.cwd())])
+host.advance()
+agent._cut_off()  # as the fence does, which then kills
+pid = host._jobs["a"].start.pid
+os.kill(pid, signal.SIGKILL)
+os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+agent._lose_all()  # the manager has been heard again: the fence is not there any more
+while host.busy:
+    host.reap()
+    host.due(time.monotonic() + 1)
+print(host.cut_off == "", host.take_records()[-1][1].reason, flush=True)
+os._exit(0)
+"""
+
+
+def test_what_the_fence_has_killed_is_lost_also_when_the_manager_is_back_before_the_agent_has_noticed(
+    run_dir: Path,
+) -> None:
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
+    command = [sys.executable, "-c", CUT_OFF_FOR_A_MOMENT]
+    done = subprocess.run(command, cwd=run_dir, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+    assert done.stdout.split() == ["True", "lost"]
 
 
 def test_an_agent_whose_manager_has_died_keeps_its_jobs(first: Manager, run_dir: Path) -> None:

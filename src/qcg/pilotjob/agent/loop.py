@@ -82,6 +82,8 @@ class Agent:
                 self._lose_all()
             for message in self._connection.receive(ready):
                 self._handle(message)
+                if self._host.cut_off:
+                    self._lose_all()  # before anything is started that the manager sends from here on
             self._ledger.sync()
             now = time.monotonic()
             self._host.due(now)
@@ -134,14 +136,14 @@ class Agent:
         self._host.may_start_until = moment
 
     def _lose_all(self) -> None:
-        """Once each time that the fence falls."""
-        if not self._fence.has_fallen:
-            self._host.cut_off = ""
-            self._is_lost = False
-        elif not self._is_lost:
+        """Once each time that the fence falls, also when it has risen again since: what it has killed is lost."""
+        if not self._is_lost:
             self._is_lost = True
             say("this node is cut off from its manager: its jobs are ended")
             self._host.lose_all()
+        if not self._fence.has_fallen:
+            self._host.cut_off = ""
+            self._is_lost = False
 
     def _end_what_was_given_up(self) -> None:
         """Before the fence hears that the manager is there: what it keeps stopped must not go on."""
