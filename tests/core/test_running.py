@@ -47,7 +47,14 @@ def test_a_run_starts_and_ends() -> None:
 ENDS = [
     (0, "exit", "", "a SUCCEED"),
     (3, "exit", "", "a FAILED: exit code 3"),
-    (-11, "exit", "", "a FAILED: ended by signal 11"),
+    (-11, "exit", "", "a FAILED: ended by signal 11 (SIGSEGV)"),
+    (
+        -9,
+        "exit",
+        "",
+        "a FAILED: ended by signal 9 (SIGKILL): somebody has killed it, most often the system, for want of memory",
+    ),
+    (-35, "exit", "", "a FAILED: ended by signal 35"),
     (-15, "timeout", "the wall time of 3 s is over", "a FAILED: the wall time of 3 s is over"),
     (0, "timeout", "the wall time of 3 s is over", "a FAILED: the wall time of 3 s is over"),
     (-1, "unstartable", "there is no program 'x'", "a FAILED: there is no program 'x'"),

@@ -230,8 +230,10 @@ class Stubborn(HostTest):
         assert self.log == [ended.message]
 
     def test_wall_times_of_ended_jobs_are_forgotten(self):
-        for number in range(1200):
-            self.host._wall_times.append((time.monotonic() + 1000.0, f"old{number}", 1000.0))
+        ended = {f"old{number}": None for number in range(1200)}
+        for id in ended:
+            self.host._wall_times.begin(id, time.monotonic(), 1000.0, ended)
+        assert len(self.host._wall_times) == 1200
         self.run_job("true", wall_time=2000.0)
         assert len(self.host._wall_times) <= 1
 

@@ -9,6 +9,27 @@ from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import Ended
 
+SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    5: "SIGTRAP",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    10: "SIGUSR1",
+    11: "SIGSEGV",
+    12: "SIGUSR2",
+    13: "SIGPIPE",
+    14: "SIGALRM",
+    15: "SIGTERM",
+    24: "SIGXCPU",
+    25: "SIGXFSZ",
+    31: "SIGSYS",
+}
+"""Those that end processes, by their numbers on the machines that jobs run on: a number alone means little to most."""
 MOST_LOSSES = 10
 """A job that has lost so many runs is FAILED even where lost ones are run again: it may be what kills its hosts."""
 
@@ -39,8 +60,16 @@ def _outcome(record: Ended) -> tuple[State, str]:
     if record.message:
         return State.FAILED, record.message
     if record.exit_code < 0:
-        return State.FAILED, f"ended by signal {-record.exit_code}"
+        return State.FAILED, _by_signal(-record.exit_code)
     return State.FAILED, f"exit code {record.exit_code}"
+
+
+def _by_signal(number: int) -> str:
+    name = SIGNALS.get(number)
+    if name is None:
+        return f"ended by signal {number}"
+    whose = ": somebody has killed it, most often the system, for want of memory" if name == "SIGKILL" else ""
+    return f"ended by signal {number} ({name}){whose}"
 
 
 def give_back(core: CoreState, run: Run) -> None:

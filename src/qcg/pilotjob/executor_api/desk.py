@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import signal
 import sys
 import threading
 import time
@@ -211,7 +210,7 @@ class Desk:
         what = "ended before the call did" if worker.joined else f"with {worker.resources} could not be started"
         try:
             info = self._manager.info_parsed(name)[name]
-            why = _with_signal(info.messages or f"its job is {info.status}", info.exit_code)
+            why = info.messages or f"its job is {info.status}"
         except (QCGPJMAError, KeyError):
             why = "its job cannot be asked about"
         output = self._output_of(worker)
@@ -289,12 +288,3 @@ def _number_in(path: Path) -> int | None:
         return int(path.read_bytes())
     except (OSError, ValueError):
         return None
-
-
-def _with_signal(why: str, exit_code: int | None) -> str:
-    """`ended by signal 11` means little to most."""
-    if exit_code is None or exit_code >= 0:
-        return why
-    with suppress(ValueError):
-        return f"{why} ({signal.Signals(-exit_code).name})"
-    return why

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import heapq
 import math
 import os
 import signal
@@ -20,6 +19,7 @@ from qcg.pilotjob.host.signalling import pass_on
 from qcg.pilotjob.host.spawn import Spawner, read_report
 from qcg.pilotjob.host.underway import JobUnderWay
 from qcg.pilotjob.host.unstartable import NoRoom, Room, Unstartable
+from qcg.pilotjob.host.walltimes import WallTimes
 
 DEFAULT_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -61,7 +61,7 @@ class JobHost:
         self._room = Room()
         self._jobs: Dict[str, JobUnderWay] = {}
         self._by_pid: Dict[int, JobUnderWay] = {}
-        self._wall_times: List[Tuple[float, str, float]] = []
+        self._wall_times = WallTimes()
         self._endings = Endings()
         self._finish: Optional[Tuple[str, str]] = None
         self.cut_off = ""
@@ -200,7 +200,7 @@ class JobHost:
 
     def due(self, now: float) -> None:
         """Do what time asks for: wall times, and the next step of every ending. `now` is monotonic."""
-        if self._wall_times and self._wall_times[0][0] <= now:
+        if self._wall_times.is_one_over(now):
             self.reap()
             self._end_overdue(now)
         while self._doubtful and self._doubtful[0][0] <= now:
@@ -213,17 +213,9 @@ class JobHost:
 
     def next_deadline(self) -> Optional[float]:
         """When `due` has to be called next, in monotonic seconds."""
-        while self._wall_times and self._wall_times[0][1] not in self._jobs:
-            heapq.heappop(self._wall_times)
-        times = [self._wall_times[0][0]] if self._wall_times else []
-        if self._doubtful:
-            times.append(self._doubtful[0][0])
-        next_look = self._endings.next_look()
-        if next_look is not None:
-            times.append(next_look)
-        if self._room.retry_at is not None:
-            times.append(self._room.retry_at)
-        return min(times) if times else None
+        doubt = self._doubtful[0][0] if self._doubtful else None
+        times = (self._wall_times.next(self._jobs), doubt, self._endings.next_look(), self._room.retry_at)
+        return min((at for at in times if at is not None), default=None)
 
     # Answers
 
@@ -301,11 +293,7 @@ class JobHost:
         self._ledger.started(job.id, job.start)
         if launch.wall_time is not None:
             began = time.monotonic() - tree.seconds_since(job.start.until)
-            heapq.heappush(self._wall_times, (began + launch.wall_time, job.id, launch.wall_time))
-            if len(self._wall_times) > 2 * len(self._jobs) + 1000:
-                # Mostly of jobs that ended in time, and that would be remembered for hours.
-                self._wall_times = [entry for entry in self._wall_times if entry[1] in self._jobs]
-                heapq.heapify(self._wall_times)
+            self._wall_times.begin(job.id, began, launch.wall_time, self._jobs)
 
     def _reaped(self, job: JobUnderWay, exit_code: int) -> None:
         job.exit_code = exit_code
@@ -357,8 +345,7 @@ class JobHost:
             self._leaving.append((job.id, [node for node, _, _ in job.start.grant[1:]], grace))
 
     def _end_overdue(self, now: float) -> None:
-        while self._wall_times and self._wall_times[0][0] <= now:
-            _, id, wall_time = heapq.heappop(self._wall_times)
+        for id, wall_time in self._wall_times.take(now):
             job = self._jobs.get(id)
             if job is not None:
                 self._end(job, "timeout", "The wall time of %g s is over." % wall_time, self._grace)
