@@ -18,7 +18,7 @@ from tests.docs.output import lines_of, same
 from tests.docs.pages import Block, commands_of
 
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-TIMEOUT = 60
+TIMEOUT = 120
 ON_EIGHT_CORES = "--nodes 4,4"
 
 Shell = Callable[[list[str], Path], "subprocess.CompletedProcess[str]"]

@@ -32,7 +32,7 @@ def try_out(page: Path, tmp_path: Path) -> None:
     assert not directory.unused, f"no command uses {', '.join(directory.unused)} of {page.name}"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in CLUSTER_PAGES], ids=lambda page: page.name)
 def test_every_example_of_a_page_does_what_the_page_says(page: Path, pages_tried: dict[Path, Future[None]]):
     pages_tried[page].result()
