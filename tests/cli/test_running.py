@@ -112,10 +112,10 @@ def test_show_progress_tells_every_start_and_end(tmp_path: Path):
 
 
 def test_with_a_system_core_there_is_one_core_less_to_give(tmp_path: Path):
-    requests = [[job("all", "true", numCores=4), job("most", "true", numCores=3)], {"request": "resourcesInfo"}]
+    requests = [{"request": "resourcesInfo"}, [job("all", "true", numCores=4), job("most", "true", numCores=3)]]
     done = run_requests(tmp_path, *requests, options=("--nodes", "4", "--system-core"))
     assert done.states == {"all": "FAILED", "most": "SUCCEED"}
-    info = done.replies[1]["data"]
+    info = done.replies[0]["data"]
     assert info == {"total_nodes": 1, "total_cores": 4, "used_cores": 1, "free_cores": 3}
 
 

@@ -14,6 +14,7 @@ from qcg.pilotjob.description.model import (
     JobDescription,
     Request,
     Sharing,
+    SharingName,
 )
 from tests.core.desk import request
 
@@ -76,9 +77,10 @@ def drafts(draw: st.DrawFn) -> Draft:
     if indices is not None and draw(st.integers(0, 3)) == 0:
         of_cores = draw(st.booleans())
         least = Amount(draw(st.integers(1, 2)), None)
-        name = draw(st.sampled_from(["maximum-iters", "split-into"]))
+        names: list[SharingName] = ["maximum-iters", "split-into"]
+        name = draw(st.sampled_from(names))
         parts = draw(st.sampled_from([None, 1, 2])) if name == "split-into" else None
-        sharing = Sharing(name, "cores" if of_cores else "nodes", parts)  # type: ignore[arg-type]
+        sharing = Sharing(name, "cores" if of_cores else "nodes", parts)
         wanted = Request(least, None) if of_cores else Request(None, least)
     else:
         wanted = draw(plain_requests())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from qcg.pilotjob.core.effects import Reply
 from tests.core.desk import Desk, job, machine
 
 
@@ -103,7 +104,8 @@ def test_what_cannot_be_canceled_is_answered_name_by_name() -> None:
     names = ["zz", "a", "it:1", "it:7", "it:--3", "it:x", "it:", f"it:{'9' * 5000}", "b:0", "zz:1", "b", "b"]
     desk.cancel(*names)
     reply = desk.effects[-1]
-    assert reply.data == {  # type: ignore[union-attr]
+    assert isinstance(reply, Reply)
+    assert reply.data == {
         "canceled": 1,
         "errors": {
             "zz": "there is no job 'zz'",

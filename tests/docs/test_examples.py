@@ -19,8 +19,9 @@ PAGES_AT_ONCE = 3
 @pytest.fixture(scope="module")
 def pages_tried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Future[None]]:
     """What became of the pages that are wanted. Examples sleep, start and wait: several pages are tried out at once."""
-    wanted = [item for item in request.session.items if request.fixturename in getattr(item, "fixturenames", ())]
-    pages: list[Path] = [item.callspec.params["page"] for item in wanted]  # type: ignore[attr-defined]
+    tests = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    wanted = [one.callspec.params["page"] for one in tests if request.fixturename in one.fixturenames]
+    pages = [page for page in wanted if isinstance(page, Path)]
     with ThreadPoolExecutor(PAGES_AT_ONCE) as threads:
         return {page: threads.submit(try_out, page, tmp_path_factory.mktemp(page.stem)) for page in pages}
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
-from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelOptions
+from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelName, ModelOptions
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.compose import command_line, compose
 from qcg.pilotjob.launch.site import Site
@@ -85,8 +85,8 @@ def test_the_user_chooses_mpirun_and_adds_to_its_arguments():
 
 
 @pytest.mark.parametrize("model", ["openmpi", "intelmpi"])
-def test_an_argument_that_is_a_colon_does_not_begin_another_program(model: str):
-    description = JobDescription("job", Execution(exec="echo", args=("a b", ":", "$c"), model=model))  # type: ignore[arg-type]
+def test_an_argument_that_is_a_colon_does_not_begin_another_program(model: ModelName):
+    description = JobDescription("job", Execution(exec="echo", args=("a b", ":", "$c"), model=model))
     made = compose(description, Run(Job(7, "job", b"", 0.0), -1, 0, ONE, 0.0), LOCAL)
     assert ":" not in made.argv
     assert made.argv[-3:-1] == ["bash", "-c"]
@@ -213,8 +213,8 @@ def test_srunmpi_outside_an_allocation_says_what_to_do():
 
 
 @pytest.mark.parametrize("model", ["openmpi", "intelmpi", "srunmpi"])
-def test_a_script_runs_in_each_process(model: str):
-    description = JobDescription("job", Execution(script="echo $x", model=model))  # type: ignore[arg-type]
+def test_a_script_runs_in_each_process(model: ModelName):
+    description = JobDescription("job", Execution(script="echo $x", model=model))
     made = compose(description, Run(Job(7, "job", b"", 0.0), -1, 0, UNEVEN, 0.0), SLURM)
     assert made.argv[-3:] == ["bash", "-c", "echo $x"]
 

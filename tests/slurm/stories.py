@@ -17,37 +17,42 @@ SECONDS = 600
 
 Story = Callable[[Cluster], None]
 Outcomes = dict[Story, Future[None]]
+Test = Callable[[Outcomes], None]
+
+_stories: dict[Test, tuple[Story, bool, dict[str, object]]] = {}
+"""What a test tells, whether that takes long, and the settings of its cluster."""
 
 
-def story(told: Story) -> Callable[[Outcomes], None]:
+def story(told: Story) -> Test:
     """Make a test of what is told, which has a cluster of its own: n1 to n4, as `cluster`."""
     return _made_of(told, is_long=False)
 
 
-def long_story(told: Story) -> Callable[[Outcomes], None]:
+def long_story(told: Story) -> Test:
     """The same for one that takes long: it begins before the others, so that nobody waits for it alone."""
     return _made_of(told, is_long=True)
 
 
-def long_story_on(**settings: object) -> Callable[[Story], Callable[[Outcomes], None]]:
+def long_story_on(**settings: object) -> Callable[[Story], Test]:
     """The same on another cluster; settings as for `running_cluster`."""
     return lambda told: _made_of(told, is_long=True, **settings)
 
 
-def _made_of(told: Story, *, is_long: bool, **settings: object) -> Callable[[Outcomes], None]:
+def _made_of(told: Story, *, is_long: bool, **settings: object) -> Test:
     def test(outcomes: Outcomes) -> None:
         outcomes[told].result()
 
     test.__name__ = told.__name__
     test.__doc__ = told.__doc__
-    test.story = told, is_long, settings  # type: ignore[attr-defined]
-    return pytest.mark.timeout(SECONDS)(test)
+    marked: Test = pytest.mark.timeout(SECONDS)(test)
+    _stories[marked] = told, is_long, settings
+    return marked
 
 
 def run_all(items: Iterable[pytest.Item], directory_for: Callable[[str], Path]) -> Outcomes:
     """What became of the stories among these tests."""
     functions = [item.function for item in items if isinstance(item, pytest.Function)]
-    stories = [function.story for function in functions if hasattr(function, "story")]
+    stories = [_stories[function] for function in functions if function in _stories]
     stories.sort(key=lambda story: not story[1])
     with ThreadPoolExecutor(AT_ONCE) as threads:
         return {

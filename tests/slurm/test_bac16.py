@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.slurm.allocated import granted_cores
-from tests.support.pilot import Run
+from tests.slurm.allocated import granted_cores, left_in
 from tests.support.slurm_cluster import Cluster, running_cluster
 
 REQUESTS = Path(__file__).parents[1] / "e2e/samples/bac16.json"
@@ -63,7 +61,7 @@ def test_jobs_of_bac16_have_what_they_were_given_to_themselves(wide_cluster: Clu
     script = f"qcg-pm run {REQUESTS} --report-format json"
     batch = wide_cluster.sbatch(script, nodes=4, ntasks_per_node=CORES, time=10)
     assert batch.wait(timeout=110) == 0, batch.output
-    report = Run(tmp_path, subprocess.CompletedProcess([], 0, batch.output)).report
+    report = left_in(tmp_path).report
     lives = {name: life(tmp_path, name) for name in report}
     assert set(lives) == {f"{program}_bac16_{index}" for program in ("namd", "amber") for index in range(1, 17)}
     assert {entry["state"] for entry in report.values()} == {"SUCCEED"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.slurm.allocated import Allocated
+from tests.slurm.allocated import Allocated, left_in
 from tests.slurm.stories import long_story, story
 from tests.support.pilot import Run, job
 from tests.support.slurm_cluster import Cluster
@@ -35,7 +35,7 @@ def resumed(first: Allocated, **sbatch: Any) -> Run:
     code = "qcg-pm run --resume . --time-limit 1h"
     again = first.cluster.sbatch(code, **{"nodes": 4, "ntasks_per_node": 4, "time": 10, **sbatch})
     assert again.wait(120) == 0, first.log
-    return Run(first.wd, None)  # type: ignore[arg-type]
+    return left_in(first.wd)
 
 
 def all_once(run: Run, count: int) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.slurm.allocated import left_in
 from tests.slurm.stories import long_story, story
-from tests.support.pilot import Run, job, write_requests
+from tests.support.pilot import job, write_requests
 from tests.support.processes import Process
 from tests.support.slurm_cluster import Cluster, Done
 from tests.support.waiting import wait_for
@@ -85,7 +86,7 @@ class Submitted:
 
     @property
     def states(self) -> dict[str, str]:
-        return Run(self.wd, None).states  # type: ignore[arg-type]
+        return left_in(self.wd).states
 
 
 def submit(cluster: Cluster, *arguments: str | Path, **options: Any) -> Done:
