@@ -7,7 +7,7 @@ LAB_THREADS=${LAB_THREADS:-1}                   # of each core
 LAB_MEMORY=${LAB_MEMORY:-4000}                  # MiB of each node
 LAB_GPUS=${LAB_GPUS:-2}                         # of each node: device files that do nothing
 LAB_TASK_PLUGIN=${LAB_TASK_PLUGIN:-task/none}   # task/affinity binds, where all CPUs that are claimed exist
-LAB_KILL_WAIT=${LAB_KILL_WAIT:-15}              # seconds between SIGTERM and SIGKILL
+LAB_KILL_WAIT=${LAB_KILL_WAIT:-10}              # seconds between SIGTERM and SIGKILL
 LAB_SLURMD_TIMEOUT=${LAB_SLURMD_TIMEOUT:-20}    # seconds of silence after which a node is taken for dead
 LAB_CONFIGURATION=${LAB_CONFIGURATION:-}        # more lines of slurm.conf
 
