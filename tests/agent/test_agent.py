@@ -296,7 +296,7 @@ def test_an_agent_is_refused_while_another_is_only_about_to_say_who_it_is(run_di
 
 def test_a_run_directory_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(tmp_path / "no"), "--name", NAME]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 2
     assert "cannot work in" in run.stderr
     assert "Traceback" not in run.stderr
@@ -317,7 +317,7 @@ def test_an_idle_agent_wakes_up_for_its_beats_and_for_little_else(first: Manager
     first.next(protocol.Beat)
     before = _pauses(agent.pid)
     first.next(protocol.Beat)
-    assert _pauses(agent.pid) - before <= 10  # over five seconds; however busy others keep the machine
+    assert _pauses(agent.pid) - before <= 30  # in five seconds it is three or four, however busy the machine is
 
 
 def _pauses(pid: int) -> int:
@@ -355,7 +355,7 @@ def test_it_ends_what_other_agents_have_started_on_its_machine(
     with subprocess.Popen(["sleep", "1000"], env=environment) as rank:
         first.send(protocol.Sweep(["5.1"], str(run_dir)))
         assert first.next(protocol.Swept) == protocol.Swept(["5.1"])
-        assert rank.wait(30) == -signal.SIGKILL
+        assert rank.wait(60) == -signal.SIGKILL
 
 
 def test_sigterm_inside_an_allocation_gives_jobs_back(
