@@ -40,7 +40,7 @@ def _link(chain: int, step: int, pause: str) -> dict[str, Any]:
     return marking(f"chain-{chain}-{step}", pause, after=[f"chain-{chain}-{step - 1}"] if step else [])
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_thousand_jobs_run_once_each_though_their_manager_is_killed_a_hundred_times(tmp_path: Path):
     dice = random.Random(2)
     submissions, runs, iterated = thousand_jobs()

@@ -246,7 +246,7 @@ def test_a_run_that_never_began_cannot_be_resumed(tmp_path: Path):
     assert "never completely created" in refused.stderr
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_a_manager_that_stands_still_finds_its_agent_again(tmp_path: Path):
     """Longer than the agent waits for a sign of life."""
     crashing = begin(tmp_path, [waiting("long"), marking("many", "sleep 0.1", iteration=40)], options=("--nodes", "2"))
