@@ -117,6 +117,7 @@ def test_a_subscriber_that_comes_later_is_welcomed_and_misses_nothing_from_then_
         assert next_event(subscriber)[1]["job"] == "later"
 
 
+@pytest.mark.timeout(300)
 def test_a_subscriber_that_never_reads_costs_little_and_loses_only_its_own(service: Served):
     """A few small buffers, so that what it does not read stays with the manager."""
     jobs = [job(f"many{number}", "true", after=["blocked"]) for number in range(20_000)]

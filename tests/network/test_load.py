@@ -78,6 +78,7 @@ def test_small_requests_are_answered_while_ten_thousand_jobs_are_submitted(occup
     assert statistics.median(latency.seconds) < 0.05
 
 
+@pytest.mark.timeout(300)
 def test_fifty_clients_and_a_hundred_thousand_jobs(occupied: Served):
     """Submitted in bulk, cancelled and removed; one client waits for the end of all. Then the memory is free again."""
     each = JOBS // CLIENTS
