@@ -424,7 +424,7 @@ def test_a_wait_ends_right_after_the_job(manager: Manager):
     assert median < max(0.02, 10 * bare)
 
 
-def test_a_wait_without_events_asks_once_and_no_more(service: Served):
+def test_a_wait_without_events_asks_when_it_is_welcomed_and_at_the_first_beat_and_no_more(service: Served):
     with Manager.of_run(service.run_dir, {"poll_delay": 6}) as manager:  # three times as long as from beat to beat
         manager.submit(group(idle="sleep 60"))
         asked = []
@@ -437,7 +437,7 @@ def test_a_wait_without_events_asks_once_and_no_more(service: Served):
         manager._lines.ask = note  # type: ignore[method-assign]
         with pytest.raises(TimeoutElapsed):
             manager.wait4("idle", 8)
-        assert asked == ["jobStatus"]
+        assert asked == ["jobStatus", "jobStatus"]
         manager.cancel("idle")
         manager.wait4all(30)
         manager.remove("idle")

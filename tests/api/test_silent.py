@@ -25,17 +25,20 @@ SOON = 15.0
 class Puppet:
     """Speaks the protocol of a service, as far as it is told to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, welcomes: bool = False) -> None:
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.bind("tcp://127.0.0.1:*")
         self._publisher = self._context.socket(zmq.XPUB)
+        self._publisher.setsockopt(zmq.XPUB_WELCOME_MSG, b"WEL" if welcomes else b"")
         self._publisher.bind("tcp://127.0.0.1:*")
         self.mute: set[str] = set()
         """Requests that get no answer."""
         self.states: list[str] = []
         """Of job `a`, one for each question; the last one stays."""
         self.asked: list[str] = []
+        self.beats = False
+        """Whether it publishes beats, and nothing else."""
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
@@ -52,6 +55,10 @@ class Puppet:
 
     def _serve(self) -> None:
         while not self._ending.is_set():
+            while self._publisher.poll(0):
+                self._publisher.recv()
+            if self.beats and "jobStatus" in self.asked:
+                self._publisher.send(b'BEAT {"numbers": {"JFI": 1, "IFI": 0, "NOJ": 0}}')
             if not self._router.poll(20):
                 continue
             *way_back, body = self._router.recv_multipart()
@@ -104,6 +111,18 @@ def test_without_a_welcome_the_service_is_asked_in_silence(puppet: Puppet, face:
     puppet.states = ["EXECUTING", "EXECUTING", "SUCCEED"]
     assert waited(puppet, face, {"poll_delay": 0.2}, 60) == {"a": "SUCCEED"}
     assert puppet.asked.count("jobStatus") == 3
+
+
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
+def test_an_end_that_was_told_before_the_subscription_arrived_is_asked_for_at_the_first_beat(face: str):
+    """A welcome does not prove that it has."""
+    puppet = Puppet(welcomes=True)
+    puppet.states = ["EXECUTING", "SUCCEED"]
+    puppet.beats = True
+    try:
+        assert waited(puppet, face, {"poll_delay": 60}, 50) == {"a": "SUCCEED"}
+    finally:
+        puppet.close()
 
 
 @pytest.mark.parametrize("face", ["threads", "asyncio"])

@@ -95,7 +95,7 @@ def test_a_gap_in_the_numbers_is_noticed(numbers: list[int], gaps: list[bool]):
 
 def test_a_beat_tells_of_events_that_were_lost_last():
     counted = Numbers(["JFI"])
-    assert not counted.is_gap("BEAT", {"numbers": {"JFI": 3, "IFI": 8}})
+    assert counted.is_gap("BEAT", {"numbers": {"JFI": 3, "IFI": 8}}), "nobody knows what came before the first"
     assert not counted.is_gap("JFI", {"number": 4})
     assert not counted.is_gap("BEAT", {"numbers": {"JFI": 4, "IFI": 9}})
     assert counted.is_gap("BEAT", {"numbers": {"JFI": 6, "IFI": 9}})

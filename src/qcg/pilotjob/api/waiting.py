@@ -25,18 +25,23 @@ def parse_event(message: bytes) -> tuple[str, dict[str, Any]]:
 
 
 class Numbers:
-    """Notices when events were lost: a service keeps only so many for a client that is slow to read them."""
+    """Notices when events were lost: a service keeps only so many for a client that is slow to read them.
+
+    And the first beat counts as a gap. A subscriber is welcomed once it is connected, which can be an instant before
+    its subscriptions have arrived; whoever has heard a beat is known to have subscribed."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self._topics = frozenset(topics)
         self._last: dict[str, int] = {}
+        self._subscribed = False
 
     def is_gap(self, topic: str, data: dict[str, Any]) -> bool:
         if topic == BEAT:
             told = {name: number for name, number in data["numbers"].items() if name in self._topics}
             gap = any(self._last.get(name, number) != number for name, number in told.items())
             self._last.update(told)
-            return gap
+            first, self._subscribed = not self._subscribed, True
+            return gap or first
         number = data.get("number")
         if number is None:
             return False
