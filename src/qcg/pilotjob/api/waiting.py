@@ -13,9 +13,9 @@ MOST_TOLD = 5
 FINAL = frozenset({"SUCCEED", "FAILED", "CANCELED", "OMITTED"})
 
 WELCOME = "WEL"
-"""Sent to every new subscriber: from then on it misses nothing."""
+"""Sent to every new subscriber: its subscriptions arrive at the same time, or an instant later."""
 BEAT = "BEAT"
-"""Sent every few seconds, with the number of the last event of each topic."""
+"""Sent every few seconds, with the number of the last event of each topic. Subscribed to after those."""
 
 
 def parse_event(message: bytes) -> tuple[str, dict[str, Any]]:
