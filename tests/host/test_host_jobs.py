@@ -354,6 +354,8 @@ class AfterACrash(HostTest):
         ledger.starting("a", job.env["QCG_PM_STEP_ID"], [])
         ledger.close()
         running = os.spawnvpe(os.P_NOWAIT, "sleep", job.argv, job.env)
+        # Its environment is the test's until it has called exec: a child of an agent would have died with the agent.
+        wait_for(lambda: job.env["QCG_PM_STEP_ID"].encode() in environment(running), "the marker of the process")
         self.reopen()
         ended = self.ended("a")
         assert (ended.reason, ended.pid) == ("lost", 0)
