@@ -63,10 +63,8 @@ def write_registry(path: Path, wd: Path) -> None:
     numbers = range(1, MILLION + 1)
     connection = sqlite3.connect(path)
     with connection:
-        connection.executemany(group.INSERT_JOB, ((seq, f"job-{seq}", 1.0, 0) for seq in numbers))
-        connection.executemany(group.INSERT_SPEC, ((seq, spec) for seq in numbers))
+        connection.executemany(group.INSERT_JOB, ((seq, f"job-{seq}", 1.0, 0, spec) for seq in numbers))
         runs = ((place(seq, -1), 1, done, 2.0, 3.0, ended, 7, 0, grant, 0, "") for seq in numbers)
         connection.executemany(group.PUT_RUN, runs)
-        connection.execute(group.INSERT_JOB, (MILLION + 1, "last", 1.0, 0))
-        connection.execute(group.INSERT_SPEC, (MILLION + 1, spec))
+        connection.execute(group.INSERT_JOB, (MILLION + 1, "last", 1.0, 0, spec))
     connection.close()

@@ -15,6 +15,7 @@ from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.grants import decode_grant, encode_grant
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.records import FinalJob, ForgottenRun, RunRecord, SettledIteration, UnfinishedJob
+from qcg.pilotjob.journal.schema import FORMAT
 from tests.journal.making import GRANT, begun, ended, executing, job, run, scheduled, settled
 
 
@@ -80,8 +81,8 @@ def test_a_registry_that_was_never_completed_is_told(path: Path):
 
 def test_a_registry_of_another_format_is_told(journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch):
     journal.close()
-    monkeypatch.setattr("qcg.pilotjob.journal.schema.FORMAT", 4)
-    with pytest.raises(JournalError, match="has format 3, this program reads format 4"):
+    monkeypatch.setattr("qcg.pilotjob.journal.schema.FORMAT", FORMAT + 1)
+    with pytest.raises(JournalError, match=f"has format {FORMAT}, this program reads format {FORMAT + 1}"):
         Journal.open(path)
     monkeypatch.undo()
     journal.__dict__.update(Journal.open(path).__dict__)

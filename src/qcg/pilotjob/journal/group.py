@@ -18,8 +18,7 @@ Row = tuple[Any, ...]
 # Plain numbers: SQLite takes a subclass of int only through its adapters, which is slow.
 QUEUED, SCHEDULED, EXECUTING = int(State.QUEUED), int(State.SCHEDULED), int(State.EXECUTING)
 
-INSERT_JOB = "INSERT INTO submitted_jobs (seq, name, submitted, iterations) VALUES (?, ?, ?, ?)"
-INSERT_SPEC = "INSERT INTO specs (seq, spec) VALUES (?, ?)"
+INSERT_JOB = "INSERT INTO submitted_jobs (seq, name, submitted, iterations, spec) VALUES (?, ?, ?, ?, ?)"
 START_JOB = "UPDATE submitted_jobs SET state = ?, started = ? WHERE seq = ?"
 END_JOB = "UPDATE submitted_jobs SET state = ?, ended = ?, message = ? WHERE seq = ?"
 SETTLE_REST = "UPDATE submitted_jobs SET rest = ?, rest_at = ?, message = ? WHERE seq = ?"
@@ -50,14 +49,12 @@ class Group:
         "rests",
         "runs",
         "settled",
-        "specs",
         "started_jobs",
     )
 
     def __init__(self) -> None:
         self.empty = True
         self.added: dict[int, Row] = {}
-        self.specs: dict[int, Row] = {}
         self.started_jobs: list[Row] = []
         self.ended_jobs: list[Row] = []
         self.rests: list[Row] = []
@@ -91,13 +88,11 @@ class Group:
         for job in effect.jobs:
             seq, iterations = job.seq, 0 if job.iterations is None else len(job.iterations)
             assert job.spec is not None
-            self.added[seq] = (seq, job.name, job.submitted, iterations)
-            self.specs[seq] = (seq, bytearray(job.spec))
+            self.added[seq] = (seq, job.name, job.submitted, iterations, bytearray(job.spec))
 
     def take_back(self, seq: int) -> None:
         """This job was never added."""
         self.added.pop(seq, None)
-        self.specs.pop(seq, None)
 
     def settle_rest(self, effect: RestSettled) -> None:
         self.empty = False
@@ -124,7 +119,6 @@ class Group:
         """Removals come last: a sequence number is never given twice, so whatever else was gathered for it goes too."""
         many = connection.executemany
         many(INSERT_JOB, self.added.values())
-        many(INSERT_SPEC, self.specs.values())
         many(START_JOB, self.started_jobs)
         many(END_JOB, self.ended_jobs)
         many(SETTLE_REST, self.rests)
@@ -133,7 +127,6 @@ class Group:
         many(PUT_COMMAND, self.commands)
         if self.removed:
             many("DELETE FROM submitted_jobs WHERE seq = ?", self.removed)
-            many("DELETE FROM specs WHERE seq = ?", self.removed)
             places = [(place(seq, -1), place(seq + 1, -1)) for (seq,) in self.removed]
             many("DELETE FROM runs WHERE place >= ? AND place < ?", places)
             many("DELETE FROM commands WHERE place >= ? AND place < ?", places)

@@ -68,7 +68,7 @@ def job_records(connection: sqlite3.Connection) -> Iterator[JobRecord]:
 
 
 def spec_of(connection: sqlite3.Connection, seq: int) -> bytes | None:
-    row = connection.execute("SELECT spec FROM specs WHERE seq = ?", (seq,)).fetchone()
+    row = connection.execute("SELECT spec FROM submitted_jobs WHERE seq = ?", (seq,)).fetchone()
     return None if row is None else row[0]
 
 
@@ -133,8 +133,8 @@ def _final_jobs(connection: sqlite3.Connection) -> Iterator[FinalJob]:
 
 def _unfinished_jobs(connection: sqlite3.Connection) -> Iterator[UnfinishedJob]:
     for seq, name, submitted, spec, started, rest, rest_at, message in connection.execute(
-        "SELECT jobs.seq, name, submitted, spec, started, rest, rest_at, message FROM jobs CROSS JOIN specs"
-        f" ON specs.seq = jobs.seq WHERE state < {FINAL} ORDER BY jobs.seq"
+        "SELECT seq, name, submitted, spec, started, rest, rest_at, message FROM jobs"
+        f" WHERE state < {FINAL} ORDER BY seq"
     ):
         yield UnfinishedJob(seq, name, submitted, spec, started or None, _rest(rest), rest_at or None, message)
 

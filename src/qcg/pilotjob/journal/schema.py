@@ -13,13 +13,12 @@ from urllib.parse import quote
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal.errors import JournalError, RegistryInUseError
 
-FORMAT = 3
+FORMAT = 4
 
 FINAL = int(State.SUCCEED)
 """From this state on, nothing changes any more."""
 
-# Descriptions have a table of their own: they are large, written once and read rarely, while the rows of jobs are read
-# all at once by a resumed manager.
+# The description of a job is the last column of its row: what does not ask for it needs not read a long one.
 #
 # The end of a job without iterations is written once, with its run. Only that of a job which has iterations, or never
 # ran, is written to its own row. `jobs` shows both.
@@ -36,7 +35,6 @@ FINAL = int(State.SUCCEED)
 TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE agents (name TEXT PRIMARY KEY, acked INTEGER) WITHOUT ROWID;
-CREATE TABLE specs (seq INTEGER PRIMARY KEY, spec BLOB);
 CREATE TABLE submitted_jobs (
     seq INTEGER PRIMARY KEY,
     name TEXT,
@@ -47,7 +45,8 @@ CREATE TABLE submitted_jobs (
     ended REAL DEFAULT 0,
     message TEXT DEFAULT '',
     rest INTEGER DEFAULT 0,
-    rest_at REAL DEFAULT 0
+    rest_at REAL DEFAULT 0,
+    spec BLOB
 );
 CREATE TABLE runs (
     place INTEGER PRIMARY KEY,
@@ -74,7 +73,8 @@ CREATE VIEW jobs AS
         CASE WHEN only.state >= {FINAL} THEN only.ended ELSE job.ended END AS ended,
         CASE WHEN only.state >= {FINAL} THEN only.message ELSE job.message END AS message,
         rest,
-        rest_at
+        rest_at,
+        spec
     FROM submitted_jobs AS job LEFT JOIN runs AS only ON only.place = job.seq << 32;
 """
 
