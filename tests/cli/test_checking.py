@@ -65,6 +65,18 @@ def test_validate_shows_all_problems_at_once_each_with_its_place(tmp_path: Path)
     assert "Traceback" not in done.output
 
 
+def test_validate_warns_of_keys_that_are_given_twice(tmp_path: Path):
+    text = '[{"request": "submit", "jobs": [{"name": "a", "name": "b", "execution": {"exec": "x", "exec": "true"}}]}]'
+    (tmp_path / "r.json").write_text(text)
+    done = qcg_pm("validate", tmp_path / "r.json", "--nodes", "4")
+    assert done.exit_code == 0
+    assert done.stderr.splitlines() == [
+        'Warning: request 1: jobs[0]: the key "name" is given more than once, and only the last one counts',
+        'Warning: request 1: jobs[0].execution: the key "exec" is given more than once, and only the last one counts',
+    ]
+    assert done.stdout.endswith("1 request, 1 job, 0 problems, 2 warnings; checked against 4 cores on 1 node\n")
+
+
 def test_validate_warns_of_what_is_hardly_meant(tmp_path: Path):
     done = validate(tmp_path, [job("a", "true", iteration=9, stdout="out"), job("b", "echo", "${it}")])
     assert done.exit_code == 0

@@ -23,6 +23,7 @@ from qcg.pilotjob.description import requests
 from qcg.pilotjob.description.doubts import doubts_about
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.parse import parse_jobs
+from qcg.pilotjob.description.repeated import repeated_keys
 from qcg.pilotjob.description.variables import Arrival
 from qcg.pilotjob.interfaces.file import FileError, read_requests
 
@@ -69,6 +70,7 @@ def _problems(core: Core, number: int, raw: msgspec.Raw, doubts: list[str]) -> l
     """Run one request against a core that starts nothing."""
     where = f"request {number}"
     try:
+        doubts += [f"{where}: {repeated}" for repeated in repeated_keys(bytes(raw))]
         request = requests.decode_request(raw, where)
         if not isinstance(request, requests.Submit):
             return []
