@@ -91,6 +91,14 @@ def test_a_wrong_description_is_refused_when_it_is_added(attributes: dict[str, A
     assert jobs.job_names() == []
 
 
+@pytest.mark.parametrize("given", ["date", ["date"], 7])
+def test_what_is_no_dictionary_is_refused_in_words(given: Any):
+    with pytest.raises(InvalidJobDescriptionError, match="a job is a dictionary, or named arguments"):
+        Jobs().add(given)
+    with pytest.raises(InvalidJobDescriptionError, match="a job is a dictionary, or named arguments"):
+        Jobs().add_std(given)
+
+
 def test_a_name_can_be_used_once():
     jobs = Jobs().add(name="a", exec="true")
     with pytest.raises(InvalidJobDescriptionError, match="'a' is already in this group"):

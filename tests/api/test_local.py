@@ -26,6 +26,11 @@ def local(wd: Path, *options: str, **cfg: Any) -> LocalManager:
     return LocalManager(["--wd", wd, "--nodes", 2, *options], cfg)
 
 
+def test_options_in_one_string_are_refused_in_words():
+    with pytest.raises(ServiceError, match=r"the options of a service are a list, like .* and not '--nodes 2'"):
+        LocalManager("--nodes 2")
+
+
 def test_it_starts_works_and_finishes_quickly(tmp_path: Path):
     """Measured in turns with a bare interpreter, for the machine may be busy: some 2 of those each."""
     bare, starts, finishes = [], [], []

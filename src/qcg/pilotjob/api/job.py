@@ -29,7 +29,7 @@ class Jobs:
     def add(self, job_attrs: dict[str, Any] | None = None, **attrs: Any) -> Jobs:
         """A job in the simple form: `add(name="a", exec="/bin/date", numCores=2, after="b")`. Named arguments go
         before those of the dictionary; a job without a name gets one."""
-        given = _with_name({**(job_attrs or {}), **attrs})
+        given = _described(job_attrs, attrs)
         try:
             return self._append(simple_to_standard(given), simple=True)
         except DescriptionError as error:
@@ -38,7 +38,7 @@ class Jobs:
     def add_std(self, job_attrs: dict[str, Any] | None = None, **std_attrs: Any) -> Jobs:
         """A job in the standard form, as in a request file."""
         try:
-            return self._append(_with_name({**(job_attrs or {}), **std_attrs}), simple=False)
+            return self._append(_described(job_attrs, std_attrs), simple=False)
         except DescriptionError as error:
             raise InvalidJobDescriptionError(str(error)) from None
 
@@ -94,7 +94,13 @@ class Jobs:
         return self
 
 
-def _with_name(job: dict[str, Any]) -> dict[str, Any]:
+def _described(job_attrs: dict[str, Any] | None, attrs: dict[str, Any]) -> dict[str, Any]:
+    """With a name."""
+    if job_attrs is not None and not isinstance(job_attrs, Mapping):
+        raise InvalidJobDescriptionError(
+            f"a job is a dictionary, or named arguments as in add(name='a', exec='date'), and not {job_attrs!r}"
+        )
+    job = {**(job_attrs or {}), **attrs}
     name = job.get("name")
     plain = {key: _plain(value, key) for key, value in job.items() if key != "name"}
     return {"name": uuid.uuid4().hex if name is None else str(name), **plain}

@@ -36,6 +36,8 @@ class LocalService:
     pipe that nobody writes to."""
 
     def __init__(self, arguments: Iterable[Any], init_timeout: float) -> None:
+        if isinstance(arguments, (str, bytes)):
+            raise ServiceError(f"the options of a service are a list, like ['--nodes', '2'], and not {arguments!r}")
         ready_reader, ready_writer = _pipe()
         self._lock = threading.Lock()
         lifeline_reader, self._lifeline = _pipe()
