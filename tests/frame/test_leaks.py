@@ -62,16 +62,24 @@ def test_that_leave_something_behind_fail_and_say_what(run_checked, pytester: py
 
         kept = []
 
+        def wait_until_it_sleeps(number):
+            # The shell knows its child before that has become another program.
+            while not (len(pids := Path("pids").read_text().splitlines()) == number and is_sleeping(pids[-1])):
+                pass
+
+        def is_sleeping(pid):
+            return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep")
+
         def test_child():
             kept.append(subprocess.Popen(["sleep", "61"]))
 
         def test_orphan_in_a_session_of_its_own():
             subprocess.run("setsid sleep 62 & echo $! >> pids", shell=True, check=True)
+            wait_until_it_sleeps(1)
 
         def test_grandchild():
             kept.append(subprocess.Popen("sleep 63 & echo $! >> pids; wait", shell=True))
-            while not Path("pids").read_text().count("\\n") == 2:
-                pass
+            wait_until_it_sleeps(2)
 
         def test_descriptor():
             os.open("/dev/zero", os.O_RDONLY)

@@ -217,7 +217,8 @@ class Stubborn(HostTest):
     grace = 0.0
 
     def test_a_process_that_does_not_even_die_of_sigkill_is_given_up_and_told(self):
-        pids = self.start_shell("a", "echo $$ > pids; touch ready; exec sleep 1000")
+        # Without `touch`, which would be a second process that may not have ended yet.
+        pids = self.start_shell("a", "echo $$ > pids; : > ready; exec sleep 1000")
         with mock.patch.object(tree, "send"):
             before = time.monotonic()
             self.host.kill(["a"])
