@@ -196,7 +196,7 @@ def test_an_agent_that_is_cut_off_from_a_living_manager_ends_its_jobs_and_says_t
         keeper.touch()
         return not is_alive(pid)
 
-    wait_for(ended, timeout=40, what="the job of the node that is cut off ends")
+    wait_for(ended, what="the job of the node that is cut off ends")
     with manager(run_dir) as second:
         second.meet()
         ended_record = second.ended("a")

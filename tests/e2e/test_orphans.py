@@ -101,7 +101,7 @@ def test_a_signal_cancels_all_jobs_and_completes_the_report(tmp_path: Path, numb
     wait_for(lambda: '"done"' in report.read_text(), what="the end of the first job")
     wait_for(lambda: "request 2 answered" in log.read_text(), what="all jobs to be there")
     manager.send_signal(number)
-    out, err = manager.communicate(timeout=30)
+    out, err = manager.communicate(timeout=60)
     assert manager.returncode == code, err
     assert alive(found) == []
     states = Run(tmp_path, subprocess.CompletedProcess([], manager.returncode, out, err)).states

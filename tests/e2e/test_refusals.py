@@ -158,7 +158,7 @@ def test_a_run_that_is_under_way_cannot_be_resumed_and_its_id_not_be_taken(tmp_p
         assert "--resume" in again
     finally:
         manager.send_signal(signal.SIGTERM)
-        manager.communicate(timeout=30)
+        manager.communicate(timeout=60)
     assert manager.returncode == 143
 
 

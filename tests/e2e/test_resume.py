@@ -94,7 +94,7 @@ def test_a_cancel_that_was_answered_is_not_forgotten(tmp_path: Path):
     wait_for(lambda: crashing.log().count("agent local connected") > before, what="the agent")
     manager = crashing.manager
     assert manager is not None
-    wait_for(lambda: {"deaf", "some:1"} <= crashing.entries_so_far().keys(), timeout=30, what="the cancelled jobs")
+    wait_for(lambda: {"deaf", "some:1"} <= crashing.entries_so_far().keys(), what="the cancelled jobs")
     manager.send_signal(signal.SIGINT)
     assert crashing.wait() == 128 + signal.SIGINT
     states = {name: entry["state"] for name, entry in crashing.entries().items()}
@@ -180,7 +180,7 @@ def test_a_run_has_one_manager(tmp_path: Path):
     assert [one.poll() for one in together if one.poll() is not None] == [2, 2]
     assert all("manager" in one.communicate()[1] for one in together if one.poll() is not None)
     crashing.release()
-    assert sorted(one.wait(30) for one in together) == [0, 2, 2], ended
+    assert sorted(one.wait(60) for one in together) == [0, 2, 2], ended
     for one in together:
         one.communicate()
     crashing.check_starts({"long"})
@@ -255,7 +255,7 @@ def test_a_manager_that_stands_still_finds_its_agent_again(tmp_path: Path):
     assert manager is not None
     os.kill(manager.pid, signal.SIGSTOP)
     log = crashing.run_dir / "agent-local.log"
-    wait_for(lambda: "the manager is silent" in log.read_text(), timeout=40, what="the agent to miss its manager")
+    wait_for(lambda: "the manager is silent" in log.read_text(), what="the agent to miss its manager")
     os.kill(manager.pid, signal.SIGCONT)
     crashing.release()
     assert crashing.wait() == 0

@@ -92,7 +92,7 @@ def test_a_manager_whose_allocation_is_over_ends_too(monkeypatch: pytest.MonkeyP
         pilot = SimpleNamespace(engine=engine, end_when_done=asyncio.Event())
         manager = Closing(pilot, Options(), an_allocation(time.time() + 3600))  # type: ignore[arg-type]
         watching = asyncio.ensure_future(manager.watch())
-        await asyncio.wait_for(manager.over.wait(), 10)
+        await asyncio.wait_for(manager.over.wait(), 60)
         await watching
         return manager.why
 
@@ -135,7 +135,7 @@ def test_jobs_of_a_file_that_are_read_after_the_first_look_do_not_wait_for_a_sel
         await asyncio.sleep(0)  # its first look
         engine.state.unfinished = 1
         manager.all_read = True
-        await asyncio.wait_for(manager.over.wait(), 30)
+        await asyncio.wait_for(manager.over.wait(), 60)
         await watching
         return manager.why
 

@@ -107,7 +107,7 @@ def jobs(*names: str, **more: Any) -> list[JobDescription]:
 def run(tmp_path: Path, test: Callable[[Wired], Awaitable[None]]) -> None:
     async def within() -> None:
         wired = Wired(tmp_path)
-        await asyncio.wait_for(test(wired), 20)
+        await asyncio.wait_for(test(wired), 100)
         wired.journal.broken = False
         await wired.engine.close()
 
