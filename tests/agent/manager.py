@@ -125,6 +125,8 @@ class Manager:
             message = protocol.decode_from_agent(body)
             if isinstance(message, protocol.Hello):
                 self._peer = peer  # not with other messages: one of an agent that is gone may come late
+            elif isinstance(message, protocol.Beat):
+                self.send(message)  # as every manager does: else the agent looks for another one after a while
             self._kept.append(message)
 
 
