@@ -40,7 +40,7 @@ class _AsyncLine:
         self._look()
 
     def send(self, frames: list[bytes]) -> None:
-        self._line.socket.send_multipart(frames, zmq.NOBLOCK)
+        self._line.send(frames)
         self._drain_later()
 
     def close(self) -> None:

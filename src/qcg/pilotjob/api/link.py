@@ -69,6 +69,11 @@ class Line:
             self.close()
             raise WrongArgumentsError(f"{address} is no address of a service: {error.strerror}") from None
 
+    def send(self, frames: list[bytes]) -> None:
+        """A client that was refused has nobody to send to any more: `check` tells, and a plain send would wait."""
+        with suppress(zmq.Again):
+            self.socket.send_multipart(frames, zmq.NOBLOCK)
+
     def check(self) -> None:
         """`ConnectionError` when there is no service, or none any more."""
         for event, _ in events_of(self.monitor):
@@ -124,7 +129,7 @@ class Requests:
     def ask(self, body: bytes, timeout: float) -> dict[str, Any]:
         """The answer; `NoAnswer` when none comes in time."""
         number = b"%d" % next(self._numbers)
-        self.line.socket.send_multipart([number, b"", body])
+        self.line.send([number, b"", body])
         deadline = time.monotonic() + timeout
         while self.line.wait(max(deadline - time.monotonic(), 0)):
             frames = self.line.socket.recv_multipart()

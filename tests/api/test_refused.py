@@ -1,0 +1,71 @@
+"""A client that is not let in hears so, also when that was decided before it had asked anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+import zmq
+
+from qcg.pilotjob.api.async_link import AsyncRequests
+from qcg.pilotjob.api.errors import ConnectionError
+from qcg.pilotjob.api.link import Requests, make_context
+from qcg.pilotjob.wire.contact import ClientsContact
+from qcg.pilotjob.wire.keys import make_keys
+from tests.support.serving import PATIENCE, Served, served
+from tests.support.waiting import wait_for
+
+QUESTION = b'{"request": "status"}'
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("run"), "--nodes", "1") as service:
+        yield service
+
+
+@pytest.fixture(params=["without keys", "with a wrong key"])
+def refused(service: Served, request: pytest.FixtureRequest) -> ClientsContact:
+    if request.param == "without keys":
+        return ClientsContact(service.contact.address, service.contact.publisher)
+    other = make_keys()
+    return msgspec.structs.replace(
+        service.contact, client_public=other.client_public, client_secret=other.client_secret
+    )
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    context = make_context()
+    yield context
+    context.destroy(linger=0)
+
+
+def wait_until_refused(socket: zmq.Socket[bytes]) -> None:
+    """It is connected to nobody any more, and does not try again."""
+    wait_for(lambda: not socket.poll(0, zmq.POLLOUT), what="the refusal")
+
+
+def test_a_client_that_is_refused_before_it_asks_is_told_so(
+    refused: ClientsContact, context: zmq.Context[zmq.Socket[bytes]]
+):
+    requests = Requests(context, refused)
+    wait_until_refused(requests.line.socket)
+    with pytest.raises(ConnectionError, match="does not let this client in"):
+        requests.ask(QUESTION, PATIENCE)
+    requests.close()
+
+
+def test_a_client_in_an_event_loop_that_is_refused_before_it_asks_is_told_so(
+    refused: ClientsContact, context: zmq.Context[zmq.Socket[bytes]]
+):
+    async def scenario() -> None:
+        requests = AsyncRequests(context, refused)
+        wait_until_refused(requests._line._line.socket)
+        with pytest.raises(ConnectionError, match="does not let this client in"):
+            await requests.ask(QUESTION, PATIENCE)
+        requests.close(ConnectionError("over"))
+
+    asyncio.run(scenario())
