@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+import zmq
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.connection import BEAT, KNOCK, LOOK, SILENCE, UNHURRIED, Connection
@@ -117,6 +119,27 @@ def test_a_manager_that_asks_who_is_there_gets_time_to_answer_before_another_lin
         assert line.connection._socket is opened
         line.connection.keep(line.connection._greeted + KNOCK + LOOK)
         assert line.connection._socket is not opened
+
+
+def test_somebody_else_at_the_address_of_the_manager_is_not_fatal(line: Line, run_dir: Path) -> None:
+    """Who speaks another protocol, as some program may that was given the port."""
+    with manager(run_dir), socket.create_server(("127.0.0.1", 0)) as other:
+        good = contact.read(run_dir)
+        assert good is not None
+        agents = msgspec.structs.replace(good.agents, address=f"tcp://127.0.0.1:{other.getsockname()[1]}")
+        contact.write(run_dir, msgspec.structs.replace(good, agents=agents))
+        line.connection.keep(time.monotonic())
+        opened = line.connection._socket
+        assert opened is not None
+        with other.accept()[0] as accepted:
+            accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            wait_for(lambda: not opened.poll(0, zmq.POLLOUT), what="the end of the line")
+        line.connection.say_hello()
+        while line.connection._socket is not None:  # until it has noticed
+            assert line.receive() == []
+    with manager(run_dir) as new:
+        line.connection.keep(time.monotonic() + LOOK)
+        assert new.next(protocol.Hello) == HELLO
 
 
 def test_looks_become_rare_when_nobody_comes(line: Line) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import zmq
 
 from qcg.pilotjob.agent import pulse
 from qcg.pilotjob.agent.fence import Fence
@@ -71,6 +72,29 @@ def test_the_line_follows_the_manager(monkeypatch: pytest.MonkeyPatch):
             pulses.close()
     finally:
         line.close()
+
+
+def test_the_line_outlives_somebody_else_at_the_address_of_the_manager(monkeypatch: pytest.MonkeyPatch):
+    """Who speaks without keys, as some other program does that was given the port."""
+    monkeypatch.setattr(pulse, "BEAT", 0.05)
+    monkeypatch.setattr(pulse, "SILENCE", 1.0)
+    made: list[object] = []
+    make = pulse._line
+    monkeypatch.setattr(pulse, "_line", lambda *where: made.append(None) or make(*where))  # type: ignore[func-returns-value]
+    keys = make_keys()
+    key_words = (keys.server_public, keys.client_public, keys.client_secret)
+    pulses = Pulses(keys, "tcp://127.0.0.1:*", ["n1"])
+    line = Pulse("n1", Fence(lambda: None))
+    try:
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as other:
+            port = other.bind_to_random_port("tcp://127.0.0.1")
+            line.follow(AgentsContact("", *key_words, f"tcp://127.0.0.1:{port}"))
+            wait_for(lambda: len(made) == 3, what="fresh lines")
+        line.follow(AgentsContact("", *key_words, pulses.address))
+        wait_for(lambda: pulses.heard, what="a pulse")
+    finally:
+        line.close()
+        pulses.close()
 
 
 def test_an_agent_that_waits_for_its_files_keeps_its_jobs_as_long_as_its_manager_is_known_to_live(run_dir: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -116,7 +117,9 @@ class Connection:
 
     def send(self, message: protocol.FromAgent) -> None:
         if self._socket is not None:
-            self._socket.send(protocol.encode(message), zmq.NOBLOCK)
+            # Where somebody else answers by now there is nobody to send to. The monitor tells of it.
+            with suppress(zmq.Again):
+                self._socket.send(protocol.encode(message), zmq.NOBLOCK)
             self._poller.doubt(self._socket)
 
     def receive(self, ready: set[zmq.Socket[bytes] | int]) -> list[protocol.FromManager]:

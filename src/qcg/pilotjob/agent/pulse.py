@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import zmq
 
@@ -60,7 +61,9 @@ class Pulse:
             if line is None and wanted is not None:
                 line, led_to, heard = _line(context, wanted), wanted, now
             if line is not None:
-                line.send_multipart([self._name, repr(now).encode()], zmq.NOBLOCK)
+                # Where somebody else answers by now there is nobody to send to, and the next line may fare better.
+                with suppress(zmq.Again):
+                    line.send_multipart([self._name, repr(now).encode()], zmq.NOBLOCK)
             heard = max(heard, self._listen(line, now + BEAT))
         if line is not None:
             line.close(linger=0)
