@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.api import aio
 from qcg.pilotjob.api.aio import AsyncManager
 from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import ConnectionError, FileError, RequestRefusedError, ServiceError, TimeoutElapsed
 from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.api.local import LocalService
 from tests.support.processes import descendants
 from tests.support.serving import Served, served
 from tests.support.waiting import wait_for
@@ -195,16 +197,28 @@ def test_a_service_that_cannot_start_is_told(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_a_start_that_is_cancelled_leaves_no_service(tmp_path: Path):
+def test_a_start_that_is_cancelled_leaves_no_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    under_way, cancelled = threading.Event(), threading.Event()
+
+    def start(*arguments: Any) -> LocalService:
+        under_way.set()
+        service = LocalService(*arguments)
+        assert cancelled.wait(60)  # or it might be ready before the test has got round to cancelling it
+        return service
+
+    monkeypatch.setattr(aio, "LocalService", start)
+
     async def scenario() -> None:
         starting = asyncio.ensure_future(AsyncManager(local=True, server_args=["--wd", tmp_path]).__aenter__())
-        await asyncio.sleep(0.1)
+        assert await asyncio.to_thread(under_way.wait, 60)
         starting.cancel()
+        cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await starting
 
     before = descendants()
     asyncio.run(scenario())
+    assert list(tmp_path.glob(".qcgpjm-service-*")), "it had started"
     # An agent that it had begun to start notices that when it has loaded its modules.
     wait_for(lambda: descendants() == before, what="the end of all that was started")
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.api import local as local_service
 from qcg.pilotjob.api.errors import ConnectionError, ServiceError
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
@@ -114,7 +115,8 @@ def test_options_that_are_wrong_are_told_in_the_services_words(run_dir: Path, op
     assert "Traceback" not in str(caught.value)
 
 
-def test_a_service_that_does_not_get_ready_is_given_up(tmp_path: Path):
+def test_a_service_that_does_not_get_ready_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(local_service, "_SERVICE", f"import time; time.sleep(600)\n{local_service._SERVICE}")
     with pytest.raises(ServiceError, match=r"was not ready within 0\.01 s"):
         local(tmp_path, init_timeout=0.01)
 
