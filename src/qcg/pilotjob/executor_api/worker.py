@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import zmq
@@ -31,7 +32,7 @@ def work() -> None:
     # What was printed is in the file, also when the function ends this process.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     line.connect(contact.address)
-    line.send(HELLO)
+    _tell(line, [HELLO])
     _prepare()
     patience: int | None = CONNECT_TIMEOUT
     while ready := dict(poller.poll(patience)):
@@ -43,7 +44,7 @@ def work() -> None:
             number, function, arguments = call
             # An answer may still be under way when the function ends this process: the file is not.
             os.pwrite(begun, b"%20d" % int(number), 0)
-            line.send_multipart(answer_frames(number, perform(function, arguments)))
+            _tell(line, answer_frames(number, perform(function, arguments)))
             sys.stdout.flush()
         elif monitor in ready:
             break
@@ -51,6 +52,13 @@ def work() -> None:
     monitor.close()
     line.close(1000)
     context.term()
+    os.close(begun)
+
+
+def _tell(line: zmq.Socket[bytes], frames: list[bytes]) -> None:
+    """Where somebody else answers by now, a plain send would wait for ever. The monitor tells of it."""
+    with suppress(zmq.Again):
+        line.send_multipart(frames, zmq.NOBLOCK)
 
 
 def _prepare() -> None:
