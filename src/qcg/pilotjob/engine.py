@@ -26,7 +26,7 @@ from qcg.pilotjob.core.errors import CoreError
 from qcg.pilotjob.core.events import Event, RunEnded, RunStarted
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.state import CoreState, name_of
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import FAILED
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.executors.agents import AgentExecutor, Listener
@@ -267,7 +267,7 @@ class Engine(Listener):
         log.debug("%s %s", name_of(transition.job, transition.position), transition.state.name)
 
     def _ended(self, transition: Transition) -> None:
-        if transition.state is State.FAILED:
+        if transition.state is FAILED:
             why = f": {transition.message}" if transition.message else ""
             log.warning("%s FAILED%s", name_of(transition.job, transition.position), why)
             for tell in self.on_failed:

@@ -9,7 +9,7 @@ from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, Job, Run
 from qcg.pilotjob.core.state import name_of
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import EXECUTING, FAILED, QUEUED, SCHEDULED, SUCCEED, State
 from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import RunRecord
@@ -75,8 +75,8 @@ class Stories:
         return self._story(job, position, state, _history(job, position, run), run.grant, pid=run.pid)
 
     def _recorded(self, job: Job, position: int, record: RunRecord) -> JobEnd:
-        history: History = [(State.QUEUED, job.submitted)]
-        for state, at in ((State.SCHEDULED, record.scheduled), (State.EXECUTING, record.started)):
+        history: History = [(QUEUED, job.submitted)]
+        for state, at in ((SCHEDULED, record.scheduled), (EXECUTING, record.started)):
             if at:
                 history.append((state, at))
         history.append((record.state, record.ended or 0.0))
@@ -97,11 +97,11 @@ class Stories:
         """It waits, or it ended without a run, or it is an iterated job, which has none of its own."""
         record = self._journal.job_record(job.seq)
         assert record is not None
-        history: History = [(State.QUEUED, job.submitted)]
+        history: History = [(QUEUED, job.submitted)]
         message = job.message or record.message
         if position < 0:
             if record.started:
-                history.append((State.EXECUTING, record.started))
+                history.append((EXECUTING, record.started))
             if record.ended:
                 history.append((record.state, record.ended))
         elif state.is_final:
@@ -150,22 +150,22 @@ class Stories:
 
 def message_of(job: Job) -> str:
     """Of a job as a whole; one that failed because of its iterations has no other words of its own."""
-    if job.message or job.iterations is None or job.state is not State.FAILED:
+    if job.message or job.iterations is None or job.state is not FAILED:
         return job.message
     counts = _counts(job.iterations)
     return f"{counts.failed} of {counts.total} iterations failed"
 
 
 def _counts(iterations: Iterations) -> IterationCounts:
-    return IterationCounts(len(iterations), *iterations.counts[State.SUCCEED :])
+    return IterationCounts(len(iterations), *iterations.counts[SUCCEED:])
 
 
 def _history(job: Job, position: int, run: Run | None) -> History:
-    history: History = [(State.QUEUED, job.submitted)]
+    history: History = [(QUEUED, job.submitted)]
     if run is not None:
-        history.append((State.SCHEDULED, run.scheduled))
+        history.append((SCHEDULED, run.scheduled))
         if run.started:
-            history.append((State.EXECUTING, run.started))
+            history.append((EXECUTING, run.started))
     elif position < 0 and job.iterations is not None and job.iterations.began:
-        history.append((State.EXECUTING, job.iterations.began))
+        history.append((EXECUTING, job.iterations.began))
     return history

@@ -16,7 +16,7 @@ from qcg.pilotjob.core.queue import Line
 from qcg.pilotjob.core.records import Job, Lane, Run
 from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import SCHEDULED
 from qcg.pilotjob.host.records import Ended
 
 SHORT = 0.1
@@ -123,7 +123,7 @@ def _stand_behind(core: CoreState, job: Job, position: int, lanes: list[tuple[in
     lane.runs[run] = None
     core.lanes.setdefault(lane)
     core.begin_run(run)
-    core.enter(job, position, State.SCHEDULED, run)
+    core.enter(job, position, SCHEDULED, run)
     core.effects.append(Launch(run))
 
 

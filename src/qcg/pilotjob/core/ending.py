@@ -7,7 +7,7 @@ from qcg.pilotjob.core.events import Cancel, CancelAll, Deadline, Remove, Suspen
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.settling import Outcome, settle
 from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import CANCELED
 from qcg.pilotjob.core.submission import end_all
 
 
@@ -61,7 +61,7 @@ def withdraw(core: CoreState, event: Withdraw) -> None:
     for name in event.names:
         job = core.jobs[name]
         core.unregister(job)
-        job.state = State.CANCELED
+        job.state = CANCELED
         core.effects.append(Removed(job))
     if before and not core.unfinished:
         core.effects.append(AllDone())
@@ -105,7 +105,7 @@ def cancel_job(core: CoreState, job: Job, message: str) -> None:
     for run in [job.run] if job.iterations is None else list(job.iterations.runs.values()):
         if run is not None:
             _kill(core, run)
-    end_all(core, job, State.CANCELED, message)
+    end_all(core, job, CANCELED, message)
 
 
 def _cancel_iteration(core: CoreState, job: Job, position: int) -> None:
@@ -114,7 +114,7 @@ def _cancel_iteration(core: CoreState, job: Job, position: int) -> None:
     if run is not None:
         _kill(core, run)
     else:
-        settle(core, Outcome(job, position, State.CANCELED))
+        settle(core, Outcome(job, position, CANCELED))
 
 
 def _kill(core: CoreState, run: Run) -> None:

@@ -6,7 +6,7 @@ from qcg.pilotjob.core.effects import Requeued
 from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.core.settling import Outcome, make_position_ready, settle
 from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import CANCELED, FAILED, QUEUED, SUCCEED, State
 from qcg.pilotjob.host.records import Ended
 
 SIGNALS = {
@@ -54,14 +54,14 @@ def _was_told(core: CoreState, run: Run) -> bool:
 
 def _outcome(record: Ended) -> tuple[State, str]:
     if record.reason == "cancel":
-        return State.CANCELED, record.message
+        return CANCELED, record.message
     if record.reason == "exit" and record.exit_code == 0:
-        return State.SUCCEED, ""
+        return SUCCEED, ""
     if record.message:
-        return State.FAILED, record.message
+        return FAILED, record.message
     if record.exit_code < 0:
-        return State.FAILED, _by_signal(-record.exit_code)
-    return State.FAILED, f"exit code {record.exit_code}"
+        return FAILED, _by_signal(-record.exit_code)
+    return FAILED, f"exit code {record.exit_code}"
 
 
 def _by_signal(number: int) -> str:
@@ -76,7 +76,7 @@ def give_back(core: CoreState, run: Run) -> None:
     """It never began, or was ended for no fault of its own: its job waits again, unless it was cancelled."""
     core.end_run(run)
     if run.killed:
-        settle(core, Outcome(run.job, run.position, State.CANCELED, "", run))
+        settle(core, Outcome(run.job, run.position, CANCELED, "", run))
     else:
         _queue_again(core, run)
 
@@ -85,11 +85,11 @@ def lose(core: CoreState, run: Run, message: str) -> None:
     """Nobody will ever tell how this run ended."""
     core.end_run(run)
     if run.killed:
-        settle(core, Outcome(run.job, run.position, State.CANCELED, message, run))
+        settle(core, Outcome(run.job, run.position, CANCELED, message, run))
     elif run.stopped or (core.rerun_lost and _losses(core, run) < MOST_LOSSES):
         _queue_again(core, run)
     else:
-        settle(core, Outcome(run.job, run.position, State.FAILED, message, run, -1))
+        settle(core, Outcome(run.job, run.position, FAILED, message, run, -1))
 
 
 def _losses(core: CoreState, run: Run) -> int:
@@ -107,5 +107,5 @@ def _queue_again(core: CoreState, run: Run) -> None:
     else:
         iterations.attempts[run.position] = run.attempt
     core.effects.append(Requeued(run))
-    core.enter(run.job, run.position, State.QUEUED)
+    core.enter(run.job, run.position, QUEUED)
     make_position_ready(core, run.job, run.position)

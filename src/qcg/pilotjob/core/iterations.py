@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qcg.pilotjob.core.states import STATES, State
+from qcg.pilotjob.core.states import CANCELED, FAILED, OMITTED, QUEUED, STATES, SUCCEED, State
 
 if TYPE_CHECKING:
     from qcg.pilotjob.core.records import Run
@@ -22,7 +22,7 @@ class Iterations:
         """How large each one is, where they are not all of one size."""
         self.states = bytearray(len(indices))
         self.counts = [0] * len(State)
-        self.counts[State.QUEUED] = len(indices)
+        self.counts[QUEUED] = len(indices)
         self.began = 0.0
         """When the first of them started."""
         self.runs: dict[int, Run] = {}
@@ -52,20 +52,20 @@ class Iterations:
 
     def settle_rest(self, state: State) -> int:
         """Put every iteration that has not started into `state` at once; how many these were."""
-        queued = self.counts[State.QUEUED]
+        queued = self.counts[QUEUED]
         if queued:
-            self.states = self.states.replace(bytes([State.QUEUED]), bytes([state]))
-            self.counts[State.QUEUED] = 0
+            self.states = self.states.replace(bytes([QUEUED]), bytes([state]))
+            self.counts[QUEUED] = 0
             self.counts[state] += queued
         return queued
 
     @property
     def unfinished(self) -> int:
-        return sum(self.counts[: State.SUCCEED])
+        return sum(self.counts[:SUCCEED])
 
     def outcome(self) -> State:
         """The state of the whole job once all iterations are final."""
-        for state in (State.FAILED, State.CANCELED, State.OMITTED):
+        for state in (FAILED, CANCELED, OMITTED):
             if self.counts[state]:
                 return state
-        return State.SUCCEED
+        return SUCCEED

@@ -15,7 +15,7 @@ from qcg.pilotjob.core.feasibility import least_cores, why_never
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import QUEUED
 from qcg.pilotjob.description.model import Request
 
 Key = tuple[Request, float]
@@ -55,14 +55,14 @@ class Entry:
         """The first position that can be started, or None. Those that are not queued any more are passed over."""
         job = self.job
         if job.iterations is None:
-            return -1 if self.fresh == -1 and job.state is State.QUEUED else None
+            return -1 if self.fresh == -1 and job.state is QUEUED else None
         if job.state.is_final:
             return None
         ready = self.ready
         if ready is None:
             return self._next_fresh(job.iterations)
         states = job.iterations.states
-        while ready and states[ready[0]] != State.QUEUED:
+        while ready and states[ready[0]] != QUEUED:
             heapq.heappop(ready)
         fresh = self._next_fresh(job.iterations)
         if ready and (fresh is None or ready[0] <= fresh):
@@ -82,10 +82,10 @@ class Entry:
     def _next_fresh(self, iterations: Iterations) -> int | None:
         if self.fresh is None:
             return None
-        position = iterations.states.find(State.QUEUED, self.fresh)
+        position = iterations.states.find(QUEUED, self.fresh)
         if iterations.plan is not None:
             while position >= 0 and iterations.plan.size(position) != self.size:
-                position = iterations.states.find(State.QUEUED, position + 1)
+                position = iterations.states.find(QUEUED, position + 1)
         self.fresh = position if position >= 0 else None
         return self.fresh
 

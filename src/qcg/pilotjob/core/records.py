@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from qcg.pilotjob.core.states import State
+from msgspec import Struct
+
+from qcg.pilotjob.core.states import QUEUED
 
 if TYPE_CHECKING:
     from qcg.pilotjob.core.dependencies import Dependents, Waiting
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from qcg.pilotjob.host.records import Ended
 
 
-class NodePart(NamedTuple):
+class NodePart(Struct, frozen=True, array_like=True, gc=False):
     """What a grant holds of one node."""
 
     node: str
@@ -22,7 +24,7 @@ class NodePart(NamedTuple):
     memory: int = 0
 
 
-class Grant(NamedTuple):
+class Grant(Struct, frozen=True, gc=False):
     """What one run has to itself, node by node."""
 
     parts: tuple[NodePart, ...]
@@ -60,7 +62,7 @@ class Job:
         self.spec: bytes | None = spec
         """Dropped by the engine when the job is final and the journal has it."""
         self.submitted = submitted
-        self.state = State.QUEUED
+        self.state = QUEUED
         self.message = ""
         self.iterations: Iterations | None = None
         self.run: Run | None = None

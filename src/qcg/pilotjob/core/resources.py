@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.description.model import Amount, Request
@@ -94,7 +95,8 @@ class Node:
 
     def _uncontested(self, part: NodePart) -> NodePart:
         """What of `part` nobody else holds."""
-        return part._replace(
+        return replace(
+            part,
             cores=tuple([core for core in part.cores if not self._leave(core)]),
             gpus=tuple([gpu for gpu in part.gpus if not self._leave(gpu)]),
         )

@@ -15,7 +15,7 @@ from qcg.pilotjob.core.records import Grant, Job, Run
 from qcg.pilotjob.core.running import run_ended, run_started
 from qcg.pilotjob.core.settling import Outcome, settle
 from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import EXECUTING, SCHEDULED, State
 from qcg.pilotjob.core.submission import Newcomer, find_prerequisites, take_place, welcome
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import Amount, JobDescription
@@ -56,7 +56,7 @@ class Restoration:
         except DescriptionError:  # its share fitted into what existed when it was submitted
             self._newcomers[seq] = welcome(self._core, job, _unshared(description))
         if began and job.iterations is not None:
-            job.state = State.EXECUTING
+            job.state = EXECUTING
             job.iterations.began = began
 
     def settled_iteration(self, seq: int, position: int, state: State) -> None:
@@ -94,7 +94,7 @@ class Restoration:
         restored.stopped = stopped
         restored.pid = pid
         restored.started = started
-        state = State.EXECUTING if started else State.SCHEDULED
+        state = EXECUTING if started else SCHEDULED
         if position < 0:
             job.state = state
         else:

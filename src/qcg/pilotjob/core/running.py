@@ -10,7 +10,7 @@ from qcg.pilotjob.core.finishing import finish, give_back, lose
 from qcg.pilotjob.core.records import Run, parse_run_id, run_id
 from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import EXECUTING, QUEUED, SCHEDULED
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
 STOPPED = "it was ended with its manager, to be run again by the next one"
@@ -143,11 +143,11 @@ def _executing(core: CoreState, run: Run, pid: int, at: float) -> None:
     run.pid = pid
     run.started = at
     core.executing += 1
-    core.enter(run.job, run.position, State.EXECUTING, run)
-    if run.position >= 0 and run.job.state is State.QUEUED:
+    core.enter(run.job, run.position, EXECUTING, run)
+    if run.position >= 0 and run.job.state is QUEUED:
         assert run.job.iterations is not None
         run.job.iterations.began = at
-        core.enter(run.job, -1, State.EXECUTING)
+        core.enter(run.job, -1, EXECUTING)
 
 
 def _find_again(
@@ -163,7 +163,7 @@ def _find_again(
     except ValueError:
         return None
     job = core.find_seq(seq)
-    if job is None or not job.has_position(position) or core.state_of(job, position) is not State.QUEUED:
+    if job is None or not job.has_position(position) or core.state_of(job, position) is not QUEUED:
         return None
     if id_told != run_id(seq, position, job.attempts_of(position) + 1):
         return None
@@ -171,7 +171,7 @@ def _find_again(
     now, core.now = core.now, min(started or core.now, core.now)
     run = Run(job, position, attempt, spanning.grant_of(granted, memory), core.now)
     take_up(core, run)
-    core.enter(job, position, State.SCHEDULED, run)
+    core.enter(job, position, SCHEDULED, run)
     core.now = now
     is_told = over and len(run.grant.parts) == 1
     if not is_told and not all(core.asked(part.node) for part in run.grant.parts):

@@ -10,7 +10,7 @@ from qcg.pilotjob.core.records import Job, Lane, Leaving, Run
 from qcg.pilotjob.core.resources import Pool
 from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState, name_of
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import EXECUTING, QUEUED, SCHEDULED, State
 
 
 def check(core: CoreState) -> None:
@@ -77,7 +77,7 @@ def _check_run(core: CoreState, run: Run) -> None:
     name = name_of(run.job, run.position)
     state = core.state_of(run.job, run.position)
     _expect(
-        state in (State.SCHEDULED, State.EXECUTING),
+        state in (SCHEDULED, EXECUTING),
         f"run {run.id} is under way, and {name} is {state.name}",
     )
     _expect(core.jobs.get(run.job.name) is run.job, f"run {run.id} is of a job that is not registered")
@@ -109,14 +109,14 @@ def _check_leaving(core: CoreState, leaving: Leaving) -> None:
 def _check_job(core: CoreState, job: Job, standing: set[int]) -> None:
     iterations = job.iterations
     if iterations is None:
-        under_way = job.state in (State.SCHEDULED, State.EXECUTING)
+        under_way = job.state in (SCHEDULED, EXECUTING)
         _expect((job.run is not None) == under_way, f"{job.name} is {job.state.name}, its run is {job.run}")
         _expect(job.run is None or job.run.id in core.runs, f"{job.name} has a run that is not under way")
     else:
         counts = [iterations.states.count(state) for state in State]
         _expect(counts == iterations.counts, f"{job.name} counts {iterations.counts}, and {counts} are")
         _expect(
-            len(iterations.runs) == counts[State.SCHEDULED] + counts[State.EXECUTING],
+            len(iterations.runs) == counts[SCHEDULED] + counts[EXECUTING],
             f"{job.name} has {len(iterations.runs)} runs, its iterations are {counts}",
         )
         _expect(
@@ -141,7 +141,7 @@ def _check_places(core: CoreState, job: Job, standing: set[int]) -> None:
     if waiting.whole:
         return
     for position in range(len(job.iterations)) if job.iterations is not None else [-1]:
-        if core.state_of(job, position) is State.QUEUED and not (
+        if core.state_of(job, position) is QUEUED and not (
             waiting.by_position is not None and waiting.by_position[position]
         ):
             entry = entry_of(job, position)

@@ -19,7 +19,7 @@ from qcg.pilotjob.core.events import Schedule
 from qcg.pilotjob.core.feasibility import why_never
 from qcg.pilotjob.core.records import Grant, Job, Run
 from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import SCHEDULED
 from qcg.pilotjob.description.model import Request
 
 
@@ -88,6 +88,6 @@ def _could_be_given(core: CoreState, request: Request) -> bool:
 def _start(core: CoreState, job: Job, position: int, grant: Grant) -> Run:
     run = Run(job, position, job.attempts_of(position) + 1, grant, core.now)
     core.begin_run(run)
-    core.enter(job, position, State.SCHEDULED, run)
+    core.enter(job, position, SCHEDULED, run)
     core.effects.append(Launch(run))
     return run

@@ -10,7 +10,7 @@ from qcg.pilotjob.core.effects import AllDone, RestSettled
 from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.state import CoreState, name_of
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import OMITTED, QUEUED, SUCCEED, State
 
 
 class Outcome(Struct, frozen=True, gc=False):
@@ -44,7 +44,7 @@ def settle(core: CoreState, ending: Outcome | Rest) -> None:
             _settle_one(core, ending, work)
         elif ending.job.iterations is not None:
             _settle_rest(core, ending, work)
-        elif ending.job.state is State.QUEUED:
+        elif ending.job.state is QUEUED:
             _settle_one(core, Outcome(ending.job, -1, ending.state, ending.message), work)
         if not work:
             return
@@ -103,7 +103,7 @@ def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
     if dependents is not None:
         for other in dependents.whole:
             _prerequisite_is_final(core, other, job.state, job.name, work)
-    if not (core.job_counts[State.QUEUED] or core.unfinished):
+    if not (core.job_counts[QUEUED] or core.unfinished):
         core.effects.append(AllDone())
 
 
@@ -131,12 +131,12 @@ def _prerequisite_is_final(core: CoreState, job: Job, state: State, name: str, w
     if job.state.is_final:
         return
     assert job.waiting is not None
-    if state is State.SUCCEED:
+    if state is SUCCEED:
         job.waiting.whole -= 1
         if not job.waiting.whole:
             make_ready(core, job)
         return
-    work.append(Rest(job, State.OMITTED, f"it waits for {name!r}, which is {state.name}"))
+    work.append(Rest(job, OMITTED, f"it waits for {name!r}, which is {state.name}"))
 
 
 def _same_index_is_final(core: CoreState, job: Job, index: int, state: State, name: str, work: Work) -> None:
@@ -145,9 +145,9 @@ def _same_index_is_final(core: CoreState, job: Job, index: int, state: State, na
     position = job.iterations.position(index)
     if position is None or job.state.is_final:
         return
-    if state is not State.SUCCEED:
-        if job.iterations.states[position] == State.QUEUED:
-            work.append(Outcome(job, position, State.OMITTED, f"it waits for {name!r}, which is {state.name}"))
+    if state is not SUCCEED:
+        if job.iterations.states[position] == QUEUED:
+            work.append(Outcome(job, position, OMITTED, f"it waits for {name!r}, which is {state.name}"))
         return
     assert job.waiting is not None
     assert job.waiting.by_position is not None
@@ -164,7 +164,7 @@ def _settle_rest(core: CoreState, rest: Rest, work: Work) -> None:
     before = iterations.states
     settled = iterations.settle_rest(rest.state)
     if settled:
-        core.iteration_counts[State.QUEUED] -= settled
+        core.iteration_counts[QUEUED] -= settled
         core.iteration_counts[rest.state] += settled
         job.message = job.message or rest.message
         core.effects.append(RestSettled(job, rest.state, core.now))
@@ -178,15 +178,15 @@ def _rest_is_final(core: CoreState, rest: Rest, before: bytearray, settled: int,
     job, iterations = rest.job, rest.job.iterations
     assert iterations is not None
     assert job.dependents is not None
-    for position in [key for key in job.dependents.on_position if before[key] == State.QUEUED]:
+    for position in [key for key in job.dependents.on_position if before[key] == QUEUED]:
         for other in job.dependents.on_position.pop(position):
             _prerequisite_is_final(core, other, rest.state, name_of(job, position), work)
     for other in job.dependents.same_index:
         if settled == len(iterations):
             message = f"it waits for {job.name!r}, which is {rest.state.name}"
-            work.append(Rest(other, State.OMITTED, message))
+            work.append(Rest(other, OMITTED, message))
             continue
         for position, earlier in enumerate(before):
-            if earlier == State.QUEUED:
+            if earlier == QUEUED:
                 name = name_of(job, position)
                 _same_index_is_final(core, other, iterations.indices[position], rest.state, name, work)

@@ -9,7 +9,7 @@ from qcg.pilotjob.core.effects import Effect, NothingRuns, Transition
 from qcg.pilotjob.core.queue import Queue
 from qcg.pilotjob.core.records import Grant, Job, Lane, Leaving, Run
 from qcg.pilotjob.core.resources import NodeSpec, Pool
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import SUCCEED, State
 
 
 class CoreState:
@@ -62,7 +62,7 @@ class CoreState:
 
     @property
     def unfinished(self) -> int:
-        return sum(self.job_counts[: State.SUCCEED])
+        return sum(self.job_counts[:SUCCEED])
 
     def find_seq(self, seq: int) -> Job | None:
         """The job with this number: asked for only when hosts tell of runs that the books do not have."""

@@ -23,5 +23,8 @@ class State(IntEnum):
         self.is_final = number >= 3
 
 
+QUEUED, SCHEDULED, EXECUTING, SUCCEED, FAILED, CANCELED, OMITTED = State
+"""For what is done for every job: to find one in its class takes ten times as long."""
+
 STATES = tuple(State)
 """By number: faster than `State(number)`."""

@@ -16,7 +16,7 @@ from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.settling import Outcome, Rest, make_ready, settle
 from qcg.pilotjob.core.state import CoreState, name_of
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import FAILED, OMITTED, QUEUED, SUCCEED, State
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import Amount, JobDescription, Request
 from qcg.pilotjob.description.sharing import MaximumIters, split_into
@@ -65,7 +65,7 @@ def take_place(core: CoreState, newcomer: Newcomer, *, accepted_before: bool = F
         job.entries = tuple([Entry(job, line(request, wall_time), size) for request, size in sizes])
     for entry in () if accepted_before else job.entries:
         if entry.line.never is not None:
-            end_all(core, job, State.FAILED, entry.line.never)
+            end_all(core, job, FAILED, entry.line.never)
             return
     if newcomer.prerequisites:
         waiting = job.waiting = Waiting()
@@ -179,8 +179,8 @@ def _wait_for(core: CoreState, job: Job, waiting: Waiting, prerequisite: Prerequ
             dependents.whole.append(job)
         else:
             dependents.on_position.setdefault(position, []).append(job)
-    elif state is not State.SUCCEED:
-        end_all(core, job, State.OMITTED, f"it waits for {name_of(other, position)!r}, which is {state.name}")
+    elif state is not SUCCEED:
+        end_all(core, job, OMITTED, f"it waits for {name_of(other, position)!r}, which is {state.name}")
 
 
 def _wait_for_same_index(core: CoreState, job: Job, waiting: Waiting, other: Job) -> None:
@@ -194,9 +194,9 @@ def _wait_for_same_index(core: CoreState, job: Job, waiting: Waiting, other: Job
     for position, index in enumerate(job.iterations.indices):
         earlier = other.iterations.position(index)
         assert earlier is not None
-        state = State.QUEUED if untouched else other.iterations.state(earlier)
+        state = QUEUED if untouched else other.iterations.state(earlier)
         if not state.is_final:
             waiting.by_position[position] += 1
-        elif state is not State.SUCCEED:
+        elif state is not SUCCEED:
             message = f"it waits for '{other.name}:{index}', which is {state.name}"
-            settle(core, Outcome(job, position, State.OMITTED, message))
+            settle(core, Outcome(job, position, OMITTED, message))

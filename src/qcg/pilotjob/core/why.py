@@ -17,7 +17,7 @@ from qcg.pilotjob.core.resources import Node, NodeSpec
 from qcg.pilotjob.core.scheduler import time_left
 from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState, name_of
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
 from qcg.pilotjob.description.model import Amount, JobDescription, Request
 
 Kind = Literal[
@@ -238,11 +238,11 @@ def why_ended(state: State, message: str, exit_code: int | None) -> Reason:
         details["message"] = message
     if exit_code is not None:
         details["exitCode"] = exit_code
-    if state is State.SUCCEED:
+    if state is SUCCEED:
         return Reason("succeeded", "it has succeeded", details)
-    if state is State.FAILED:
+    if state is FAILED:
         return Reason("failed", f"it failed: {message or 'nobody said why'}", details)
-    if state is State.CANCELED:
+    if state is CANCELED:
         return Reason("canceled", f"it was cancelled: {message}" if message else "it was cancelled", details)
     return Reason("omitted", f"it was never started: {message or 'what it waited for did not succeed'}", details)
 
@@ -256,7 +256,7 @@ def iteration_counts(job: Job) -> dict[str, int]:
 def telling_iteration(job: Job) -> int | None:
     """The iteration of a job that tells most about it: the first that waits, runs or is started; or that failed."""
     assert job.iterations is not None
-    order = (State.QUEUED, State.EXECUTING, State.SCHEDULED, State.FAILED, State.OMITTED, State.CANCELED)
+    order = (QUEUED, EXECUTING, SCHEDULED, FAILED, OMITTED, CANCELED)
     for state in order:
         if job.iterations.counts[state]:
             return job.iterations.states.find(state)
