@@ -15,7 +15,7 @@ from qcg.pilotjob.description.errors import DescriptionError, Problem, shown
 from qcg.pilotjob.description.forms import ExecutionForm, ResourcesForm, SimpleForm, StandardForm
 from qcg.pilotjob.description.model import Iteration, JobDescription, Sharing
 from qcg.pilotjob.description.names import final_after, final_name
-from qcg.pilotjob.description.reading import Unreadable, as_json, decode_anything
+from qcg.pilotjob.description.reading import BACKSLASH, DOLLAR, Unreadable, as_json, decode_anything
 from qcg.pilotjob.description.structure import find_nulls, find_problems, without_problems
 from qcg.pilotjob.description.variables import (
     Arrival,
@@ -148,7 +148,7 @@ def _read_job(
     after, after_path = _after(form, where)
     if template.iteration is not None and not _EXPANDING.isdisjoint(references(template.name)):
         return _expanded(template, template.iteration, after, variables, uniq, where, after_path, problems)
-    known = {**variables, "uniq": uniq} if b"${" in text or rb"\u" in text else {}
+    known = {**variables, "uniq": uniq} if DOLLAR in text or BACKSLASH in text else {}
     return (_finish(template, after, known, where, after_path, problems),)
 
 
@@ -180,7 +180,7 @@ def _decode(
     text: bytes, where: str, problems: list[Problem], only_simple: bool = False
 ) -> StandardForm | SimpleForm | None:
     """At the decoder's speed when the job is right; only a wrong one is walked through."""
-    if rb"\u0000" in text:
+    if BACKSLASH in text and rb"\u0000" in text:
         nulls = find_nulls(decode_anything(text), where)
         if nulls:
             problems += nulls
@@ -188,7 +188,7 @@ def _decode(
     try:
         if only_simple:
             return _decode_simple(text)
-        if b'"execution"' in text:
+        if text.find(b'"execution"') >= 0:
             return _decode_standard(text)
         form = _decode_simple(text)
         if form.exec is not None or form.script is not None:

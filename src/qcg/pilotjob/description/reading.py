@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+BACKSLASH, DOLLAR = b"\\$"
+"""As numbers: to look for one byte takes a fifth of the time that a look for two takes."""
+
 
 class Unreadable(Exception):
     """The input is no JSON at all. The message goes on after "the request" or "the job"."""

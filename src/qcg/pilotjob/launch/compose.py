@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from qcg.pilotjob.core.records import Grant, Run
 from qcg.pilotjob.description.model import Execution, JobDescription
+from qcg.pilotjob.description.reading import DOLLAR
 from qcg.pilotjob.description.variables import AT_LAUNCH, iteration_variable, launch_variables, rewrite, substitute
 from qcg.pilotjob.host.records import Launch, file_path
 from qcg.pilotjob.launch.binding import bound_cpus
@@ -84,7 +85,8 @@ def _same_if_equal(path: str | None, other: str | None) -> str | None:
 
 def resolve(description: JobDescription, run: Run, site: Site) -> Execution:
     """The execution with every variable in place."""
-    if run.job.spec and b"${" not in run.job.spec:
+    spec = run.job.spec
+    if spec and (DOLLAR not in spec or b"${" not in spec):
         return description.execution  # known from one look at what is stored, instead of at each string
     return rewrite(description.execution, _Substitution(description, run.position, run.grant, site))
 
