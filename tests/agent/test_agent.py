@@ -385,7 +385,7 @@ def test_an_agent_that_hangs_is_replaced_and_its_jobs_are_ended(
     first.start(launch("a", "sleep", "1000", wd=run_dir))
     pid = first.started("a").pid
     agent.signal(signal.SIGSTOP)
-    other = AgentProcess(run_dir, "--replace")
+    other = AgentProcess(run_dir, "--replace-after", "0")
     try:
         assert agent.wait() == -signal.SIGKILL
         first.meet()
@@ -395,8 +395,31 @@ def test_an_agent_that_hangs_is_replaced_and_its_jobs_are_ended(
         other.close()
 
 
+def test_an_agent_that_does_nothing_for_a_while_is_replaced(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    first.meet()
+    agent.signal(signal.SIGSTOP)
+    other = AgentProcess(run_dir, "--replace-after", "0.5")
+    try:
+        assert agent.wait() == -signal.SIGKILL
+        first.meet()
+    finally:
+        other.close()
+
+
+def test_an_agent_that_does_something_is_not_replaced(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+    first.meet()
+    other = AgentProcess(run_dir, "--replace-after", "3600")
+    try:
+        first.start(launch("a", "true", wd=run_dir))
+        assert other.wait() == 2
+        assert "runs already" in other.log
+        assert first.ended("a").exit_code == 0
+    finally:
+        other.close()
+
+
 def test_an_agent_that_is_to_replace_nobody_just_runs(first: Manager, run_dir: Path) -> None:
-    other = AgentProcess(run_dir, "--replace")
+    other = AgentProcess(run_dir, "--replace-after", "0")
     try:
         first.meet()
     finally:

@@ -36,7 +36,7 @@ class Commands:
         self.environ = dict(os.environ)
         self.groups: list[list[str]] = []
 
-    def commands(self, names: list[str], *, replace: bool = False) -> list[tuple[list[str], list[str]]]:
+    def commands(self, names: list[str], replace_after: float | None) -> list[tuple[list[str], list[str]]]:
         self.groups.append(list(names))
         return [(list(names), self._command)]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import pytest
+
 from qcg.pilotjob.executors.starting import AgentCommand, SlurmStart, SshStart
 
 AGENT = AgentCommand(Path("/runs/a b"), 600.0)
@@ -18,6 +20,16 @@ def test_one_srun_is_for_all_nodes_and_waits_for_no_other_step():
     assert command[command.index("-w") + 1] == "n1,n2,n3"
     assert command[command.index("-N") + 1] == command[command.index("-n") + 1] == "3"
     assert command[command.index("--run-dir") + 1] == "/runs/a b"
+
+
+@pytest.mark.parametrize("start", [SlurmStart(AGENT, {}), SshStart(AGENT, {})])
+def test_an_agent_is_told_when_it_may_take_the_place_of_another(start: SlurmStart | SshStart):
+    [(_, alone)] = start.commands(["n1"])
+    assert "--replace-after" not in " ".join(alone)
+    [(_, later)] = start.commands(["n1"], 5.0)
+    assert "--replace-after 5" in " ".join(later)
+    [(_, at_once)] = start.commands(["n1"], 0.0)
+    assert "--replace-after 0" in " ".join(at_once)
 
 
 def test_what_the_job_was_asked_for_with_does_not_shape_the_step():

@@ -6,7 +6,17 @@ import itertools
 
 import pytest
 
-from qcg.pilotjob.executors.vigil import FIRST_PAUSE, LONGEST_PAUSE, STALLED, STUCK, Standing, Step, Times, Vigil
+from qcg.pilotjob.executors.vigil import (
+    FIRST_PAUSE,
+    FROZEN,
+    LONGEST_PAUSE,
+    STALLED,
+    STUCK,
+    Standing,
+    Step,
+    Times,
+    Vigil,
+)
 
 TIMES = Times(25.0, 600.0)
 
@@ -119,6 +129,17 @@ def test_one_that_should_have_ended_its_jobs_by_now_is_hung_and_replaced_at_once
     assert vigil.is_hung(17.5)
     vigil.reported(30.0)
     assert not vigil.is_hung(100.0)
+
+
+def test_one_that_does_nothing_at_all_is_spared_a_while_and_then_replaced_by_whoever_was_started_meanwhile():
+    vigil = ready()
+    assert vigil.spares(8.0) is None
+    steps(vigil, 8)
+    assert vigil.spares(8.0) == FROZEN
+    assert vigil.spares(17.5 - FROZEN) == FROZEN
+    assert vigil.spares(17.5 - FROZEN + 0.1) is None
+    assert vigil.spares(17.5) == 0.0
+    assert Vigil(TIMES, 0.0).spares(599.0) is None
 
 
 def test_one_that_has_a_pulse_gets_no_work_and_is_neither_replaced_nor_lost():

@@ -153,9 +153,16 @@ def test_an_agent_that_is_killed_is_started_again_and_its_jobs_run_again(cluster
     assert len(after.ends) == 16
 
 
+SLOW_STARTS = """
+srun=$(command -v srun); mkdir bin; export PATH=$PWD/bin:$PATH
+printf '#!/bin/sh\\nsleep 7\\nexec %s "$@"\\n' $srun > bin/srun; chmod +x bin/srun
+"""
+
+
 @story
-def test_an_agent_that_hangs_is_replaced_before_its_jobs_run_elsewhere(cluster: Cluster):
-    run = Allocated(cluster, [waiting("a", 4)], "--on-lost rerun --node-timeout 20", nodes=3, ntasks_per_node=2)
+def test_an_agent_that_hangs_is_replaced_before_its_jobs_run_elsewhere_also_where_a_start_takes_long(cluster: Cluster):
+    options = "--on-lost rerun --node-timeout 30"
+    run = Allocated(cluster, [waiting("a", 4)], options, first=SLOW_STARTS, nodes=3, ntasks_per_node=2)
     before = running(run, 4)
     cluster.node("n2").exec("kill", "-STOP", str(run.agent_pid("n2")))
     wait_for(lambda: all(len(Lives(run.wd).spans[name]) == 2 for name in before.on("n2")), 90, "second starts")
@@ -164,8 +171,8 @@ def test_an_agent_that_hangs_is_replaced_before_its_jobs_run_elsewhere(cluster: 
     assert done.done.returncode == 0, run.log
     after = Lives(run.wd)
     assert before.on("n2")
-    assert not any(after.overlap(name) for name in after.spans)
-    assert set(after.ends.values()) == {1}
+    assert not any(after.overlap(name) for name in after.spans), run.log
+    assert set(after.ends.values()) == {1}, run.log
 
 
 @story

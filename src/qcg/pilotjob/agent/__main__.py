@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.agent.loop import Agent
-from qcg.pilotjob.agent.pidfile import claim, end_holder, read_agent_pid, remove_agent_pid, write_agent_pid
+from qcg.pilotjob.agent.pidfile import claim, end_frozen, read_agent_pid, remove_agent_pid, write_agent_pid
 from qcg.pilotjob.agent.saying import say
 from qcg.pilotjob.collecting import collect_seldom
 from qcg.pilotjob.host.ledger import LedgerError
@@ -32,7 +32,13 @@ def main() -> int:
     parser.add_argument("--pretend", action="store_true", help="start nothing: jobs end at once")
     parser.add_argument("--open-files", type=int, default=0, help="the limit of open files that jobs get")
     parser.add_argument("--own-log", action="store_true", help="write to agent-NAME.log in the run directory")
-    parser.add_argument("--replace", action="store_true", help="kill the agent of this name, if there is one here")
+    parser.add_argument(
+        "--replace-after",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help="kill the agent of this name, if there is one here and it does nothing at all for so long",
+    )
     parser.add_argument("--outside", action="store_true", help="not started by Slurm, which so does not end it")
     parser.add_argument("--until", type=float, default=None, help="when the allocation ends, in seconds of the epoch")
     arguments = sys.argv[1:]
@@ -46,7 +52,7 @@ def main() -> int:
     try:
         if options.own_log:
             _log_to(run_dir / f"agent-{options.name}.log")
-        if options.replace and end_holder(run_dir, options.name):
+        if options.replace_after is not None and end_frozen(run_dir, options.name, options.replace_after):
             say(f"the agent {options.name} was there and silent; it was killed")
         if not claim(run_dir, options.name):
             say(f"the agent {options.name} of {run_dir} runs already{_pid_of_other(run_dir, options.name)}")

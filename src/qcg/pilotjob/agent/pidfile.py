@@ -7,12 +7,14 @@ import os
 import signal
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from qcg.pilotjob.host.tree import look_at, send
 
+LOOK = 0.1
 DYING = 5.0
 """Seconds for a process that was killed to be gone."""
 
@@ -59,11 +61,17 @@ def claim(run_dir: Path, name: str) -> bool:
     return other is None or not is_alive(other)
 
 
-def end_holder(run_dir: Path, name: str) -> bool:
-    """Kill the agent of this name, and wait until it is gone. False when there is none on this host."""
+def end_frozen(run_dir: Path, name: str, seconds: float) -> bool:
+    """Kill the agent of this name if it does nothing at all for so long, and wait until it is gone. False when there is
+    none on this host, or it lives."""
     other = read_agent_pid(run_dir, name)
     if other is None or not is_alive(other):
         return False
+    before, deadline = _turns(other.pid), time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(LOOK)
+        if not is_alive(other) or _turns(other.pid) != before:
+            return False
     process = look_at(other.pid)
     if process is not None and process.began == other.started:
         send(process, signal.SIGKILL)
@@ -71,6 +79,18 @@ def end_holder(run_dir: Path, name: str) -> bool:
     while is_alive(other) and time.monotonic() < deadline:
         time.sleep(0.02)
     return True
+
+
+def _turns(pid: int) -> int:
+    """How often threads of a process have begun and ceased to run: it grows with the least that it does."""
+    turns = 0
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        with suppress(OSError):  # a thread that has ended
+            for line in status.read_text().splitlines():
+                what, _, count = line.partition(":")
+                if what.endswith("_ctxt_switches"):
+                    turns += int(count)
+    return turns
 
 
 def lock_path(run_dir: Path, name: str) -> Path:

@@ -232,8 +232,9 @@ class NodeAgents:
             groups = groups[: max(MOST_STARTS - under_way, 0)]
         now = time.monotonic()
         for group in groups:
-            replace = all(self._vigils[name].is_hung(now) for name in group)
-            for nodes, command in self._start.commands(group, replace=replace):
+            spared = [seconds for name in group if (seconds := self._vigils[name].spares(now)) is not None]
+            replace_after = max(spared) if len(spared) == len(group) else None
+            for nodes, command in self._start.commands(group, replace_after):
                 self._run_starter(nodes, command)
 
     def _run_starter(self, nodes: list[str], command: list[str]) -> None:

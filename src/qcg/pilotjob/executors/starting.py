@@ -21,11 +21,12 @@ class AgentCommand(Struct, frozen=True):
     until: float | None = None
     """When the allocation ends, as far as is known."""
 
-    def words(self, *, replace: bool) -> list[str]:
-        """`replace`: an agent that is there already, and says nothing, is ended first."""
+    def words(self, replace_after: float | None) -> list[str]:
+        """`replace_after`: an agent that is there already is ended first, if it does nothing at all for so many
+        seconds."""
         command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(self.run_dir), "--own-log"]
         command += ["--open-files", str(descriptors.GIVEN), "--linger", f"{self.linger:g}"]
-        return [*command, "--replace"] if replace else command
+        return command if replace_after is None else [*command, "--replace-after", f"{replace_after:g}"]
 
 
 class SlurmStart:
@@ -42,7 +43,7 @@ class SlurmStart:
         self._agent = agent
         self.environ = {name: value for name, value in environ.items() if not _shapes_steps(name)}
 
-    def commands(self, nodes: Sequence[str], *, replace: bool = False) -> list[tuple[list[str], list[str]]]:
+    def commands(self, nodes: Sequence[str], replace_after: float | None = None) -> list[tuple[list[str], list[str]]]:
         """Which nodes each command is for, and the command."""
         count = str(len(nodes))
         # Steps share what the allocation has: a step of its own would wait for others to end. A node that fails, or an
@@ -56,7 +57,7 @@ class SlurmStart:
             "--input=none",
             "--job-name=qcg-pm",
         ]
-        return [(list(nodes), [*step, *self._agent.words(replace=replace)])]
+        return [(list(nodes), [*step, *self._agent.words(replace_after)])]
 
 
 class SshStart:
@@ -68,17 +69,17 @@ class SshStart:
         self._agent = agent
         self.environ = dict(environ)
 
-    def commands(self, nodes: Sequence[str], *, replace: bool = False) -> list[tuple[list[str], list[str]]]:
+    def commands(self, nodes: Sequence[str], replace_after: float | None = None) -> list[tuple[list[str], list[str]]]:
         options = ["ssh", "-n", "-oBatchMode=yes", "-oConnectTimeout=10"]
-        return [([node], [*options, node, self._far_line(node, replace=replace)]) for node in nodes]
+        return [([node], [*options, node, self._far_line(node, replace_after)]) for node in nodes]
 
-    def _far_line(self, node: str, *, replace: bool) -> str:
+    def _far_line(self, node: str, replace_after: float | None) -> str:
         """What the shell there reads: nothing of the manager's environment comes by itself."""
         variables = {name: self.environ[name] for name in NEEDED_FAR_AWAY if name in self.environ}
         variables["SLURMD_NODENAME"] = node
         settings = [f"{name}={value}" for name, value in variables.items()]
         until = [] if self._agent.until is None else ["--until", f"{self._agent.until:.0f}"]
-        return "exec env " + shlex.join([*settings, *self._agent.words(replace=replace), "--outside", *until])
+        return "exec env " + shlex.join([*settings, *self._agent.words(replace_after), "--outside", *until])
 
 
 Start = SlurmStart | SshStart

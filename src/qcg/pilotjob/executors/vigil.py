@@ -13,6 +13,8 @@ STUCK = 90.0
 """Seconds after which an attempt that has brought no agent is given up."""
 
 
+FROZEN = 5.0
+"""Seconds in which an agent that lives does something, by far: it beats every two of them."""
 STALLED = 300.0
 """Seconds for which an agent that only has a pulse is waited for, such as one whose file system hangs."""
 
@@ -114,6 +116,17 @@ class Vigil:
         """An agent that is in order would have ended its jobs by now: one that is still there is ended with them."""
         was_there = self.standing in (Standing.AWAY, Standing.LOST)
         return was_there and self._lifeless(now) >= self._its_times.fence
+
+    def spares(self, now: float) -> float | None:
+        """How long an agent that is started now lets another one be that is there and does nothing at all, before it
+        takes its place; 0: it does so whatever the other one does. `None`: it leaves it alone.
+
+        Its jobs must be gone before the node counts as lost, and a fresh start may take too long then.
+        """
+        if self.is_hung(now):
+            return 0.0
+        in_time = self._its_times.fence - self._lifeless(now) >= FROZEN
+        return FROZEN if self.standing is Standing.AWAY and in_time else None
 
     def is_deaf_to(self, now: float) -> bool:
         """Whether its pulse counts for nothing: it should be dead, or has done nothing else for too long."""
