@@ -56,7 +56,7 @@ def requests_of(directory: Path, *jobs: dict[str, Any]) -> Options:
 
 def serve(options: Options, resumption: Resumption | None = None) -> Ending:
     async def within() -> Ending:
-        return await asyncio.wait_for(Service(options, resumption).run(), 30)
+        return await asyncio.wait_for(Service(options, resumption).run(), 100)
 
     return asyncio.run(within())
 
