@@ -45,7 +45,8 @@ def write_requests(path: Path, *requests: dict[str, Any] | list[dict[str, Any]])
 
 
 def start(command: str, *arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
-    line = [sys.executable, *COMMANDS[command], *map(str, arguments)]
+    # With this option it tells its stack when it gets SIGABRT.
+    line = [sys.executable, "-X", "faulthandler", *COMMANDS[command], *map(str, arguments)]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
