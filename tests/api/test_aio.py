@@ -139,7 +139,7 @@ def test_a_wait_that_is_cancelled_leaves_nothing(play: Callable[[Scenario], None
             with pytest.raises(asyncio.CancelledError):
                 await wait
         assert (threading.active_count(), len(asyncio.all_tasks())) == before
-        assert manager._events is None
+        assert not manager._events
         assert list(await manager.list()) == ["a"]
 
     play(scenario)

@@ -34,9 +34,12 @@ class Puppet:
         self._publisher.bind("tcp://127.0.0.1:*")
         self.mute: set[str] = set()
         """Requests that get no answer."""
+        self.name = "a"
         self.states: list[str] = []
-        """Of job `a`, one for each question; the last one stays."""
+        """Of this job, one for each question; the last one stays."""
         self.asked: list[str] = []
+        self.subscribed: set[bytes] = set()
+        """Topics that somebody wanted or wants."""
         self.beats = False
         """Whether it publishes beats, and nothing else."""
         self._ending = threading.Event()
@@ -56,7 +59,7 @@ class Puppet:
     def _serve(self) -> None:
         while not self._ending.is_set():
             while self._publisher.poll(0):
-                self._publisher.recv()
+                self.subscribed.add(self._publisher.recv().lstrip(b"\x00\x01"))
             if self.beats and "jobStatus" in self.asked:
                 self._publisher.send(b'BEAT {"numbers": {"JFI": 1, "IFI": 0, "NOJ": 0}}')
             if not self._router.poll(20):
@@ -72,7 +75,7 @@ class Puppet:
         if request != "jobStatus":
             return {}
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        return {"jobs": {"a": {"status": 0, "data": {"jobName": "a", "status": state}}}}
+        return {"jobs": {self.name: {"status": 0, "data": {"jobName": self.name, "status": state}}}}
 
 
 @pytest.fixture
@@ -86,13 +89,13 @@ def waited(puppet: Puppet, face: str, cfg: dict[str, Any], timeout: float | None
     """What `wait4` of one face of the client returns."""
     if face == "threads":
         with Manager.at(puppet.target, cfg) as manager:
-            return manager.wait4("a", timeout)
+            return manager.wait4(puppet.name, timeout)
 
     async def wait() -> dict[str, str]:
         manager = AsyncManager(puppet.target.contact.address, cfg)
         async with manager:
             manager._target = puppet.target  # an address alone tells of no publisher
-            return await manager.wait4("a", timeout)
+            return await manager.wait4(puppet.name, timeout)
 
     return asyncio.run(wait())
 
@@ -123,6 +126,22 @@ def test_an_end_that_was_told_before_the_subscription_arrived_is_asked_for_at_th
         assert waited(puppet, face, {"poll_delay": 60}, 50) == {"a": "SUCCEED"}
     finally:
         puppet.close()
+
+
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
+@pytest.mark.parametrize(("name", "topics"), [("a", {b"JFI"}), ("a:1", {b"JFI", b"IFI"})])
+def test_the_events_of_iterations_are_subscribed_to_by_those_alone_who_wait_for_one(
+    face: str, name: str, topics: set[bytes]
+):
+    puppet = Puppet(welcomes=True)
+    puppet.name = name
+    puppet.states = ["EXECUTING", "SUCCEED"]
+    puppet.beats = True
+    try:
+        assert waited(puppet, face, {"poll_delay": 60}, 50) == {name: "SUCCEED"}
+    finally:
+        puppet.close()
+    assert puppet.subscribed - {b"BEAT", b"WEL"} == topics
 
 
 @pytest.mark.parametrize("face", ["threads", "asyncio"])

@@ -52,7 +52,8 @@ class AsyncManager:
         self._service: LocalService | None = None
         self._target: Target | None = None
         self._requests: AsyncRequests | None = None
-        self._events: AsyncEvents | None = None
+        self._events: dict[tuple[str, ...], AsyncEvents] = {}
+        """By the topics that are waited for."""
         self._looking = asyncio.Lock()
         self._context: Context | None = None
         self._log_file: LogFile | None = None
@@ -181,8 +182,8 @@ class AsyncManager:
         self._left = True
         if self._requests is not None:
             self._requests.close(ConnectionError(_CLOSED))
-        if self._events is not None:
-            self._events.close(ConnectionError(_CLOSED))
+        for events in self._events.values():
+            events.close(ConnectionError(_CLOSED))
         if self._context is not None:
             self._context.term()
         if self._service is not None:
@@ -235,10 +236,10 @@ class AsyncManager:
                 wait.ask_again = True
 
     async def _follow(self, wait: Wait) -> None:
-        if self._events is None or not self._events.is_usable:
+        events = self._events.get(wait.topics)
+        if events is None or not events.is_usable:
             assert self._context is not None
-            self._events = AsyncEvents(self._context, self._found.contact)
-        events = self._events
+            events = self._events[wait.topics] = AsyncEvents(self._context, self._found.contact, wait.topics)
         try:
             with events.following(wait):
                 await events.welcome(wait, self._config.poll_delay)
@@ -253,8 +254,8 @@ class AsyncManager:
         finally:
             if events.is_idle:
                 events.close(ConnectionError(_CLOSED))
-                if self._events is events:
-                    self._events = None
+                if self._events.get(wait.topics) is events:
+                    del self._events[wait.topics]
 
     async def _poll(self, wait: Wait) -> None:
         while True:

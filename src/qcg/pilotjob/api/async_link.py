@@ -116,16 +116,14 @@ class AsyncRequests:
 
 
 class AsyncEvents:
-    """All waits of a client listen to one subscription."""
+    """All waits of a client for the same topics listen to one subscription."""
 
-    TOPICS = ("JFI", "IFI", "NOJ")
-
-    def __init__(self, context: Context, found: ClientsContact) -> None:
+    def __init__(self, context: Context, found: ClientsContact, topics: tuple[str, ...]) -> None:
         line = Line(context, zmq.SUB, found, found.publisher)
-        for topic in (*self.TOPICS, BEAT, WELCOME):
+        for topic in (*topics, BEAT, WELCOME):
             line.socket.setsockopt_string(zmq.SUBSCRIBE, topic)
         self._waiting: dict[Wait, asyncio.Event] = {}
-        self._numbers = Numbers(self.TOPICS)
+        self._numbers = Numbers(topics)
         self._welcome = False
         self._heard = time.monotonic()
         self._line = _AsyncLine(line, self._message, lambda trouble: self._wake_all())
@@ -208,7 +206,7 @@ class AsyncEvents:
         for wait, woken in self._waiting.items():
             if gap:
                 wait.ask_again = True
-            if topic in wait.topics:
+            if topic != BEAT:
                 wait.event(topic, data)
             if wait.over or wait.ask_again:
                 woken.set()

@@ -53,7 +53,6 @@ class Numbers:
 class WaitForJobs:
     """Until all of these jobs and iterations are final."""
 
-    topics = ("JFI", "IFI")
     hopeless = False
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -61,6 +60,8 @@ class WaitForJobs:
         self._pending = dict.fromkeys(names)
         self._iterated = Counter(name.partition(":")[0] for name in self._pending if ":" in name)
         """The jobs whose iterations are waited for, and how many of each."""
+        self.topics = ("JFI", "IFI") if self._iterated else ("JFI",)
+        """A service puts together an event for each iteration of every job as long as anybody wants them."""
         self.ask_again = True
         """Something has happened that only an answer to `question` can tell."""
 
