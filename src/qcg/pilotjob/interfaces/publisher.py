@@ -74,6 +74,8 @@ class Publisher:
 
     def _changed(self, transition: Transition) -> None:
         kind = "I" if transition.position >= 0 else "J"
+        if not (self._wanted[kind + "ST"] or self._wanted[kind + "FI"]):
+            return
         job = transition.job
         event: dict[str, Any] = {"manager": self._run_id, "job": job.name, "state": transition.state.name}
         if transition.position >= 0:
