@@ -53,6 +53,17 @@ def test_maximum_iters_agrees_with_the_rule_followed_step_by_step(count: int, to
     assert min(sizes) >= least
 
 
+@given(st.integers(1, 60), st.integers(1, 40), st.integers(1, 20), st.integers(0, 60))
+def test_the_next_iteration_of_a_size_is_found_as_by_looking_at_each(
+    count: int, total: int, least: int, begin: int
+) -> None:
+    sharing = MaximumIters(count, total, min(least, total))
+    sizes = [sharing.size(position) for position in range(count)]
+    for size in {*sizes, max(sizes) + 1}:
+        found = [position for position in range(begin, count) if sizes[position] == size]
+        assert sharing.next_of(size, begin) == (found[0] if found else None)
+
+
 def test_a_hundred_million_iterations_need_no_table() -> None:
     sharing = MaximumIters(100_000_000, 1000, 3)
     assert sharing.size(0) in sharing.sizes()

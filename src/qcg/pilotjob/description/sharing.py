@@ -40,6 +40,22 @@ class MaximumIters:
         share, rest = divmod(self._total, sharers)
         return share + 1 if place >= sharers - rest else share
 
+    def next_of(self, size: int, position: int) -> int | None:
+        """The first position from this one on whose iteration gets `size`, however far that is."""
+        in_larger_rounds = self._larger_rounds * (self._per_round + 1)
+        zones = (0, in_larger_rounds, self._per_round + 1), (in_larger_rounds, self.count, self._per_round)
+        for begin, end, sharers in zones:
+            share, rest = divmod(self._total, sharers) if end > begin else (0, 0)
+            first, last = (0, sharers - rest) if size == share else (sharers - rest, sharers)
+            if position >= end or size not in (share, share + 1) or first == last:
+                continue
+            place = (max(position, begin) - begin) % sharers
+            ahead = max(first - place, 0) if place < last else sharers - place + first
+            found = max(position, begin) + ahead
+            if found < end:
+                return found
+        return None
+
     def sizes(self) -> tuple[int, ...]:
         """The distinct sizes, smallest first; never more than four."""
         found: set[int] = set()
