@@ -144,6 +144,26 @@ def test_only_what_has_one_size_on_one_node_is_stood_behind() -> None:
         assert all(run.lane is None for run in desk.core.state.runs.values())
 
 
+def test_who_asks_for_a_range_of_nodes_is_not_bound_to_what_the_run_before_got() -> None:
+    desk = ShortJobs(machine(1, 1))
+    desk.submit(job("long", 1), job("it", 1, (1, 2), its=9))
+    desk.schedule()
+    desk.over("it:0")
+    assert desk.sent() == ["it:1"]
+    desk.over("long")
+    desk.over("it:1")
+    assert desk.sent() == ["it:2"]
+    assert len(desk.run("it:2").grant.parts) == 2
+
+
+def test_those_who_ask_for_the_same_stand_behind_each_other_whatever_their_wall_times() -> None:
+    desk = ShortJobs(machine(1))
+    desk.submit(*[job(f"j{number}", 1, wt=60.0 + number) for number in range(4)])
+    desk.schedule()
+    desk.over("j0")
+    assert desk.sent() == ["j1", "j2 behind j1", "j3 behind j2"]
+
+
 def test_cores_are_free_when_the_last_of_a_lane_is_over() -> None:
     desk = ShortJobs(machine(1))
     desk.submit(job("it", its=3))

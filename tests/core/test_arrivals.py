@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcg.pilotjob.core.arrivals import Arrivals
-from qcg.pilotjob.core.queue import Entry, Line
+from qcg.pilotjob.core.queue import Entry, Line, Pace
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.model import Request
 
-LINE = Line((Request(), 0.0), 1, None)
+LINE = Line((Request(), 0.0), 1, None, Pace())
 
 
 def entry(seq: int) -> Entry:

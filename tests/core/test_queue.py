@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from qcg.pilotjob.core.iterations import Iterations
-from qcg.pilotjob.core.queue import Entry, Queue
+from qcg.pilotjob.core.queue import MANY, Entry, Queue
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.sharing import MaximumIters
@@ -57,23 +57,43 @@ def test_a_wall_time_of_its_own_is_a_line_of_its_own() -> None:
     assert queue.line(request(2), 60.0) is not queue.line(request(2))
 
 
-def test_very_many_wall_times_share_few_lines_and_none_is_taken_for_shorter_than_it_is() -> None:
+def test_very_many_wall_times_share_few_lines_with_those_that_are_nearly_the_same() -> None:
     queue = Queue(machine(4))
     times = [10.0 + number / 7 for number in range(50_000)]
     for wall_time in times:
-        assert wall_time <= queue.line(request(1), wall_time).wall_time <= wall_time * 17 / 16
+        assert wall_time <= queue.line(request(1), wall_time).key[1] <= wall_time * 17 / 16
     assert len(queue.lines) < 500
-    assert queue.line(request(1), times[5]).wall_time == times[5], "the first ones are exact"
+    assert queue.line(request(1), times[5]).key[1] == times[5], "the first ones have lines of their own"
+
+
+def test_one_that_shares_a_line_is_a_head_for_as_long_as_its_own_wall_time_is_left() -> None:
+    queue = Queue(machine(4))
+    for number in range(MANY):
+        queue.line(request(1), 1.0 + number)
+    timed(queue, 1, 86_100.0)
+    assert [head[0] for head in queue.heads(4, -1.0, 86_279.0)] == [1]
+    assert queue.heads(4, -1.0, 86_000.0) == []
+
+
+def test_lines_that_ask_for_the_same_have_their_pace_in_common() -> None:
+    queue = Queue(machine(4))
+    assert queue.line(request(1), 60.0).pace is queue.line(request(1), 61.0).pace is queue.line(request(1)).pace
+    assert queue.line(request(1)).pace is not queue.line(request(2)).pace
+
+
+def timed(queue: Queue, seq: int, wall_time: float | None) -> None:
+    """Somebody with this wall time takes his place."""
+    job = make_job(seq)
+    entry = Entry(job, queue.line(request(1), wall_time), wall_time)
+    job.entries = (entry,)
+    entry.make_ready(-1)
+    queue.enter(entry, 0.0)
 
 
 def test_heads_leave_out_what_takes_longer_than_there_is_time() -> None:
     queue = Queue(machine(4))
     for seq, wall_time in enumerate([50.0, None, 49.0], 1):
-        job = make_job(seq)
-        entry = Entry(job, queue.line(request(1), wall_time))
-        job.entries = (entry,)
-        entry.make_ready(-1)
-        queue.enter(entry, 0.0)
+        timed(queue, seq, wall_time)
     assert [head[0] for head in queue.heads(2, -1.0, 49.5)] == [2, 3]
 
 

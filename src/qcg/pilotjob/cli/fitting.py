@@ -110,9 +110,7 @@ def _too_long(core: Core, time: Time) -> list[str]:
     whole, seconds = time.seconds, time.for_jobs
     if whole is None or seconds is None:
         return []
-    longest = {
-        job.name: max((entry.line.wall_time for entry in job.entries), default=0) for job in core.state.jobs.values()
-    }
+    longest = {job.name: max((entry.wall_time for entry in job.entries), default=0) for job in core.state.jobs.values()}
     return [
         f"job {name!r} can never run: its wall time of {wanted:g} s is not over within {time}, less the"
         f" {whole - seconds:g} s before the end (--grace)"

@@ -12,11 +12,12 @@ from __future__ import annotations
 import heapq
 
 from qcg.pilotjob.core.effects import Launch, Recall
-from qcg.pilotjob.core.queue import Line
+from qcg.pilotjob.core.queue import Line, Pace
 from qcg.pilotjob.core.records import Job, Lane, Run
 from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import SCHEDULED
+from qcg.pilotjob.description.model import Request
 from qcg.pilotjob.host.records import Ended
 
 SHORT = 0.1
@@ -35,21 +36,21 @@ MEMORY = 0.9
 def learn(run: Run, record: Ended) -> None:
     """From how long a run took, what to expect of the next ones that ask for the same."""
     if record.started:
-        line = entry_of(run.job, run.position).line
+        pace = entry_of(run.job, run.position).line.pace
         seconds = max(record.at - record.started, 0.0)
-        if line.longest is None:
-            line.longest = line.usual = seconds
+        if pace.longest is None:
+            pace.longest = pace.usual = seconds
         else:
-            line.longest = max(seconds, MEMORY * line.longest)
-            line.usual += (1 - MEMORY) * (seconds - line.usual)
+            pace.longest = max(seconds, MEMORY * pace.longest)
+            pace.usual += (1 - MEMORY) * (seconds - pace.usual)
 
 
-def behind(line: Line) -> int:
-    """How many may stand behind one run of this line: none where one could be long, and else as many as are usually
+def behind(pace: Pace) -> int:
+    """How many may stand behind one run of this pace: none where one could be long, and else as many as are usually
     over soon."""
-    if line.longest is None or line.longest > SHORT:
+    if pace.longest is None or pace.longest > SHORT:
         return 0
-    return MOST_BEHIND if line.usual * MOST_BEHIND <= HORIZON else int(HORIZON / line.usual)
+    return MOST_BEHIND if pace.usual * MOST_BEHIND <= HORIZON else int(HORIZON / pace.usual)
 
 
 def send_ahead(core: CoreState, left: float) -> None:
@@ -65,11 +66,11 @@ def send_ahead(core: CoreState, left: float) -> None:
         return
     while heads:
         _, position, _, line = heads[0]
-        lanes = places.get(line)
+        lanes = places.get(line.pace)
         if not lanes:
             return
         _stand_behind(core, line.take(position, core.now), position, lanes)
-        head = line.head()
+        head = line.head(left)
         if head is None:
             heapq.heappop(heads)
         else:
@@ -86,9 +87,10 @@ def send_nobody(core: CoreState, *, soon_over: bool) -> None:
     _call_back(core, 0.0 if soon_over else LATE)
 
 
-def _places(core: CoreState, having_room: dict[Run, None]) -> dict[Line, list[tuple[int, int, Run, int]]]:
-    """By line, a heap of runs to stand behind: (how many do, a number, the run, how many may)."""
-    places: dict[Line, list[tuple[int, int, Run, int]]] = {}
+def _places(core: CoreState, having_room: dict[Run, None]) -> dict[Pace, list[tuple[int, int, Run, int]]]:
+    """For those who ask for the same, a heap of runs to stand behind: (how many do, a number, the run, how many
+    may)."""
+    places: dict[Pace, list[tuple[int, int, Run, int]]] = {}
     for number, run in enumerate(having_room):
         node = core.pool.node(run.grant.parts[0].node)
         lane = run.lane
@@ -98,12 +100,12 @@ def _places(core: CoreState, having_room: dict[Run, None]) -> dict[Line, list[tu
             continue
         if not node.available or node.contested:
             continue
-        line = entry_of(run.job, run.position).line
+        pace = entry_of(run.job, run.position).line.pace
         lanes_on_node = len(node.spec.cores) // len(run.grant.parts[0].cores)
-        most = min(behind(line), max(MOST_ON_NODE // lanes_on_node, 1))
+        most = min(behind(pace), max(MOST_ON_NODE // lanes_on_node, 1))
         standing = 0 if lane is None else len(lane.runs) - 1
         if standing < most:
-            places.setdefault(line, []).append((standing, number, run, most))
+            places.setdefault(pace, []).append((standing, number, run, most))
     for heap in places.values():
         heapq.heapify(heap)
     return places
@@ -129,9 +131,14 @@ def _stand_behind(core: CoreState, job: Job, position: int, lanes: list[tuple[in
 
 def may_have_room(core: CoreState, run: Run, line: Line) -> None:
     """A run has begun on cores that were free: others can stand behind it, if it has all that it could ever get."""
-    cores, parts = line.request.cores, run.grant.parts
-    if behind(line) and len(parts) == 1 and cores is not None and cores.least == cores.most:
+    if behind(line.pace) and len(run.grant.parts) == 1 and _has_one_size(line.request):
         core.having_room[run] = None
+
+
+def _has_one_size(request: Request) -> bool:
+    """Who asks for a range may get more later than the run before him has."""
+    cores, nodes = request.cores, request.nodes
+    return cores is not None and cores.least == cores.most and (nodes is None or nodes.least == nodes.most)
 
 
 def _call_back(core: CoreState, after: float = LATE) -> None:
@@ -143,6 +150,6 @@ def _call_back(core: CoreState, after: float = LATE) -> None:
         del core.lanes[lane]
         lane.called_back = True
         first, *others = lane.runs
-        line = entry_of(first.job, first.position).line
-        line.longest = max(core.now - lane.since, line.longest or 0.0)
+        pace = entry_of(first.job, first.position).line.pace
+        pace.longest = max(core.now - lane.since, pace.longest or 0.0)
         core.effects.append(Recall(others))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.feasibility import why_never
-from qcg.pilotjob.core.queue import Line
 from qcg.pilotjob.core.scheduler import time_left
 from qcg.pilotjob.core.state import CoreState
 
@@ -27,14 +26,11 @@ def why_over(core: CoreState, now: float) -> str | None:
     left = time_left(core, now)
     reasons = set()
     for line in [line for line in core.queue.lines.values() if line.head() is not None]:
-        reason = why_not(line, left) or why_never(line.request, hoped_for)
+        in_time = left > 0 and line.head(left) is not None
+        reason = why_never(line.request, hoped_for) if in_time else NO_TIME
         if reason is None:
             return None
         reasons.add(reason)
     if NO_TIME in reasons:
         return NO_TIME
     return f"the nodes that are left cannot give what is wanted: {min(reasons)}" if reasons else None
-
-
-def why_not(line: Line, left: float) -> str | None:
-    return NO_TIME if left <= 0 or line.wall_time > left else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
+from weakref import WeakValueDictionary
 
 from qcg.pilotjob.core.arrivals import Arrivals
 from qcg.pilotjob.core.feasibility import least_cores, why_never
@@ -29,11 +30,13 @@ wall time of its own."""
 class Entry:
     """A job's place in one line, and which of its iterations can be started from there."""
 
-    __slots__ = ("fresh", "in_line", "job", "line", "ready", "size")
+    __slots__ = ("fresh", "in_line", "job", "line", "ready", "size", "wall_time")
 
-    def __init__(self, job: Job, line: Line, size: int | None = None) -> None:
+    def __init__(self, job: Job, line: Line, wall_time: float | None = None, size: int | None = None) -> None:
         self.job = job
         self.line = line
+        self.wall_time = wall_time or 0.0
+        """Of each of its runs; 0 where it has none. Others in the same line may ask for a little more or less."""
         self.size = size
         """Of the iterations that belong here, where the job has iterations of several sizes."""
         self.fresh: int | None = None
@@ -83,33 +86,43 @@ class Entry:
         if self.fresh is None:
             return None
         position = iterations.states.find(QUEUED, self.fresh)
-        if iterations.plan is not None:
-            while position >= 0 and iterations.plan.size(position) != self.size:
-                position = iterations.states.find(QUEUED, position + 1)
+        if iterations.plan is not None and self.size is not None:
+            while position >= 0 and (of_size := iterations.plan.next_of(self.size, position)) != position:
+                position = -1 if of_size is None else iterations.states.find(QUEUED, of_size)
         self.fresh = position if position >= 0 else None
         return self.fresh
 
 
+class Pace:
+    """How long runs that ask for the same have taken of late."""
+
+    __slots__ = ("__weakref__", "longest", "usual")
+
+    def __init__(self) -> None:
+        self.longest: float | None = None
+        """Seconds; None before the first has ended."""
+        self.usual = 0.0
+        """On average."""
+
+
 class Line:
-    """All entries that ask for the same, for the same time."""
+    """All entries that ask for the same, for the same time or one that is nearly the same."""
 
     __slots__ = (
         "entries",
         "gone",
         "key",
         "least_cores",
-        "longest",
         "never",
         "number",
+        "pace",
         "request",
         "served",
-        "usual",
-        "wall_time",
     )
 
-    def __init__(self, key: Key, number: int, never: str | None) -> None:
+    def __init__(self, key: Key, number: int, never: str | None, pace: Pace) -> None:
         self.key = key
-        self.request, self.wall_time = key
+        self.request = key[0]
         self.never = never
         """Why this can never be given, if so."""
         self.number = number
@@ -117,20 +130,19 @@ class Line:
         self.entries = Arrivals()
         self.served = 0.0
         """When somebody of this line was started last, or came to an empty line."""
-        self.longest: float | None = None
-        """Seconds that the longest run of this line has taken, of late; None before the first has ended."""
-        self.usual = 0.0
-        """Seconds that runs of this line have taken on average, of late."""
+        self.pace = pace
+        """All lines with the same request have it in common."""
         self.gone = 0
         """Entries of jobs that have ended since the last `tidy`; some may have left from the head by themselves."""
 
-    def head(self) -> tuple[int, int, int, Line] | None:
-        """Where this line stands in the order of arrival: (job, iteration, line number, line)."""
+    def head(self, left: float = math.inf) -> tuple[int, int, int, Line] | None:
+        """Where this line stands in the order of arrival: (job, iteration, line number, line); nowhere when its first
+        would not be done within `left` seconds."""
         entries = self.entries
         while (entry := entries.first()) is not None:
             position = entry.next()
             if position is not None:
-                return entry.job.seq, position, self.number, self
+                return (entry.job.seq, position, self.number, self) if entry.wall_time <= left else None
             entries.drop_first()
             entry.in_line = False
         return None
@@ -175,6 +187,7 @@ class Queue:
         self._nodes = nodes
         self.lines: dict[Key, Line] = {}
         """Those in which somebody stands; one that ran empty goes at the next look."""
+        self._paces: WeakValueDictionary[Request, Pace] = WeakValueDictionary()
         self._number = 0
 
     def line(self, request: Request, wall_time: float | None = None) -> Line:
@@ -185,7 +198,8 @@ class Queue:
             line = self.lines.get(key)
         if line is None:
             self._number += 1
-            line = Line(key, self._number, why_never(request, self._nodes))
+            pace = self._paces.setdefault(request, Pace())
+            line = Line(key, self._number, why_never(request, self._nodes), pace)
             self.lines[key] = line
         return line
 
@@ -207,15 +221,15 @@ class Queue:
                     entry.line.tidy()
 
     def heads(self, free_cores: int, overdue: float, left: float) -> list[tuple[int, int, int, Line]]:
-        """The heads of all lines that could fit into so many cores, or were not served since `overdue`, and whose jobs
-        would be done within `left` seconds; as a heap in order of arrival."""
+        """The heads of all lines that could fit into so many cores, or were not served since `overdue`, and that would
+        be done within `left` seconds; as a heap in order of arrival."""
         heads = []
         empty = []
         for line in self.lines.values():
             if not line.entries:
                 empty.append(line)
-            elif (line.least_cores <= free_cores or line.served <= overdue) and line.wall_time <= left:
-                head = line.head()
+            elif line.least_cores <= free_cores or line.served <= overdue:
+                head = line.head(left)
                 if head is not None:
                     heads.append(head)
         for line in empty:

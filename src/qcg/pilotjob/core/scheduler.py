@@ -65,7 +65,7 @@ def _give(core: CoreState, left: float, most: float) -> Given:
         most -= 1
         if most <= 0:
             return Given.AS_ALLOWED
-        head = line.head()
+        head = line.head(left)
         if head is None:
             heapq.heappop(heads)
         else:

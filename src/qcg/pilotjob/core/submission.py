@@ -59,10 +59,10 @@ def take_place(core: CoreState, newcomer: Newcomer, *, accepted_before: bool = F
     wall_time = newcomer.description.wall_time
     plan = job.iterations.plan if job.iterations is not None else None
     if plan is None:
-        job.entries = (Entry(job, line(newcomer.requests[0], wall_time)),)
+        job.entries = (Entry(job, line(newcomer.requests[0], wall_time), wall_time),)
     else:
         sizes = zip(newcomer.requests, plan.sizes(), strict=True)
-        job.entries = tuple([Entry(job, line(request, wall_time), size) for request, size in sizes])
+        job.entries = tuple([Entry(job, line(request, wall_time), wall_time, size) for request, size in sizes])
     for entry in () if accepted_before else job.entries:
         if entry.line.never is not None:
             end_all(core, job, FAILED, entry.line.never)

@@ -60,8 +60,8 @@ class Look:
         missing = list(self._missing(job, position, description))
         if missing:
             return _waits_for(missing)
-        line = entry_of(job, position).line
-        request = line.request
+        entry = entry_of(job, position)
+        line, request = entry.line, entry.line.request
         details = self._amounts(request)
         if self._stalled:
             text = "it waits because nothing can be written at the moment; service.log says why"
@@ -69,12 +69,12 @@ class Look:
         if self._left <= 0:
             text = "it waits for the next manager of this run: the time of this one is over, so nothing is started"
             return Reason("time", text, details)
-        if line.wall_time > self._left:
+        if entry.wall_time > self._left:
             text = (
-                f"it waits for the next manager of this run: it may take {line.wall_time:.0f} s,"
+                f"it waits for the next manager of this run: it may take {entry.wall_time:.0f} s,"
                 f" and only {self._left:.0f} s are left of the time of this one"
             )
-            return Reason("time", text, {**details, "wallTime": line.wall_time, "timeLeft": self._left})
+            return Reason("time", text, {**details, "wallTime": entry.wall_time, "timeLeft": self._left})
         if line.never is not None:
             text = f"it waits for other nodes: {line.never}; the next manager of this run may have more"
             return Reason("nodes", text, {**details, "away": []})
