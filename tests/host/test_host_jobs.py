@@ -1,5 +1,6 @@
 """Starting, watching and ending whole process trees. Python 3.6 reads this file."""
 
+import math
 import os
 import resource
 import signal
@@ -7,7 +8,7 @@ import time
 import unittest
 from unittest import mock
 
-from qcg.pilotjob.host import tree
+from qcg.pilotjob.host import spawn, tree
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import Started
@@ -117,6 +118,35 @@ class Identity(HostTest):
         assert self.ended("a").exit_code == 0
         assert self.ended("b").reason == "cancel"
         assert self.host.trouble == ""
+
+    def test_nothing_is_started_that_was_written_down_too_late(self):
+        write_down = self.ledger.starting
+
+        def slowly(*line):
+            written = write_down(*line)
+            self.host.may_start_until = time.monotonic()
+            return written
+
+        self.host.start([self.launch("a", "touch", "ran"), self.launch("b", "true")])
+        with mock.patch.object(self.ledger, "starting", slowly):
+            assert not self.host.advance()
+        assert {(job.id, job.pid) for job in self.host.running()} == {("a", 0), ("b", 0)}
+        assert not self.host.advance()
+        self.host.may_start_until = math.inf
+        assert self.ended("a").exit_code == self.ended("b").exit_code == 0
+        assert os.path.exists(self.path("ran"))
+
+    def test_nothing_is_started_whose_files_were_opened_too_late(self):
+        def slowly(path, stream):
+            self.host.may_start_until = time.monotonic()
+            return os.open(path, os.O_WRONLY | os.O_CREAT)
+
+        self.host.start([self.launch("a", "touch", "ran", stdout=self.path("out"))])
+        with mock.patch.object(spawn, "_open_for_writing", slowly):
+            assert not self.host.advance()
+        assert [(job.id, job.pid) for job in self.host.running()] == [("a", 0)]
+        self.host.may_start_until = math.inf
+        assert self.ended("a").exit_code == 0
 
 
 class Kills(HostTest):

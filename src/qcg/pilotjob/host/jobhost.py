@@ -18,7 +18,7 @@ from qcg.pilotjob.host.records import Ended, Launch, Running
 from qcg.pilotjob.host.signalling import pass_on
 from qcg.pilotjob.host.spawn import Spawner, read_report
 from qcg.pilotjob.host.underway import JobUnderWay
-from qcg.pilotjob.host.unstartable import NoRoom, Room, Unstartable
+from qcg.pilotjob.host.unstartable import NoRoom, Room, TooLate, Unstartable
 from qcg.pilotjob.host.walltimes import WallTimes
 
 DEFAULT_GRACE = 10.0
@@ -51,7 +51,7 @@ class JobHost:
         self._doubt = doubt
         self._doubtful: Deque[Tuple[float, JobUnderWay]] = deque()
         """Those that have ended like that, and until when nobody is told."""
-        self._spawner = Spawner(log)
+        self._spawner = Spawner(log, self._is_too_late)
         self._files = LaunchFiles(files)
         self._queue: Deque[Launch] = deque()
         self._queued: Dict[str, Launch] = {}
@@ -155,7 +155,7 @@ class JobHost:
         """Start up to `limit` of the jobs taken on. Whether more could be started at once."""
         queue, queued = self._queue, self._queued
         self._room.retry_at = None
-        if queue and time.monotonic() >= self.may_start_until:
+        if queue and self._is_too_late():
             return False
         while queue and limit > 0:
             launch = queue[0]
@@ -165,7 +165,7 @@ class JobHost:
                 del queued[launch.id]
                 try:
                     self._start(launch)
-                except NoRoom:
+                except (NoRoom, TooLate):
                     # It keeps its place, and its cores.
                     queued[launch.id] = launch
                     return False
@@ -269,6 +269,9 @@ class JobHost:
 
     # Start and end of one job
 
+    def _is_too_late(self) -> bool:
+        return time.monotonic() >= self.may_start_until
+
     def _start(self, launch: Launch) -> None:
         since = tree.ticks_now()
         own_files = False
@@ -279,7 +282,7 @@ class JobHost:
         except Unstartable as error:
             if launch.files:
                 self._files.remove(launch.id)
-            if isinstance(error, NoRoom) and self._room.may_come(bool(self._jobs)):
+            if isinstance(error, TooLate) or (isinstance(error, NoRoom) and self._room.may_come(bool(self._jobs))):
                 raise
             self._never_started(launch.id, "unstartable", str(error))
             self._let_next_in(launch.id)

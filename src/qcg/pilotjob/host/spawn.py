@@ -13,7 +13,7 @@ from typing import Callable, Dict, FrozenSet, List, Optional, Tuple
 
 from qcg.pilotjob.host import unstartable
 from qcg.pilotjob.host.records import Launch
-from qcg.pilotjob.host.unstartable import Unstartable
+from qcg.pilotjob.host.unstartable import TooLate, Unstartable
 
 REPORT_DESCRIPTOR = 3
 """Where a setup wrapper writes what went wrong."""
@@ -31,8 +31,10 @@ Prepared = Tuple[bytes, List[bytes], List[bytes], bytes, Optional[bytes], Option
 class Spawner:
     """Knows what all jobs of this process share: base environment, own cores, where programs are."""
 
-    def __init__(self, log: Callable[[str], None]) -> None:
+    def __init__(self, log: Callable[[str], None], is_too_late: Callable[[], bool] = lambda: False) -> None:
+        """`is_too_late` is asked last of all: what comes before it may have waited for a file system."""
         self._log = log
+        self._is_too_late = is_too_late
         self._environment = dict(os.environb)
         self._environments: Dict[Tuple[str, ...], Dict[bytes, bytes]] = {}
         self._settings: Dict[Tuple[Tuple[str, ...], Tuple[str, ...]], List[bytes]] = {}
@@ -166,6 +168,8 @@ class Spawner:
         bound = launch.cores is not None and self._bind(launch.cores)
         try:
             program = argv[0] if b"/" in argv[0] else self._find(argv[0], environment.get(b"PATH", _DEFAULT_PATH))
+            if self._is_too_late():
+                raise TooLate
             try:
                 return self._spawn(program, argv, environment, descriptors)
             except (FileNotFoundError, PermissionError):

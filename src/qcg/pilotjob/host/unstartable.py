@@ -22,6 +22,10 @@ class NoRoom(Unstartable):
     """Not now: there are too many processes, or too little memory."""
 
 
+class TooLate(Unstartable):
+    """Not now: somebody else may take the job for lost, and start it again."""
+
+
 class Room:
     """For processes, where there was none."""
 
