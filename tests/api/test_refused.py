@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
 import zmq
 
+from qcg.pilotjob.api import async_link
 from qcg.pilotjob.api.async_link import AsyncRequests
 from qcg.pilotjob.api.errors import ConnectionError
-from qcg.pilotjob.api.link import Requests, make_context
+from qcg.pilotjob.api.link import Line, Requests, make_context
 from qcg.pilotjob.wire.contact import ClientsContact
 from qcg.pilotjob.wire.keys import make_keys
 from tests.support.serving import PATIENCE, Served, served
@@ -64,6 +66,25 @@ def test_a_client_in_an_event_loop_that_is_refused_before_it_asks_is_told_so(
     async def scenario() -> None:
         requests = AsyncRequests(context, refused)
         wait_until_refused(requests._line._line.socket)
+        with pytest.raises(ConnectionError, match="does not let this client in"):
+            await requests.ask(QUESTION, PATIENCE)
+        requests.close(ConnectionError("over"))
+
+    asyncio.run(scenario())
+
+
+def test_a_client_in_an_event_loop_that_is_refused_before_it_listens_is_told_so(
+    refused: ClientsContact, context: zmq.Context[zmq.Socket[bytes]], monkeypatch: pytest.MonkeyPatch
+):
+    class RefusedLine(Line):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            wait_until_refused(self.socket)
+
+    monkeypatch.setattr(async_link, "Line", RefusedLine)
+
+    async def scenario() -> None:
+        requests = AsyncRequests(context, refused)
         with pytest.raises(ConnectionError, match="does not let this client in"):
             await requests.ask(QUESTION, PATIENCE)
         requests.close(ConnectionError("over"))

@@ -89,6 +89,8 @@ class AsyncRequests:
 
     async def ask(self, body: bytes, timeout: float) -> dict[str, Any]:
         """The answer; `NoAnswer` when none comes in time. Others may get theirs all the same."""
+        if self._line.trouble is not None:  # it may have come before anybody could ask, and is told once
+            raise again(self._line.trouble)
         number = b"%d" % next(self._numbers)
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[number] = answered
