@@ -36,6 +36,16 @@ def test_the_first_is_always_the_one_that_came_first_of_those_that_stand_there(c
         assert sorted(one.job.seq for one in arrivals) == sorted(expected)
 
 
+@given(st.permutations(range(20)), st.integers(0, 20))
+def test_those_that_came_before_a_job_are_counted(coming: list[int], dropped: int):
+    arrivals = Arrivals()
+    for seq in coming:
+        arrivals.add(entry(seq))
+    for _ in range(dropped):
+        arrivals.drop_first()
+    assert [arrivals.before(seq) for seq in range(21)] == [max(seq - dropped, 0) for seq in range(21)]
+
+
 @given(st.permutations(range(20)))
 def test_those_that_are_kept_keep_their_order(coming: list[int]):
     arrivals = Arrivals()

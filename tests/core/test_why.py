@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 
+from qcg.pilotjob.core.arrivals import Arrivals
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.ending import find
 from qcg.pilotjob.core.events import AgentReported, AgentSilent
+from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.core.why import Look, Reason, iteration_counts, telling_iteration, why_ended, why_under_way
@@ -147,6 +151,36 @@ def test_jobs_that_came_before_are_counted():
     desk.schedule()
     assert why(desk, "c").sentence == "it wants 1 core, and 0 of 2 are free; 2 jobs came before it"
     assert why(desk, "b").sentence == "it wants 1 core, and 0 of 2 are free; 1 job came before it"
+
+
+def test_how_many_came_before_one_job_is_known_without_a_look_at_all_of_them(monkeypatch: pytest.MonkeyPatch):
+    desk = Desk(machine(1))
+    desk.submit(job("gate"), job("late", after="gate"), *[job(f"job{number}") for number in range(50)])
+    desk.schedule()
+    desk.end("gate")
+    desk.schedule()
+
+    def look_at_all(self: Arrivals) -> Iterator[Entry]:
+        raise AssertionError
+
+    monkeypatch.setattr(Arrivals, "__iter__", look_at_all)
+    assert why(desk, "job49").details["before"] == 49
+
+
+def test_several_are_told_the_same_as_each_alone():
+    desk = Desk(machine(2))
+    desk.submit(
+        job("gate", 2), job("late", after="gate"), *[job(f"job{number}", 1 + number % 2) for number in range(9)]
+    )
+    desk.schedule()
+    desk.end("gate")
+    desk.submit(job("last"))
+    names = ["last", *[f"job{number}" for number in range(9)], "late"]
+    found = [found for name in names if not isinstance(found := find(desk.core.state, name), str)]
+    look = Look(desk.core.state, desk.now)
+    together = [look._before(asked) for asked, _ in found]
+    assert together == [Look(desk.core.state, desk.now)._before(asked) for asked, _ in found]
+    assert together == [10, *range(1, 10), 0]
 
 
 def test_a_job_that_fits_is_started_next():

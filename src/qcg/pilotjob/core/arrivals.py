@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -44,6 +45,10 @@ class Arrivals:
             return in_order[0] if in_order else None
         return late[0][1] if not in_order or late[0][0] < in_order[0].job.seq else in_order[0]
 
+    def before(self, seq: int) -> int:
+        """How many came before this job."""
+        return bisect_left(self._in_order, seq, key=_seq_of) + sum([late < seq for late, _ in self._late])
+
     def drop_first(self) -> None:
         late, in_order = self._late, self._in_order
         if late and (not in_order or late[0][0] < in_order[0].job.seq):
@@ -56,3 +61,7 @@ class Arrivals:
         self._in_order = deque([entry for entry in self._in_order if wanted(entry)])
         self._late = [(seq, entry) for seq, entry in self._late if wanted(entry)]
         heapq.heapify(self._late)
+
+
+def _seq_of(entry: Entry) -> int:
+    return entry.job.seq

@@ -51,8 +51,10 @@ class Look:
         self._free = [_free_of(node) for node in present]
         self._idle = [node.spec for node in present if node.is_idle]
         self._blocker = self._find_blocker()
-        self._in_line: dict[int, list[int]] = {}
-        """For each line, the numbers of the jobs in it, in order."""
+        self._counted = False
+        """How many came before a job."""
+        self._in_order: list[int] = []
+        """The numbers of all jobs that stand in lines, once this is asked of several."""
         self._dependents: dict[Job, frozenset[Job]] = {}
 
     def why_waiting(self, job: Job, position: int, description: JobDescription) -> Reason:
@@ -163,13 +165,13 @@ class Look:
 
     def _before(self, job: Job) -> int:
         """How many jobs that could be started as well came earlier."""
-        before = 0
-        for line in self._core.queue.lines.values():
-            in_line = self._in_line.get(line.number)
-            if in_line is None:
-                in_line = self._in_line[line.number] = sorted([entry.job.seq for entry in line.entries])
-            before += bisect_left(in_line, job.seq)
-        return before
+        lines = self._core.queue.lines.values()
+        if not self._counted:
+            self._counted = True
+            return sum([line.entries.before(job.seq) for line in lines])
+        if not self._in_order:
+            self._in_order = sorted([entry.job.seq for line in lines for entry in line.entries])
+        return bisect_left(self._in_order, job.seq)
 
     def _is_free(self, request: Request) -> bool:
         return least(request) <= how_many(request, self._candidates(request))
