@@ -10,12 +10,13 @@ import pytest
 from qcg.pilotjob.core.arrivals import Arrivals
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.ending import find
-from qcg.pilotjob.core.events import AgentReported, AgentSilent
+from qcg.pilotjob.core.events import AgentReported, AgentSilent, RunEnded
 from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.core.why import Look, Reason, iteration_counts, telling_iteration, why_ended, why_under_way
 from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.host.records import Ended
 from tests.core.desk import Desk, job, machine, node
 from tests.core.resuming import books_of, resume
 
@@ -308,6 +309,22 @@ def test_a_run_tells_where_it_is_and_since_when():
     assert reason.details == {"allocation": "n1[0:1]", "since": "noon", "pid": 1000}
     desk.cancel("a")
     assert why_under_way(desk.run("a"), "noon").sentence == "it is being ended, on n1[0:1]"
+
+
+def test_a_run_that_stands_behind_others_says_so():
+    desk = Desk(machine(1))
+    desk.submit(job("it", its=9))
+    desk.schedule()
+    desk.tell(RunEnded(Ended(desk.run("it:0").id, desk.now, 0, "exit", "", 7, desk.now - 0.0005)))
+    desk.schedule()
+    assert why_under_way(desk.run("it:1"), "noon").sentence == "it was given n1[0] at noon and is being started"
+    reason = why_under_way(desk.run("it:2"), "noon")
+    assert reason.sentence == "it stands behind 1 other run on n1[0] since noon, and is started after it"
+    reason = why_under_way(desk.run("it:5"), "noon")
+    assert reason.sentence == "it stands behind 4 other runs on n1[0] since noon, and is started after them"
+    assert reason.details == {"allocation": "n1[0]", "since": "noon", "before": 4}
+    desk.cancel("it:5")
+    assert why_under_way(desk.run("it:5"), "noon").sentence == "it is being ended, on n1[0]"
 
 
 def test_a_run_that_ends_with_its_manager_will_be_run_again():

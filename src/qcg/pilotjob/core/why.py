@@ -213,6 +213,10 @@ def why_under_way(
         return Reason("stopping", f"it is being ended, on {allocation}, and will be run again", details)
     if run.killed:
         return Reason("canceling", f"it is being ended, on {allocation}", details)
+    if not run.started and run.lane is not None and run.lane.first is not run:
+        before = list(run.lane.runs).index(run)
+        text = f"it stands behind {count(before, 'other run')} on {allocation} since {since}, and is started after "
+        return Reason("starting", text + ("it" if before == 1 else "them"), {**details, "before": before})
     if not run.started:
         return Reason("starting", f"it was given {allocation} at {since} and is being started", details)
     if silent:
