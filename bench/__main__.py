@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from bench import machine, page
-from bench.finding import BenchError, Finding, Result, Setting
+from bench.finding import ENOUGH_ROUNDS, BenchError, Finding, Result, Setting
 from bench.kept import Kept, all_kept, keep
 from bench.limit import clear
 from bench.pilot import ENVIRONMENT, SOURCE
@@ -47,7 +47,7 @@ def main() -> int:
         directory=options.directory.resolve(),
         rounds=options.rounds,
         scale=options.scale,
-        parallel=options.parallel,
+        parallel=len(os.sched_getaffinity(0)),
         peers=None if options.peers else [],
     )
     _warn_of_others()
@@ -56,7 +56,7 @@ def main() -> int:
     try:
         for name in options.names:
             kept[name] = Kept(on, *_run(name, setting))
-            if setting.scale == 1:
+            if setting.can_judge and setting.peers is None:
                 keep(setting.directory, name, kept[name])
     except BenchError as why:
         print(f"bench: {why}", file=sys.stderr)
@@ -68,6 +68,8 @@ def main() -> int:
     print("\n".join([*on, *(one.how for one in kept.values())]))
     if setting.scale < 1:
         print(f"This is {setting.scale:g} of the full size: whether bars are reached cannot be told from it.")
+    elif not setting.can_judge:
+        print(f"Whether bars are reached is told from {ENOUGH_ROUNDS} rounds on.")
     print_findings([finding for one in kept.values() for finding in one.result.findings])
     for why_not in [why_not for one in kept.values() for why_not in one.result.missing]:
         print(why_not)
@@ -111,7 +113,7 @@ def _run(name: str, setting: Setting) -> tuple[str, Result]:
         f"`{name}`: {machine.moment()}; medians of {rounds}, in turns; load averages {before} before it,"
         f" {machine.load()} after it"
     )
-    return how, result if setting.scale == 1 else _without_verdicts(result)
+    return how, result if setting.can_judge else _without_verdicts(result)
 
 
 def _without_verdicts(result: Result) -> Result:
@@ -132,11 +134,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", help=", ".join(BENCHMARKS) + "; all without any")
     parser.add_argument("--rounds", type=_at_least_one, default=5, help="turns of each contestant (%(default)s)")
     parser.add_argument("--scale", type=_part, default=1.0, help="part of the full size, for a quick look: 0.1")
-    parser.add_argument(
-        "--parallel", type=_at_least_one, default=len(os.sched_getaffinity(0)), help="processes at a time"
-    )
     parser.add_argument("--directory", type=Path, default=DIRECTORY, help="for everything that is made")
-    parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave out what others do")
+    parser.add_argument(
+        "--no-peers", dest="peers", action="store_false", help="leave out what others do; not for the docs"
+    )
     options = parser.parse_args(arguments)
     # As `ONLY="noop, latency"` comes here: with a comma, or a blank, or both between two.
     options.names = [*dict.fromkeys(filter(None, re.split(r"[\s,]+", " ".join(options.names))))] or list(BENCHMARKS)

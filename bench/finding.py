@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+ENOUGH_ROUNDS = 5
+"""For a median that says something."""
+
 
 class BenchError(Exception):
     """Something cannot be measured; the message says why."""
@@ -24,7 +27,7 @@ class Finding:
     bar: str = ""
     """In words; empty where the figure is only told."""
     reached: bool | None = None
-    """Also None where it was measured at less than full size, which says nothing of bars."""
+    """Also None where it was measured at less than full size, or too seldom, which says nothing of bars."""
     note: str = ""
     limit: float | None = None
     """The bar as a number."""
@@ -62,6 +65,11 @@ class Setting:
     """Processes at a time: as many as this machine has cores for them."""
     peers: Sequence[str] | None = None
     """Those to measure against; None for all."""
+
+    @property
+    def can_judge(self) -> bool:
+        """Whether bars can be said to be reached or missed."""
+        return self.scale == 1 and self.rounds >= ENOUGH_ROUNDS
 
     def count(self, full: int, least: int = 1) -> int:
         return max(round(full * self.scale), least)

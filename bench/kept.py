@@ -21,7 +21,9 @@ class Kept:
 def keep(directory: Path, name: str, kept: Kept) -> None:
     path = _path(directory, name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(asdict(kept)))
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(asdict(kept)))
+    new.replace(path)
 
 
 def all_kept(directory: Path, names: Iterable[str], on: list[str]) -> dict[str, Kept] | None:

@@ -1,12 +1,14 @@
 /* The limit: how fast this machine starts and ends processes when nothing else is done.
 
-   limit COUNT PARALLEL THREADS FOLDER starts /bin/true COUNT times, PARALLEL at a time, each with an output file of its
-   own in FOLDER, from THREADS threads (each keeps its share of PARALLEL busy), and prints the seconds that it took. */
+   limit COUNT PARALLEL THREADS FOLDER [bound] starts /bin/true COUNT times, PARALLEL at a time, each with an output file
+   of its own in FOLDER, from THREADS threads (each keeps its share of PARALLEL busy), and prints the seconds that it
+   took. With `bound`, each thread and what it starts stay on a core of their own. */
 
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,6 +23,11 @@ extern char **environ;
 static long count;
 static long next_job;
 static const char *folder;
+static bool bound;
+
+struct share {
+    long number, width;
+};
 
 static void fail(const char *what, int error) {
     fprintf(stderr, "limit: %s: %s\n", what, strerror(error));
@@ -47,10 +54,27 @@ static bool start_next(void) {
     return number < count;
 }
 
+/* This thread, and what it starts, on one of the CPUs that this process may use: another one for each number. */
+static void bind_to(long number) {
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(getpid(), sizeof all, &all))
+        fail("sched_getaffinity", errno);
+    number %= CPU_COUNT(&all);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) && number-- == 0)
+            CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one))
+        fail("sched_setaffinity", errno);
+}
+
 /* Keep `width` processes running until all are started; __WNOTHREAD: those of other threads are theirs to wait for. */
-static void *work(void *width) {
+static void *work(void *given) {
+    const struct share *share = given;
     long running = 0;
-    while (running < (long)width && start_next())
+    if (bound)
+        bind_to(share->number);
+    while (running < share->width && start_next())
         running++;
     while (running) {
         int status;
@@ -70,8 +94,9 @@ static void *work(void *width) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 5) {
-        fprintf(stderr, "usage: limit COUNT PARALLEL THREADS FOLDER\n");
+    bound = argc == 6 && strcmp(argv[5], "bound") == 0;
+    if (argc != 5 && !bound) {
+        fprintf(stderr, "usage: limit COUNT PARALLEL THREADS FOLDER [bound]\n");
         return 2;
     }
     count = atol(argv[1]);
@@ -83,10 +108,11 @@ int main(int argc, char **argv) {
     }
     struct timespec began, ended;
     pthread_t others[threads];
+    struct share shares[threads];
     clock_gettime(CLOCK_MONOTONIC, &began);
     for (long number = 0; number < threads; number++) {
-        long width = parallel / threads + (number < parallel % threads);
-        int error = pthread_create(&others[number], NULL, work, (void *)width);
+        shares[number] = (struct share){number, parallel / threads + (number < parallel % threads)};
+        int error = pthread_create(&others[number], NULL, work, &shares[number]);
         if (error)
             fail("pthread_create", error);
     }

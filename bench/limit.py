@@ -30,12 +30,15 @@ def build(name: str, directory: Path) -> Path:
     return program
 
 
-def limit_seconds(directory: Path, count: int, parallel: int, threads: int) -> float:
-    """How long this machine needs at least for `count` processes with an output file each."""
+def limit_seconds(directory: Path, count: int, parallel: int, threads: int, *, bound: bool = False) -> float:
+    """How long this machine needs at least for `count` processes with an output file each; `bound`, each thread and
+    what it starts to one core."""
     folder = fresh(directory / "limit-out")
     program = build("limit", directory / "bin")
-    command = [program, str(count), str(parallel), str(threads), folder]
-    done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
+    command = [str(program), str(count), str(parallel), str(threads), str(folder), *(["bound"] if bound else [])]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise BenchError(f"the limit cannot be measured: {done.stderr.strip()}")
     return float(done.stdout)
 
 

@@ -10,7 +10,7 @@ from bench import pilot
 from bench.finding import Finding, Result, Series, Setting, at_least, at_most
 from bench.limit import fresh, limit_seconds
 from bench.peers import PEERS, Missing, Peer, set_up
-from bench.turns import Rate, in_turns, medians, ratio
+from bench.turns import Rate, in_turns, medians, ratio, ratios
 
 COUNT = 30_000
 PROGRAM = "/bin/true"
@@ -28,6 +28,7 @@ def run(setting: Setting) -> Result:
         f"{LIMIT}, {threads} thread{'s'[: threads - 1]}": Rate(count, _limit(setting, threads))
         for threads in sorted({1, setting.parallel})
     }
+    rates[f"{LIMIT}, a thread bound to each core"] = Rate(count, _limit(setting, setting.parallel, bound=True))
     rates[SEPARATE] = Rate(count, _ours(folder, pilot.separate))
     rates[ITERATED] = Rate(count, _ours(folder, pilot.iterated))
     rates[UNBOUND] = Rate(count, _ours(folder, pilot.separate, *pilot.nodes(1, setting.parallel)))
@@ -58,17 +59,23 @@ def _told(
     for name, value in medians(measured).items():
         notes = [rates[name].cost]
         if name in peers:
-            notes = [versions[name], *notes, peers[name].less]
+            cost = "" if peers[name].orphans else rates[name].cost
+            notes = [versions[name], cost, peers[name].less]
         note = "; ".join(filter(None, notes))
         findings.append(Finding(f"noop: {name}", f"no-op jobs, {name}", value, "jobs/s", note=note))
     return findings
 
 
 def _bars(measured: dict[str, list[float]], limit: str, peers: dict[str, Peer]) -> list[Finding]:
-    findings = [
-        at_least(f"noop: {ours} / limit", f"{ours} against the {LIMIT}", ratio(measured, ours, limit), 0.8)
-        for ours in OURS
-    ]
+    findings = []
+    for ours in OURS:
+        rounds = ratios(measured, ours, limit)
+        note = f"{min(rounds):.2f} to {max(rounds):.2f} in single rounds; {limit}"
+        findings.append(
+            at_least(
+                f"noop: {ours} / limit", f"{ours} against the {LIMIT}", ratio(measured, ours, limit), 0.8, note=note
+            )
+        )
     apart = ratio(measured, ITERATED, SEPARATE)
     findings.append(at_most("noop: apart", f"{ITERATED} and {SEPARATE}, ratio", max(apart, 1 / apart), 1.1))
     findings += [
@@ -85,8 +92,8 @@ def _best(measured: dict[str, list[float]], names: list[str]) -> str:
     return max(found, key=lambda name: found[name])
 
 
-def _limit(setting: Setting, threads: int) -> Callable[[int], float]:
-    return lambda count: limit_seconds(setting.directory, count, setting.parallel, threads)
+def _limit(setting: Setting, threads: int, *, bound: bool = False) -> Callable[[int], float]:
+    return lambda count: limit_seconds(setting.directory, count, setting.parallel, threads, bound=bound)
 
 
 def _peer(setting: Setting, peer: Peer) -> Callable[[int], float]:

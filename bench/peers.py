@@ -36,6 +36,8 @@ class Peer:
     """Or a program of the system, of the Debian package `package`, in the shell line `line`."""
     package: str = ""
     line: str = ""
+    orphans: bool = False
+    """Its workers outlive whoever starts them: what they cost cannot be told."""
     less: str = ""
     """What it does not do that all others do: such a one is no measure."""
 
@@ -62,7 +64,7 @@ class Peer:
 PEERS = [
     Peer("QCG-PilotJob 0.14", 1500, requirement="qcg-pilotjob==0.14.2", driver="run_qcg_pilotjob"),
     Peer("HyperQueue", 8000, requirement="hyperqueue==0.27.0", driver="run_hyperqueue"),
-    Peer("Parsl", 2000, requirement="parsl==2026.10.26", driver="run_parsl"),
+    Peer("Parsl", 2000, requirement="parsl==2026.10.26", driver="run_parsl", orphans=True),
     Peer("Dask", 3000, requirement="distributed==2026.8.0", driver="run_dask"),
     Peer(
         "GNU parallel",

@@ -44,7 +44,9 @@ def in_turns(
     to know why."""
     measured: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(1, rounds + 1):
-        for name in list(measured):
+        names = list(measured)
+        begin = (number - 1) % len(names)
+        for name in [*names[begin:], *names[:begin]]:  # nobody always comes after the same one
             os.sync()  # what the one before has left to be written
             try:
                 measured[name].append(contestants[name]())
@@ -64,8 +66,13 @@ def medians(measured: Mapping[str, list[float]]) -> dict[str, float]:
 
 
 def ratio(measured: Mapping[str, list[float]], one: str, other: str) -> float:
-    """The median over the rounds of `one` over `other` in the same round."""
-    return median(a / b for a, b in zip(measured[one], measured[other], strict=True))
+    """The median of `ratios`."""
+    return median(ratios(measured, one, other))
+
+
+def ratios(measured: Mapping[str, list[float]], one: str, other: str) -> list[float]:
+    """Round by round, `one` over `other`."""
+    return [a / b for a, b in zip(measured[one], measured[other], strict=True)]
 
 
 def percentile(values: list[float], percent: float) -> float:

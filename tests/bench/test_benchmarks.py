@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench import growth, idle, latency, manager, memory, noop, utilisation
-from bench.finding import Finding, Result, Setting
+from bench.finding import BenchError, Finding, Result, Setting
 from bench.growth import chained_jobs, mixed_jobs
 from bench.limit import build, limit_seconds
 from bench.utilisation import ideal_seconds, mix
@@ -37,10 +37,21 @@ def by_name(result: Result) -> dict[str, Finding]:
 
 
 @needs_compiler
-@pytest.mark.parametrize("threads", [1, 2])
-def test_the_limit_starts_each_process_once_with_an_output_file(tmp_path: Path, threads: int):
-    assert 0 < limit_seconds(tmp_path, 50, 3, threads) < 60
+@pytest.mark.parametrize(("threads", "bound"), [(1, False), (2, False), (3, True)])
+def test_the_limit_starts_each_process_once_with_an_output_file(tmp_path: Path, threads: int, bound: bool):
+    assert 0 < limit_seconds(tmp_path, 50, 3, threads, bound=bound) < 60
     assert sorted(int(path.name) for path in (tmp_path / "limit-out").glob("*/*")) == list(range(50))
+
+
+@needs_compiler
+def test_a_limit_that_cannot_be_measured_is_told_in_words(tmp_path: Path):
+    with pytest.raises(BenchError, match="the limit cannot be measured: limit: COUNT and THREADS are at least 1"):
+        limit_seconds(tmp_path, 0, 2, 1)
+
+
+@pytest.mark.parametrize(("rounds", "scale", "can"), [(5, 1.0, True), (4, 1.0, False), (5, 0.9, False), (9, 1.0, True)])
+def test_bars_are_judged_at_full_size_and_from_five_rounds_on(tmp_path: Path, rounds: int, scale: float, can: bool):
+    assert Setting(directory=tmp_path, rounds=rounds, scale=scale, parallel=2).can_judge is can
 
 
 @needs_compiler
@@ -134,7 +145,6 @@ def test_what_grows_has_dependencies_and_sizes_of_all_kinds():
     [
         (["speed"], "there is no benchmark 'speed'; there are noop, manager,"),
         (["--rounds", "0"], "--rounds: '0' is no whole number of 1 or more"),
-        (["--parallel", "x"], "--parallel: 'x' is no whole number of 1 or more"),
         (["--scale", "0"], "--scale: '0' is no part of the full size: give a number above 0, at most 1"),
         (["--scale=-1"], "--scale: '-1' is no part"),
         (["--scale", "nan"], "--scale: 'nan' is no part"),
