@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from qcg.pilotjob.core.states import State
@@ -8,12 +9,18 @@ from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.stories import message_of
 
+AT_ONCE = 5000
+"""Jobs that are looked at before others are served."""
+
 
 async def list_jobs(books: Books, request: ListJobs) -> Answer:
     """All jobs with their states; those that wait, with their place in the queue."""
     jobs: dict[str, Any] = {}
     place = 0
-    for job in books.state.jobs.values():
+    # A copy: jobs come and go while others are served.
+    for number, job in enumerate(list(books.state.jobs.values()), 1):
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
         entry: dict[str, Any] = {"status": job.state.name}
         if job.state is State.QUEUED:
             entry["inQueue"] = place
