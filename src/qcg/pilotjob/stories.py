@@ -46,12 +46,10 @@ class Stories:
             return self._recorded(job, position, record)
         return self._without_run(job, position, state)
 
-    def iterations_of(self, job: Job) -> Iterator[tuple[int, JobEnd]]:
-        """The stories of all iterations that have begun or ended, in order."""
+    def iterations_of(self, job: Job, positions: range) -> Iterator[tuple[int, JobEnd]]:
+        """The stories of those of these iterations, one after another, that have begun or ended."""
         assert job.iterations is not None
-        for record in list(self._journal.runs_of(job.seq)):
-            if record.position < 0:
-                continue
+        for record in list(self._journal.runs_among(job.seq, positions)):
             run = job.iterations.runs.get(record.position)
             if run is None:
                 yield record.position, self._recorded(job, record.position, record)

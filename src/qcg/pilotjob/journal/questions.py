@@ -30,6 +30,10 @@ class Questions:
         """What is known of a job's runs, or of those of some iterations; -1 is the position of a job without any."""
         return reading.runs_of(self._current(), seq, positions)
 
+    def runs_among(self, seq: int, positions: range) -> Iterator[RunRecord]:
+        """The same for iterations that follow one another."""
+        return reading.runs_among(self._current(), seq, positions)
+
     def interrupted(self) -> Iterator[tuple[int, int]]:
         """Number and position of what is not final, and has had runs that count no more."""
         return reading.interrupted(self._current())

@@ -74,12 +74,21 @@ def spec_of(connection: sqlite3.Connection, seq: int) -> bytes | None:
 
 def runs_of(connection: sqlite3.Connection, seq: int, positions: Iterable[int] | None = None) -> Iterator[RunRecord]:
     """The run under way or the end of each place, at most one for each: forgotten runs are left out."""
-    query = f"SELECT {RUN_COLUMNS} FROM runs WHERE state > {QUEUED} AND place"
     if positions is None:
-        yield from map(to_run, connection.execute(f"{query} >= ? AND place < ?", (place(seq, -1), place(seq + 1, -1))))
+        yield from _runs_between(connection, place(seq, -1), place(seq + 1, -1))
         return
     for position in positions:
-        yield from map(to_run, connection.execute(f"{query} = ?", (place(seq, position),)))
+        yield from _runs_between(connection, place(seq, position), place(seq, position + 1))
+
+
+def runs_among(connection: sqlite3.Connection, seq: int, positions: range) -> Iterator[RunRecord]:
+    """The same for positions that follow one another."""
+    return _runs_between(connection, place(seq, positions.start), place(seq, positions.stop))
+
+
+def _runs_between(connection: sqlite3.Connection, first: int, end: int) -> Iterator[RunRecord]:
+    query = f"SELECT {RUN_COLUMNS} FROM runs WHERE state > {QUEUED} AND place >= ? AND place < ?"
+    return map(to_run, connection.execute(query, (first, end)))
 
 
 def interrupted(connection: sqlite3.Connection) -> Iterator[tuple[int, int]]:

@@ -14,7 +14,7 @@ from qcg.pilotjob.report.formats import history_text
 from qcg.pilotjob.report.record import JobEnd
 
 AT_ONCE = 1000
-"""Names that are looked up before others are served."""
+"""Names or iterations that are looked up before others are served."""
 
 
 async def job_info(books: Books, request: JobInfo) -> Answer:
@@ -26,12 +26,37 @@ async def job_info(books: Books, request: JobInfo) -> Answer:
         found = find(books.state, name)
         if isinstance(found, str):
             jobs[name] = {"status": 1, "message": found}
+            continue
+        info = _info(books, name, *found)
+        job, position = found
+        if request.with_childs and position < 0 and job.iterations is not None:
+            info["childs"] = await _childs(books, job)
+        if books.state.jobs.get(job.name) is job:
+            jobs[name] = {"status": 0, "data": info}
         else:
-            jobs[name] = {"status": 0, "data": _info(books, name, *found, childs=request.with_childs)}
+            jobs[name] = {"status": 1, "message": f"{name!r} was removed while its iterations were looked up"}
     return ok({"jobs": jobs})
 
 
-def _info(books: Books, name: str, job: Job, position: int, *, childs: bool) -> dict[str, Any]:
+async def _childs(books: Books, job: Job) -> list[dict[str, Any]]:
+    """All iterations that have begun or ended; fewer where the job is removed meanwhile."""
+    assert job.iterations is not None
+    childs: list[dict[str, Any]] = []
+    for first in range(0, len(job.iterations), AT_ONCE):
+        if books.state.jobs.get(job.name) is not job:
+            break
+        for position, story in books.stories.iterations_of(job, range(first, first + AT_ONCE)):
+            child = {
+                "iteration": job.iterations.indices[position],
+                "state": story.state.name,
+                "runtime": _runtime(books, job, position, story),
+            }
+            childs.append({**child, "messages": story.message} if story.message else child)
+        await asyncio.sleep(0)
+    return childs
+
+
+def _info(books: Books, name: str, job: Job, position: int) -> dict[str, Any]:
     story = books.stories.story_of(job, position)
     info: dict[str, Any] = {"jobName": name, "status": story.state.name}
     if story.message:
@@ -41,16 +66,6 @@ def _info(books: Books, name: str, job: Job, position: int, *, childs: bool) -> 
         info["runtime"]["command"] = books.stories.command_of(job, position, story.grant)
     if position < 0 and job.iterations is not None:
         info["iterations"] = _iterations(job)
-        if childs:
-            info["childs"] = [
-                {
-                    "iteration": job.iterations.indices[child],
-                    "state": child_story.state.name,
-                    "runtime": _runtime(books, job, child, child_story),
-                    **({"messages": child_story.message} if child_story.message else {}),
-                }
-                for child, child_story in books.stories.iterations_of(job)
-            ]
     info["history"] = history_text(story.history)
     return info
 
