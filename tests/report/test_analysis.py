@@ -175,6 +175,13 @@ def test_an_iterated_job_that_could_never_run_is_told_with_the_reason(tmp_path: 
     assert "wide FAILED: 9 cores asked for, and 8 exist\n" in render_text(report)
 
 
+def test_an_iterated_job_whose_iterations_were_omitted_one_by_one_is_told_with_a_reason(tmp_path: Path):
+    follow = job(1, "follow", Iteration(0, 1))
+    effects = [Transition(follow, 0, State.OMITTED, 103.0, None, None, "it waits for 'it:0', which is FAILED")]
+    report = told(tmp_path, Added([follow]), *effects, Transition(follow, -1, State.OMITTED, 103.0))
+    assert report.omitted == ["follow OMITTED: none of its iterations was started, because of what they wait for"]
+
+
 def test_a_failure_without_stderr_is_told_too(tmp_path: Path):
     one = job(1, "one", stderr="gone.err")
     (failure,) = told(tmp_path, Added([one]), ran(one, 101, 102, State.FAILED)).failures

@@ -26,6 +26,8 @@ from qcg.pilotjob.report.summary import Ending, Summary, statistics_of, summaris
 from qcg.pilotjob.report.tail import last_lines
 from qcg.pilotjob.runs import RunsError, has_manager, with_registry
 
+NONE_LEFT = "none of its iterations was started, because of what they wait for"
+
 _decode_description = msgspec.msgpack.Decoder(JobDescription).decode
 
 
@@ -73,7 +75,7 @@ class _Report:
             slowest=[self._slow(ending) for ending in summary.slowest],
             failures=[self._failure(ending) for ending in summary.failures],
             failed=summary.failed,
-            omitted=[f"{job.name} OMITTED: {job.message}" for job in summary.omitted],
+            omitted=[f"{job.name} OMITTED: {job.message or NONE_LEFT}" for job in summary.omitted],
         )
 
     def _cores_of_nodes(self) -> list[int] | None:
