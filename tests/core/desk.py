@@ -20,6 +20,7 @@ from qcg.pilotjob.core.effects import (
     Reply,
     Requeued,
     RestSettled,
+    SomeSettled,
     Stop,
     Sweep,
     Transition,
@@ -112,6 +113,9 @@ def line(effect: Effect) -> str:
             return f"{name_of(job, position)} {state.name}" + (f": {message}" if message else "")
         case RestSettled(job, state):
             return f"rest of {job.name} {state.name}"
+        case SomeSettled(job, marks, state, message=message):
+            some = " ".join(name_of(job, position) for position, marked in enumerate(marks) if marked)
+            return f"together {some} {state.name}: {message}"
         case Launch(run):
             return f"launch {_run(run)} on {run.grant}"
         case Kill(run):

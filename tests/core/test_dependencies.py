@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from qcg.pilotjob.core import settling
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.events import AgentReported, Cancel, RunEnded, Schedule, Submit
@@ -115,6 +116,19 @@ def test_what_has_succeeded_already_is_not_waited_for(after: str) -> None:
 def test_what_has_failed_already_is_not_waited_for(after: str, reason: str) -> None:
     desk = finished()
     assert desk.submit(job("a", after=after)) == [f"a OMITTED: it waits for {reason}"]
+
+
+def test_many_iterations_that_wait_for_what_has_not_succeeded_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "FEW", 1)
+    desk = Desk(machine(7))
+    desk.submit(job("it", its=range(1, 8)))
+    desk.schedule()
+    desk.end("it:1", "it:2", "it:6")
+    desk.end("it:3", "it:5", "it:7", exit_code=1)
+    assert desk.submit(job("a", its=range(7, 0, -2), after="it:${it}")) == [
+        "together a:7 a:5 a:3 OMITTED: it waits for the same index of 'it', which is FAILED"
+    ]
+    assert desk.schedule() == ["a:1 on n1[0]"]
 
 
 def test_iterations_of_a_finished_job_count_one_by_one() -> None:

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from qcg.pilotjob.core import sanity
+from qcg.pilotjob.core import sanity, settling
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Recall, Requeued, Stop, Sweep
 from qcg.pilotjob.core.errors import Refused
@@ -48,14 +48,19 @@ LAST_MOMENTS = (Schedule, RunStarted, RunEnded, RunSwept)
 """What a journal may not have of the last moments of a manager."""
 
 
+FEW = settling.FEW
+
+
 class Machine(RuleBasedStateMachine):
     @initialize(
         nodes=node_lists(),
         rerun_lost=st.booleans(),
         wanted=st.lists(drafts(), min_size=4, max_size=8),
         tick=st.sampled_from([1.0, 0.001]),
+        few=st.sampled_from([FEW, 0]),
     )
-    def begin(self, nodes: list[NodeSpec], rerun_lost: bool, wanted: list[Draft], tick: float) -> None:
+    def begin(self, nodes: list[NodeSpec], rerun_lost: bool, wanted: list[Draft], tick: float, few: int) -> None:
+        settling.FEW = few
         self.nodes = nodes
         self.tick = tick
         """Seconds from event to event. Where all is over soon, work is sent ahead."""
@@ -398,6 +403,12 @@ class Machine(RuleBasedStateMachine):
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def teardown(self) -> None:
+        try:
+            self.all_ends_well()
+        finally:
+            settling.FEW = FEW
+
+    def all_ends_well(self) -> None:
         """Everybody comes back, and everything ends well: nothing is left, but for what needs more than there is."""
         if not hasattr(self, "core"):
             return

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from qcg.pilotjob.core import settling
+from qcg.pilotjob.core.effects import SomeSettled
+from qcg.pilotjob.core.events import Cancel, Withdraw
 from tests.core.desk import Desk, job, machine
 
 
@@ -74,6 +77,59 @@ def test_iterations_that_wait_by_index_for_the_rest_of_a_job_end_one_by_one() ->
     ]
     assert desk.schedule() == ["c:0 on n1[0]"]
     assert desk.end("c:0") == ["c:0 SUCCEED", "c OMITTED", "all done"]
+
+
+def test_many_that_wait_by_index_for_the_rest_of_a_job_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "FEW", 1)
+    desk = Desk(machine(1))
+    desk.submit(job("b", its=4), job("c", its=4, after="b:${it}"), job("d", its=range(3, 0, -1), after="c:${it}"))
+    desk.schedule()
+    desk.end("b:0")
+    assert desk.cancel("b") == [
+        "rest of b CANCELED",
+        "together c:1 c:2 c:3 OMITTED: it waits for the same index of 'b', which is CANCELED",
+        "b CANCELED",
+        "rest of d OMITTED",
+        "d OMITTED: it waits for the same index of 'c', which is OMITTED",
+        "reply {'canceled': 1}",
+    ]
+    assert desk.iteration_states("c") == ["QUEUED", "OMITTED", "OMITTED", "OMITTED"]
+    assert desk.schedule() == ["c:0 on n1[0]"]
+    assert desk.end("c:0") == ["c:0 SUCCEED", "c OMITTED", "all done"]
+
+
+def test_those_that_wait_for_one_of_many_that_end_together_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "FEW", 1)
+    desk = Desk(machine(1))
+    desk.submit(job("b", its=4), job("c", its=4, after="b:${it}"), job("d", after="c:2"), job("e", after="c:0"))
+    desk.schedule()
+    desk.end("b:0")
+    assert "d OMITTED: it waits for 'c:2', which is OMITTED" in desk.cancel("b")
+    assert desk.schedule() == ["c:0 on n1[0]"]
+    desk.end("c:0")
+    assert desk.schedule() == ["e on n1[0]"]
+
+
+def test_a_million_that_wait_by_index_for_the_rest_of_a_job_cost_one_effect() -> None:
+    desk = Desk(machine(1))
+    desk.submit(job("b", its=1_000_000), job("c", its=1_000_000, after="b:${it}"))
+    desk.schedule()
+    desk.end("b:0")
+    effects = desk.core.handle(Cancel(["b"]), 10.0)
+    (together,) = [effect for effect in effects if isinstance(effect, SomeSettled)]
+    assert together.marks.count(1) == 999_999
+    assert len(effects) == 4
+    assert desk.core.state.iteration_counts == [1, 0, 0, 1, 0, 999_999, 999_999]
+
+
+def test_what_was_withdrawn_does_not_end_with_what_it_waited_for() -> None:
+    desk = Desk(machine(1))
+    desk.submit(job("b", its=3))
+    desk.submit(job("c", its=3, after="b:${it}"))
+    desk.schedule()
+    desk.end("b:0")
+    assert desk.tell(Withdraw(["c"])) == ["removed c"]
+    assert desk.cancel("b") == ["rest of b CANCELED", "b CANCELED", "all done", "reply {'canceled': 1}"]
 
 
 ENDS = {

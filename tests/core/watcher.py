@@ -12,6 +12,7 @@ from qcg.pilotjob.core.effects import (
     Removed,
     Requeued,
     RestSettled,
+    SomeSettled,
     Transition,
 )
 from qcg.pilotjob.core.records import Grant, Run
@@ -82,6 +83,12 @@ class Watcher:
                     states = self.jobs[job.name].states
                     assert State.QUEUED in states.values()
                     states.update({key: state for key, value in states.items() if value is State.QUEUED})
+                case SomeSettled(job, marks, state):
+                    states = self.jobs[job.name].states
+                    some = [position for position, marked in enumerate(marks) if marked]
+                    assert {states[position] for position in some} == {State.QUEUED}
+                    states.update(dict.fromkeys(some, state))
+                    assert State.QUEUED in states.values()
                 case Launch(run):
                     self._launch(run)
                     launched.add((run.job.seq, run.position))

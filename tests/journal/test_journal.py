@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.core.effects import Added, AllDone, Effect, Kill, Launch, Removed, Reply, Requeued, RestSettled, Stop
+from qcg.pilotjob.core.effects import (
+    Added,
+    AllDone,
+    Effect,
+    Kill,
+    Launch,
+    Removed,
+    Reply,
+    Requeued,
+    RestSettled,
+    SomeSettled,
+    Stop,
+)
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.states import State
@@ -194,6 +206,19 @@ def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
     record = journal.job_record(1)
     assert record is not None
     assert record.iterations == 5
+
+
+def test_iterations_that_end_together_come_back_one_by_one(journal: Journal):
+    one = job(1)
+    one.iterations = Iterations(range(10, 20, 2))
+    journal.record(Added([one]))
+    journal.record(SomeSettled(one, bytes([0, 1, 0, 1, 1]), State.OMITTED, 300.0, "it waits in vain"))
+    assert list(reopened(journal).load().settled) == [
+        SettledIteration(1, position, State.OMITTED) for position in (1, 3, 4)
+    ]
+    assert [(end.position, end.attempt, end.ended, end.message) for end in journal.runs_of(1)] == [
+        (position, 0, 300.0, "it waits in vain") for position in (1, 3, 4)
+    ]
 
 
 def test_iterations_of_a_final_job_are_not_loaded_but_can_be_asked_for(journal: Journal):

@@ -6,6 +6,7 @@ from typing import Any, Literal, Union
 
 from msgspec import Struct
 
+from qcg.pilotjob.core.marks import Marks
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.states import State
 
@@ -36,6 +37,16 @@ class RestSettled(Struct, frozen=True, gc=False):
     job: Job
     state: State
     at: float
+
+
+class SomeSettled(Struct, frozen=True, gc=False):
+    """Many iterations of a job that had not started are `state` from now on, and others of it still wait."""
+
+    job: Job
+    marks: Marks
+    state: State
+    at: float
+    message: str
 
 
 class Launch(Struct, frozen=True, gc=False):
@@ -114,6 +125,7 @@ Effect = Union[
     Added,
     Transition,
     RestSettled,
+    SomeSettled,
     Launch,
     Kill,
     Stop,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qcg.pilotjob.core import marks
 from qcg.pilotjob.core.states import CANCELED, FAILED, OMITTED, QUEUED, STATES, SUCCEED, State
 
 if TYPE_CHECKING:
@@ -49,6 +50,18 @@ class Iterations:
         self.counts[self.states[position]] -= 1
         self.states[position] = state
         self.counts[state] += 1
+
+    def queued(self) -> marks.Marks:
+        return marks.in_states(self.states, QUEUED)
+
+    def settle(self, those: marks.Marks, state: State) -> int:
+        """Put these into `state` at once, all of which have not started; how many they are."""
+        number = those.count(1)
+        if number:
+            self.states = marks.entered(self.states, those, state)
+            self.counts[QUEUED] -= number
+            self.counts[state] += number
+        return number
 
     def settle_rest(self, state: State) -> int:
         """Put every iteration that has not started into `state` at once; how many these were."""

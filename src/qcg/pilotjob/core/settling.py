@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import compress
 
 from msgspec import Struct
 
-from qcg.pilotjob.core.effects import AllDone, RestSettled
+from qcg.pilotjob.core.effects import AllDone, RestSettled, SomeSettled
+from qcg.pilotjob.core.marks import Marks, both, seen_from
 from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import OMITTED, QUEUED, SUCCEED, State
+
+FEW = 1000
+"""So many iterations that are omitted at the same time are told one by one; more of them together."""
 
 
 class Outcome(Struct, frozen=True, gc=False):
@@ -30,6 +35,8 @@ class Rest(Struct, frozen=True, gc=False):
     job: Job
     state: State
     message: str
+    only: Marks | None = None
+    """Of its iterations, just these."""
 
 
 # What is still to be settled. A worklist instead of recursion: chains may be a hundred thousand jobs long.
@@ -161,32 +168,48 @@ def _settle_rest(core: CoreState, rest: Rest, work: Work) -> None:
     assert iterations is not None
     if job.state.is_final:
         return
-    before = iterations.states
-    settled = iterations.settle_rest(rest.state)
+    queued = iterations.queued()
+    those = queued if rest.only is None else both(queued, rest.only)
+    settled = iterations.settle(those, rest.state)
     if settled:
         core.iteration_counts[QUEUED] -= settled
         core.iteration_counts[rest.state] += settled
-        job.message = job.message or rest.message
-        core.effects.append(RestSettled(job, rest.state, core.now))
+        if those == queued:
+            job.message = job.message or rest.message
+            core.effects.append(RestSettled(job, rest.state, core.now))
+        else:
+            core.effects.append(SomeSettled(job, those, rest.state, core.now, rest.message))
         if job.dependents is not None:
-            _rest_is_final(core, rest, before, settled, work)
+            _rest_is_final(core, rest, those, work)
     _finish_iterated(job, work)
 
 
-def _rest_is_final(core: CoreState, rest: Rest, before: bytearray, settled: int, work: Work) -> None:
-    """Tell those who wait for single iterations; `before` has the states from before the rest was settled."""
+def _rest_is_final(core: CoreState, rest: Rest, settled: Marks, work: Work) -> None:
+    """Tell those who wait for single iterations."""
     job, iterations = rest.job, rest.job.iterations
     assert iterations is not None
     assert job.dependents is not None
-    for position in [key for key in job.dependents.on_position if before[key] == QUEUED]:
+    for position in [key for key in job.dependents.on_position if settled[key]]:
         for other in job.dependents.on_position.pop(position):
             _prerequisite_is_final(core, other, rest.state, name_of(job, position), work)
-    for other in job.dependents.same_index:
-        if settled == len(iterations):
-            message = f"it waits for {job.name!r}, which is {rest.state.name}"
-            work.append(Rest(other, OMITTED, message))
-            continue
-        for position, earlier in enumerate(before):
-            if earlier == QUEUED:
-                name = name_of(job, position)
-                _same_index_is_final(core, other, iterations.indices[position], rest.state, name, work)
+    for other in [other for other in job.dependents.same_index if not other.state.is_final]:
+        if 0 not in settled:
+            work.append(Rest(other, OMITTED, f"it waits for {job.name!r}, which is {rest.state.name}"))
+        else:
+            work += omitted_by_index(other, job, rest.state, settled)
+
+
+def omitted_by_index(job: Job, prerequisite: Job, state: State, settled: Marks) -> list[Outcome | Rest]:
+    """What follows for `job` when these iterations of the other one have ended so, and each waits for its own."""
+    iterations, others = job.iterations, prerequisite.iterations
+    assert iterations is not None
+    assert others is not None
+    only = both(iterations.queued(), seen_from(settled, others.indices, iterations.indices))
+    if only.count(1) > FEW:
+        message = f"it waits for the same index of {prerequisite.name!r}, which is {state.name}"
+        return [Rest(job, OMITTED, message, only)]
+    name = prerequisite.name
+    return [
+        Outcome(job, position, OMITTED, f"it waits for '{name}:{iterations.indices[position]}', which is {state.name}")
+        for position in compress(range(len(only)), only)
+    ]

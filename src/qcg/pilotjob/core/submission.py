@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from qcg.pilotjob.core import marks
 from qcg.pilotjob.core.dependencies import Prerequisite, Waiting, dependents_of, find_cycle, resolve
 from qcg.pilotjob.core.effects import Added, Reply
 from qcg.pilotjob.core.errors import Refused
@@ -14,9 +15,9 @@ from qcg.pilotjob.core.events import Submit
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.settling import Outcome, Rest, make_ready, settle
+from qcg.pilotjob.core.settling import Rest, make_ready, omitted_by_index, settle
 from qcg.pilotjob.core.state import CoreState, name_of
-from qcg.pilotjob.core.states import FAILED, OMITTED, QUEUED, SUCCEED, State
+from qcg.pilotjob.core.states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import Amount, JobDescription, Request
 from qcg.pilotjob.description.sharing import MaximumIters, split_into
@@ -190,13 +191,11 @@ def _wait_for_same_index(core: CoreState, job: Job, waiting: Waiting, other: Job
         waiting.by_position = bytearray(len(job.iterations))
     if not other.state.is_final:
         dependents_of(other).same_index.append(job)
-    untouched = other.iterations.unfinished == len(other.iterations)
-    for position, index in enumerate(job.iterations.indices):
-        earlier = other.iterations.position(index)
-        assert earlier is not None
-        state = QUEUED if untouched else other.iterations.state(earlier)
-        if not state.is_final:
-            waiting.by_position[position] += 1
-        elif state is not SUCCEED:
-            message = f"it waits for '{other.name}:{index}', which is {state.name}"
-            settle(core, Outcome(job, position, OMITTED, message))
+    states = other.iterations.states
+    waited_for = marks.in_states(states, QUEUED, SCHEDULED, EXECUTING)
+    indices = other.iterations.indices, job.iterations.indices
+    waiting.by_position = marks.added(waiting.by_position, marks.seen_from(waited_for, *indices))
+    for state in (FAILED, CANCELED, OMITTED):
+        if other.iterations.counts[state]:
+            for ending in omitted_by_index(job, other, state, marks.in_states(states, state)):
+                settle(core, ending)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from itertools import compress
 from typing import Any
 
-from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, RestSettled, Stop, Transition
+from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, RestSettled, SomeSettled, Stop, Transition
 from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal.grants import encode_grant
@@ -49,6 +50,7 @@ class Group:
         "rests",
         "runs",
         "settled",
+        "settled_together",
         "started_jobs",
     )
 
@@ -62,6 +64,7 @@ class Group:
         """By run, how it ended; `None` while it is under way."""
         self.settled: list[Row] = []
         """Iterations that became final without a run."""
+        self.settled_together: list[SomeSettled] = []
         self.commands: list[Row] = []
         self.removed: list[Row] = []
         self.meta: dict[str, Value] = {}
@@ -98,6 +101,10 @@ class Group:
         self.empty = False
         self.rests.append((int(effect.state), effect.at, effect.job.message, effect.job.seq))
 
+    def settle_some(self, effect: SomeSettled) -> None:
+        self.empty = False
+        self.settled_together.append(effect)
+
     def kill(self, effect: Kill | Stop) -> None:
         self.empty = False
         self.runs.setdefault(effect.run, None)
@@ -124,6 +131,7 @@ class Group:
         many(SETTLE_REST, self.rests)
         many(PUT_RUN, self._run_rows())
         many(PUT_SETTLED, self.settled)
+        many(PUT_SETTLED, self._rows_of_settled_together())
         many(PUT_COMMAND, self.commands)
         if self.removed:
             many("DELETE FROM submitted_jobs WHERE seq = ?", self.removed)
@@ -133,6 +141,12 @@ class Group:
             many(RAISE_MAX_SEQ, [max(self.removed)])
         many(PUT_META, self.meta.items())
         many(PUT_ACKED, self.acked.items())
+
+    def _rows_of_settled_together(self) -> Iterator[Row]:
+        for effect in self.settled_together:
+            first, state, at, message = place(effect.job.seq, 0), int(effect.state), effect.at, effect.message
+            for position in compress(range(len(effect.marks)), effect.marks):
+                yield first + position, state, at, message
 
     def _run_rows(self) -> Iterator[Row]:
         for run, end in self.runs.items():
@@ -160,6 +174,7 @@ GATHER: dict[type[Effect], Callable[[Group, Any], None]] = {
     Transition: Group.transition,
     Added: Group.add,
     RestSettled: Group.settle_rest,
+    SomeSettled: Group.settle_some,
     Kill: Group.kill,
     Stop: Group.kill,
     Requeued: Group.forget,
