@@ -82,6 +82,31 @@ def test_records_are_acknowledged_once_they_are_synced(tmp_path: Path):
     run(tmp_path, test)
 
 
+def test_all_that_is_synced_is_acknowledged_after_two_syncs_at_once_have_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(wired: Wired) -> None:
+        engine = wired.engine
+        wired.reported()
+        await engine.submit(jobs("one", "two"))
+        await wired.until("launch 2.1")
+        wired.journal.unsyncable = True
+        syncs = []
+        for number in (1, 2):
+            engine.agent_told("local", [EndedRecord(number, Ended(f"{number}.1", 2.0, 0, "exit", "", 7, 1.0))])
+            engine.commit()
+            syncs.append(asyncio.ensure_future(engine.sync()))
+            await asyncio.sleep(0)  # it has begun, and knows what it is about
+        failures = await asyncio.gather(*syncs, return_exceptions=True)
+        assert [type(failure) for failure in failures] == [JournalError] * 2
+        wired.journal.unsyncable = False
+        await engine.sync()
+        assert wired.happened[-1] == "acknowledge 2"
+
+    monkeypatch.setattr(engine, "SYNC_DELAY", 1000)
+    run(tmp_path, test)
+
+
 def test_the_end_of_a_run_on_two_nodes_is_acknowledged_when_both_have_told(tmp_path: Path):
     """Else a manager that dies meanwhile would never learn how it ended."""
 

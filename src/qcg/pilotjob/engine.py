@@ -339,7 +339,8 @@ class Engine(Listener):
         try:
             await self._loop.run_in_executor(self._syncer, self.journal.sync)
         except JournalError:
-            self._committed = {**committed, **self._committed}
+            for agent, number in committed.items():  # another one, which began later, may have failed as well
+                self._committed[agent] = max(number, self._committed.get(agent, 0))
             raise
         # Not sooner: when the machine dies now, agents must not have forgotten what the journal has lost.
         self.executor.acknowledge(committed)
