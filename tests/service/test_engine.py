@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from qcg.pilotjob import engine
 from qcg.pilotjob.agent.protocol import EndedRecord, Record, StartedRecord
 from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.events import Cancel, Remove, Submit
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from qcg.pilotjob.journal.errors import JournalError
 from tests.service.wired import GRANT, Wired, jobs, run
@@ -196,6 +198,28 @@ def test_a_submission_that_cannot_be_synced_can_be_sent_again(tmp_path: Path):
         assert wired.engine.state.jobs == {}
         wired.journal.unsyncable = False
         await wired.engine.submit(jobs("a", "b"))
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("submitted_again", [False, True])
+def test_a_job_that_was_removed_before_its_submission_failed_is_not_looked_for(tmp_path: Path, submitted_again: bool):
+    async def test(wired: Wired) -> None:
+        engine = wired.engine
+        go_on = threading.Event()
+        wired.journal.unsyncable = True
+        wired.journal.on_sync = lambda: go_on.wait(30)
+        refused = asyncio.ensure_future(engine.submit(jobs("a", "b")))
+        await asyncio.sleep(0)
+        engine.dispatch(Cancel(["a"]))
+        engine.dispatch(Remove(["a"]))
+        if submitted_again:
+            engine.dispatch(Submit(jobs("a")))
+        go_on.set()
+        with pytest.raises(JournalError):
+            await refused
+        assert [(job.name, job.state.name) for job in engine.state.jobs.values()] == [("a", "QUEUED")] * submitted_again
+        wired.journal.unsyncable = False
 
     run(tmp_path, test)
 

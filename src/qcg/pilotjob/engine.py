@@ -132,22 +132,25 @@ class Engine(Listener):
             self.report.take_back(reported)
             self.dispatch(events.Withdraw(reply["jobs"]))
             raise
+        taken = [self.state.jobs[name] for name in reply["jobs"]]
         try:
             await self.sync()
         except JournalError:
-            self.dispatch(events.Cancel(reply["jobs"]))  # refused, and nobody can say what a crash would leave of them
-            self._unwanted += [self.state.jobs[name] for name in reply["jobs"]]
+            self._unwanted += taken  # refused, and nobody can say what a crash would leave of them
+            self.dispatch(events.Cancel([job.name for job in self._still_there(taken)]))
             self._remove_unwanted()
             raise
         return reply
 
     def _remove_unwanted(self) -> None:
-        over = [job for job in self._unwanted if job.state.is_final]
-        self._unwanted = [job for job in self._unwanted if not job.state.is_final]
-        # Somebody may have been quicker, and another job may have the name by now.
-        names = [job.name for job in over if self.state.jobs.get(job.name) is job]
-        if names:
-            self.dispatch(events.Remove(names))
+        unwanted = self._still_there(self._unwanted)
+        self._unwanted = [job for job in unwanted if not job.state.is_final]
+        if over := [job.name for job in unwanted if job.state.is_final]:
+            self.dispatch(events.Remove(over))
+
+    def _still_there(self, jobs: list[Job]) -> list[Job]:
+        """Others were removed, and another job may have the name by now."""
+        return [job for job in jobs if self.state.jobs.get(job.name) is job]
 
     # -- what agents tell -------------------------------------------------------------------------------------------
 
@@ -291,8 +294,7 @@ class Engine(Listener):
         try:
             if self._commit_first:
                 self.try_to_commit()
-            if self._unwanted:
-                self._remove_unwanted()
+            self._remove_unwanted()
             if not (self.stalled or self.gathering):
                 self.dispatch(events.Schedule(STARTS_A_TURN))
         finally:
@@ -377,10 +379,8 @@ class Engine(Listener):
             raise error
 
     async def close(self) -> None:
-        """Nothing left pending, and everything in the registry, if it can be written at all.
-
-        What cannot be written yet, agents keep: the next manager gets it from them.
-        """
+        """Nothing left pending, and everything in the registry, if it can be written at all. What cannot be written
+        yet, agents keep: the next manager gets it from them."""
         for timer in (self._commit_timer, self._sync_timer):
             if timer is not None:
                 timer.cancel()
