@@ -17,7 +17,7 @@ from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.desk import Desk, job, machine, request, told
 from tests.core.resuming import books_of, resume
 from tests.core.strategies import Draft
-from tests.core.test_machine import Machine
+from tests.core.test_machine import FEW, Machine
 
 
 class ShortJobs(Desk):
@@ -298,7 +298,7 @@ class BusyMachine(Machine):
     def begin(self, cores: list[int], rerun_lost: bool) -> None:
         nodes = [NodeSpec(f"n{number}", tuple(range(count))) for number, count in enumerate(cores)]
         wanted = [Draft(request(1), None, range(30), None, [])] * 2
-        super().begin(nodes=nodes, rerun_lost=rerun_lost, wanted=wanted, tick=0.001)
+        super().begin(nodes=nodes, rerun_lost=rerun_lost, wanted=wanted, tick=0.001, few=FEW)
         self.work(3)
 
     @rule(rounds=st.integers(1, 3))
