@@ -10,7 +10,7 @@ from qcg.pilotjob.core.effects import Kill, Transition
 from qcg.pilotjob.core.events import AgentReported, NodesLost, RunEnded, RunStarted
 from qcg.pilotjob.core.finishing import MOST_LOSSES
 from qcg.pilotjob.core.records import Run
-from qcg.pilotjob.core.running import FORGOTTEN, agent_reported, nodes_lost
+from qcg.pilotjob.core.running import FORGOTTEN, UNKNOWN, agent_reported, nodes_lost
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.desk import Desk, job, machine, node
 
@@ -323,7 +323,7 @@ def test_a_run_found_without_its_grant_can_be_ended_where_it_was_found() -> None
 
 
 def test_a_run_found_without_its_grant_is_lost_with_its_node() -> None:
-    assert unsure().lose("n1") == ["a FAILED: the node is gone", "all done"]
+    assert unsure().lose("n1") == [f"a FAILED: the node is gone; {UNKNOWN}", "all done"]
 
 
 def test_a_run_found_without_its_grant_waits_again_when_its_agent_forgets_it() -> None:
@@ -374,6 +374,16 @@ def test_what_ran_on_a_lost_node_has_failed() -> None:
     assert desk.schedule() == ["d on n2[0]"]
 
 
+def test_what_is_not_known_to_have_begun_on_a_lost_node_says_so() -> None:
+    desk = busy("a", "b")
+    desk.start("a")
+    assert desk.lose("n1", message="node lost") == [
+        "a FAILED: node lost",
+        "b FAILED: node lost; nobody can say whether it had begun",
+        "all done",
+    ]
+
+
 def test_what_ran_on_a_lost_node_runs_again_elsewhere_where_that_is_wanted() -> None:
     desk = Desk(machine(1, 1), rerun_lost=True)
     desk.submit(job("a"), job("it", its=1), job("c"))
@@ -392,7 +402,7 @@ def test_what_ran_on_a_lost_node_runs_again_elsewhere_where_that_is_wanted() -> 
 def test_a_killed_run_on_a_lost_node_is_canceled_and_not_run_again() -> None:
     desk = busy("a", rerun_lost=True)
     desk.cancel("a")
-    assert desk.lose("n1", message="gone") == ["a CANCELED: gone", "all done"]
+    assert desk.lose("n1", message="gone") == [f"a CANCELED: gone; {UNKNOWN}", "all done"]
 
 
 def test_a_late_end_of_a_lost_run_is_ignored() -> None:
@@ -418,7 +428,7 @@ def test_a_job_that_loses_every_host_is_given_up_in_the_end():
         assert desk.lose("n1")[-1] == "a QUEUED"
         desk.report("n1")
     desk.schedule()
-    assert desk.lose("n1")[0] == "a FAILED: the node is gone"
+    assert desk.lose("n1")[0] == f"a FAILED: the node is gone; {UNKNOWN}"
 
 
 def test_runs_that_never_arrived_do_not_count_as_lost():

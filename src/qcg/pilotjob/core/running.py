@@ -16,6 +16,8 @@ from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 STOPPED = "it was ended with its manager, to be run again by the next one"
 FORGOTTEN = "it had started, and its agent does not know of it any more: nobody can say how it ended"
 
+UNKNOWN = "nobody can say whether it had begun"
+
 
 def run_started(core: CoreState, event: RunStarted) -> None:
     record = event.record
@@ -126,7 +128,8 @@ def nodes_lost(core: CoreState, event: NodesLost) -> None:
         if len(run.grant.parts) > 1:
             spanning.nodes_of_run_lost(core, run, event.message)
         else:
-            lose(core, run, event.message)
+            # Not given back: what its agent had written down last may be gone with the node.
+            lose(core, run, event.message if run.started else f"{event.message}; {UNKNOWN}")
     spanning.strays_lost(core)
 
 
