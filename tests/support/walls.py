@@ -36,7 +36,7 @@ PURE_IMPORTS = {
     "__future__", "abc", "array", "ast", "base64", "bisect", "collections", "contextlib", "copy", "dataclasses",
     "datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "itertools", "json",
     "keyword", "math", "msgspec", "numbers", "operator", "re", "shlex", "statistics", "string", "struct", "textwrap",
-    "types", "typing", "typing_extensions", "unicodedata",
+    "types", "typing", "typing_extensions", "unicodedata", "weakref",
 }
 # fmt: on
 
