@@ -62,6 +62,37 @@ def test_one_that_sleeps_ends_when_its_time_is_over(host: PretendedHost, tmp_pat
     assert host.next_deadline() is None
 
 
+def test_one_that_sleeps_for_longer_than_its_wall_time_is_ended_after_that(host: PretendedHost, tmp_path: Path):
+    host.start(
+        [launch(id, "sleep", seconds, wd=tmp_path, wall_time=100.0) for id, seconds in (("a", "6"), ("b", "600"))]
+    )
+    host.advance()
+    host.take_records()
+    host.due(time.monotonic() + 50)
+    assert told(host) == [("a", "exit")]
+    over = host.next_deadline()
+    assert over is not None
+    assert 50 < over - time.monotonic() <= 100
+    host.due(over)
+    ((_, ended),) = host.take_records()
+    assert isinstance(ended, Ended)
+    assert (ended.id, ended.reason, ended.message) == ("b", "timeout", "The wall time of 100 s is over.")
+    assert not host.busy
+    host.due(time.monotonic() + 1000)
+    assert host.next_deadline() is None
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "soon", "0"])
+def test_what_is_no_time_is_over_at_once_and_keeps_nobody_from_waking_up(
+    host: PretendedHost, tmp_path: Path, seconds: str
+):
+    host.start([launch(id, "sleep", time, wd=tmp_path) for id, time in (("a", seconds), ("b", "6"))])
+    host.advance()
+    assert told(host) == [("a", "started"), ("a", "exit"), ("b", "started")]
+    host.due(time.monotonic() + 7)
+    assert told(host) == [("b", "exit")]
+
+
 def test_an_id_is_started_once(host: PretendedHost, tmp_path: Path):
     assert host.start([launch("a", "true", wd=tmp_path)]) == []
     assert host.start([launch("a", "true", wd=tmp_path)]) == ["a"]

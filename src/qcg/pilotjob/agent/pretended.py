@@ -1,4 +1,4 @@
-"""A host that starts nothing: jobs end at once, or, when they are `sleep SECONDS`, after that time.
+"""A host that starts nothing: jobs end at once, or, when they are `sleep SECONDS`, after that time or their wall time.
 
 What is left is what everything around the processes costs: manager, scheduler, journal, report, messages and ledger,
 with as many pretended nodes as one likes.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger, Opened
@@ -51,7 +52,10 @@ class PretendedHost(JobHost):
         self._ledger.started(job.id, opened)
         seconds = _seconds_of(launch.argv)
         if seconds:
-            heapq.heappush(self._ends, (time.monotonic() + seconds, job.id))
+            began = time.monotonic()
+            heapq.heappush(self._ends, (began + seconds, job.id))
+            if launch.wall_time is not None:
+                self._wall_times.begin(job.id, began, launch.wall_time, self._jobs)
         else:
             self._succeed(job)
 
@@ -62,8 +66,7 @@ class PretendedHost(JobHost):
 
 def _seconds_of(argv: list[str]) -> float:
     if len(argv) == 2 and argv[0] == "sleep":
-        try:
-            return float(argv[1])
-        except ValueError:
-            return 0.0
+        with suppress(ValueError):
+            seconds = float(argv[1])
+            return seconds if seconds > 0 else 0.0  # nor is `nan` a time
     return 0.0
