@@ -202,6 +202,12 @@ def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
         (2, 1, State.SCHEDULED),
         (3, 0, State.CANCELED),
     ]
+    assert list(journal.iteration_states(1)) == [
+        (0, State.SUCCEED),
+        (1, State.FAILED),
+        (2, State.SCHEDULED),
+        (3, State.CANCELED),
+    ]
     assert [one.exit_code for one in journal.runs_of(1, [1, 0, 77])] == [-11, 0]
     record = journal.job_record(1)
     assert record is not None

@@ -59,8 +59,7 @@ def _iterations(final: FinalJob, journal: Journal) -> Iterations:
         return known_iterations(iteration.indices(), State.SUCCEED, ())
     record = journal.job_record(final.seq)
     rest = (record.rest if record else None) or final.state
-    ends = ((run.position, run.state) for run in journal.runs_of(final.seq) if run.position >= 0)
-    return known_iterations(iteration.indices(), rest, ends)
+    return known_iterations(iteration.indices(), rest, journal.iteration_states(final.seq))
 
 
 def forget_end(journal: Journal) -> None:

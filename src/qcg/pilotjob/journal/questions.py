@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 
+from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.group import Value
 from qcg.pilotjob.journal.records import JobRecord, RunRecord
@@ -33,6 +34,10 @@ class Questions:
     def runs_among(self, seq: int, positions: range) -> Iterator[RunRecord]:
         """The same for iterations that follow one another."""
         return reading.runs_among(self._current(), seq, positions)
+
+    def iteration_states(self, seq: int) -> Iterator[tuple[int, State]]:
+        """Of each iteration of a job that has begun or ended: its position and its state."""
+        return reading.iteration_states(self._current(), seq)
 
     def interrupted(self) -> Iterator[tuple[int, int]]:
         """Number and position of what is not final, and has had runs that count no more."""

@@ -91,6 +91,14 @@ def _runs_between(connection: sqlite3.Connection, first: int, end: int) -> Itera
     return map(to_run, connection.execute(query, (first, end)))
 
 
+def iteration_states(connection: sqlite3.Connection, seq: int) -> Iterator[tuple[int, State]]:
+    """Of each iteration that has begun or ended."""
+    first = place(seq, 0)
+    query = f"SELECT place - ?, state FROM runs WHERE state > {QUEUED} AND place >= ? AND place < ?"
+    for position, state in connection.execute(query, (first, first, place(seq + 1, -1))):
+        yield position, STATES[state]
+
+
 def interrupted(connection: sqlite3.Connection) -> Iterator[tuple[int, int]]:
     for (number,) in connection.execute(f"SELECT place {OF_UNFINISHED} AND runs.state = {QUEUED}"):
         yield seq_and_position(number)
