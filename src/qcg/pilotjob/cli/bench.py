@@ -6,8 +6,10 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,18 +20,25 @@ from typing import NoReturn
 import click
 import msgspec
 
+from qcg.pilotjob.agent.pidfile import AgentPid, is_alive, read_agent_pid
 from qcg.pilotjob.api.errors import QCGPJMAError
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.cli.measuring import SAMPLES, SLEEP, Figures, measure
+from qcg.pilotjob.cli.measuring import SAMPLES, SLEEP, CannotWrite, Figures, measure
 from qcg.pilotjob.cli.numbers import Number
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import show_table
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.parse_nodes import MOST_CORES, MOST_IN_ALL, parse_nodes
+from qcg.pilotjob.host.tree import look_at, send
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_NODES = 10_000
+PATIENCE = 5.0
+"""Seconds that the pilot, and then its agent, has to end before it is killed: there is nothing of use in its files."""
+LOOK = 0.05
+LINGER = 2
+"""Seconds that its agents on other nodes stay without it."""
 
 
 @click.command("bench")
@@ -51,6 +60,11 @@ def command(nodes: str | None, pretend: str | None, wd: str, seconds: float, as_
     try:
         with _ending_tidily(), _directory(wd) as directory:
             figures = measure(partial(_start, directory, options), seconds, tell)
+    except CannotWrite as error:
+        raise Refusal(
+            f"the pilot that was measured could not write in {Path(wd).absolute()}: {error}; measure in another"
+            " directory with --wd, or for fewer --seconds"
+        ) from None
     except QCGPJMAError as error:
         raise Refusal(str(error)) from None
     if as_json:
@@ -120,19 +134,66 @@ def _ending_tidily() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _start(directory: str, options: list[str]) -> LocalManager:
-    """A signal meanwhile waits until the pilot is there: half a pilot cannot be ended."""
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Until this is over: half a pilot cannot be ended, and a pilot that is half ended is never ended wholly."""
     waiting: list[int] = []
     caught = [number for number in ENDING if callable(signal.getsignal(number))]
     before = {number: signal.signal(number, lambda number, frame: waiting.append(number)) for number in caught}
     try:
-        manager = LocalManager(["--wd", str(Path(directory).resolve()), "--log", "warning", *options])
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     if waiting:
-        with manager:
-            signal.raise_signal(waiting[0])
+        signal.raise_signal(waiting[0])
+
+
+class _Pilot(LocalManager):
+    """Nobody needs what it has not written yet: it ends within seconds, also where nothing can be written."""
+
+    def finish(self) -> None:
+        with _signals_wait():
+            if self.qcgpm_process.poll() is None:
+                self.qcgpm_process.terminate()
+            try:
+                self.qcgpm_process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.qcgpm_process.kill()
+            super().finish()
+            if self.run_dir is not None:
+                _end_agents(self.run_dir)
+
+
+def _end_agents(run_dir: Path) -> None:
+    """Those of this machine that the service has left, before the files under them are removed."""
+    names = [path.stem.removeprefix("agent-") for path in run_dir.glob("agent-*.json")]
+    left = [found for name in names if (found := read_agent_pid(run_dir, name)) is not None and is_alive(found)]
+    for number in (signal.SIGTERM, signal.SIGINT):  # the second word: also when its disk does not know all
+        _send(left, number)
+    deadline = time.monotonic() + PATIENCE
+    while any(map(is_alive, left)) and time.monotonic() < deadline:
+        time.sleep(LOOK)
+    _send(left, signal.SIGKILL)
+
+
+def _send(agents: list[AgentPid], number: signal.Signals) -> None:
+    for agent in agents:
+        process = look_at(agent.pid)
+        if process is not None and process.began == agent.started:
+            send(process, number)
+
+
+def _start(directory: str, options: list[str]) -> LocalManager:
+    given = ["--wd", str(Path(directory).resolve()), "--log", "warning", "--agent-linger", str(LINGER), *options]
+    manager: _Pilot | None = None
+    try:
+        with _signals_wait():
+            manager = _Pilot(given)
+    except SystemExit:
+        if manager is not None:
+            manager.finish()
+        raise
     return manager
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from statistics import median
@@ -10,6 +11,7 @@ from statistics import median
 from msgspec import Struct
 
 from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.errors import RequestRefusedError, TimeoutElapsed
 from qcg.pilotjob.api.job import Jobs
 
 SAMPLES = 50
@@ -23,6 +25,12 @@ AT_ONCE = 0.05
 A_FEW = 16
 """or than these."""
 PROGRAM = "true"
+STILL = 2.0
+"""Seconds without a start or an end before the pilot is asked whether it can write: no job takes as long."""
+
+
+class CannotWrite(Exception):
+    """The pilot that is measured has no room for its files, or cannot write them for another reason, which this is."""
 
 
 class Figures(Struct, frozen=True):
@@ -86,6 +94,8 @@ def measure(start_manager: Callable[[], Manager], seconds: float, say: Callable[
 class _Bench:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
+        self._counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        self._asked = 0
 
     def started(self, name: str) -> float:
         """When a job that is submitted now starts."""
@@ -122,6 +132,42 @@ class _Bench:
     def _seconds(self, jobs: Jobs) -> float:
         """From submission until it is known that all have ended."""
         began = time.monotonic()
-        self._manager.submit(jobs)
-        self._manager.wait4all()
-        return time.monotonic() - began
+        self._submit(jobs)
+        while not self._all_end():
+            if not self._move():
+                # A pilot that cannot write waits for room, and says so to whoever wants something new of it.
+                self._asked += 1
+                self._submit(Jobs().add(name=f"asked{self._asked}", exec=PROGRAM))
+        took = time.monotonic() - began
+        self._check()
+        return took
+
+    def _submit(self, jobs: Jobs) -> None:
+        try:
+            self._manager.submit(jobs)
+        except RequestRefusedError as error:
+            told = re.search(
+                "could not be (?:written|synced to disk): ([^.;]+)", error.reason
+            )  # the rest is advice for runs
+            if told is None:
+                raise
+            raise CannotWrite(told[1]) from None
+
+    def _check(self) -> None:
+        """What these jobs do cannot fail: only that their files cannot be made."""
+        if self._manager.system_status()["JobStats"]["FailedJobs"]:
+            failed = next(name for name, job in self._manager.list().items() if job["status"] == "FAILED")
+            raise CannotWrite(self._manager.why(failed)["jobs"][failed]["data"]["sentence"])
+
+    def _all_end(self) -> bool:
+        try:
+            self._manager.wait4all(STILL)
+        except TimeoutElapsed:
+            return False
+        return True
+
+    def _move(self) -> bool:
+        """Whether jobs have started or ended since this was asked last."""
+        status = self._manager.system_status()
+        before, self._counts = self._counts, (status["JobStats"], status["IterationStats"])
+        return self._counts != before
