@@ -41,7 +41,7 @@ def play(service: Served, monkeypatch: pytest.MonkeyPatch) -> Callable[[Scenario
             await scenario(manager)
             names = list(await manager.list())
             await manager.cancel(names)
-            await manager.wait4all(30)
+            await manager.wait4all(60)
             await manager.remove(names)
 
     return lambda scenario: asyncio.run(run(scenario))
@@ -61,7 +61,7 @@ async def until_asked(manager: AsyncManager, *requests: str) -> None:
         return answer
 
     manager._ask_once = note  # type: ignore[method-assign]
-    await asyncio.wait_for(all_asked.wait(), 30)
+    await asyncio.wait_for(all_asked.wait(), 60)
 
 
 def test_it_has_every_call_of_the_manager():
@@ -75,7 +75,7 @@ def test_every_call_works(play: Callable[[Scenario], None]):
     async def scenario(manager: AsyncManager) -> None:
         jobs = Jobs().add(name="a", exec="true").add(name="b", exec="sleep", args=["60"], iteration=2)
         assert await manager.submit(jobs) == ["a", "b"]
-        assert await manager.wait4("a", 30) == {"a": "SUCCEED"}
+        assert await manager.wait4("a", 60) == {"a": "SUCCEED"}
         assert (await manager.status(["a"]))["jobs"]["a"]["data"]["status"] == "SUCCEED"
         assert list(await manager.list(["b"])) == ["b"]
         assert (await manager.info("a"))["jobs"]["a"]["status"] == 0
@@ -84,13 +84,13 @@ def test_every_call_works(play: Callable[[Scenario], None]):
         assert (await manager.resources())["total_cores"] == 4
         assert (await manager.system_status())["System"]["InstanceId"] == "x"
         assert (await manager.send_request({"request": "resourcesInfo"}))["code"] == 0
-        next_end = asyncio.ensure_future(manager.wait4_any_job_finish(30))
-        iterations = asyncio.ensure_future(manager.wait4(["b:0", "b:1"], 30))
+        next_end = asyncio.ensure_future(manager.wait4_any_job_finish(60))
+        iterations = asyncio.ensure_future(manager.wait4(["b:0", "b:1"], 60))
         await until_asked(manager, "status", "jobStatus")
         assert await manager.cancel("b") == {"canceled": 1}
         assert await next_end == ("b", "CANCELED")
         assert await iterations == {"b:0": "CANCELED", "b:1": "CANCELED"}
-        await manager.wait4all(30)
+        await manager.wait4all(60)
         assert await manager.remove("a") == {"removed": 1}
 
     play(scenario)
@@ -160,7 +160,7 @@ def test_leaving_ends_what_is_under_way(service: Served, monkeypatch: pytest.Mon
             await manager.list()
         async with AsyncManager() as other:
             await other.cancel("a")
-            await other.wait4all(30)
+            await other.wait4all(60)
             await other.remove("a")
 
     asyncio.run(scenario())
@@ -171,7 +171,7 @@ def test_a_service_of_ones_own_ends_with_the_block(tmp_path: Path):
         options = ["--wd", tmp_path, "--nodes", 1]
         async with AsyncManager(local=True, server_args=options) as manager:
             names = await manager.submit(Jobs().add(name="a", exec="true").add(name="b", exec="sleep", args=["60"]))
-            assert await manager.wait4(names[0], 30) == {"a": "SUCCEED"}
+            assert await manager.wait4(names[0], 60) == {"a": "SUCCEED"}
 
     before = descendants()
     asyncio.run(scenario())
@@ -253,7 +253,7 @@ def test_a_wait_for_the_next_job_ends_when_none_is_left(play: Callable[[Scenario
         waits = "until [ -e b ]; do sleep 0.1; done"
         await manager.submit(Jobs().add(name="a", exec="true").add(name="b", script=waits))
         await manager.wait4("a")
-        next_end = asyncio.ensure_future(manager.wait4_any_job_finish(timeout=30))
+        next_end = asyncio.ensure_future(manager.wait4_any_job_finish(timeout=60))
         await until_asked(manager, "status")
         (service.wd / "b").touch()
         assert await next_end == ("b", "SUCCEED")

@@ -16,7 +16,7 @@ from qcg.pilotjob.api.manager import LocalManager
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
 
-PATIENCE = 30
+PATIENCE = 60
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
@@ -35,7 +35,7 @@ def in_child(call: Callable[[], object]) -> int:
 
 
 def test_a_manager_works_in_a_forked_process_and_goes_on_in_its_parent(tmp_path: Path):
-    with LocalManager(["--nodes", "2", "--wd", tmp_path], {"request_timeout": 10}) as manager:
+    with LocalManager(["--nodes", "2", "--wd", tmp_path], {"request_timeout": PATIENCE}) as manager:
         manager.resources()
 
         def child() -> None:

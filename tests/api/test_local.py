@@ -42,7 +42,7 @@ def test_it_starts_works_and_finishes_quickly(tmp_path: Path):
         began = time.monotonic()
         manager = local(tmp_path / str(number))
         starts.append(time.monotonic() - began)
-        assert manager.wait4(manager.submit(Jobs().add(name="a", exec="true")), 30) == {"a": "SUCCEED"}
+        assert manager.wait4(manager.submit(Jobs().add(name="a", exec="true")), 60) == {"a": "SUCCEED"}
         began = time.monotonic()
         manager.finish()
         finishes.append(time.monotonic() - began)
@@ -126,7 +126,7 @@ def test_it_works_in_a_thread(tmp_path: Path):
 
     def work() -> None:
         with local(tmp_path) as manager:
-            results.append(manager.wait4(manager.submit(Jobs().add(name="a", exec="true")), 30))
+            results.append(manager.wait4(manager.submit(Jobs().add(name="a", exec="true")), 60))
 
     threads = [threading.Thread(target=work)]
     for thread in threads:
@@ -139,9 +139,9 @@ def test_it_works_in_a_thread(tmp_path: Path):
 def test_several_may_work_side_by_side(tmp_path: Path):
     with local(tmp_path / "one") as one, local(tmp_path / "two") as two:
         one.submit(Jobs().add(name="a", exec="true"))
-        two.wait4all(30)
+        two.wait4all(60)
         assert two.list() == {}
-        assert one.wait4("a", 30) == {"a": "SUCCEED"}
+        assert one.wait4("a", 60) == {"a": "SUCCEED"}
 
 
 def test_the_caller_is_not_forked_and_its_signals_are_its_own(tmp_path: Path):
@@ -161,7 +161,7 @@ def test_an_event_loop_of_the_caller_is_not_disturbed(tmp_path: Path):
 
     async def cell() -> dict[str, str]:
         with local(tmp_path) as manager:
-            return manager.wait4(manager.submit(Jobs().add(name="a", exec="true")), 30)
+            return manager.wait4(manager.submit(Jobs().add(name="a", exec="true")), 60)
 
     assert asyncio.run(cell()) == {"a": "SUCCEED"}
 
@@ -175,7 +175,7 @@ def test_a_caller_without_standard_streams_works_too(tmp_path: Path):
         "from qcg.pilotjob.api.manager import LocalManager\n"
         "from qcg.pilotjob.api.job import Jobs\n"
         "with LocalManager(['--nodes', '1']) as manager:\n"
-        "    states = manager.wait4(manager.submit(Jobs().add(name='a', exec='true')), 30)\n"
+        "    states = manager.wait4(manager.submit(Jobs().add(name='a', exec='true')), 60)\n"
         "open('states', 'w').write(str(states))\n"
     )
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, timeout=60)
@@ -187,7 +187,7 @@ def test_files_of_the_caller_are_not_taken_for_modules_of_the_service(tmp_path: 
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')")
     monkeypatch.chdir(tmp_path)
     with local(tmp_path) as manager:
-        assert manager.wait4(manager.submit(Jobs().add(name="a", exec="true")), 30) == {"a": "SUCCEED"}
+        assert manager.wait4(manager.submit(Jobs().add(name="a", exec="true")), 60) == {"a": "SUCCEED"}
 
 
 def test_nothing_is_left_when_the_caller_is_killed(tmp_path: Path):
@@ -223,4 +223,4 @@ def test_a_manager_that_is_dropped_ends_its_service(tmp_path: Path):
     process = manager.qcgpm_process
     del manager
     gc.collect()
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0

@@ -49,7 +49,7 @@ def manager(service: Served, request: pytest.FixtureRequest, monkeypatch: pytest
         yield manager
         names = list(manager.list())
         manager.cancel(names)
-        manager.wait4all(30)
+        manager.wait4all(60)
         manager.remove(names)
 
 
@@ -62,15 +62,15 @@ def group(**programs: str) -> Jobs:
 
 def test_jobs_are_submitted_and_waited_for(manager: Manager):
     assert manager.submit(group(a="exit 0", b="exit 1")) == ["a", "b"]
-    assert manager.wait4(["a", "b"], timeout=30) == {"a": "SUCCEED", "b": "FAILED"}
-    manager.wait4all(30)
+    assert manager.wait4(["a", "b"], timeout=60) == {"a": "SUCCEED", "b": "FAILED"}
+    manager.wait4all(60)
 
 
 @pytest.mark.parametrize("names", ["a", ["a"], ("a",), {"a"}, iter(["a"])], ids=lambda names: type(names).__name__)
 def test_names_are_a_string_or_any_collection(manager: Manager, names: Any):
     manager.submit(group(a="exit 0"))
     names = names if isinstance(names, str) else list(names) or ["a"]
-    assert manager.wait4(names, 30) == {"a": "SUCCEED"}
+    assert manager.wait4(names, 60) == {"a": "SUCCEED"}
     assert manager.status(tuple(names))["jobs"]["a"]["data"] == {"jobName": "a", "status": "SUCCEED"}
     assert manager.info(names)["jobs"]["a"]["data"]["runtime"]["exit_code"] == "0"
     assert list(manager.list(names)) == ["a"]
@@ -87,14 +87,14 @@ def test_names_that_are_no_names_are_refused(manager: Manager):
 
 def test_list_tells_of_all_jobs_or_of_some(manager: Manager):
     manager.submit(group(a="exit 0", b="exit 0", c="exit 0"))
-    manager.wait4all(30)
+    manager.wait4all(60)
     assert manager.list() == {name: {"status": "SUCCEED"} for name in "abc"}
     assert list(manager.list(["c", "a", "nobody"])) == ["c", "a"]
 
 
 def test_info_comes_as_objects(manager: Manager, service: Served):
     manager.submit(Jobs().add(name="a", script="exit $((${it} == 1))", iteration=2, wd="sub", numCores=2))
-    manager.wait4("a", 30)
+    manager.wait4("a", 60)
     info = manager.info_parsed(["a", "nobody"], withChilds=True)
     assert list(info) == ["a"]
     assert info["a"].status == "FAILED"
@@ -125,13 +125,13 @@ def test_resources_are_counted(manager: Manager):
 def test_running_jobs_are_cancelled(manager: Manager):
     manager.submit(group(a="sleep 60", b="sleep 60"))
     assert manager.cancel("a") == {"canceled": 1}
-    assert manager.wait4("a", 30) == {"a": "CANCELED"}
+    assert manager.wait4("a", 60) == {"a": "CANCELED"}
     assert manager.cancel(["a", "b"]) == {"canceled": 1, "errors": {"a": "job 'a' is already CANCELED"}}
 
 
 def test_it_tells_why_a_job_is_where_it_is(manager: Manager):
     manager.submit(group(a="exit 3", b="sleep 60"))
-    manager.wait4("a", 30)
+    manager.wait4("a", 60)
     told = manager.why(["a", "nobody"])["jobs"]
     assert told["a"]["data"]["reason"] == "failed"
     assert "exit code 3" in told["a"]["data"]["sentence"]
@@ -140,18 +140,18 @@ def test_it_tells_why_a_job_is_where_it_is(manager: Manager):
 
 def test_one_iteration_is_waited_for(manager: Manager):
     manager.submit(Jobs().add(name="a", script="[ ${it} != 1 ] || exec sleep 60", iteration=3))
-    assert manager.wait4(["a:0", "a:2"], 30) == {"a:0": "SUCCEED", "a:2": "SUCCEED"}
+    assert manager.wait4(["a:0", "a:2"], 60) == {"a:0": "SUCCEED", "a:2": "SUCCEED"}
     manager.cancel("a")
-    assert manager.wait4(["a:1", "a"], 30) == {"a:1": "CANCELED", "a": "CANCELED"}
+    assert manager.wait4(["a:1", "a"], 60) == {"a:1": "CANCELED", "a": "CANCELED"}
 
 
 def test_iterations_that_never_started_are_waited_for(manager: Manager):
     manager.submit(group(wide="sleep 60"))
     manager.submit(Jobs().add(name="many", script="exit 0", iteration=1000, after="wide"))
     with ThreadPoolExecutor(1) as other:
-        waiting = other.submit(manager.wait4, ["many:7", "many:999"], 30)
+        waiting = other.submit(manager.wait4, ["many:7", "many:999"], 60)
         manager.cancel("many")
-        assert waiting.result(30) == {"many:7": "CANCELED", "many:999": "CANCELED"}
+        assert waiting.result(60) == {"many:7": "CANCELED", "many:999": "CANCELED"}
 
 
 def test_a_wait_for_something_that_does_not_end_ends_itself(manager: Manager):
@@ -169,7 +169,7 @@ def test_a_wait_for_something_that_does_not_end_ends_itself(manager: Manager):
 
 def test_a_timeout_of_zero_is_a_question(manager: Manager):
     manager.submit(group(a="exit 0", b="sleep 60"))
-    manager.wait4("a", 30)
+    manager.wait4("a", 60)
     assert manager.wait4("a", 0) == {"a": "SUCCEED"}
     with pytest.raises(TimeoutElapsed):
         manager.wait4("b", 0)
@@ -179,7 +179,7 @@ def test_a_timeout_of_zero_is_a_question(manager: Manager):
 
 def test_the_next_job_to_end_is_waited_for(manager: Manager, tmp_path: Path):
     manager.submit(group(early="exit 0", late=f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 3"))
-    manager.wait4("early", 30)
+    manager.wait4("early", 60)
     ask = manager._lines.ask
 
     def ask_and_go(body: bytes, timeout: float) -> dict[str, Any]:
@@ -188,12 +188,12 @@ def test_the_next_job_to_end_is_waited_for(manager: Manager, tmp_path: Path):
         return answer
 
     manager._lines.ask = ask_and_go  # type: ignore[method-assign]
-    assert manager.wait4_any_job_finish(30) == ("late", "FAILED")
+    assert manager.wait4_any_job_finish(60) == ("late", "FAILED")
 
 
 def test_a_wait_for_the_next_job_ends_when_none_is_left(manager: Manager):
     manager.submit(group(only="exit 0"))
-    manager.wait4("only", 30)
+    manager.wait4("only", 60)
     with pytest.raises(errors.ServiceError, match="every job has ended, so there is no next one"):
         manager.wait4_any_job_finish()
 
@@ -230,10 +230,10 @@ def test_cleaning_up_ends_the_listening(service: Served):
     with Manager.of_run(service.run_dir) as manager:
         kept = manager.listen("JFI")
         with manager.listen("JFI") as events:
-            assert events.wait(30)
+            assert events.wait(60)
     for closed in (kept, events):
         with pytest.raises(ConnectionError, match="closed|cleaned up"):
-            closed.wait(30)
+            closed.wait(60)
     with pytest.raises(ConnectionError, match="cleaned up"):
         manager.listen("JFI")
 
@@ -245,7 +245,7 @@ def test_cleaning_up_ends_the_listening_of_another_thread(service: Served):
         wait_for(waiting.running, what="the other thread")
         manager.cleanup()
         with pytest.raises(ConnectionError, match="closed|cleaned up"):
-            waiting.result(30)
+            waiting.result(60)
 
 
 def test_the_service_tells_of_itself(manager: Manager):
@@ -398,7 +398,7 @@ def test_a_wait_in_another_thread_ends_when_the_manager_is_cleaned_up(service: S
         manager.cleanup()
         for wait in waits:
             with pytest.raises(ConnectionError, match="was cleaned up"):
-                wait.result(30)
+                wait.result(60)
     with pytest.raises(ConnectionError, match="was cleaned up"):
         manager.list()
     manager.cleanup()
@@ -415,7 +415,7 @@ def test_a_wait_ends_right_after_the_job(manager: Manager):
         ended = float(subprocess.run(["sh", "-c", "sleep 0.05; date +%s.%N"], capture_output=True, check=True).stdout)
         direct.append(time.time() - ended)
         manager.submit(Jobs().add(name=f"j{number}", script="sleep 0.05; date +%s.%N", stdout=f"end{number}"))
-        manager.wait4(f"j{number}", 30)
+        manager.wait4(f"j{number}", 60)
         now = time.time()
         wd = manager.system_status()["System"]["Wd"]
         delays.append(now - float(Path(wd, f"end{number}").read_text()))
@@ -439,7 +439,7 @@ def test_a_wait_without_events_asks_when_it_is_welcomed_and_at_the_first_beat_an
             manager.wait4("idle", 8)
         assert asked == ["jobStatus", "jobStatus"]
         manager.cancel("idle")
-        manager.wait4all(30)
+        manager.wait4all(60)
         manager.remove("idle")
 
 
@@ -448,8 +448,8 @@ def test_a_service_without_events_is_asked_again_and_again(service: Served, monk
         silent = msgspec.structs.replace(manager._lines.target.contact, publisher="")
         manager._lines.target = msgspec.structs.replace(manager._lines.target, contact=silent)
         manager.submit(group(polled="sleep 0.2"))
-        assert manager.wait4("polled", 30) == {"polled": "SUCCEED"}
-        manager.wait4all(30)
+        assert manager.wait4("polled", 60) == {"polled": "SUCCEED"}
+        manager.wait4all(60)
         with pytest.raises(errors.ServiceError, match="does not publish events"):
             manager.wait4_any_job_finish(1)
         manager.remove("polled")

@@ -40,7 +40,7 @@ def pm(manager: LocalManager, wd: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     yield call
     left = manager.list()
     manager.cancel([name for name, job in left.items() if not manager.is_status_finished(job["status"])])
-    manager.wait4all(30)
+    manager.wait4all(60)
     manager.remove(list(left))
 
 

@@ -106,7 +106,7 @@ def test_the_program_decides_what_a_signal_means_and_the_jobs_end_after_it(numbe
             os.killpg(process.pid, signal.SIGINT)
         else:
             process.terminate()
-        assert process.wait(30) == 5
+        assert process.wait(60) == 5
     assert states(tmp_path) == {"a": "CANCELED"}
 
 

@@ -93,7 +93,7 @@ def test_waiting_ends_with_3_when_it_takes_too_long(pm: Pm, gate: Any):
     assert "not everything has ended within 0.1 s" in done.stderr
     pm("wait", "-t", "0", code=3)
     gate()
-    pm("wait", "slow", "--timeout", "30")
+    pm("wait", "slow", "--timeout", "60")
 
 
 def test_what_was_waited_for_is_told_to_programs(pm: Pm, pm_json: Told):

@@ -51,7 +51,7 @@ def test_a_run_can_be_looked_at_and_given_more_work_from_another_terminal(tmp_pa
         done = pm("submit", "-p", run_dir, "--wd", tmp_path, "--name", "more", "--after", "last", "--", "true")
         assert done.output == "more\n"
         (tmp_path / "go").touch()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert "more (SUCCEED)" in (tmp_path / "jobs.report").read_text()
 
 
@@ -72,9 +72,9 @@ def test_waiting_for_the_last_job_of_a_run_ends_well_though_the_run_ends_with_it
     with running(tmp_path) as process, start("qcg-pm", *arguments, "-p", tmp_path) as waiting:
         wait_for(lambda: _connections(waiting.pid) >= (2 if "wait" in arguments else 1), what="it to be connected")
         (tmp_path / "go").touch()
-        out, err = waiting.communicate(timeout=30)
+        out, err = waiting.communicate(timeout=60)
         assert (waiting.returncode, out, err) == (0, said, "")
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("command", ["wait gate", "logs -f gate"])
@@ -83,7 +83,7 @@ def test_a_manager_that_is_killed_ends_those_who_wait_with_2_and_how_to_go_on(co
         (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
         wait_for(lambda: _connections(waiting.pid) >= 1, what="it to be connected")
         process.kill()
-        out, err = waiting.communicate(timeout=30)
+        out, err = waiting.communicate(timeout=60)
         assert (waiting.returncode, out) == (2, "")
         assert err.startswith("Error: ")
         assert "has died" in err
@@ -100,7 +100,7 @@ def test_an_interrupt_ends_a_command_with_130_and_says_that_the_jobs_go_on(comma
     with running(tmp_path), start("qcg-pm", *line, "-p", tmp_path) as waiting:
         wait_for(lambda: _connections(waiting.pid) >= 1, what="it to be connected")
         waiting.send_signal(signal.SIGINT)
-        _, err = waiting.communicate(timeout=30)
+        _, err = waiting.communicate(timeout=60)
     assert (waiting.returncode, err) == (130, "interrupted; the jobs go on (`qcg-pm cancel` ends jobs)\n")
 
 
@@ -132,7 +132,7 @@ def test_finish_ends_a_run_and_returns_when_it_is_over(tmp_path: Path):
         done = pm("finish", "-p", tmp_path)
         assert (done.exit_code, done.output) == (0, "the manager has ended\n")
         assert not list(tmp_path.glob(".qcgpjm-service-*/contact.json"))
-        assert process.wait(30) == 1
+        assert process.wait(60) == 1
     assert "gate (CANCELED)" in (tmp_path / "jobs.report").read_text()
     assert "has ended" in pm("status", "-p", tmp_path).stderr
 
@@ -146,7 +146,7 @@ def test_a_service_finishes_when_its_jobs_are_done_if_it_is_told_so(tmp_path: Pa
         assert (done.exit_code, done.output) == (0, "the manager ends as soon as every job has ended\n")
         assert service.poll() is None
         (tmp_path / "go").touch()
-        assert service.wait(30) == 0
+        assert service.wait(60) == 0
 
 
 def test_a_job_talks_to_its_own_manager(tmp_path: Path):

@@ -18,7 +18,7 @@ def finished(wd: Path, *options: str) -> Path:
         service.submit(job("a", "true"))
         service.wait("a", "SUCCEED")
         service.ask("finish")
-        service.process.wait(30)
+        service.process.wait(60)
     return service.run_dir
 
 
@@ -40,7 +40,7 @@ def test_a_run_that_was_told_to_finish_is_served_again(tmp_path: Path, more: boo
         service.wait("c", "SUCCEED")
         assert list(service.data("listJobs")["jobs"]) == (["a", "b", "c"] if more else ["a", "c"])
         assert service.ask("finish")["code"] == 0
-        assert service.process.wait(30) == 0
+        assert service.process.wait(60) == 0
     finally:
         service.end()
 
@@ -76,7 +76,7 @@ def test_a_service_says_where_it_is_and_how_it_ended_and_leaves_the_output_to_pr
         assert "`qcg-pm finish`" in first
         assert run("qcg-pm", "submit", "--wait", "--", "false", cwd=tmp_path).returncode == 1
         assert run("qcg-pm", "finish", cwd=tmp_path).returncode == 0
-        out, err = service.communicate(timeout=30)
+        out, err = service.communicate(timeout=60)
     assert (out, err) == ("", "The service has ended: 1 FAILED.\n")
 
 
@@ -87,4 +87,4 @@ def test_a_service_outlives_whoever_read_its_words(tmp_path: Path):
         service.process.stderr = None
         wait_for(lambda: service.ask("status")["code"] == 0, what="an answer")
         service.ask("finish")
-        assert service.process.wait(30) == 0
+        assert service.process.wait(60) == 0

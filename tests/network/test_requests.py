@@ -219,7 +219,7 @@ def test_control_ends_the_service_when_every_job_is_final(tmp_path: Path):
         client.ask("submit", jobs=[job("a", "sleep", "0.3"), job("b", "touch", "done", after=["a"])])
         reply = client.ask("control", command="finishAfterAllTasksDone")
         assert reply == {"code": 0, "message": "finishAfterAllTasksDone command accepted"}
-        assert service.process.wait(30) == 0
+        assert service.process.wait(60) == 0
         assert (tmp_path / "done").exists()
 
 
@@ -231,6 +231,6 @@ def test_finish_ends_the_service_and_its_jobs_and_takes_nothing_new(tmp_path: Pa
         assert client.ask("finish")["code"] == 0
         late = client.ask("submit", jobs=[job("late", "touch", "late")])
         assert late == {"code": 1, "message": "the service is ending and takes no more jobs"}
-        assert service.process.wait(30) == 1
+        assert service.process.wait(60) == 1
         assert "1 CANCELED" in service.log()
         assert not (tmp_path / "late").exists()

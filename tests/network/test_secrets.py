@@ -88,7 +88,7 @@ def test_a_contact_file_that_others_can_read_is_not_used(service: Served):
 def test_the_contact_file_goes_with_the_service(tmp_path: Path):
     with served(tmp_path, "--nodes", "1") as service:
         service.data("finish")
-        service.process.wait(30)
+        service.process.wait(60)
         assert not (service.run_dir / "contact.json").exists()
 
 

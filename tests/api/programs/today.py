@@ -12,7 +12,7 @@ def run(manager: Manager) -> dict[str, JobInfo]:
     jobs = Jobs().add(name="first", exec="/bin/date", stdout="date").add(name="second", exec="true", after="first")
     names: list[str] = manager.submit(jobs)
     try:
-        states: dict[str, str] = manager.wait4(names, timeout=30)
+        states: dict[str, str] = manager.wait4(names, timeout=60)
     except TimeoutElapsed:
         manager.cancel(names)
         raise
