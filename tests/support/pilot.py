@@ -15,8 +15,8 @@ SUBMIT = "submit"
 WAIT = {"request": "control", "command": "finishAfterAllTasksDone"}
 
 COMMANDS = {
-    "qcg-pm": ["-c", "from qcg.pilotjob.cli.main import main; main(prog_name='qcg-pm')"],
-    "qcg-pm-client": ["-c", "from qcg.pilotjob.cli.client import main; main()"],
+    "qcg-pm": ["-c", "from qcg.pilotjob.cli.entry import qcg_pm; qcg_pm()"],
+    "qcg-pm-client": ["-c", "from qcg.pilotjob.cli.entry import qcg_pm_client; qcg_pm_client()"],
     "qcg-pm-service": ["-m", "qcg.pilotjob.service"],
 }
 

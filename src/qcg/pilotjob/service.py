@@ -381,7 +381,7 @@ class Service:
 
 def main() -> None:
     """`qcg-pm-service`."""
-    from qcg.pilotjob.cli.service import main as command
+    from qcg.pilotjob.cli.entry import qcg_pm_service as command
 
     command()
 

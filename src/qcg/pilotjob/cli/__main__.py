@@ -1,5 +1,5 @@
 """`python -m qcg.pilotjob.cli` is `qcg-pm`, of this very Python."""
 
-from qcg.pilotjob.cli.main import main
+from qcg.pilotjob.cli.entry import qcg_pm
 
-main(prog_name="qcg-pm")
+qcg_pm()

@@ -156,7 +156,8 @@ def own_arguments(arguments: list[str]) -> int:
     return min(place, len(arguments))
 
 
-def main() -> None:
+def main(*, standalone_mode: bool = True) -> Any:
     given = sys.argv[1:]
     place = own_arguments(given)
-    command([*join_node_list(given[:place]), *given[place:]], prog_name="qcg-pm-client")
+    arguments = [*join_node_list(given[:place]), *given[place:]]
+    return command(arguments, prog_name="qcg-pm-client", standalone_mode=standalone_mode)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qcg.pilotjob.cli.entry import INTERRUPTED
 from qcg.pilotjob.cli.names import NoSuchName, expand
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say_no_more, tell
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 DIRECTORY = "QCG_PJM_DIR"
 ADDRESS = "QCG_PJM_ADDRESS"
 CONTACT = "QCG_PM_CONTACT"
-INTERRUPTED = 130
 _HINT = (
     f"Start one there with `qcg-pm-service --net`, or say where it is with --path DIR or --address, or set {DIRECTORY}"
 )

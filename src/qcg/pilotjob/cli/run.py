@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from qcg.pilotjob.cli.options import shared
+from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
 from qcg.pilotjob.going_on import is_followed
 
@@ -42,23 +43,21 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
     if ending.refusals:
         nothing = "" if sum(ending.counts) else ", and nothing was run"
         were = "request was" if len(ending.refusals) == 1 else "requests were"
-        click.echo(f"Error: {len(ending.refusals)} {were} refused{nothing}:", err=True)
+        tell(f"Error: {len(ending.refusals)} {were} refused{nothing}:")
     for refusal in ending.refusals:
-        click.echo(refusal, err=True)
+        tell(refusal)
     try:
         show_report(ending.run_dir, as_json=False)
     except ReportError as error:
-        click.echo(str(error), err=True)
+        tell(str(error))
     if ending.continued == 0:
-        click.echo(
-            "There was nothing to continue: all jobs of this run had ended. A new run runs them again.", err=True
-        )
+        tell("There was nothing to continue: all jobs of this run had ended. A new run runs them again.")
     earlier = ending.request_errors - len(ending.refusals)
     if earlier:
         were = "request was" if earlier == 1 else "requests were"
-        click.echo(f"{earlier} {were} refused before this run was resumed; service.log says why.", err=True)
+        tell(f"{earlier} {were} refused before this run was resumed; service.log says why.")
     if ending.suspended:
-        click.echo(ending.what_is_left(followed=followed), err=True)
+        tell(ending.what_is_left(followed=followed))
     if ending.trouble:
-        click.echo(f"The run could not go on: {ending.trouble}", err=True)
+        tell(f"The run could not go on: {ending.trouble}")
     sys.exit(ending.exit_code)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 from contextlib import suppress
 
 import click
+
+from qcg.pilotjob.cli.output import go_nowhere
 
 
 def say(text: str) -> None:
@@ -31,9 +32,7 @@ def many(count: int, noun: str) -> str:
 
 def say_no_more() -> None:
     """The reader has gone, as `head` does when it has seen enough. From now on nobody is told anything."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    go_nowhere(sys.stdout.fileno())
 
 
 def any_character() -> None:

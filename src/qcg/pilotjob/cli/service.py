@@ -182,5 +182,5 @@ def _end_with(descriptor: int, pilot: Pilot) -> None:
     loop.add_reader(descriptor, closed)
 
 
-def main() -> None:
-    command(join_node_list(sys.argv[1:]), prog_name="qcg-pm-service")
+def main(*, standalone_mode: bool = True) -> Any:
+    return command(join_node_list(sys.argv[1:]), prog_name="qcg-pm-service", standalone_mode=standalone_mode)

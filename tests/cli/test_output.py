@@ -1,0 +1,90 @@
+"""What commands do when their standard output cannot be written: their work, and they say so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.pilot import COMMANDS, WAIT, environment, job, write_requests
+
+LOST = "Error: standard output cannot be written: No space left on device\n"
+
+
+def call(wd: Path, command: str, *arguments: str, unbuffered: str = "", **options: Any) -> tuple[int, str]:
+    """With nowhere to write to; its exit code, and what it says to the standard error."""
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, *COMMANDS[command], *arguments],
+            **{"stdout": full, "stderr": subprocess.PIPE, **options},
+            cwd=wd,
+            env=environment(PYTHONUNBUFFERED=unbuffered),
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    return done.returncode, done.stderr
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a run has ended that could not say so."""
+    wd = tmp_path_factory.mktemp("ran")
+    write_requests(wd / "good.json", [job("good", "touch", "made")])
+    assert call(wd, "qcg-pm", "run", "good.json", "--nodes", "1") == (5, LOST)
+    assert (wd / "made").exists()
+    assert "good (SUCCEED)" in (wd / "jobs.report").read_text()
+    return wd
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "line", ["report", "schema", "validate good.json", "status", "jobs", "info good", "why good", "--help"]
+)
+def test_lost_output_is_said_in_a_sentence_and_has_an_exit_code_of_its_own(ran: Path, line: str, unbuffered: str):
+    code, said = call(ran, "qcg-pm", *line.split(), unbuffered=unbuffered)
+    assert code == 5
+    assert said.startswith(LOST)
+    assert "OSError" not in said
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_a_run_whose_output_is_lost_runs_its_jobs_and_tells_of_one_that_failed(tmp_path: Path, unbuffered: str):
+    write_requests(tmp_path / "r.json", [job("bad", "false"), job("good", "true")], WAIT)
+    lines = {"qcg-pm": ["run", "r.json"], "qcg-pm-service": ["--show-progress", "--file-path", "r.json"]}
+    for command, line in lines.items():
+        wd = tmp_path / command
+        assert call(tmp_path, command, *line, "--nodes", "1", "--wd", str(wd), unbuffered=unbuffered) == (1, LOST)
+        report = (wd / "jobs.report").read_text()
+        assert "bad (FAILED)" in report
+        assert "good (SUCCEED)" in report
+
+
+def test_a_refusal_is_told_by_its_exit_code_where_nothing_can_be_said(tmp_path: Path):
+    with open("/dev/full", "wb") as full:
+        for unbuffered in ("", "1"):
+            code, _ = call(tmp_path, "qcg-pm", "run", "missing.json", stderr=full, unbuffered=unbuffered)
+            assert code == 2
+
+
+def test_a_run_that_can_say_nothing_at_all_runs_its_jobs(tmp_path: Path):
+    write_requests(tmp_path / "good.json", [job("good", "true")])
+    with open("/dev/full", "wb") as full:
+        assert call(tmp_path, "qcg-pm", "run", "good.json", "--nodes", "1", stderr=full)[0] == 5
+    assert "good (SUCCEED)" in (tmp_path / "jobs.report").read_text()
+
+
+@pytest.mark.parametrize(("line", "code"), [("schema", 1), ("--help", 1), ("jobs", 0), ("report", 0)])
+def test_a_reader_who_has_seen_enough_is_told_nothing_more(ran: Path, line: str, code: int):
+    process = subprocess.Popen(
+        [sys.executable, *COMMANDS["qcg-pm"], line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ran
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    _, said = process.communicate(timeout=60)
+    assert "Error" not in said
+    assert process.returncode == code
