@@ -1,7 +1,9 @@
-"""Where every command begins and ends."""
+"""Where every command begins and ends. What takes time to load is loaded once Ctrl-C is taken care of."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,8 +30,14 @@ def qcg_pm_client() -> None:
 
 
 def _enter(module: str, **options: str) -> None:
+    heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if heeded:
+        # No exception: one that is raised while modules are loaded may be printed, and forgotten.
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
     output = take_standard_output()
     main = import_module(module).main
+    if heeded:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     code = _call(partial(main, **options, standalone_mode=False))
     if output is not None and not output.all_written():
         code = code or NOT_WRITTEN

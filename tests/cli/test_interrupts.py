@@ -1,0 +1,58 @@
+"""Ctrl-C ends a command with 130 and without a traceback, however early it comes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.pilot import environment
+
+ROOT = Path(__file__).parents[2]
+ENTRIES = re.findall(r'^(qcg-pm\S*) = "(\S+):(\S+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+"""Name, module and function of every program that is installed."""
+
+INTERRUPTED = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise AssertionError('it goes on')\n"
+"""A module that gets a Ctrl-C while it is loaded."""
+
+
+def call(name: str, *arguments: str, instead_of: str, by: str, shims: Path) -> subprocess.CompletedProcess[str]:
+    """Begin a program as it is begun when it is installed, with another module in the place of one that it loads."""
+    (shims / f"{instead_of}.py").write_text(by)
+    module, function = {name: rest for name, *rest in ENTRIES}[name]
+    path = os.pathsep.join(filter(None, [str(shims), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, "-c", f"import sys; from {module} import {function}; sys.exit({function}())", *arguments],
+        env=environment(PYTHONPATH=path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in ENTRIES])
+def test_an_interrupt_while_a_program_is_loaded_ends_it_quietly(tmp_path: Path, name: str):
+    done = call(name, "--help", instead_of="click", by=INTERRUPTED, shims=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("line", [("report", "."), ("run", "r.json", "--nodes", "1")], ids=lambda line: line[0])
+def test_an_interrupt_while_a_command_is_loaded_is_no_job_that_failed(tmp_path: Path, line: tuple[str, ...]):
+    done = call("qcg-pm", *line, instead_of="sqlite3", by=INTERRUPTED, shims=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
+
+
+def test_who_ignores_interrupts_is_not_interrupted_while_it_is_loaded(tmp_path: Path):
+    """As a shell begins what it runs in the background."""
+    ignoring = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        done = call("qcg-pm", "--help", instead_of="click", by=INTERRUPTED, shims=tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, ignoring)
+    assert "it goes on" in done.stderr
