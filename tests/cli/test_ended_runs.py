@@ -25,8 +25,8 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.going_on import ALLOCATION
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.runs import look_at_left
-from qcg.pilotjob.service import Ending
 from tests.support.pilot import COMMANDS, job, run, start, write_requests
 from tests.support.waiting import wait_for
 

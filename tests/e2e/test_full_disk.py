@@ -97,6 +97,39 @@ def test_a_second_signal_leaves_a_run_that_waits_for_room_to_be_resumed(sleepers
     sleepers.check()
 
 
+def test_signals_on_a_full_disk_tell_what_becomes_of_the_run(tmp_path: Path, mount: Callable[..., Path]):
+    disk = mount("disk", "size=1m")
+    for name in ("a", "b"):
+        os.mkfifo(tmp_path / name)
+    jobs = [job(name, script=f"cd {tmp_path}; echo > {name}.began; read x < {name}; true") for name in ("a", "b")]
+    run = Crashing(disk, write_requests(tmp_path / "r.json", jobs), "--nodes", "2")
+    manager = run.start()
+    wait_for(lambda: all((tmp_path / f"{name}.began").exists() for name in ("a", "b")), what="both jobs to begin")
+    fill(disk / "hog")
+    (tmp_path / "a").write_bytes(b"\n")
+    assert manager.stdout is not None
+    assert any("nothing can be written" in line for line in manager.stdout)
+    manager.send_signal(signal.SIGINT)
+    first = next(line for line in manager.stdout if line.startswith("SIGINT: "))
+    assert "nothing can be written, and the end waits for that: once there is room, " in first
+    assert " cancelled, for good; a second signal leaves the run as it is, to be resumed\n" in first
+    why = next(line for line in manager.stdout if "could not be written: " in line)
+    assert why.endswith(" The end waits for that; a second signal leaves the run as it is, to be resumed\n")
+    manager.send_signal(signal.SIGINT)
+    out, err = manager.communicate(timeout=60)
+    assert manager.returncode == 128 + signal.SIGINT
+    assert out.startswith("SIGINT: the run is left as it is, to be resumed\n")
+    assert "Not every job is final: the manager has ended before them." in out
+    assert err == (
+        "Nothing could be written, so the run is left as it is: what runs goes on."
+        f" Make room, and go on with: qcg-pm run --resume {run.run_dir}\n"
+    )
+    (disk / "hog").unlink()
+    (tmp_path / "b").write_bytes(b"\n")
+    assert run.finish().returncode == 0
+    assert {name: entry["state"] for name, entry in run.entries().items()} == {"a": "SUCCEED", "b": "SUCCEED"}
+
+
 def test_a_request_of_a_file_waits_for_room(tmp_path: Path, mount: Callable[..., Path]):
     disk = mount("disk", "size=1m")
     (disk / "hog").write_bytes(bytes(600_000))

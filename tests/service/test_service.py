@@ -20,7 +20,8 @@ from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.launch.compose import compose
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.options import Options, Resumption, UsageError
-from qcg.pilotjob.service import Ending, Service
+from qcg.pilotjob.outcome import Ending
+from qcg.pilotjob.service import Service
 from qcg.pilotjob.stories import Stories
 from tests.support.conversation import Conversation, talk
 from tests.support.pilot import job, write_requests

@@ -14,7 +14,8 @@ from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.interfaces.answering import answer
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.options import Options
-from qcg.pilotjob.service import Ending, Service
+from qcg.pilotjob.outcome import Ending
+from qcg.pilotjob.service import Service
 
 PATIENCE = 60.0
 

@@ -20,7 +20,7 @@ from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.freshness import KeptFresh
 from qcg.pilotjob.executors.spare import SpareAgent
 from qcg.pilotjob.executors.supervision import Supervision, raise_its_error
-from qcg.pilotjob.going_on import ALLOCATION, how_to_go_on, refuse_elsewhere
+from qcg.pilotjob.going_on import ALLOCATION, refuse_elsewhere
 from qcg.pilotjob.guard import announce, check_agents, check_free, leave, refresh, withdraw
 from qcg.pilotjob.interfaces.file import (
     check_unchanged,
@@ -36,6 +36,7 @@ from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.logs import log_to, stop_logging
 from qcg.pilotjob.options import Options, Resumption, UsageError
+from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.place import Place, find_place, look_after_agents
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.progress import progress_line
@@ -59,52 +60,6 @@ KILL_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL when the service ends."""
 
 
-LEFT = 4
-"""Exit code of a run whose time was over before its jobs."""
-
-
-class Ending(msgspec.Struct):
-    """How a run ended, for the exit code and the closing table."""
-
-    run_dir: Path
-    counts: list[int]
-    """Of jobs, by state."""
-    request_errors: int
-    cut_off: int
-    """Jobs that were not final when the service ended."""
-    trouble: str
-    """Why the service could not go on, when it could not."""
-    signal: int
-    refusals: list[str]
-    """What was said to requests that were refused."""
-    told: bool
-    """It ended because it was told to."""
-    continued: int | None
-    """How many jobs a resumed run went on with; None for a new run."""
-    suspended: str = ""
-    """Why it ended before its jobs, when it did; another manager goes on with them."""
-    allocation: str = ""
-    """The Slurm job whose nodes it had."""
-
-    def what_is_left(self, *, followed: bool = False) -> str:
-        """`followed`: another allocation goes on by itself, so that there is nothing to do."""
-        left = sum(self.counts[: State.SUCCEED])
-        jobs = "1 job is" if left == 1 else f"{left} jobs are"
-        sentence = f"{jobs} left, because {self.suspended}."
-        go_on = how_to_go_on(self.run_dir, self.allocation).replace("`", "")
-        return sentence if followed else f"{sentence} Go on with: {go_on}"
-
-    @property
-    def exit_code(self) -> int:
-        if self.suspended:
-            return LEFT
-        if self.signal:
-            return 128 + self.signal
-        if self.trouble:
-            return 3
-        return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.request_errors else 1
-
-
 class Service:
     """One manager process. `run` returns when everything is over, and nothing is left behind."""
 
@@ -119,6 +74,7 @@ class Service:
         self._hurry = asyncio.Event()
         self._trouble = ""
         self._begun = False
+        self._waits_for_room = False
         self._left = False
         """The run is not over: the agent keeps its jobs, for a manager that resumes it."""
 
@@ -253,6 +209,7 @@ class Service:
             continued,
             suspended,
             place.job_id,
+            left=self._left and not self._trouble,
         )
 
     # -- the end ----------------------------------------------------------------------------------------------------
@@ -307,9 +264,12 @@ class Service:
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait({storing}, timeout=PATIENCE)
         if not storing.done():
-            log.warning("the end waits until all is written; a second signal leaves the run as it is, to be resumed")
+            self._waits_for_room = True
+            left = "a second signal leaves" if self._signal else "two signals leave"
+            engine.notice(f"{_why_not_written(engine)} The end waits for that; {left} the run as it is, to be resumed")
             await asyncio.wait({storing, hurried}, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
+        self._waits_for_room = False
         self._left = self._left or not storing.done()
         storing.cancel()
         return not self._left
@@ -358,14 +318,7 @@ class Service:
                 return
             if self._signal:
                 self._hurry.set()
-                pilot.engine.notice(f"{name}: everything is ended at once")
-            else:
-                left = pilot.engine.state.unfinished
-                jobs = "1 job that has not ended is" if left == 1 else f"{left} jobs that have not ended are"
-                pilot.engine.notice(
-                    f"{name}: {jobs} cancelled, for good; running ones have"
-                    f" {KILL_GRACE:g} s to end by themselves, or until the next signal"
-                )
+            pilot.engine.notice(f"{name}: {self._what_follows(pilot.engine)}")
             self._signal = number
             pilot.ending.set()
 
@@ -373,10 +326,36 @@ class Service:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, told, number)
 
+    def _what_follows(self, engine: Engine) -> str:
+        """From a signal, in words."""
+        engine.try_to_commit()  # a disk may be full, and nobody has noticed
+        waits = engine.stalled or self._waits_for_room
+        if self._signal:
+            return "the run is left as it is, to be resumed" if waits else "everything is ended at once"
+        left = engine.state.unfinished
+        jobs = "1 job that has not ended is" if left == 1 else f"{left} jobs that have not ended are"
+        if waits:
+            return (
+                f"nothing can be written, and the end waits for that: once there is room, {jobs} cancelled, for good;"
+                " a second signal leaves the run as it is, to be resumed"
+            )
+        return (
+            f"{jobs} cancelled, for good; running ones have {KILL_GRACE:g} s to end by themselves, or until the next"
+            " signal"
+        )
+
     def _leave_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+def _why_not_written(engine: Engine) -> str:
+    try:
+        engine.commit()
+    except (JournalError, ReportError) as error:
+        return str(error)
+    return "What is written does not reach the disk, service.log says why."
 
 
 def main() -> None:

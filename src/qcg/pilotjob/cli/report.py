@@ -31,8 +31,9 @@ def command(directory: Path, as_json: bool) -> None:
         raise Refusal(str(error)) from None
 
 
-def show_report(directory: Path, *, as_json: bool) -> None:
-    report = analyse(directory)
+def show_report(directory: Path, *, as_json: bool, ended: bool = False) -> None:
+    """`ended`: it is known that no manager is at work any more."""
+    report = analyse(directory, ended=ended)
     if as_json:
         say(render_json(report).rstrip("\n"))
         return

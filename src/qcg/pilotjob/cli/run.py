@@ -47,7 +47,7 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
     for refusal in ending.refusals:
         tell(refusal)
     try:
-        show_report(ending.run_dir, as_json=False)
+        show_report(ending.run_dir, as_json=False, ended=True)
     except ReportError as error:
         tell(str(error))
     if ending.continued == 0:
@@ -56,7 +56,9 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
     if earlier:
         were = "request was" if earlier == 1 else "requests were"
         tell(f"{earlier} {were} refused before this run was resumed; service.log says why.")
-    if ending.suspended:
+    if ending.left:
+        tell(ending.how_it_was_left())
+    elif ending.suspended:
         tell(ending.what_is_left(followed=followed))
     if ending.trouble:
         tell(f"The run could not go on: {ending.trouble}")

@@ -21,9 +21,10 @@ from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.options import Options, Resumption, UsageError
+from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.runs import left_runs, runs_of
-from qcg.pilotjob.service import Ending, Service
+from qcg.pilotjob.service import Service
 
 
 def run_service(

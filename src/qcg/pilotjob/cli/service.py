@@ -17,7 +17,7 @@ from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
 
 if TYPE_CHECKING:
     from qcg.pilotjob.interfaces.pilot import Pilot
-    from qcg.pilotjob.service import Ending
+    from qcg.pilotjob.outcome import Ending
 
 DEFAULT_FILE = "qcg_pm_reqs.json"
 FIRST_PORT, LAST_PORT = 2222, 9999
@@ -106,7 +106,9 @@ def command(
         from qcg.pilotjob.cli.running import run_service  # here, so that both processes load at once
 
         ending = run_service(context, given, fixed, ready, spare=spare)
-    if ending.suspended:
+    if ending.left:
+        tell(ending.how_it_was_left())
+    elif ending.suspended:
         tell(ending.what_is_left())
     elif ending.cut_off and not ending.told:
         were = "job was" if ending.cut_off == 1 else "jobs were"

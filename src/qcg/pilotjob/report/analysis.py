@@ -31,15 +31,16 @@ NONE_LEFT = "none of its iterations was started, because of what they wait for"
 _decode_description = msgspec.msgpack.Decoder(JobDescription).decode
 
 
-def analyse(path: Path, most: int = 10) -> RunReport:
+def analyse(path: Path, most: int = 10, *, ended: bool = False) -> RunReport:
     """The report on a run directory, or on the newest one in a working directory.
 
-    At most `most` of the slowest and of the failed jobs are listed.
+    At most `most` of the slowest and of the failed jobs are listed. `ended`: its manager is known to be at work no
+    more, although it may not have been able to write that.
     """
     try:
         run_dir = with_registry(path)
         # Before its registry is read: what was written last is seen, when it has just ended.
-        at_work = has_manager(run_dir)
+        at_work = not ended and has_manager(run_dir)
         with snapshot(run_dir / FILE_NAME) as connection:
             return _Report(run_dir, connection).of(summarise(connection, most, at_work=at_work))
     except (JournalError, RunsError) as error:
