@@ -13,7 +13,7 @@ import pytest
     [
         ("qcg.pilotjob.agent.__main__", {"asyncio", "sqlite3", "qcg.pilotjob.cluster.fate"}),
         # Before Ctrl-C is taken care of.
-        ("qcg.pilotjob.cli.entry", {"click", "msgspec", "typing", "asyncio", "qcg.pilotjob.cli.main"}),
+        ("qcg.pilotjob.cli.entry", {"click", "msgspec", "typing", "contextlib", "qcg.pilotjob.cli.output"}),
         # Before the process of the agent is started.
         ("qcg.pilotjob.cli.main, qcg.pilotjob.cli.run", {"asyncio", "zmq", "sqlite3", "rich", "qcg.pilotjob.engine"}),
         ("qcg.pilotjob.cli.service", {"asyncio", "zmq", "sqlite3", "rich", "qcg.pilotjob.engine"}),

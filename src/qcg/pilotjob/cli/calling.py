@@ -1,0 +1,42 @@
+"""How every command ends: its exit code, and the rest of its output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from click import Abort, ClickException
+
+from qcg.pilotjob.cli.entry import INTERRUPTED
+from qcg.pilotjob.cli.output import leave_standard_error, take_standard_output
+
+NOT_WRITTEN = 5
+"""The exit code of a command that has done everything, but what it had to say is lost."""
+
+
+def call(main: Callable[..., int | None], **options: str) -> int | str | None:
+    """The exit code."""
+    try:
+        output = take_standard_output()
+        code = _outcome(partial(main, **options, standalone_mode=False))
+        if output is not None and not output.all_written():
+            code = code or NOT_WRITTEN
+        leave_standard_error()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _outcome(main: Callable[[], int | None]) -> int | str | None:
+    """Left to itself, the library would end an interrupted command with the exit code of a job that failed."""
+    try:
+        return main()
+    except SystemExit as end:
+        return end.code
+    except ClickException as error:
+        with suppress(OSError):
+            error.show()
+        return error.exit_code
+    except Abort:
+        return INTERRUPTED
