@@ -18,8 +18,9 @@ def mount(tmp_path: Path) -> Iterator[Callable[..., Path]]:
     yield from mounting(tmp_path)
 
 
-def test_a_disk_that_fills_up_ends_the_measurement_with_a_sentence(mount: Callable[..., Path]):
-    disk, before = mount("disk", "size=1500k"), descendants()
+@pytest.mark.parametrize("size", ["16k", "40k", "800k"])
+def test_a_disk_that_fills_up_ends_the_measurement_with_a_sentence(mount: Callable[..., Path], size: str):
+    disk, before = mount("disk", f"size={size}"), descendants()
     done = run("qcg-pm", "bench", "--nodes", "2", "--seconds", "30", "--wd", disk, timeout=100)
     assert done.returncode == 2, done
     told = done.stderr.splitlines()[-1]

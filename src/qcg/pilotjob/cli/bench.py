@@ -21,9 +21,9 @@ import click
 import msgspec
 
 from qcg.pilotjob.agent.pidfile import AgentPid, is_alive, read_agent_pid
-from qcg.pilotjob.api.errors import QCGPJMAError
+from qcg.pilotjob.api.errors import QCGPJMAError, ServiceError
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.cli.measuring import SAMPLES, SLEEP, CannotWrite, Figures, measure
+from qcg.pilotjob.cli.measuring import SAMPLES, SLEEP, CannotWrite, Figures, measure, raise_cannot_write
 from qcg.pilotjob.cli.numbers import Number
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
@@ -190,6 +190,9 @@ def _start(directory: str, options: list[str]) -> LocalManager:
     try:
         with _signals_wait():
             manager = _Pilot(given)
+    except ServiceError as error:
+        raise_cannot_write(error)
+        raise
     except SystemExit:
         if manager is not None:
             manager.finish()

@@ -11,7 +11,7 @@ from statistics import median
 from msgspec import Struct
 
 from qcg.pilotjob.api.client import Manager
-from qcg.pilotjob.api.errors import RequestRefusedError, TimeoutElapsed
+from qcg.pilotjob.api.errors import QCGPJMAError, RequestRefusedError, TimeoutElapsed
 from qcg.pilotjob.api.job import Jobs
 
 SAMPLES = 50
@@ -31,6 +31,13 @@ STILL = 2.0
 
 class CannotWrite(Exception):
     """The pilot that is measured has no room for its files, or cannot write them for another reason, which this is."""
+
+
+def raise_cannot_write(error: QCGPJMAError) -> None:
+    """Where an error says so. What else it says is advice for runs that go on once there is room."""
+    told = re.search("(?:could not|cannot) be (?:opened|created|written|synced to disk): ([^.;\\n]+)", str(error))
+    if told is not None:
+        raise CannotWrite(told[1]) from None
 
 
 class Figures(Struct, frozen=True):
@@ -146,12 +153,8 @@ class _Bench:
         try:
             self._manager.submit(jobs)
         except RequestRefusedError as error:
-            told = re.search(
-                "could not be (?:written|synced to disk): ([^.;]+)", error.reason
-            )  # the rest is advice for runs
-            if told is None:
-                raise
-            raise CannotWrite(told[1]) from None
+            raise_cannot_write(error)
+            raise
 
     def _check(self) -> None:
         """What these jobs do cannot fail: only that their files cannot be made."""
