@@ -37,8 +37,8 @@ MOST_NODES = 10_000
 PATIENCE = 5.0
 """Seconds that the pilot, and then its agent, has to end before it is killed: there is nothing of use in its files."""
 LOOK = 0.05
-LINGER = 2
-"""Seconds that its agents on other nodes stay without it."""
+LINGER = 10
+"""Seconds that its agents on other nodes stay without it: not so few that a busy pilot loses them."""
 
 
 @click.command("bench")
