@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob import service
+from qcg.pilotjob import outcome
 from qcg.pilotjob.batch.books import JOBS_LEFT, Books, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.slurm import parse_job
@@ -31,7 +31,7 @@ def test_books_that_cannot_be_read_are_told(tmp_path: Path):
 
 
 def test_the_exit_code_of_a_run_that_is_left_means_that_it_goes_on():
-    assert JOBS_LEFT == service.LEFT
+    assert JOBS_LEFT == outcome.LEFT
 
 
 SHOWN = """\
