@@ -27,12 +27,11 @@ async def job_info(books: Books, request: JobInfo) -> Answer:
         if isinstance(found, str):
             jobs[name] = {"status": 1, "message": found}
             continue
-        info = _info(books, name, *found)
         job, position = found
-        if request.with_childs and position < 0 and job.iterations is not None:
-            info["childs"] = await _childs(books, job)
+        has_childs = request.with_childs and position < 0 and job.iterations is not None
+        childs = await _childs(books, job) if has_childs else None
         if books.state.jobs.get(job.name) is job:
-            jobs[name] = {"status": 0, "data": info}
+            jobs[name] = {"status": 0, "data": _info(books, name, job, position, childs)}
         else:
             jobs[name] = {"status": 1, "message": f"{name!r} was removed while its iterations were looked up"}
     return ok({"jobs": jobs})
@@ -56,7 +55,7 @@ async def _childs(books: Books, job: Job) -> list[dict[str, Any]]:
     return childs
 
 
-def _info(books: Books, name: str, job: Job, position: int) -> dict[str, Any]:
+def _info(books: Books, name: str, job: Job, position: int, childs: list[dict[str, Any]] | None) -> dict[str, Any]:
     story = books.stories.story_of(job, position)
     info: dict[str, Any] = {"jobName": name, "status": story.state.name}
     if story.message:
@@ -66,6 +65,8 @@ def _info(books: Books, name: str, job: Job, position: int) -> dict[str, Any]:
         info["runtime"]["command"] = books.stories.command_of(job, position, story.grant)
     if position < 0 and job.iterations is not None:
         info["iterations"] = _iterations(job)
+        if childs is not None:
+            info["childs"] = childs
     info["history"] = history_text(story.history)
     return info
 
