@@ -72,13 +72,18 @@ def end_frozen(run_dir: Path, name: str, seconds: float) -> bool:
         time.sleep(LOOK)
         if not is_alive(other) or _turns(other.pid) != before:
             return False
-    process = look_at(other.pid)
-    if process is not None and process.began == other.started:
-        send(process, signal.SIGKILL)
+    signal_agent(other, signal.SIGKILL)
     deadline = time.monotonic() + DYING
     while is_alive(other) and time.monotonic() < deadline:
         time.sleep(0.02)
     return True
+
+
+def signal_agent(info: AgentPid, number: signal.Signals) -> None:
+    """Unless it has ended, and another process has its pid."""
+    process = look_at(info.pid)
+    if process is not None and process.began == info.started:
+        send(process, number)
 
 
 def _turns(pid: int) -> int:

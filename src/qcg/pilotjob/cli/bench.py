@@ -20,7 +20,7 @@ from typing import NoReturn
 import click
 import msgspec
 
-from qcg.pilotjob.agent.pidfile import AgentPid, is_alive, read_agent_pid
+from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid, signal_agent
 from qcg.pilotjob.api.errors import QCGPJMAError, ServiceError
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.cli.measuring import SAMPLES, SLEEP, CannotWrite, Figures, measure, raise_cannot_write
@@ -30,7 +30,6 @@ from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import show_table
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.parse_nodes import MOST_CORES, MOST_IN_ALL, parse_nodes
-from qcg.pilotjob.host.tree import look_at, send
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_NODES = 10_000
@@ -169,19 +168,14 @@ def _end_agents(run_dir: Path) -> None:
     """Those of this machine that the service has left, before the files under them are removed."""
     names = [path.stem.removeprefix("agent-") for path in run_dir.glob("agent-*.json")]
     left = [found for name in names if (found := read_agent_pid(run_dir, name)) is not None and is_alive(found)]
-    for number in (signal.SIGTERM, signal.SIGINT):  # the second word: also when its disk does not know all
-        _send(left, number)
+    for agent in left:
+        signal_agent(agent, signal.SIGTERM)
+        signal_agent(agent, signal.SIGINT)  # the second word: also when its disk does not know all
     deadline = time.monotonic() + PATIENCE
     while any(map(is_alive, left)) and time.monotonic() < deadline:
         time.sleep(LOOK)
-    _send(left, signal.SIGKILL)
-
-
-def _send(agents: list[AgentPid], number: signal.Signals) -> None:
-    for agent in agents:
-        process = look_at(agent.pid)
-        if process is not None and process.began == agent.started:
-            send(process, number)
+    for agent in left:
+        signal_agent(agent, signal.SIGKILL)
 
 
 def _start(directory: str, options: list[str]) -> LocalManager:
