@@ -53,10 +53,11 @@ def main() -> int:
     _warn_of_others()
     on = machine.describe()
     kept = {}
+    for_the_page = setting.can_judge and setting.peers is None
     try:
         for name in options.names:
             kept[name] = Kept(on, *_run(name, setting))
-            if setting.can_judge and setting.peers is None:
+            if for_the_page:
                 keep(setting.directory, name, kept[name])
     except BenchError as why:
         print(f"bench: {why}", file=sys.stderr)
@@ -73,7 +74,7 @@ def main() -> int:
     print_findings([finding for one in kept.values() for finding in one.result.findings])
     for why_not in [why_not for one in kept.values() for why_not in one.result.missing]:
         print(why_not)
-    everything = all_kept(setting.directory, BENCHMARKS, on)
+    everything = all_kept(setting.directory, BENCHMARKS, on) if for_the_page else None
     if everything is not None:
         page.write([one.result for one in everything.values()], on, [one.how for one in everything.values()])
         print(f"written to {page.PAGE.name}", file=sys.stderr)
