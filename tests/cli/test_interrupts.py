@@ -20,6 +20,20 @@ ENTRIES = re.findall(r'^(qcg-pm\S*) = "(\S+):(\S+)"$', (ROOT / "pyproject.toml")
 INTERRUPTED = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise AssertionError('it goes on')\n"
 """A module that gets a Ctrl-C while it is loaded."""
 
+LOST = """
+import os, select, signal, weakref
+class Thing: pass
+def gone(_):
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000): pass
+thing = Thing()
+reference = weakref.ref(thing, gone)
+del thing
+select.select([], [], [], 30)
+raise AssertionError('it goes on')
+"""
+"""The same, where Python prints what is raised and forgets it."""
+
 
 def call(name: str, *arguments: str, instead_of: str, by: str, shims: Path) -> subprocess.CompletedProcess[str]:
     """Begin a program as it is begun when it is installed, with another module in the place of one that it loads."""
@@ -45,6 +59,11 @@ def test_an_interrupt_while_a_program_is_loaded_ends_it_quietly(tmp_path: Path, 
 @pytest.mark.parametrize("line", [("report", "."), ("run", "r.json", "--nodes", "1")], ids=lambda line: line[0])
 def test_an_interrupt_while_a_command_is_loaded_is_no_job_that_failed(tmp_path: Path, line: tuple[str, ...]):
     done = call("qcg-pm", *line, instead_of="sqlite3", by=INTERRUPTED, shims=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
+
+
+def test_an_interrupt_that_falls_where_nothing_can_be_raised_is_not_lost(tmp_path: Path):
+    done = call("qcg-pm", "report", ".", instead_of="sqlite3", by=LOST, shims=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
 
 

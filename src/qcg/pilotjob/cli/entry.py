@@ -8,6 +8,9 @@ import sys
 
 INTERRUPTED = 130
 
+SOON = 0.01
+"""Seconds until an interrupt that was lost is sent again: by then what could not be interrupted is over."""
+
 
 def qcg_pm() -> None:
     _enter("qcg.pilotjob.cli.main", prog_name="qcg-pm")
@@ -32,5 +35,20 @@ def _enter(module: str, **options: str) -> None:
 
     main = import_module(module).main
     if heeded:
+        _heed_what_is_raised_in_vain()
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(call(main, **options))
+
+
+def _heed_what_is_raised_in_vain() -> None:
+    """An interrupt within a destructor or the callback of a weak reference is printed and forgotten: send it again."""
+    tell = sys.unraisablehook
+
+    def heed(lost: sys.UnraisableHookArgs) -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, SOON)
+        else:
+            tell(lost)
+
+    sys.unraisablehook = heed
+    signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
