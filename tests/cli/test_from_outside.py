@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from qcg.pilotjob.cli.main import main
-from tests.support.pilot import job, run, start, write_requests
+from tests.support.pilot import environment, job, run, start, write_requests
 from tests.support.waiting import wait_for
 
 GATE = "until [ -e go ]; do sleep 0.02; done"
@@ -102,6 +102,27 @@ def test_an_interrupt_ends_a_command_with_130_and_says_that_the_jobs_go_on(comma
         waiting.send_signal(signal.SIGINT)
         _, err = waiting.communicate(timeout=60)
     assert (waiting.returncode, err) == (130, "interrupted; the jobs go on (`qcg-pm cancel` ends jobs)\n")
+
+
+WHILE_IT_CONNECTS = """
+import os, signal, zmq
+make = zmq.Context.socket
+def interrupted(*arguments):
+    socket = make(*arguments)
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000): pass
+    return socket
+zmq.Context.socket = interrupted
+"""
+
+
+def test_an_interrupt_while_a_command_connects_ends_it_too(tmp_path: Path):
+    """An exception would leave it in the end of the library, which waits for a socket that nobody closes any more."""
+    (tmp_path / "sitecustomize.py").write_text(WHILE_IT_CONNECTS)
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    with running(tmp_path):
+        done = run("qcg-pm", "status", "-p", tmp_path, env=environment(PYTHONPATH=path), timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_a_manager_that_does_not_answer_is_not_said_to_be_gone(tmp_path: Path):

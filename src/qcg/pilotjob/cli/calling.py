@@ -8,7 +8,7 @@ from functools import partial
 
 from click import Abort, ClickException
 
-from qcg.pilotjob.cli.entry import INTERRUPTED
+from qcg.pilotjob.cli.interrupts import INTERRUPTED
 from qcg.pilotjob.cli.output import leave_standard_error, take_standard_output
 
 NOT_WRITTEN = 5

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.entry import INTERRUPTED
+from qcg.pilotjob.cli.interrupts import ending_at_once
 from qcg.pilotjob.cli.names import NoSuchName, expand
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say_no_more, tell
@@ -58,12 +58,10 @@ def _command(function: Callable[..., int | None], *, afterwards: bool) -> Callab
     @click.option("-a", "--address", help=f"Its address instead [{ADDRESS}].")
     @functools.wraps(function)
     def body(path: str | None, address: str | None, **given: Any) -> None:
+        waits = _waits(click.get_current_context())
         try:
-            code = _call(function, path, address, given, afterwards=afterwards)
-        except KeyboardInterrupt:
-            if _was_waiting(click.get_current_context()):
-                tell("interrupted; the jobs go on (`qcg-pm cancel` ends jobs)")
-            sys.exit(INTERRUPTED)
+            with ending_at_once(_the_jobs_go_on if waits else lambda: None):
+                code = _call(function, path, address, given, afterwards=afterwards)
         except BrokenPipeError:
             say_no_more()
             sys.exit(0)
@@ -72,8 +70,12 @@ def _command(function: Callable[..., int | None], *, afterwards: bool) -> Callab
     return body
 
 
-def _was_waiting(context: click.Context) -> bool:
-    """Whoever ends such a command with Ctrl-C should know that this is all that ends."""
+def _the_jobs_go_on() -> None:
+    """Whoever ends a command that waits should know that this is all that ends."""
+    tell("interrupted; the jobs go on (`qcg-pm cancel` ends jobs)")
+
+
+def _waits(context: click.Context) -> bool:
     return context.info_name == "wait" or bool(context.params.get("follow") or context.params.get("wait"))
 
 

@@ -26,8 +26,8 @@ from qcg.pilotjob.batch.submissions import (
     refuse_while_under_way,
     write_submission,
 )
-from qcg.pilotjob.cli.entry import INTERRUPTED
 from qcg.pilotjob.cli.fitting import Time, check_file, check_rest, left_of
+from qcg.pilotjob.cli.interrupts import INTERRUPTED
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.run import command as run
 from qcg.pilotjob.cli.saying import say, tell
