@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from qcg.pilotjob.cli.interrupts import ending_at_once, heed_what_is_raised_in_vain, is_heeded
+from qcg.pilotjob.cli.interrupts import EndingAtOnce, heed_what_is_raised_in_vain, is_heeded
 
 
 def qcg_pm() -> None:
@@ -20,7 +20,7 @@ def qcg_pm_client() -> None:
 
 
 def _enter(module: str, **options: str) -> None:
-    with ending_at_once(lambda: None):
+    with EndingAtOnce():
         from importlib import import_module
 
         from qcg.pilotjob.cli.calling import call

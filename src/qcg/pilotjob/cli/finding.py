@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.interrupts import ending_at_once
+from qcg.pilotjob.cli.interrupts import EndingAtOnce
 from qcg.pilotjob.cli.names import NoSuchName, expand
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say_no_more, tell
@@ -60,7 +60,7 @@ def _command(function: Callable[..., int | None], *, afterwards: bool) -> Callab
     def body(path: str | None, address: str | None, **given: Any) -> None:
         waits = _waits(click.get_current_context())
         try:
-            with ending_at_once(_the_jobs_go_on if waits else lambda: None):
+            with EndingAtOnce(_the_jobs_go_on if waits else None):
                 code = _call(function, path, address, given, afterwards=afterwards)
         except BrokenPipeError:
             say_no_more()

@@ -1,13 +1,14 @@
-"""Ctrl-C ends a command with 130, wherever it comes."""
+"""Ctrl-C ends a command with 130, wherever it comes. Loaded before it is taken care of: it needs next to nothing."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 INTERRUPTED = 130
 
@@ -17,8 +18,7 @@ SOON = 0.01
 
 def is_heeded() -> bool:
     """Not by what a shell began in the background, nor where a command has a way of its own."""
-    main = threading.current_thread() is threading.main_thread()
-    return main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def heed_what_is_raised_in_vain() -> None:
@@ -35,22 +35,28 @@ def heed_what_is_raised_in_vain() -> None:
     signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
 
 
-@contextmanager
-def ending_at_once(last_words: Callable[[], None]) -> Iterator[None]:
-    """Without an exception: one that is raised while a connection is made leaves a socket that nobody can close."""
+class EndingAtOnce:
+    """Without an exception: one that is raised while a connection is made leaves a socket that nobody can close, and
+    one while modules are loaded may be printed and forgotten."""
 
-    def end(number: int, frame: object) -> None:
-        with suppress(OSError, RuntimeError):  # the latter when it falls into the middle of a line
+    def __init__(self, last_words: Callable[[], None] | None = None) -> None:
+        self._last_words = last_words
+        self._heeded = is_heeded()
+
+    def __enter__(self) -> None:
+        if self._heeded:
+            signal.signal(signal.SIGINT, self._end)
+
+    def __exit__(self, *error: object) -> None:
+        if self._heeded:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _end(self, number: int, frame: object) -> None:
+        try:
             if sys.stdout is not None:
                 sys.stdout.flush()
-            last_words()
+            if self._last_words is not None:
+                self._last_words()
+        except (OSError, RuntimeError):  # the latter when it falls into the middle of a line
+            pass
         os._exit(INTERRUPTED)
-
-    if not is_heeded():
-        yield
-        return
-    signal.signal(signal.SIGINT, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
