@@ -61,8 +61,8 @@ class Submitted:
         found: dict[str, Any] = json.loads(path.read_text())
         return found
 
-    def wait_for_start_of(self, name: str) -> None:
-        wait_for(lambda: name in self.starts, 60, f"the start of {name}: {self.told}")
+    def wait_for_starts_of(self, *names: str) -> None:
+        wait_for(lambda: set(names) <= set(self.starts), 60, f"the starts of {', '.join(names)}: {self.told}")
 
     def wait_for_words(self, words: str) -> None:
         wait_for(lambda: words in self.told, 60, f"{words!r} in {self.told}")
@@ -138,7 +138,7 @@ def test_a_manager_that_is_killed_is_followed_by_another_in_the_same_allocation(
     gate = cluster.cwd / "gate"
     jobs = [stamped("many", f"until [ -e {gate} ]; do sleep 0.1; done", iteration=6)]
     run = Submitted(cluster, jobs, "--nodes=1", "--cores=4")
-    run.wait_for_start_of("many.3")
+    run.wait_for_starts_of("many.3")
     run.kill("qcg.pilotjob.cli")
     run.wait_for_words("The manager was ended by SIGKILL; the run goes on with another one.")
     gate.touch()
@@ -151,13 +151,11 @@ def test_a_manager_that_is_killed_is_followed_by_another_in_the_same_allocation(
 @story
 def test_an_allocation_that_dies_with_all_that_is_in_it_is_followed_by_the_next(cluster: Cluster):
     gate = cluster.cwd / "gate"
-    jobs = [
-        stamped("before", iteration=3),
-        # Not to end before the agent does, which would look like an end of their own.
-        stamped("hanging", f"trap '' TERM; until [ -e {gate} ]; do sleep 0.1; done", after=["before"], iteration=2),
-    ]
+    # Not to end before the agent does, which would look like an end of their own.
+    hanging = f"trap '' TERM; touch armed.$1; until [ -e {gate} ]; do sleep 0.1; done"
+    jobs = [stamped("before", iteration=3), stamped("hanging", hanging, after=["before"], iteration=2)]
     run = Submitted(cluster, jobs, "--nodes=2", "--max-allocations=2", "--on-lost=rerun")
-    run.wait_for_start_of("hanging.1")
+    wait_for(lambda: len(list(cluster.cwd.glob("armed.*"))) == 2, what=f"both that hang: {run.told}")
     first, second = run.books["allocations"]
     assert queue(cluster).splitlines().count(f"{second} PENDING") == 1
     run.kill("qcg.pilotjob.batch")
@@ -245,7 +243,7 @@ def test_a_job_that_slurm_queues_again_goes_on_with_its_run(cluster: Cluster):
 @story
 def test_a_job_that_its_user_cancels_is_not_followed_by_another(cluster: Cluster):
     run = Submitted(cluster, [stamped("endless", "sleep 600", iteration=4)], "--max-allocations=3", "--nodes=1")
-    run.wait_for_start_of("endless.3")
+    run.wait_for_starts_of(*(f"endless.{index}" for index in range(4)))
     first, second = run.books["allocations"]
     cluster.run("scancel", first)
     assert run.wait() == 4, run.told
@@ -267,6 +265,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_job(cluster: Cluster):
     gate = cluster.cwd / "gate"
     run = Submitted(cluster, [stamped("a", f"until [ -e {gate} ]; do sleep 0.1; done")], "--nodes=1")
     wait_for(lambda: run.starts, 60, run.told)
+    run.wait_for_words(" is RUNNING on n")  # it was submitted a while ago, and is waited for by now
     os.killpg(run._process.pid, signal.SIGINT)
     run.wait_for_words("interrupted; the job goes on")
     run.wait()
