@@ -70,7 +70,7 @@ def test_waiting_for_the_last_job_of_a_run_ends_well_though_the_run_ends_with_it
     arguments: list[str], said: str, tmp_path: Path
 ):
     with running(tmp_path) as process, start("qcg-pm", *arguments, "-p", tmp_path) as waiting:
-        wait_for(lambda: _connections(waiting.pid) >= (2 if "wait" in arguments else 1), what="it to be connected")
+        wait_for(lambda: _waits(waiting.pid, tmp_path / "gate.out"), what="it to have been answered, and to wait")
         (tmp_path / "go").touch()
         out, err = waiting.communicate(timeout=60)
         assert (waiting.returncode, out, err) == (0, said, "")
@@ -181,10 +181,18 @@ def test_a_job_talks_to_its_own_manager(tmp_path: Path):
     assert (tmp_path / "sub/child.out").read_text() == "hello\n"
 
 
+def _waits(pid: int, output: Path) -> bool:
+    """Whether it listens to events, or has the output of the job open."""
+    return _connections(pid) >= 2 or str(output) in _opened(pid)
+
+
 def _connections(pid: int) -> int:
     """How many a process has: one for requests, one for events."""
+    return sum(target.startswith("socket:") for target in _opened(pid))
+
+
+def _opened(pid: int) -> list[str]:
     try:
-        descriptors = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+        return [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
     except FileNotFoundError:
-        return 0
-    return sum(target.startswith("socket:") for target in descriptors)
+        return []

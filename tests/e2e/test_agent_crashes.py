@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +68,17 @@ def kill_the_agents(crashing: Crashing, dice: random.Random, *, managers_too: bo
         family += processes_of(crashing, f"victim-{number}")
         crashing.wait_for_marks(min(len(crashing.marks()) + dice.randint(0, 20), 30 * (number + 1)))
         crashing.kill_agent()
+        hit = [f"victim-{number}" for number in range(VICTIMS) if f"victim-{number}" in crashing.marks()]
         if managers_too:
             crashing.kill_manager()
             crashing.start()
+        for name in hit:
+            wait_for(partial(_is_over, crashing, name), what=f"the end of {name}, which the next kill must not hit")
     return family
+
+
+def _is_over(crashing: Crashing, name: str) -> bool:
+    return name in crashing.entries_so_far()
 
 
 @pytest.mark.timeout(240)

@@ -14,7 +14,7 @@ from tests.support.pilot import write_requests
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
 
-JOBS = 1500
+JOBS = 200
 
 HOLDING_UP = """
 #include <fcntl.h>
@@ -52,11 +52,10 @@ def test_a_process_whose_agent_is_killed_before_it_becomes_its_job_ends_with_it_
     source.write_text(HOLDING_UP.replace("DIRECTORY", str(tmp_path)))
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     monkeypatch.setenv("LD_PRELOAD", str(library))
-    requests = write_requests(tmp_path / "requests.json", [marking("short", iteration=JOBS)])
+    hold = f"[ ${{it}} != {JOBS // 2} ] || touch hold"
+    requests = write_requests(tmp_path / "requests.json", [marking("short", hold, iteration=JOBS)])
     crashing = Crashing(tmp_path, requests, "--nodes", "1", "--on-lost", "rerun")
     crashing.start()
-    crashing.wait_for_marks(50)
-    (tmp_path / "hold").touch()
     held = int(wait_for(lambda: _text(tmp_path / "held"), what="a process that is held up"))
     crashing.kill_agent()
     assert crashing.wait() == 0

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.crashing import Crashing, marking, waiting
 from tests.support.pilot import WAIT, job, run, start, write_requests
-from tests.support.processes import is_alive
+from tests.support.processes import children, is_alive
 from tests.support.waiting import wait_for
 
 NODES = ("--nodes", "4")
@@ -328,7 +328,7 @@ def test_short_jobs_that_were_sent_ahead_run_once_when_cores_are_fewer(tmp_path:
     crashing.wait_for_marks(150)
     crashing.kill_manager()
     wait_for(lambda: _is_still(crashing), what="the agent to have done what it was given")
-    done = run("qcg-pm", "run", "--resume", crashing.run_dir, "--nodes", "2", "--on-lost", "rerun", timeout=60)
+    done = crashing.finish("qcg-pm", "--nodes", "2", "--on-lost", "rerun")
     assert done.returncode == 0, done.stderr
     assert "found running" not in crashing.log()
     crashing.check_starts(names)
@@ -338,9 +338,7 @@ def test_short_jobs_that_were_sent_ahead_run_once_when_cores_are_fewer(tmp_path:
 def _is_still(crashing: Crashing) -> bool:
     """Whether the agent has no job, and has had none for a while."""
     written = (crashing.run_dir / "agent-local.ledger").stat().st_mtime
-    agent = crashing.agent_pid()
-    children = [path.read_text() for path in Path(f"/proc/{agent}/task").glob("*/children")]
-    return not "".join(children) and time.time() - written > 2.0
+    return not children(crashing.agent_pid()) and time.time() - written > 2.0
 
 
 def test_a_file_that_has_changed_since_is_not_taken_for_the_one_that_was_run(tmp_path: Path):

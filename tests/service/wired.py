@@ -92,12 +92,13 @@ class Wired:
         await asyncio.to_thread(wait_for, lambda: what in self.happened, what=what)
 
     async def until_all_is_written(self) -> None:
-        engine = self.engine
+        engine, loop = self.engine, asyncio.get_running_loop()
 
-        def is_written() -> bool:
+        async def is_written() -> bool:
             return not (engine._commit_timer or engine._sync_timer or engine._syncing)
 
-        await asyncio.to_thread(wait_for, is_written)
+        # Asked in the loop: from outside, a commit that is under way looks like one that nobody wants.
+        await asyncio.to_thread(wait_for, lambda: asyncio.run_coroutine_threadsafe(is_written(), loop).result())
 
 
 def jobs(*names: str, **more: Any) -> list[JobDescription]:

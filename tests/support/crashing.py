@@ -17,7 +17,7 @@ import pytest
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.snapshot import snapshot
-from tests.support.pilot import job, run, start
+from tests.support.pilot import job, start
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
 
@@ -51,14 +51,16 @@ class Crashing:
 
     # -- life and death ---------------------------------------------------------------------------------------------
 
-    def start(self, command: str = "qcg-pm") -> subprocess.Popen[str]:
+    def start(self, command: str = "qcg-pm", *options: str) -> subprocess.Popen[str]:
         """A manager for the run: the first one, or one that resumes what the one before has left."""
-        self.manager = start(command, *self._arguments(command), cwd=self.wd)
+        self.manager = start(command, *self._arguments(command), *options, cwd=self.wd)
         return self.manager
 
-    def finish(self, command: str = "qcg-pm") -> subprocess.CompletedProcess[str]:
+    def finish(self, command: str = "qcg-pm", *options: str) -> subprocess.CompletedProcess[str]:
         """Let a manager bring the run to its end."""
-        return run(command, *self._arguments(command), timeout=PATIENCE, cwd=self.wd)
+        process = self.start(command, *options)
+        out, err = self._communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def _arguments(self, command: str) -> tuple[str, ...]:
         if (self.run_dir / "registry.sqlite").exists() and self._has_begun():
@@ -73,16 +75,28 @@ class Crashing:
         with snapshot(self.run_dir / "registry.sqlite") as connection:
             return reading.meta_value(connection, "options") is not None
 
-    def wait(self, timeout: float = PATIENCE) -> int:
+    def wait(self) -> int:
         """Until the manager has ended by itself; its exit code."""
+        self._communicate()
         assert self.manager is not None
-        try:
-            self.manager.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            self.manager.send_signal(signal.SIGABRT)
-            _, stack = self.manager.communicate()
-            pytest.fail(f"The manager hangs.\n{stack}\n{self.log()}")
         return self.manager.returncode
+
+    def _communicate(self) -> tuple[str, str]:
+        """What the manager says until its end. One that goes on with the run may take its time for that."""
+        assert self.manager is not None
+        before = None
+        while (now := (len(self.marks()), self._reported())) != before:
+            before = now
+            try:
+                return self.manager.communicate(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                pass
+        self.manager.send_signal(signal.SIGABRT)
+        _, stack = self.manager.communicate()
+        pytest.fail(f"The manager hangs.\n{stack}\n{self.log()}")
+
+    def _reported(self) -> int:
+        return len(_text(self.run_dir / "jobs.report"))
 
     def kill_manager(self) -> None:
         """Like a power failure for this one process."""
