@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.executors import local
+from qcg.pilotjob.executors.agents import AgentExecutor, Listener
+from qcg.pilotjob.executors.local import LocalAgent
+from qcg.pilotjob.executors.process import WatchedProcess
 
 
 def stand_still() -> None:
@@ -33,3 +41,33 @@ def test_time_in_which_the_manager_was_busy_is_not_held_against_an_agent(monkeyp
 def test_an_agent_that_does_not_come_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(local, "SECOND", 0.01)
     assert not asyncio.run(local._happens(lambda: False, 3))
+
+
+def test_last_words_that_are_read_after_the_end_of_the_process_are_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Else another agent is started, for jobs that this one may have left."""
+    started: list[WatchedProcess] = []
+
+    def start(run_dir: Path, name: str, linger: float, on_exit: Any, **more: Any) -> WatchedProcess:
+        child = subprocess.Popen(["sleep", "1000"])
+        started.append(WatchedProcess(child.pid, child, on_exit))
+        return started[-1]
+
+    monkeypatch.setattr(local, "start_agent", start)
+
+    async def scenario() -> None:
+        executor = AgentExecutor(Listener(), {local.NAME: ["n0"]}, {})
+        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
+        agent = LocalAgent(executor, tmp_path, 0.0)
+        agent.start()
+        executor._message(b"it", protocol.Hello(local.NAME, "host", started[0].pid, [0], "1.0"))
+        ending = asyncio.ensure_future(agent.end(0.0))
+        await asyncio.sleep(0)
+        started[0].kill()
+        await started[0].exited.wait()
+        executor._message(b"it", protocol.Bye())
+        await ending
+
+    asyncio.run(scenario())
+    assert len(started) == 1

@@ -73,10 +73,10 @@ class LocalAgent:
             process.kill()
 
     def _exited(self) -> None:
+        if self._ending:
+            return  # its last words may still be on their way: it is not to be forgotten before them
         had_connected = self._executor.agents[NAME].ready
         self._executor.gone(NAME)
-        if self._ending:
-            return
         if had_connected:
             self._useless = 0
             log.error("the agent has died; another one is started")
