@@ -34,6 +34,23 @@ raise AssertionError('it goes on')
 """
 """The same, where Python prints what is raised and forgets it."""
 
+WHILE_IT_MEASURES = """
+import os, select, signal, tempfile, weakref
+make = tempfile.TemporaryDirectory.__init__
+class Thing: pass
+def gone(_):
+    os.kill(os.getpid(), signal.{name})
+    for _ in range(1000): pass
+def interrupted(self, *arguments, **options):
+    make(self, *arguments, **options)
+    thing = Thing()
+    reference = weakref.ref(thing, gone)
+    del thing
+    select.select([], [], [], 30)
+    raise AssertionError('it goes on')
+tempfile.TemporaryDirectory.__init__ = interrupted
+"""
+
 
 def call(name: str, *arguments: str, instead_of: str, by: str, shims: Path) -> subprocess.CompletedProcess[str]:
     """Begin a program as it is begun when it is installed, with another module in the place of one that it loads."""
@@ -65,6 +82,19 @@ def test_an_interrupt_while_a_command_is_loaded_is_no_job_that_failed(tmp_path: 
 def test_an_interrupt_that_falls_where_nothing_can_be_raised_is_not_lost(tmp_path: Path):
     done = call("qcg-pm", "report", ".", instead_of="sqlite3", by=LOST, shims=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_a_measurement_that_falls_where_nothing_can_be_raised_is_not_lost(
+    tmp_path: Path, number: signal.Signals
+):
+    (tmp_path / "wd").mkdir()
+    by = WHILE_IT_MEASURES.format(name=number.name)
+    line = ("bench", "--nodes", "1", "--wd", str(tmp_path / "wd"))
+    done = call("qcg-pm", *line, instead_of="sitecustomize", by=by, shims=tmp_path)
+    assert (done.returncode, done.stdout) == (128 + number, ""), done.stderr
+    assert "it goes on" not in done.stderr
+    assert list((tmp_path / "wd").iterdir()) == []
 
 
 def test_who_ignores_interrupts_is_not_interrupted_while_it_is_loaded(tmp_path: Path):

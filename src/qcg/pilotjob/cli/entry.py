@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from qcg.pilotjob.cli.interrupts import EndingAtOnce, heed_what_is_raised_in_vain, is_heeded
+from qcg.pilotjob.cli.interrupts import EndingAtOnce, heed_what_is_raised_in_vain
 
 
 def qcg_pm() -> None:
@@ -26,6 +26,5 @@ def _enter(module: str, **options: str) -> None:
         from qcg.pilotjob.cli.calling import call
 
         main = import_module(module).main
-    if is_heeded():
-        heed_what_is_raised_in_vain()
+    heed_what_is_raised_in_vain()
     sys.exit(call(main, **options))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 SOON = 0.01
-"""Seconds until an interrupt that was lost is sent again: by then what could not be interrupted is over."""
+"""Seconds until what was lost is raised again: by then what could not be interrupted is over."""
 
 
 def is_heeded() -> bool:
@@ -22,17 +22,27 @@ def is_heeded() -> bool:
 
 
 def heed_what_is_raised_in_vain() -> None:
-    """An interrupt within a destructor or the callback of a weak reference is printed and forgotten: send it again."""
+    """What a signal raises within a destructor or the callback of a weak reference is printed and forgotten: raise it
+    again."""
     tell = sys.unraisablehook
+    code: object = None
 
     def heed(lost: sys.UnraisableHookArgs) -> None:
-        if issubclass(lost.exc_type, KeyboardInterrupt):
+        nonlocal code
+        if issubclass(lost.exc_type, (KeyboardInterrupt, SystemExit)):
+            code = getattr(lost.exc_value, "code", None)
             signal.setitimer(signal.ITIMER_REAL, SOON)
         else:
             tell(lost)
 
+    def again(number: int, frame: object) -> None:
+        if code is None:
+            signal.raise_signal(signal.SIGINT)
+        else:
+            sys.exit(code)  # type: ignore[arg-type]
+
     sys.unraisablehook = heed
-    signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGALRM, again)
 
 
 class EndingAtOnce:
