@@ -52,6 +52,18 @@ class Ends(HostTest):
         assert last == ended
         assert before <= ended.started <= ended.at <= time.time()
 
+    def test_a_job_has_begun_before_its_program_has_however_late_its_start_is_noticed(self):
+        began = []
+        start = self.host._spawner.start
+
+        def held_up(launch):
+            began.append(time.time())
+            return start(launch)
+
+        with mock.patch.object(self.host._spawner, "start", held_up):
+            ended = self.run_job("true")
+        assert ended.started <= began[0]
+
     def test_exit_codes_are_the_programs_own(self):
         for code in (0, 1, 127, 255):
             ended = self.run_job(SHELL, "-c", f"exit {code}", id=str(code))

@@ -139,8 +139,8 @@ static bool start_next(Lane *lane, Event *event) {
         return false;
     waitid(P_PID, lane->pid, &(siginfo_t){0}, WEXITED);
     event->since = ticks_now();
-    event->pid = take_cores(lane, offer) ? start(offer, null, &lane->pid) : 0;
     event->at = now(CLOCK_REALTIME);
+    event->pid = take_cores(lane, offer) ? start(offer, null, &lane->pid) : 0;
     event->until = ticks_now();
     return true;
 }

@@ -278,6 +278,7 @@ class JobHost:
         try:
             if launch.files:
                 own_files = self._files.write(launch.id, launch.files)
+            at = time.time()  # before it begins: nothing may seem to have run for less time than it has
             pid, report = self._spawner.start(launch)
         except Unstartable as error:
             if launch.files:
@@ -288,7 +289,7 @@ class JobHost:
             self._let_next_in(launch.id)
             return
         self._room.is_there()
-        opened = Opened(launch.env.get(tree.MARKER, ""), pid, time.time(), launch.grant, since, tree.ticks_now())
+        opened = Opened(launch.env.get(tree.MARKER, ""), pid, at, launch.grant, since, tree.ticks_now())
         self._began(launch, JobUnderWay(launch.id, opened, report, own_files))
 
     def _began(self, launch: Launch, job: JobUnderWay) -> None:
