@@ -36,7 +36,8 @@ def test_a_file_alone_is_run_and_nodes_need_no_quotes(run_dir: Path):
     done = run("qcg-pm", "requests", "--nodes", "n1:4,", "n2:4")
     assert done.returncode == 0, done.stderr
     assert (run_dir / "a.out").read_text() == "n1,n2\n"
-    service = run("qcg-pm-service", "--file-path", "requests", "--nodes", "n1:4,", "n2:4,", "n3:1", "--show-progress")
+    write_requests(run_dir / "endless", [job("a", "sleep", "1000")])
+    service = run("qcg-pm-service", "--file-path", "endless", "--nodes", "n1:4,", "n2:4,", "n3:1", "--show-progress")
     assert "1 job was cut off" in service.stderr
     assert "3 nodes with 9 cores: n1, n2, n3" in (run_dir / "service.log").read_text()
 

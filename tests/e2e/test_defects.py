@@ -202,7 +202,7 @@ def test_the_report_command_knows_every_kind_of_end(tmp_path: Path, format: str)
             job("good", "true"),
             job("fails", script="echo '[red]why[/red]' >&2; exit 4", stderr="fails.err"),
             job("omitted", "true", after=["fails"]),
-            job("canceled", "true", numCores=4, after=["good"]),
+            job("canceled", "sleep", "1000", numCores=4, after=["good"]),
             job("it", "true", iteration=2),
         ],
         {"request": "cancelJob", "jobNames": ["canceled"]},

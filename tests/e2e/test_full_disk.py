@@ -57,7 +57,8 @@ class Sleepers:
 
 @pytest.fixture
 def sleepers(tmp_path: Path, mount: Callable[..., Path]) -> Sleepers:
-    return Sleepers(tmp_path, mount("disk", "size=1m"))
+    # With room for a commit after each start, should the machine be as slow as that.
+    return Sleepers(tmp_path, mount("disk", "size=8m"))
 
 
 def test_the_end_waits_for_room(sleepers: Sleepers):

@@ -49,7 +49,8 @@ def test_what_cannot_start_is_failed_with_its_reason_and_the_others_run(tmp_path
 
 
 def test_a_full_disk_stops_new_jobs_until_there_is_room_and_nothing_is_lost(tmp_path: Path, mount: Callable[..., Path]):
-    disk = mount("disk", "size=1m")
+    # With room for a commit after each job, should the machine be as slow as that.
+    disk = mount("disk", "size=20m")
     requests = write_requests(
         tmp_path / "r.json",
         [job("fill", script="cat /dev/zero > hog; true"), job("many", "true", iteration=300, after=["fill"])],
