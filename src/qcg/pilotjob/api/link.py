@@ -104,7 +104,12 @@ class Line:
             ready = dict(poller.poll(math.ceil(max(limit - time.monotonic(), 0) * 1000)))
             if self.socket in ready:
                 return True
-            self.check()
+            try:
+                self.check()
+            except ConnectionError:
+                if self.socket.poll(0):
+                    return True  # an answer that came before the end is an answer
+                raise
             if time.monotonic() >= deadline:
                 return False
 
