@@ -18,15 +18,19 @@ from click.testing import CliRunner, Result
 from qcg.pilotjob.api.asking import Names
 from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import ConnectionError
+from qcg.pilotjob.api.target import Target
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.cli.running import refuse_many_at_once
 from qcg.pilotjob.cli.streams import Follower
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.going_on import ALLOCATION
+from qcg.pilotjob.guard import announce
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.runs import look_at_left
+from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact
 from tests.support.pilot import COMMANDS, job, run, start, write_requests
 from tests.support.waiting import wait_for
 
@@ -137,6 +141,24 @@ def test_what_a_job_has_written_is_shown_also_when_its_manager_ends_before_it_ha
 ):
     Follower(Leaving(), "talks", over / ".qcgpjm-service-over").follow("stdout", None)
     assert capsys.readouterr().out == "hello\n"
+
+
+def test_a_manager_that_ends_while_one_connects_leaves_the_answer_to_its_registry(
+    over: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run_dir = over / ".qcgpjm-service-over"
+
+    def gone(target: Target) -> Manager:
+        contact.remove(run_dir)
+        raise ConnectionError("the service is gone")
+
+    monkeypatch.setattr(Manager, "at", gone)
+    for line, said in ((["logs", "-f", "talks"], "hello\n"), (["jobs", "talks"], "name   state\ntalks  SUCCEED\n")):
+        announce(run_dir, AgentsContact("tcp://127.0.0.1:1", "", "", ""), ClientsContact("tcp://127.0.0.1:1"))
+        done = pm(*line, "-p", over)
+        assert (done.exit_code, done.stdout) == (0, said), done.output
+    announce(run_dir, AgentsContact("tcp://127.0.0.1:1", "", "", ""), ClientsContact("tcp://127.0.0.1:1"))
+    assert pm("wait", "-p", over).exit_code == 2, "nobody is there to wait for"
 
 
 def test_the_states_of_an_ended_run_are_counted(over: Path):

@@ -18,7 +18,7 @@ from qcg.pilotjob.cli.interrupts import EndingAtOnce
 from qcg.pilotjob.cli.names import NoSuchName, expand
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say_no_more, tell
-from qcg.pilotjob.runs import afterword, is_there, runs_of, standing
+from qcg.pilotjob.runs import afterword, has_manager, is_there, runs_of, standing, unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
 
@@ -89,8 +89,10 @@ def _call(
 ) -> int | None:
     from qcg.pilotjob.api.errors import ConnectionError, NoManager, QCGPJMAError, RequestRefusedError
 
+    asked = False
     try:
         with connect(path, address, os.environ) as manager:
+            asked = True
             try:
                 return function(manager, **given)
             except RequestRefusedError as error:
@@ -102,9 +104,18 @@ def _call(
             raise Refusal(str(nobody)) from None
         return _ask_registry(nobody.run, function, given)
     except ConnectionError as error:
-        raise Refusal(_what_became_of(current_run_dir()) or str(error)) from None
+        run = current_run_dir()
+        became = _what_became_of(run)
+        if afterwards and not asked and run is not None and _is_over(run):
+            return _ask_registry(run, function, given)
+        raise Refusal(became or str(error)) from None
     except QCGPJMAError as error:
         raise Refusal(str(error)) from None
+
+
+def _is_over(run: Path) -> bool:
+    """Whether its manager, which was there a moment ago, has ended with all its jobs."""
+    return not has_manager(run) and not unfinished(run)
 
 
 def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[str, Any]) -> int | None:
