@@ -11,15 +11,18 @@ import pytest
 from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
 
 
-def test_a_spare_becomes_the_agent_of_a_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("linger", "waits"), [("0", "0 s"), ("600", "5 s")])
+def test_a_spare_becomes_the_agent_of_a_run_and_goes_if_its_manager_died_before_they_met(
+    tmp_path: Path, linger: str, waits: str
+) -> None:
     dead = str(os.getpid() + 1)  # in any case another than whoever starts it
-    options = ["--run-dir", str(tmp_path), "--name", "n1", "--linger", "0", "--parent", dead, "--own-log"]
+    options = ["--run-dir", str(tmp_path), "--name", "n1", "--linger", linger, "--parent", dead, "--own-log"]
     with SpareAgent() as spare:
         process = spare.engage(tmp_path, options)
         assert process is not None
         assert spare.engage(tmp_path, options) is None, "there is one"
         assert process.wait(60) == 0
-    assert "no manager for 0 s" in (tmp_path / "agent-n1.log").read_text()
+    assert f"no manager for {waits}" in (tmp_path / "agent-n1.log").read_text()
 
 
 def test_one_that_nobody_needs_is_gone_in_the_end() -> None:

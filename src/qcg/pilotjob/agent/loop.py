@@ -26,6 +26,8 @@ CUT_OFF = "The node was cut off from its manager, and ended its jobs before othe
 TOLD_TO_END = "The agent was told to end, and ended this job."
 FIRST_MEETING = 60.0
 """Seconds that an agent waits at least for its first manager, as long as whoever has started it lives."""
+NEVER_MET = 5.0
+"""Seconds that it waits at most once that one is dead: it has nothing to tell, and may have come when all was over."""
 END_GRACE = 5.0
 CLOSE_GRACE = 2.0
 """Seconds for jobs when an allocation ends: Slurm may kill everything five seconds after its first signal."""
@@ -92,7 +94,7 @@ class Agent:
             self._tell(now)
             self._connection.keep(now)
             if not self._exiting and self._forsaken(now):
-                say(f"no manager for {self._linger:g} s, and no jobs: the agent ends")
+                say(f"no manager for {self._patience_alone():g} s, and no jobs: the agent ends")
                 self._exit(END_GRACE, "cancel", "")
         self._tell(math.inf)
         if self._connection.up:
@@ -229,10 +231,14 @@ class Agent:
             self._alone_since = now
             self._was_met = self._was_met or self._connection.up
             return False
+        return now - self._alone_since >= self._patience_alone()
+
+    def _patience_alone(self) -> float:
+        if self._was_met:
+            return self._linger
         # The manager that has started this agent may take a while to notice it, unless it is dead.
-        expected = not self._was_met and self._parent in (0, os.getppid())
-        patience = max(self._linger, FIRST_MEETING) if expected else self._linger
-        return now - self._alone_since >= patience
+        is_expected = self._parent in (0, os.getppid())
+        return max(self._linger, FIRST_MEETING) if is_expected else min(self._linger, NEVER_MET)
 
     def _watch_signals(self) -> None:
         """Signals become bytes on a socket, so that the loop can wait for them and for messages at once."""
