@@ -53,9 +53,9 @@ def iterated_jobs(connection: sqlite3.Connection) -> Iterator[Iterated]:
         "SELECT seq, iterations, state, rest FROM submitted_jobs WHERE iterations > 0 ORDER BY seq"
     ):
         states = connection.execute(
-            "SELECT state, count(*) FROM runs WHERE place >= (?1 << 32) AND place < ((?1 + 1) << 32)"
+            "SELECT state, count(*) FROM runs WHERE place >= (:job << 32) AND place < ((:job + 1) << 32)"
             f" AND state > {QUEUED} GROUP BY state",
-            (seq,),
+            {"job": seq},
         )
         counted = Counter({STATES[of_run]: count for of_run, count in states})
         yield Iterated(iterations, STATES[state], STATES[rest] if rest else None, counted)
