@@ -252,8 +252,8 @@ def in_an_allocation(died: Path, wd: Path) -> Path:
     with closing(sqlite3.connect(run_dir / "registry.sqlite")) as connection, connection:
         stored = json.loads(reading.meta_value(connection, "options"))
         del stored["nodes"]
-        values = [(ALLOCATION, "7"), ("options", json.dumps(stored))]
-        connection.executemany("UPDATE meta SET value = ?2 WHERE key = ?1", values)
+        values = [("7", ALLOCATION), (json.dumps(stored), "options")]
+        connection.executemany("UPDATE meta SET value = ? WHERE key = ?", values)
     return run_dir
 
 
