@@ -355,7 +355,7 @@ def _why_not_written(engine: Engine) -> str:
         engine.commit()
     except (JournalError, ReportError) as error:
         return str(error)
-    return "What is written does not reach the disk, service.log says why."
+    return "What is written has not reached the disk yet; should that fail, service.log says why."
 
 
 def main() -> None:
