@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -16,6 +17,11 @@ from qcg.pilotjob.executors import local
 from qcg.pilotjob.executors.agents import AgentExecutor, Listener
 from qcg.pilotjob.executors.local import LocalAgent
 from qcg.pilotjob.executors.process import WatchedProcess
+
+
+class _Deaf(Listener):
+    def agent_ready(self, *told: Any) -> None:
+        pass
 
 
 def stand_still() -> None:
@@ -41,6 +47,33 @@ def test_time_in_which_the_manager_was_busy_is_not_held_against_an_agent(monkeyp
 def test_an_agent_that_does_not_come_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(local, "SECOND", 0.01)
     assert not asyncio.run(local._happens(lambda: False, 3))
+
+
+@pytest.mark.parametrize("has_worked", [False, True])
+def test_only_an_agent_that_may_have_jobs_is_left_to_the_next_manager(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_worked: bool
+):
+    child = subprocess.Popen(["sleep", "1000"])
+    monkeypatch.setattr(
+        local, "start_agent", lambda run_dir, name, linger, on_exit, **more: WatchedProcess(child.pid, child, on_exit)
+    )
+
+    async def scenario() -> None:
+        executor = AgentExecutor(_Deaf(), {local.NAME: ["n0"]}, {})
+        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
+        agent = LocalAgent(executor, tmp_path, 600.0)
+        agent.start()
+        executor._message(b"it", protocol.Hello(local.NAME, "host", child.pid, [0], "1.0"))
+        if has_worked:
+            executor._message(b"it", protocol.Report([], []))
+        agent.abandon()
+
+    asyncio.run(scenario())
+    child.returncode = None  # it was let go of, so that nobody warns about it
+    if has_worked:
+        assert child.poll() is None
+        child.kill()
+    assert child.wait() == -signal.SIGKILL
 
 
 def test_last_words_that_are_read_after_the_end_of_the_process_are_heard(

@@ -47,13 +47,17 @@ class LocalAgent:
         self._watching: asyncio.Future[None] | None = None
         self._useless = 0
         self._ending = False
+        self._has_worked = False
+        """It may have jobs, or know of some."""
         self.on_hopeless: Callable[[str], None] = lambda reason: None
         """Told when no agent stays alive."""
 
     def start(self) -> None:
         """Call the agent that an earlier manager left, or start one; it connects through the contact file."""
+        self._executor.on_ready = self._at_work
         try:
             self._process = find_agent(self._run_dir, NAME, self._exited)
+            self._has_worked = self._process is not None
             if self._process is not None:
                 log.info("the agent of the earlier manager (pid %d) still runs", self._process.pid)
             else:
@@ -65,6 +69,9 @@ class LocalAgent:
         except OSError as error:
             self._process = None
             self._was_useless(f"no agent can be started: {error}")
+
+    def _at_work(self, name: str) -> None:
+        self._has_worked = True
 
     async def _expect(self, process: WatchedProcess) -> None:
         """An agent that does not connect is of no use to anybody."""
@@ -127,11 +134,14 @@ class LocalAgent:
             await asyncio.wait_for(said_bye.wait(), 1)
 
     def abandon(self) -> None:
-        """Leave the agent alone: it keeps its jobs, and waits for another manager."""
+        """Leave the agent alone: it keeps its jobs, and waits for another manager. One that has never been at work has
+        none, and may come when another manager, with an agent of its own, has long ended the run."""
         self._ending = True
         if self._watching is not None:
             self._watching.cancel()
         if self._process is not None:
+            if not (self._has_worked or self._executor.agents[NAME].ready):
+                self._process.kill()
             self._process.let_go()
 
 
