@@ -9,12 +9,21 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
+from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import AgentsContact, Contact
+from qcg.pilotjob.wire.keys import make_keys
 
 
-@pytest.mark.parametrize(("linger", "waits"), [("0", "0 s"), ("600", "5 s")])
+@pytest.mark.parametrize(
+    ("linger", "is_over", "waits"), [("0", False, "0 s"), ("600", False, "5 s"), ("600", True, "0 s")]
+)
 def test_a_spare_becomes_the_agent_of_a_run_and_goes_if_its_manager_died_before_they_met(
-    tmp_path: Path, linger: str, waits: str
+    tmp_path: Path, linger: str, is_over: bool, waits: str
 ) -> None:
+    if not is_over:
+        keys = make_keys()
+        nobody = AgentsContact("tcp://127.0.0.1:1", keys.server_public, keys.client_public, keys.client_secret)
+        contact.write(tmp_path, Contact(nobody, 1, 0, "host"))
     dead = str(os.getpid() + 1)  # in any case another than whoever starts it
     options = ["--run-dir", str(tmp_path), "--name", "n1", "--linger", linger, "--parent", dead, "--own-log"]
     with SpareAgent() as spare:

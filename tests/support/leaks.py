@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ PAUSE = 0.005
 LOOKS = 300
 
 # A process that was killed is as good as dead, but may have to wait for its disk. An agent whose manager was killed
-# notices it when it has loaded its modules, which takes its time on a busy machine.
+# notices it when it has loaded its modules, which takes its time on a busy machine, and then waits a few seconds more.
 LOOKS_AT_GOING = 6000
 
 # pytest points these at its own files, and somewhere else when it likes.
@@ -103,8 +104,15 @@ def _what_stays(before: _Open) -> _Open:
 
 
 def _is_going(process: Process) -> bool:
-    """It was killed; or it is an agent that was started before its manager knew whether it needs one."""
-    return processes.is_killed(process.pid) or str(process).endswith((" -m qcg.pilotjob.agent --later", "(gone)"))
+    """It was killed; or it is an agent that was started before its manager knew whether it needs one, or whose manager
+    is dead."""
+    command = str(process)
+    manager = re.search(r" -m qcg\.pilotjob\.agent .*--parent (\d+)", command)
+    return (
+        processes.is_killed(process.pid)
+        or command.endswith((" -m qcg.pilotjob.agent --later", "(gone)"))
+        or (manager is not None and processes.identify(int(manager[1])) is None)
+    )
 
 
 def _open_descriptors() -> set[tuple[int, str]]:

@@ -64,6 +64,8 @@ class Connection:
         self._complaint = ""
         self.up = False
         """The manager has welcomed this agent over this line."""
+        self.is_run_over = False
+        """The manager has taken its contact file away, at the last look."""
         self._down_since = time.monotonic()
         self._opened = 0.0
         self._knocks = 0
@@ -168,6 +170,7 @@ class Connection:
             self._signs.could_not_look()
             self._complain(str(error))
             return None
+        self.is_run_over = stamped is None
         self._take_signs(stamped, now)
         return stamped[0] if stamped else None
 

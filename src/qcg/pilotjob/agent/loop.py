@@ -27,7 +27,7 @@ TOLD_TO_END = "The agent was told to end, and ended this job."
 FIRST_MEETING = 60.0
 """Seconds that an agent waits at least for its first manager, as long as whoever has started it lives."""
 NEVER_MET = 5.0
-"""Seconds that it waits at most once that one is dead: it has nothing to tell, and may have come when all was over."""
+"""Seconds that it waits at most once that one is dead: it has nothing to tell."""
 END_GRACE = 5.0
 CLOSE_GRACE = 2.0
 """Seconds for jobs when an allocation ends: Slurm may kill everything five seconds after its first signal."""
@@ -237,8 +237,10 @@ class Agent:
         if self._was_met:
             return self._linger
         # The manager that has started this agent may take a while to notice it, unless it is dead.
-        is_expected = self._parent in (0, os.getppid())
-        return max(self._linger, FIRST_MEETING) if is_expected else min(self._linger, NEVER_MET)
+        if self._parent in (0, os.getppid()):
+            return max(self._linger, FIRST_MEETING)
+        # It may have loaded so slowly that another manager, with an agent of its own, has ended the run since.
+        return 0.0 if self._connection.is_run_over else min(self._linger, NEVER_MET)
 
     def _watch_signals(self) -> None:
         """Signals become bytes on a socket, so that the loop can wait for them and for messages at once."""
