@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.batch import slurm
-from qcg.pilotjob.batch.books import Books, write_books
+from qcg.pilotjob.batch.books import JOBS_LEFT, Books, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.following import Following
 from qcg.pilotjob.batch.inside import InAllocation
+from qcg.pilotjob.batch.slurm import JobView
+
+
+@pytest.fixture(autouse=True)
+def _signals_stay_those_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
 
 
 def test_when_slurm_is_about_to_kill_everything_it_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -26,3 +33,51 @@ def test_when_slurm_is_about_to_kill_everything_it_is_not_waited_for(tmp_path: P
     inside = InAllocation(tmp_path, tmp_path / "run", 1, [], {"SLURM_JOB_ID": "7"})
     inside._on_term(signal.SIGTERM, None)
     assert patient == [2.0]
+
+
+def test_a_controller_that_was_late_is_asked_once_more_when_the_manager_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    answers: list[BatchError | JobView] = [BatchError("scontrol had no answer"), seen("7", "COMPLETING")]
+    given_back: list[str] = []
+
+    def look(job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> JobView:
+        answer = answers.pop(0)
+        if isinstance(answer, BatchError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(slurm, "look", look)
+    monkeypatch.setattr(slurm, "cancel", lambda job_id, environ: given_back.append(job_id))
+    write_books(tmp_path, Books(allocations=["7", "8"]))
+    inside = InAllocation(tmp_path, tmp_path / "run", 2, [], {"SLURM_JOB_ID": "7"})
+
+    def manager() -> int:
+        inside._on_term(signal.SIGTERM, None)
+        return JOBS_LEFT
+
+    monkeypatch.setattr(inside, "_run_manager", manager)
+    assert inside.run() == JOBS_LEFT
+    assert given_back == ["8"]
+    assert read_books(tmp_path) == Books(["7"], cancelled="7", exit_code=JOBS_LEFT)
+
+
+def test_after_an_allocation_that_was_cancelled_unnoticed_nobody_asks_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(slurm, "look", lambda job_id, environ: seen(job_id, "CANCELLED"))
+    write_books(tmp_path, Books(allocations=["7", "8"]))
+    assert InAllocation(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"}).run() == JOBS_LEFT
+    submitted: list[Path] = []
+
+    def submit(script: Path, environ: Mapping[str, str], *options: str) -> str:
+        submitted.append(script)
+        return "9"
+
+    monkeypatch.setattr(slurm, "submit", submit)
+    assert Following(tmp_path, "8", 3, {}, lambda sentence: None).wait() == JOBS_LEFT
+    assert not submitted
+
+
+def seen(job_id: str, state: str) -> JobView:
+    return JobView(job_id, state, "None", restarts=0, exit_code=0, output="", nodes="")

@@ -22,6 +22,7 @@ from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.headway import is_too_long, longest_of, progress_of
 from qcg.pilotjob.batch.script import environment_for
 from qcg.pilotjob.batch.times import time_limit
+from qcg.pilotjob.cluster.commands import PATIENCE
 from qcg.pilotjob.going_on import FOLLOWED
 from qcg.pilotjob.guard import wait_until_free
 from qcg.pilotjob.journal.journal import FILE_NAME
@@ -44,6 +45,8 @@ class InAllocation:
         self._id = environ.get("SLURM_JOB_ID", "")
         self._restarts = int(environ.get("SLURM_RESTART_COUNT", 0))
         self._told_to_end = False
+        self._knows_why = False
+        """Slurm has said why it ends this allocation."""
         self._queued_again = False
         self._books = read_books(directory)
         if not self._id:
@@ -65,6 +68,10 @@ class InAllocation:
         self._ask_for_next()
         before = progress_of(self._run_dir)
         code = self._run_manager()
+        if code == JOBS_LEFT and self._told_to_end and not self._knows_why:
+            # Once more: the controller was late. Should it be late again, so that this is killed meanwhile, the next
+            # allocation asks.
+            self._ask_why(PATIENCE)
         if code == JOBS_LEFT and not self._told_to_end:
             self._take_note_of_progress(before)
         return self._conclude(code)
@@ -79,7 +86,8 @@ class InAllocation:
         before = known[: known.index(self._id)] if self._id in known else known
         cancelled = self._books.cancelled or next((job for job in before[-1:] if self._was_cancelled(job)), "")
         if cancelled:
-            self._books.exit_code = JOBS_LEFT
+            # Both: whoever waits asks for another allocation where jobs are left and none was cancelled.
+            self._books.cancelled, self._books.exit_code = cancelled, JOBS_LEFT
             write_books(self._directory, self._books)
             return f"Job {cancelled} was cancelled, so the run does not go on. {self._how_to_go_on()}"
         return ""
@@ -206,13 +214,16 @@ class InAllocation:
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
         """Slurm ends this allocation. The manager, which is told at the same time, closes the run."""
-        if self._told_to_end:
-            return
-        self._told_to_end = True
+        if not self._told_to_end:
+            self._told_to_end = True
+            self._ask_why(LAST_PATIENCE)
+
+    def _ask_why(self, patience: float) -> None:
         try:
-            seen = slurm.look(self._id, self._environ, LAST_PATIENCE)
+            seen = slurm.look(self._id, self._environ, patience)
         except BatchError:
-            return  # the next allocation asks
+            return
+        self._knows_why = True
         if seen is not None and seen.restarts > self._restarts:
             self._queued_again = True
         elif seen is not None and seen.reason == "None":
