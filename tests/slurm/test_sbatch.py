@@ -195,9 +195,9 @@ def test_an_allocation_in_which_nothing_happens_is_not_followed_by_another(clust
     assert run.wait() == 4, run.told
     assert "No job was started or ended in this allocation, and the next one would be like it" in run.told
     assert "'long' has the longest wall time (wt), 7200 s" in run.told
-    assert len(run.books["allocations"]) == 1
     assert not run.starts
-    wait_for(lambda: not queue(cluster))
+    wait_for(lambda: not queue(cluster), what="the next allocation to be given back")
+    assert len(run.books["allocations"]) == 1
 
 
 @story
