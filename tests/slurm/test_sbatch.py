@@ -18,7 +18,7 @@ from tests.slurm.allocated import left_in
 from tests.slurm.stories import long_story, story
 from tests.support.pilot import job, write_requests
 from tests.support.processes import Process
-from tests.support.slurm_cluster import Cluster, Done
+from tests.support.slurm_cluster import Cluster, Done, kill_command
 from tests.support.waiting import wait_for
 
 
@@ -80,8 +80,7 @@ class Submitted:
         try:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            kill_command(self._process)
             pytest.fail(f"qcg-pm sbatch --wait did not end; it told\n{self.told}", pytrace=False)
 
     @property

@@ -185,6 +185,8 @@ class Cluster:
         self.cwd = directory
         """Where commands and jobs run: the `tmp_path` of the test."""
         self._outputs = 0
+        self._commands: list[subprocess.Popen[str]] = []
+        """Those that were started, and had not ended when the last one was."""
         choices = {f"LAB_{name.upper()}": str(value) for name, value in settings.items()}
         with (directory / "lab.out").open("w") as out:
             self._lab = subprocess.Popen(
@@ -238,11 +240,13 @@ class Cluster:
         The process is `nsenter`, whose child is the command: send signals to the process group of this pid.
         """
         cwd = options.pop("cwd", self.cwd)
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*self._enter, f"--wdns={cwd}", *map(str, argv)],
             env={**self.environ, **(env or {})},
             **{"stdin": subprocess.DEVNULL, "text": True, "start_new_session": True, **options},
         )
+        self._commands = [*(one for one in self._commands if one.poll() is None), process]
+        return process
 
     def run(self, *argv: str | Path, timeout: float = 60, check: bool = True, **options: Any) -> Done:
         """Run a command on the login node to its end. One that fails fails the test, unless `check` is false."""
@@ -252,8 +256,7 @@ class Cluster:
             try:
                 process.wait(timeout)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                kill_command(process)
             out.seek(0)
             err.seek(0)
             done = subprocess.CompletedProcess(process.args, process.returncode, out.read(), err.read())
@@ -308,6 +311,14 @@ class Cluster:
         self.run(LAB / "node", "start-controller")
 
     # -- between tests ----------------------------------------------------------------------------------------------
+
+    def end_commands(self) -> list[str]:
+        """Those that a test has started and not waited for, as one does that fails. They are told."""
+        left = [one for one in self._commands if one.poll() is None]
+        for process in left:
+            kill_command(process)
+        self._commands = []
+        return [f"login: {process.args!r}" for process in left]
 
     def clean_up(self) -> list[str]:
         """End all jobs and boot nodes that had trouble. What ran on without a job is killed, and told."""
@@ -368,6 +379,14 @@ class Cluster:
         return None
 
 
+def kill_command(process: subprocess.Popen[str]) -> None:
+    """One that `Cluster.start` has started. `nsenter` ends by itself then: it waits for its child, for which nobody
+    would wait otherwise, and the cluster could not end."""
+    while process.poll() is None:
+        processes.end(processes.descendants(process.pid))
+        time.sleep(0.01)
+
+
 def _keeps_a_step(process: Process) -> bool:
     return _name_of(process).startswith("slurmstepd")
 
@@ -398,8 +417,12 @@ def running_cluster(**settings: object) -> Iterator[Cluster]:
 def lent(cluster: Cluster, directory: Path) -> Iterator[Cluster]:
     """The cluster for one test, which runs in this directory and leaves nothing behind on the nodes."""
     cluster.cwd = directory
-    yield cluster
-    left = cluster.clean_up()
+    left: list[str] = []
+    try:
+        yield cluster
+    finally:
+        left += cluster.end_commands()
+    left += cluster.clean_up()
     if left:
         pytest.fail("\n".join(["Left behind on the cluster:", *left]), pytrace=False)
 
