@@ -238,7 +238,8 @@ class Agent:
             return self._linger
         # The manager that has started this agent may take a while to notice it, unless it is dead.
         if self._parent in (0, os.getppid()):
-            return max(self._linger, FIRST_MEETING)
+            # Its contact file was there before: the run is over, or this node's file system takes a minute to see it.
+            return FIRST_MEETING if self._connection.is_run_over else max(self._linger, FIRST_MEETING)
         # It may have loaded so slowly that another manager, with an agent of its own, has ended the run since.
         return 0.0 if self._connection.is_run_over else min(self._linger, NEVER_MET)
 
