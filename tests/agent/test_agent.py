@@ -33,6 +33,20 @@ def test_it_says_hello_again_when_it_is_not_known(first: Manager, agent: AgentPr
     assert first.meet().live == []
 
 
+def test_it_says_hello_and_reports_once_however_often_it_is_asked(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    """A manager that does not know it asks after each of its messages. What is sent after the first report would be
+    missing from another one."""
+    first.meet()
+    for _ in range(3):
+        first.send(protocol.Identify())
+    first.meet()
+    first.start(launch("a", "true", wd=run_dir))
+    first.ended("a")
+    assert not [message for message in first._kept if isinstance(message, (protocol.Hello, protocol.Report))]
+
+
 def test_jobs_run_and_their_starts_and_ends_are_told(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
     first.meet()
     first.start(launch("a", "echo", "hi", wd=run_dir), launch("b", "sh", "-c", "exit 3", wd=run_dir))

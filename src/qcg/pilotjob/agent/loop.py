@@ -182,7 +182,10 @@ class Agent:
         elif isinstance(message, protocol.Welcome):
             self._report(message)
         elif isinstance(message, protocol.Identify):
-            self._connection.say_hello()
+            # Once, however often it was asked meanwhile: what a manager sends after the first of several reports would
+            # be missing from the others, and be sent again.
+            if self._connection.up:
+                self._connection.say_hello()
         elif isinstance(message, protocol.Exit):
             say("the manager says: end")
             self._exit(message.grace, message.reason, "")
