@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.agent.pidfile import AgentPid
 from qcg.pilotjob.executors import local
 from qcg.pilotjob.executors.agents import AgentExecutor, Listener
 from qcg.pilotjob.executors.local import LocalAgent
 from qcg.pilotjob.executors.process import WatchedProcess
+from qcg.pilotjob.host.tree import look_at
 
 
 class _Deaf(Listener):
@@ -74,6 +78,40 @@ def test_only_an_agent_that_may_have_jobs_is_left_to_the_next_manager(
         assert child.poll() is None
         child.kill()
     assert child.wait() == -signal.SIGKILL
+
+
+def test_an_agent_that_came_late_and_works_is_kept_when_the_one_after_it_finds_that_it_is_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It would get what it has got already, should it be taken for dead."""
+    late, second = (subprocess.Popen(["sleep", "1000"]) for _ in range(2))
+    monkeypatch.setattr(
+        local, "start_agent", lambda run_dir, name, linger, on_exit, **more: WatchedProcess(second.pid, second, on_exit)
+    )
+
+    async def scenario() -> None:
+        executor = AgentExecutor(_Deaf(), {local.NAME: ["n0"]}, {})
+        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
+        agent = LocalAgent(executor, tmp_path, 600.0)
+        agent.start()
+        process = look_at(late.pid)
+        assert process is not None
+        info = AgentPid(late.pid, process.began, socket.gethostname())
+        (tmp_path / f"agent-{local.NAME}.json").write_bytes(msgspec.json.encode(info))
+        executor._message(b"late", protocol.Hello(local.NAME, "host", late.pid, [0], "1.0"))
+        executor._message(b"late", protocol.Report([], []))
+        watched = agent._process
+        assert watched is not None
+        watched.kill()
+        await watched.exited.wait()
+        assert executor.agents[local.NAME].ready
+        assert agent._process is not None
+        assert agent._process.pid == late.pid
+        agent.abandon()
+
+    asyncio.run(scenario())
+    late.kill()
+    late.wait()
 
 
 def test_last_words_that_are_read_after_the_end_of_the_process_are_heard(

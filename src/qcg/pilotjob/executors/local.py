@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from qcg.pilotjob.agent.pidfile import remove_agent_pid
+from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid, remove_agent_pid
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.process import WatchedProcess, find_agent, start_agent
 from qcg.pilotjob.executors.spare import SpareAgent
@@ -82,6 +82,9 @@ class LocalAgent:
     def _exited(self) -> None:
         if self._ending:
             return  # its last words may still be on their way: it is not to be forgotten before them
+        if self._another_is_at_work():
+            self.start()
+            return
         had_connected = self._executor.agents[NAME].ready
         self._executor.gone(NAME)
         if had_connected:
@@ -91,6 +94,11 @@ class LocalAgent:
         else:
             path = self._run_dir / f"agent-{NAME}.log"
             self._was_useless(f"the agent ends right after its start; {path} says why")
+
+    def _another_is_at_work(self) -> bool:
+        """One that an earlier manager has started: it loaded slowly, and was there before the one of this manager."""
+        info = read_agent_pid(self._run_dir, NAME)
+        return self._executor.agents[NAME].ready and info is not None and is_alive(info)
 
     def _was_useless(self, why: str) -> None:
         self._useless += 1
