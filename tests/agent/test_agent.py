@@ -419,12 +419,19 @@ def test_an_agent_that_hangs_is_replaced_and_its_jobs_are_ended(
 def test_an_agent_that_does_nothing_for_a_while_is_replaced(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
     first.meet()
     agent.signal(signal.SIGSTOP)
+    # Each thread does one thing more when it gets it, and one that is late would do it under the eyes of the other.
+    wait_for(lambda: _states(agent.pid) == {"T"}, what="all its threads to stand still")
     other = AgentProcess(run_dir, "--replace-after", "0.5")
     try:
         assert agent.wait() == -signal.SIGKILL
         first.meet()
     finally:
         other.close()
+
+
+def _states(pid: int) -> set[str]:
+    """Of its threads."""
+    return {path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")}
 
 
 def test_an_agent_that_does_something_is_not_replaced(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
