@@ -103,9 +103,10 @@ def test_jobs_on_several_nodes_go_on_in_the_next_allocation_too(cluster: Cluster
 @story
 def test_a_job_that_slurm_queues_again_goes_on_with_its_run(cluster: Cluster):
     quick = job("quick", "bash", "-c", "echo ran >> quick.$0", "${it}", iteration={"stop": 4})
-    slow = job("slow", "bash", "-c", "echo started >> slow; until [ -e go ]; do sleep 0.2; done")
+    waiting = "echo started >> slow; until [ -e go ]; do sleep 0.2; done"
+    slow = job("slow", "bash", "-c", waiting, after=["quick"])  # those have ended, and not only written, by then
     run = Allocated(cluster, [quick, slow], nodes=2, ntasks_per_node=2, requeue=True)
-    wait_for(lambda: (run.wd / "slow").exists() and len(list(run.wd.glob("quick.*"))) == 4)
+    wait_for(lambda: (run.wd / "slow").exists() and (run.wd / "slow").read_text(), what=f"the slow one:\n{run.log}")
     cluster.run("scontrol", "requeue", run.job.id)
     wait_for(lambda: run.job.state == "PENDING", what="the job to wait again")
     cluster.run("scontrol", "update", f"JobId={run.job.id}", "StartTime=now")
