@@ -79,5 +79,20 @@ def test_after_an_allocation_that_was_cancelled_unnoticed_nobody_asks_for_anothe
     assert not submitted
 
 
+def test_one_that_is_cancelled_while_it_asks_how_the_last_one_ended_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def look(job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> JobView:
+        if job_id == "7":
+            inside._on_term(signal.SIGTERM, None)
+        return seen(job_id, "COMPLETED" if job_id == "7" else "RUNNING")
+
+    monkeypatch.setattr(slurm, "look", look)
+    write_books(tmp_path, Books(allocations=["7"]))
+    inside = InAllocation(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"})
+    assert inside.run() == JOBS_LEFT
+    assert read_books(tmp_path) == Books(["7", "8"], cancelled="8", exit_code=JOBS_LEFT)
+
+
 def seen(job_id: str, state: str) -> JobView:
     return JobView(job_id, state, "None", restarts=0, exit_code=0, output="", nodes="")

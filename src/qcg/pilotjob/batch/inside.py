@@ -54,6 +54,8 @@ class InAllocation:
 
     def run(self) -> int:
         """The exit code of the run."""
+        if self._id not in self._books.allocations:
+            self._books.allocations.append(self._id)  # before Slurm can end this allocation, which looks for it there
         signal.signal(signal.SIGTERM, self._on_term)
         if self._books.cancelled == self._id:
             # It was not, for here it is: queued again, and Slurm did not say so in time.
@@ -62,10 +64,9 @@ class InAllocation:
         if why_not:
             say(why_not)
             return self._books.exit_code or 0
-        if self._id not in self._books.allocations:
-            self._books.allocations.append(self._id)
         write_books(self._directory, self._books)
-        self._ask_for_next()
+        if not self._books.cancelled:
+            self._ask_for_next()
         before = progress_of(self._run_dir)
         code = self._run_manager()
         if code == JOBS_LEFT and self._told_to_end and not self._knows_why:
@@ -82,8 +83,7 @@ class InAllocation:
             if self._books.exit_code == JOBS_LEFT:
                 return f"No allocation was wanted any more, though jobs were left. {self._how_to_go_on()}"
             return "The run is over; this allocation is not needed."
-        known = self._books.allocations
-        before = known[: known.index(self._id)] if self._id in known else known
+        before = self._books.allocations[: self._number - 1]
         cancelled = self._books.cancelled or next((job for job in before[-1:] if self._was_cancelled(job)), "")
         if cancelled:
             # Both: whoever waits asks for another allocation where jobs are left and none was cancelled.
