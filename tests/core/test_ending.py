@@ -142,6 +142,22 @@ def test_everything_goes_when_the_service_ends() -> None:
     ]
 
 
+def test_nobody_is_omitted_when_the_service_ends_before_anything_has_started() -> None:
+    desk = Desk(machine(2))
+    desk.submit(
+        job("b", after="a"),
+        job("a"),
+        job("it", its=3),
+        job("one", after="it:1"),
+        job("its", its=3, after="it:${it}"),
+        job("last", after=("its", "b")),
+    )
+    desk.cancel_all("the service was ended")
+    assert desk.states() == dict.fromkeys(["b", "a", "it", "one", "its", "last"], "CANCELED")
+    assert desk.iteration_states("its") == ["CANCELED"] * 3
+    assert {found.message for found in desk.core.state.jobs.values()} == {"the service was ended"}
+
+
 def test_a_final_job_is_removed_and_its_name_is_free_again() -> None:
     desk = Desk(machine(1))
     desk.submit(job("a"), job("b"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from qcg.pilotjob.core.effects import AllDone, Kill, NothingRuns, Removed, Reply, Stop
 from qcg.pilotjob.core.events import Cancel, CancelAll, Deadline, Remove, Suspend, Warned, Withdraw
 from qcg.pilotjob.core.records import Job, Run
-from qcg.pilotjob.core.settling import Outcome, settle
+from qcg.pilotjob.core.settling import Outcome, Rest, settle
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import CANCELED
 from qcg.pilotjob.core.submission import end_all
@@ -33,8 +33,11 @@ def cancel(core: CoreState, event: Cancel) -> None:
 
 
 def cancel_all(core: CoreState, event: CancelAll) -> None:
-    for job in [job for job in core.jobs.values() if not job.state.is_final]:
-        cancel_job(core, job, event.message)
+    """Together: what becomes of a job must not depend on whether those that it waits for have started yet."""
+    jobs = [job for job in core.jobs.values() if not job.state.is_final]
+    for job in jobs:
+        _kill_runs(core, job)
+    settle(core, *(Rest(job, CANCELED, event.message) for job in jobs))
 
 
 def remove(core: CoreState, event: Remove) -> None:
@@ -102,10 +105,14 @@ def find(core: CoreState, name: str) -> tuple[Job, int] | str:
 
 
 def cancel_job(core: CoreState, job: Job, message: str) -> None:
+    _kill_runs(core, job)
+    end_all(core, job, CANCELED, message)
+
+
+def _kill_runs(core: CoreState, job: Job) -> None:
     for run in [job.run] if job.iterations is None else list(job.iterations.runs.values()):
         if run is not None:
             _kill(core, run)
-    end_all(core, job, CANCELED, message)
 
 
 def _cancel_iteration(core: CoreState, job: Job, position: int) -> None:

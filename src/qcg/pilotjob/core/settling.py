@@ -43,19 +43,17 @@ class Rest(Struct, frozen=True, gc=False):
 Work = deque[Outcome | Rest]
 
 
-def settle(core: CoreState, ending: Outcome | Rest) -> None:
-    """Make it final, with all consequences."""
-    work: Work = deque()
-    while True:
+def settle(core: CoreState, *endings: Outcome | Rest) -> None:
+    """Make these final, and then all consequences: whoever is among them is not omitted because of another one."""
+    work: Work = deque(endings)
+    while work:
+        ending = work.popleft()
         if isinstance(ending, Outcome):
             _settle_one(core, ending, work)
         elif ending.job.iterations is not None:
             _settle_rest(core, ending, work)
         elif ending.job.state is QUEUED:
             _settle_one(core, Outcome(ending.job, -1, ending.state, ending.message), work)
-        if not work:
-            return
-        ending = work.popleft()
 
 
 def make_ready(core: CoreState, job: Job) -> None:
