@@ -36,8 +36,10 @@ PROGRAMS = {
 }
 """What a cluster needs, and the Debian packages that have it."""
 
-GRACE = 5.0
-"""Seconds for what a test has ended to be gone: what is there afterwards was left behind."""
+LOOKS = 100
+PAUSE = 0.05
+"""What a test has ended is gone after so many looks, or was left behind. Looks, not seconds: a machine that is busy, or
+stands still for a while, is slow with both."""
 
 _RPC = re.compile(r"^\t(\w+) +\( *\d+\) count:(\d+)", re.MULTILINE)
 
@@ -340,10 +342,11 @@ class Cluster:
 
     def _what_stays(self) -> list[tuple[str, Process]]:
         """Without what is about to end: connections of `ssh`, say, and what was killed."""
-        deadline = time.monotonic() + GRACE
-        while (left := self.left_behind()) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return left
+        for _ in range(LOOKS):
+            if not self.left_behind():
+                break
+            time.sleep(PAUSE)
+        return self.left_behind()
 
     def left_behind(self) -> list[tuple[str, Process]]:
         """What runs on the nodes and on the login node and belongs to no job and not to the cluster."""
