@@ -59,10 +59,10 @@ def test_a_single_iteration_is_canceled() -> None:
     desk.submit(job("it", its=range(-1, 4)), job("b", after="it:3"))
     desk.schedule()
     assert desk.cancel("it:3", "it:-1", "it:1") == [
-        "it:3 CANCELED",
-        "b OMITTED: it waits for 'it:3', which is CANCELED",
         "kill it:-1",
+        "it:3 CANCELED",
         "it:1 CANCELED",
+        "b OMITTED: it waits for 'it:3', which is CANCELED",
         "reply {'canceled': 3}",
     ]
     desk.end("it:-1", reason="cancel", exit_code=-9)
@@ -118,9 +118,25 @@ def test_what_cannot_be_canceled_is_answered_name_by_name() -> None:
             f"it:{'9' * 5000}": f"job 'it' has no iteration '{'9' * 5000}'",
             "b:0": "job 'b' has no iterations",
             "zz:1": "there is no job 'zz'",
-            "b": "job 'b' is already CANCELED",
         },
     }
+    desk.cancel("b")
+    assert desk.effects[-1] == Reply({"canceled": 0, "errors": {"b": "job 'b' is already CANCELED"}})
+
+
+@pytest.mark.parametrize("has_started", [False, True])
+def test_jobs_that_wait_for_each_other_are_canceled_together_whether_or_not_the_first_has_started(
+    has_started: bool,
+) -> None:
+    desk = Desk(machine(1))
+    desk.submit(job("a"), job("b", after="a"), job("it", its=2, after="b"), job("c", after="it"))
+    if has_started:
+        desk.schedule()
+    desk.cancel("a", "b", "it", "it:1", "a")
+    assert desk.effects[-1] == Reply({"canceled": 4})
+    if has_started:
+        desk.end("a", reason="cancel")
+    assert desk.states() == {"a": "CANCELED", "b": "CANCELED", "it": "CANCELED", "c": "OMITTED"}
 
 
 def test_everything_goes_when_the_service_ends() -> None:

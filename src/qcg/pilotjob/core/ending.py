@@ -8,11 +8,11 @@ from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.settling import Outcome, Rest, settle
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import CANCELED
-from qcg.pilotjob.core.submission import end_all
 
 
 def cancel(core: CoreState, event: Cancel) -> None:
-    canceled = 0
+    """Together, and each once: one that waits for another of them is cancelled, too, and not omitted."""
+    chosen: dict[tuple[str, int], Job] = {}
     errors: dict[str, str] = {}
     for name in event.names:
         found = find(core, name)
@@ -24,12 +24,18 @@ def cancel(core: CoreState, event: Cancel) -> None:
         if state.is_final:
             errors[name] = f"job {name!r} is already {state.name}"
             continue
-        canceled += 1
+        chosen[job.name, position] = job
+    endings: list[Outcome | Rest] = []
+    for (_, position), job in chosen.items():
         if position < 0:
-            cancel_job(core, job, "")
+            _kill_runs(core, job)
+            endings.append(Rest(job, CANCELED, ""))
+        elif job.iterations is not None and (run := job.iterations.runs.get(position)) is not None:
+            _kill(core, run)
         else:
-            _cancel_iteration(core, job, position)
-    _reply(core, "canceled", canceled, errors)
+            endings.append(Outcome(job, position, CANCELED))
+    settle(core, *endings)
+    _reply(core, "canceled", len(chosen), errors)
 
 
 def cancel_all(core: CoreState, event: CancelAll) -> None:
@@ -104,24 +110,10 @@ def find(core: CoreState, name: str) -> tuple[Job, int] | str:
     return job, position
 
 
-def cancel_job(core: CoreState, job: Job, message: str) -> None:
-    _kill_runs(core, job)
-    end_all(core, job, CANCELED, message)
-
-
 def _kill_runs(core: CoreState, job: Job) -> None:
     for run in [job.run] if job.iterations is None else list(job.iterations.runs.values()):
         if run is not None:
             _kill(core, run)
-
-
-def _cancel_iteration(core: CoreState, job: Job, position: int) -> None:
-    assert job.iterations is not None
-    run = job.iterations.runs.get(position)
-    if run is not None:
-        _kill(core, run)
-    else:
-        settle(core, Outcome(job, position, CANCELED))
 
 
 def _kill(core: CoreState, run: Run) -> None:
