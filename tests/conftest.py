@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["pytester", "tests.support.leaks", "tests.support.skips"]
+pytest_plugins = ["pytester", "tests.support.leaks", "tests.support.signals", "tests.support.skips"]
 
 # Machines that run tests are shared and slow at times: what an example does counts, not how long it took.
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
