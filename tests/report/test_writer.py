@@ -8,17 +8,19 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Amount, Execution, JobDescription, Request
+from qcg.pilotjob.report.entries import json_entry, text_entry
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.formats import iso_timestamp, timestamp
 from qcg.pilotjob.report.record import IterationCounts, JobEnd
 from qcg.pilotjob.report.writer import Format, ReportWriter
 
 AT = 1515682947.740711
-HISTORY = [(State.QUEUED, AT), (State.SCHEDULED, AT + 1), (State.EXECUTING, AT + 2), (State.SUCCEED, AT + 8)]
 GRANT = Grant((NodePart("n1", (0, 1)), NodePart("n2", (0,))))
 DESCRIPTION = JobDescription(
     "msleep2",
@@ -27,10 +29,13 @@ DESCRIPTION = JobDescription(
     after=("other",),
     attributes={"mine": [1, None]},
 )
-DONE = JobEnd("msleep2", State.SUCCEED, HISTORY, GRANT, "/path", 6.082136, 0, 4711, "sleep", "", DESCRIPTION)
-OMITTED = JobEnd("late", State.OMITTED, [(State.QUEUED, AT), (State.OMITTED, AT + 1)], message="it waits\nin vain")
-ITERATION = JobEnd("it:3", State.FAILED, HISTORY, GRANT, "/path", None, -1, 0, "x", "no such file")
-PARENT = JobEnd("it", State.FAILED, HISTORY, description=DESCRIPTION, iterations=IterationCounts(9, 4, 3, 2, 0))
+TIMES = (AT, AT + 1, AT + 2, AT + 8.082136)
+DONE = JobEnd("msleep2", State.SUCCEED, *TIMES, GRANT, "/path", 0, 4711, "sleep", "", DESCRIPTION)
+OMITTED = JobEnd("late", State.OMITTED, AT, ended=AT + 1, message="it waits\nin vain")
+ITERATION = JobEnd("it:3", State.FAILED, AT, AT + 1, 0.0, AT + 8, GRANT, "/path", -1, 0, "x", "no such file")
+PARENT = JobEnd(
+    "it", State.FAILED, AT, 0.0, AT + 2, AT + 8, description=DESCRIPTION, iterations=IterationCounts(9, 4, 3, 2, 0)
+)
 
 
 @pytest.fixture
@@ -52,7 +57,7 @@ def test_a_block_of_text_tells_everything_known(path: Path):
         f"    {timestamp(AT)}: QUEUED\n"
         f"    {timestamp(AT + 1)}: SCHEDULED\n"
         f"    {timestamp(AT + 2)}: EXECUTING\n"
-        f"    {timestamp(AT + 8)}: SUCCEED\n"
+        f"    {timestamp(AT + 8.082136)}: SUCCEED\n"
         "    allocation: n1[0:1],n2[0]\n"
         "    wd: /path\n"
         "    rtime: 0:00:06.082136\n"
@@ -72,6 +77,24 @@ def test_a_job_that_never_ran_has_no_lines_about_a_run(path: Path):
     )
 
 
+@given(
+    state=st.sampled_from([state for state in State if state.is_final]),
+    scheduled=st.sampled_from([0.0, AT + 1]),
+    started=st.sampled_from([0.0, AT + 2]),
+    grant=st.sampled_from([None, GRANT]),
+    exit_code=st.sampled_from([None, 0, -9]),
+    pid=st.sampled_from([0, 4711]),
+)
+def test_both_forms_tell_the_same(
+    state: State, scheduled: float, started: float, grant: Grant | None, exit_code: int | None, pid: int
+):
+    end = JobEnd("j", state, AT, scheduled, started, AT + 8, grant, "/path", exit_code, pid, "sleep")
+    entry = json.loads(json_entry(end))
+    history = [f"{step['date'].replace('T', ' ')}: {step['state']}" for step in entry["history"]]
+    runtime = [f"{key}: {value}" for key, value in entry["runtime"].items()]
+    assert text_entry(end).decode() == "\n    ".join([f"j ({state.name})", *history, *runtime]) + "\n"
+
+
 def test_an_iterated_job_is_told_with_its_counts(path: Path):
     last = written(path, "text", PARENT).splitlines()[-1]
     assert last == "    iterations: total 9, succeed 4, failed 3, canceled 2, omitted 0"
@@ -83,7 +106,10 @@ def test_json_has_one_object_a_line(path: Path):
     assert done == {
         "name": "msleep2",
         "state": "SUCCEED",
-        "history": [{"state": state.name, "date": iso_timestamp(at)} for state, at in HISTORY],
+        "history": [
+            {"state": state, "date": iso_timestamp(at)}
+            for state, at in zip(("QUEUED", "SCHEDULED", "EXECUTING", "SUCCEED"), TIMES, strict=True)
+        ],
         "runtime": {
             "allocation": "n1[0:1],n2[0]",
             "wd": "/path",
@@ -107,7 +133,7 @@ def test_json_has_one_object_a_line(path: Path):
 def test_a_file_name_of_another_encoding_does_no_harm(path: Path, format: Format):
     wd = os.fsdecode(b"/caf\xe9")
     writer = ReportWriter(path, format)
-    writer.ended(JobEnd("j", State.SUCCEED, HISTORY, wd=wd, description=DESCRIPTION))
+    writer.ended(JobEnd("j", State.SUCCEED, *TIMES, GRANT, wd, description=DESCRIPTION))
     writer.close()
     content = path.read_bytes()
     if format == "text":

@@ -9,15 +9,13 @@ from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, Job, Run
 from qcg.pilotjob.core.state import name_of
-from qcg.pilotjob.core.states import EXECUTING, FAILED, QUEUED, SCHEDULED, SUCCEED, State
+from qcg.pilotjob.core.states import FAILED, SUCCEED, State
 from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import RunRecord
 from qcg.pilotjob.launch.compose import command_line, directory_of, program_name, stream_paths
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.record import IterationCounts, JobEnd
-
-History = list[tuple[State, float]]
 
 
 class Stories:
@@ -28,11 +26,11 @@ class Stories:
 
     def end_of(self, end: Transition) -> JobEnd:
         """How it ended, right when it did."""
-        run = end.run
-        story = (end.job, end.position, end.state, [*_history(end.job, end.position, run), (end.state, end.at)])
+        job, position, run = end.job, end.position, end.run
         if run is None:
-            return self._story(*story, exit_code=end.exit_code, message=end.message)
-        return self._story(*story, run.grant, run.started, end.at, end.exit_code, run.pid, end.message)
+            return self._story(job, position, end.state, 0.0, _began(job, position), end.at, message=end.message)
+        times = run.scheduled, run.started, end.at
+        return self._story(job, position, end.state, *times, run.grant, end.exit_code, run.pid, end.message)
 
     def story_of(self, job: Job, position: int) -> JobEnd:
         """All that is known now."""
@@ -70,59 +68,41 @@ class Stories:
         return stored or command_line(self._descriptions.of(job), position, grant, "", self._site)
 
     def _living(self, job: Job, position: int, state: State, run: Run) -> JobEnd:
-        return self._story(job, position, state, _history(job, position, run), run.grant, pid=run.pid)
+        return self._story(job, position, state, run.scheduled, run.started, grant=run.grant, pid=run.pid)
 
     def _recorded(self, job: Job, position: int, record: RunRecord) -> JobEnd:
-        history: History = [(QUEUED, job.submitted)]
-        for state, at in ((SCHEDULED, record.scheduled), (EXECUTING, record.started)):
-            if at:
-                history.append((state, at))
-        history.append((record.state, record.ended or 0.0))
-        return self._story(
-            job,
-            position,
-            record.state,
-            history,
-            record.grant,
-            record.started or 0.0,
-            record.ended or 0.0,
-            record.exit_code,
-            record.pid,
-            record.message,
-        )
+        times = record.scheduled or 0.0, record.started or 0.0, record.ended or 0.0
+        end = record.exit_code, record.pid, record.message
+        return self._story(job, position, record.state, *times, record.grant, *end)
 
     def _without_run(self, job: Job, position: int, state: State) -> JobEnd:
         """It waits, or it ended without a run, or it is an iterated job, which has none of its own."""
         record = self._journal.job_record(job.seq)
         assert record is not None
-        history: History = [(QUEUED, job.submitted)]
         message = job.message or record.message
         if position < 0:
-            if record.started:
-                history.append((EXECUTING, record.started))
-            if record.ended:
-                history.append((record.state, record.ended))
-        elif state.is_final:
-            history.append((state, record.rest_at or record.ended or 0.0))
-        else:
-            message = ""
-        return self._story(job, position, state, history, message=message)
+            times = record.started or 0.0, record.ended or 0.0
+            return self._story(job, position, state, 0.0, *times, message=message)
+        if state.is_final:
+            return self._story(job, position, state, ended=record.rest_at or record.ended or 0.0, message=message)
+        return self._story(job, position, state)
 
     def _story(
         self,
         job: Job,
         position: int,
         state: State,
-        history: History,
-        grant: Grant | None = None,
+        scheduled: float = 0.0,
         started: float = 0.0,
         ended: float = 0.0,
+        grant: Grant | None = None,
         exit_code: int | None = None,
         pid: int = 0,
         message: str = "",
     ) -> JobEnd:
         description = self._descriptions.of(job)
-        wd = pname = counts = None
+        wd = pname = ""
+        counts = None
         if grant is not None:
             wd = directory_of(description, position, grant, self._site)
             pname = program_name(description.execution)
@@ -133,10 +113,12 @@ class Stories:
         return JobEnd(
             name_of(job, position),
             state,
-            history,
+            job.submitted,
+            scheduled,
+            started,
+            ended,
             grant,
             wd,
-            ended - started if started else None,
             exit_code,
             pid,
             pname,
@@ -158,12 +140,6 @@ def _counts(iterations: Iterations) -> IterationCounts:
     return IterationCounts(len(iterations), *iterations.counts[SUCCEED:])
 
 
-def _history(job: Job, position: int, run: Run | None) -> History:
-    history: History = [(QUEUED, job.submitted)]
-    if run is not None:
-        history.append((SCHEDULED, run.scheduled))
-        if run.started:
-            history.append((EXECUTING, run.started))
-    elif position < 0 and job.iterations is not None and job.iterations.began:
-        history.append((EXECUTING, job.iterations.began))
-    return history
+def _began(job: Job, position: int) -> float:
+    """When the first iteration of an iterated job did; 0 for all others."""
+    return job.iterations.began if position < 0 and job.iterations is not None else 0.0

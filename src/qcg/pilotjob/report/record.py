@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from qcg.pilotjob.core.records import Grant
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.states import EXECUTING, QUEUED, SCHEDULED, State
 from qcg.pilotjob.description.model import Amount, Execution, JobDescription, ModelOptions, Sharing
 
 
@@ -22,26 +22,41 @@ class IterationCounts(Struct, frozen=True, gc=False):
 
 
 class JobEnd(Struct, frozen=True, gc=False):
-    """One entry of the report."""
+    """One entry of the report; also of a job that has not ended yet, for those who ask."""
 
     name: str
     """An iteration is `job:INDEX`."""
     state: State
-    history: list[tuple[State, float]]
-    """In order, the final state included."""
+    submitted: float
+    """When it was queued, given cores, started and ended; 0 for what has not happened."""
+    scheduled: float = 0.0
+    started: float = 0.0
+    ended: float = 0.0
     grant: Grant | None = None
-    wd: str | None = None
-    rtime: float | None = None
-    """Seconds, when it was started."""
+    """What its run had, if there was one."""
+    wd: str = ""
     exit_code: int | None = None
     pid: int = 0
     """0 when nothing was started."""
-    pname: str | None = None
+    pname: str = ""
     message: str = ""
     description: JobDescription | None = None
     """Of a whole job; an iteration leaves it to the job."""
     iterations: IterationCounts | None = None
     """Of an iterated job."""
+
+    @property
+    def history(self) -> list[tuple[State, float]]:
+        """In order, the final state included."""
+        steps = [(QUEUED, self.submitted), (SCHEDULED, self.scheduled), (EXECUTING, self.started)]
+        if self.state.is_final:
+            steps.append((self.state, self.ended))
+        return [(state, at) for state, at in steps if at]
+
+    @property
+    def rtime(self) -> float | None:
+        """Seconds that its run took, once it has ended."""
+        return self.ended - self.started if self.grant is not None and self.started and self.ended else None
 
 
 def execution_form(execution: Execution) -> dict[str, Any]:
