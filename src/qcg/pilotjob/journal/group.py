@@ -171,7 +171,6 @@ class Group:
 
 
 GATHER: dict[type[Effect], Callable[[Group, Any], None]] = {
-    Transition: Group.transition,
     Added: Group.add,
     RestSettled: Group.settle_rest,
     SomeSettled: Group.settle_some,
@@ -180,4 +179,4 @@ GATHER: dict[type[Effect], Callable[[Group, Any], None]] = {
     Requeued: Group.forget,
     Removed: Group.remove,
 }
-"""The effects that change something in the registry, and how each is gathered."""
+"""The effects that change something in the registry besides transitions, and how each is gathered."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from qcg.pilotjob.core.effects import Effect, Removed
+from qcg.pilotjob.core.effects import Effect, Removed, Transition
 from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.journal import reading, schema
 from qcg.pilotjob.journal.errors import JournalError
@@ -95,6 +95,9 @@ class Journal(Questions):
 
     def record(self, effect: Effect) -> None:
         """Gather what this effect changes; effects that change nothing in the registry are passed over."""
+        if type(effect) is Transition:
+            self._gathering.transition(effect)  # by far the most
+            return
         gather = GATHER.get(type(effect))
         if gather is not None:
             gather(self._gathering, effect)
