@@ -1,7 +1,7 @@
 """A host that starts nothing: jobs end at once, or, when they are `sleep SECONDS`, after that time or their wall time.
 
-What is left is what everything around the processes costs: manager, scheduler, journal, report, messages and ledger,
-with as many pretended nodes as one likes.
+What is left is what everything around the processes costs: manager, scheduler, journal, report and messages, with as
+many pretended nodes as one likes. The ledger gets no more than what is told: nobody has to look for processes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from contextlib import suppress
 
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger, Opened
-from qcg.pilotjob.host.records import Launch
+from qcg.pilotjob.host.records import Ended, Launch
 from qcg.pilotjob.host.tree import MARKER
 from qcg.pilotjob.host.underway import JobUnderWay
 
 NO_PROCESS = -1
+STARTS_FOR_ONE = 16
+"""So many take no longer than one of a real process."""
 
 
 class PretendedHost(JobHost):
@@ -33,6 +35,9 @@ class PretendedHost(JobHost):
         """A heap: when those that sleep are over, in monotonic seconds."""
         super().__init__(ledger, instance, files, log=log, doubt=doubt)
 
+    def advance(self, limit: int = 16) -> bool:
+        return super().advance(limit * STARTS_FOR_ONE)
+
     def due(self, now: float) -> None:
         super().due(now)
         while self._ends and self._ends[0][0] <= now:
@@ -46,18 +51,23 @@ class PretendedHost(JobHost):
             return deadline
         return self._ends[0][0] if deadline is None else min(self._ends[0][0], deadline)
 
+    def _note_start(self, launch: Launch) -> bool:
+        return not self._ledger.trouble
+
     def _start(self, launch: Launch) -> None:
-        opened = Opened(launch.env.get(MARKER, ""), NO_PROCESS, time.time(), launch.grant, 0, 0)
+        now = time.time()
+        seconds = _seconds_of(launch.argv)
+        if not seconds:
+            self._ledger.ended(Ended(launch.id, now, 0, "exit", "", NO_PROCESS, now, launch.grant))
+            self._let_next_in(launch.id)
+            return
+        opened = Opened(launch.env.get(MARKER, ""), NO_PROCESS, now, launch.grant, 0, 0)
         job = self._jobs[launch.id] = JobUnderWay(launch.id, opened, -1, files=False)
         self._ledger.started(job.id, opened)
-        seconds = _seconds_of(launch.argv)
-        if seconds:
-            began = time.monotonic()
-            heapq.heappush(self._ends, (began + seconds, job.id))
-            if launch.wall_time is not None:
-                self._wall_times.begin(job.id, began, launch.wall_time, self._jobs)
-        else:
-            self._succeed(job)
+        began = time.monotonic()
+        heapq.heappush(self._ends, (began + seconds, job.id))
+        if launch.wall_time is not None:
+            self._wall_times.begin(job.id, began, launch.wall_time, self._jobs)
 
     def _succeed(self, job: JobUnderWay) -> None:
         job.exit_code = 0

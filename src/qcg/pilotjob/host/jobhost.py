@@ -160,7 +160,7 @@ class JobHost:
         while queue and limit > 0:
             launch = queue[0]
             if launch.id in queued:
-                if not self._ledger.starting(launch.id, launch.env.get(tree.MARKER, ""), launch.grant):
+                if not self._note_start(launch):
                     return False
                 del queued[launch.id]
                 try:
@@ -271,6 +271,10 @@ class JobHost:
 
     def _is_too_late(self) -> bool:
         return time.monotonic() >= self.may_start_until
+
+    def _note_start(self, launch: Launch) -> bool:
+        """Before it: whatever happens then, it may have run."""
+        return self._ledger.starting(launch.id, launch.env.get(tree.MARKER, ""), launch.grant)
 
     def _start(self, launch: Launch) -> None:
         since = tree.ticks_now()

@@ -70,7 +70,7 @@ def _started_line(number: int, body: Started, since: int, until: int) -> str:
     return '["s",%d,%s,%d,%r,%s,%d,%d]\n' % (number, quoted(body.id), body.pid, body.at, grant, since, until)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=4096)
 def _grant_text(grant: Tuple[NodeGrant, ...]) -> str:
     """Few different grants come again and again."""
     return json.dumps(grant, separators=(",", ":"))
