@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pilot import environment
+from tests.support.pilot import environment, job, run, write_requests
 
 ROOT = Path(__file__).parents[2]
 ENTRIES = re.findall(r'^(qcg-pm\S*) = "(\S+):(\S+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
@@ -50,6 +50,20 @@ def interrupted(self, *arguments, **options):
     raise AssertionError('it goes on')
 tempfile.TemporaryDirectory.__init__ = interrupted
 """
+
+WHILE_IT_CLOSES = """
+import os, signal
+from {module} import {owner} as owner
+plain = owner.{function}
+def interrupted(*arguments, **options):
+    done = plain(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000): pass
+    raise AssertionError('it goes on')
+owner.{function} = interrupted
+"""
+"""Ctrl-C once the jobs of a run are over: as soon as the service has left signals alone, or before the table."""
+CLOSING = [("qcg.pilotjob.service", "Service", "_leave_signals"), ("qcg.pilotjob.report", "analysis", "analyse")]
 
 
 def call(name: str, *arguments: str, instead_of: str, by: str, shims: Path) -> subprocess.CompletedProcess[str]:
@@ -95,6 +109,20 @@ def test_a_signal_to_a_measurement_that_falls_where_nothing_can_be_raised_is_not
     assert (done.returncode, done.stdout) == (128 + number, ""), done.stderr
     assert "it goes on" not in done.stderr
     assert list((tmp_path / "wd").iterdir()) == []
+
+
+@pytest.mark.parametrize(("module", "owner", "function"), CLOSING)
+def test_an_interrupt_while_a_run_closes_tells_where_its_report_is(
+    tmp_path: Path, module: str, owner: str, function: str
+):
+    requests = write_requests(tmp_path / "r.json", [job("a", "true")])
+    by = WHILE_IT_CLOSES.format(module=module, owner=owner, function=function)
+    line = ("run", str(requests), "--nodes", "1", "--wd", str(tmp_path))
+    done = call("qcg-pm", *line, instead_of="sitecustomize", by=by, shims=tmp_path)
+    (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
+    told = f"interrupted while the run closed; `qcg-pm report {run_dir}` tells how it ended\n"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", told)
+    assert "SUCCEED     1" in run("qcg-pm", "report", run_dir).stdout
 
 
 def test_who_ignores_interrupts_is_not_interrupted_while_it_is_loaded(tmp_path: Path):

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from qcg.pilotjob.cli.last_words import LastWords
 from qcg.pilotjob.cli.options import build
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import tell
@@ -40,13 +41,18 @@ def run_service(
         options, resumption = build(context, given, **fixed)
         notes = _other_runs(options, resumption, given["resume"])
 
+        last_words = LastWords()
+
         def ready(pilot: Pilot) -> None:
             # Not before: when it cannot begin, that is what counts.
             for note in [*notes, *file_again(resumption, pilot.engine.journal)]:
                 tell(note)
+            # From here until its end, the service itself takes care of Ctrl-C.
+            last_words.run_dir = pilot.engine.journal.path.parent
             on_ready(pilot)
 
-        return asyncio.run(_run(Service(options, resumption, spare), ready, on_end))
+        with last_words:
+            return asyncio.run(_run(Service(options, resumption, spare), ready, on_end))
     except (UsageError, ClusterError, FileError, JournalError, ReportError) as error:
         raise Refusal(str(error)) from None
 
