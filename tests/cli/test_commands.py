@@ -318,6 +318,23 @@ def test_a_job_that_wrote_only_errors_is_told_so(pm: Pm):
     )
 
 
+def test_a_job_that_wrote_nothing_is_told_so(pm: Pm):
+    pm("submit", "--name", "mute", "--wait", "--", "true")
+    pm("submit", "--name", "misspelt", "--wait", "--", "./prgram", code=1)
+    for options in ([], ["--follow"]):
+        done = pm("logs", *options, "mute")
+        assert (done.stdout, done.stderr) == ("", "mute has written nothing to its stdout\n")
+        done = pm("logs", *options, "--stderr", "misspelt")
+        told = "misspelt has written nothing to its stderr; see: qcg-pm why misspelt\n"
+        assert (done.stdout, done.stderr) == ("", told)
+
+
+def test_of_a_job_that_wrote_something_no_lines_can_be_asked_for(pm: Pm):
+    pm("submit", "--name", "talks", "--wait", "--", "echo", "1")
+    done = pm("logs", "--lines", "0", "talks")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_nothing_is_said_when_nobody_reads(pm: Pm, manager: LocalManager, wd: Path):
     manager.submit(Jobs().add(name="talks", script="seq 100000", stdout="talks.out"))
     manager.wait4("talks")

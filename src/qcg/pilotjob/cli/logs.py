@@ -32,7 +32,9 @@ def command(manager: Manager, names: tuple[str, ...], follow: bool, stderr: bool
     if follow:
         if len(wanted) > 1:
             raise click.UsageError(f"only one job can be followed, and {' '.join(names)} means {len(wanted)}")
-        Follower(manager, wanted[0], current_run_dir()).follow(stream, lines)
+        follower = Follower(manager, wanted[0], current_run_dir())
+        if not follower.follow(stream, lines):
+            _tell_nothing(wanted[0], follower.info(), stream)
         return 0
     code = 0
     for name, entry in manager.info(wanted)["jobs"].items():
@@ -40,18 +42,30 @@ def command(manager: Manager, names: tuple[str, ...], follow: bool, stderr: bool
             path = path_of(name, entry, stream)
             if len(wanted) > 1:
                 say(f"==> {name}: {path} <==")
-            empty = not show_end(path, lines)
-            if empty and not stderr and _has_content(entry, "stderr"):
-                tell(f"{name} has written nothing to its stdout; see: qcg-pm logs --stderr {name}")
+            if not show_end(path, lines):
+                _tell_nothing(name, entry, stream)
         except Denial as problem:
             tell(f"Error: {with_suggestion(manager, problem.message)}")
             code = 1
     return code
 
 
-def _has_content(entry: dict[str, Any], stream: str) -> bool:
-    """Whether a job has written to a stream, by its entry of `jobInfo`."""
-    path = entry["data"]["runtime"].get(stream)
+def _tell_nothing(name: str, entry: dict[str, Any], stream: str) -> None:
+    """An empty answer looks like a command that did not work. Say where there may be more, by the job's entry of
+    `jobInfo`."""
+    info = entry.get("data", {})  # nothing of a job that was removed meanwhile
+    if stream == "stdout" and _has_content(info, "stderr"):
+        further = f"; see: qcg-pm logs --stderr {name}"
+    elif info.get("status") == "FAILED":
+        further = f"; see: qcg-pm why {name}"
+    else:
+        further = ""
+    tell(f"{name} has written nothing to its {stream}{further}")
+
+
+def _has_content(info: dict[str, Any], stream: str) -> bool:
+    """Whether a job has written to a stream."""
+    path = info.get("runtime", {}).get(stream)
     try:
         return path is not None and os.stat(path).st_size > 0
     except OSError:

@@ -63,7 +63,8 @@ class Follower:
         self._name = name
         self._run_dir = run_dir
 
-    def follow(self, stream: str, lines: int | None) -> None:
+    def follow(self, stream: str, lines: int | None) -> bool:
+        """False when there is nothing in its file at the end."""
         with _open(self._path(stream)) as file:
             _seek_lines(file, lines)
             while True:
@@ -71,7 +72,7 @@ class Follower:
                 over = self._is_over()
                 _copy(file)
                 if over:
-                    return
+                    return os.fstat(file.fileno()).st_size > 0
                 time.sleep(PAUSE)
 
     def _path(self, stream: str) -> str:
@@ -79,7 +80,7 @@ class Follower:
         while True:
             over = self._is_over()
             try:
-                path = path_of(self._name, self._info(), stream)
+                path = path_of(self._name, self.info(), stream)
                 if over or Path(path).exists():
                     return path
             except NotStarted:
@@ -91,7 +92,8 @@ class Follower:
         # One that is not there any more was removed, after its end.
         return entry["status"] != 0 or State[entry["data"]["status"]].is_final
 
-    def _info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, Any]:
+        """Its entry of `jobInfo`."""
         return self._entry(lambda manager: manager.info(self._name))
 
     def _entry(self, ask: Callable[[Manager], Answer]) -> dict[str, Any]:
