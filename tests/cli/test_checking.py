@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.cli.options import join_node_list
-from tests.support.pilot import WAIT, job, write_requests
+from tests.support.pilot import WAIT, job, run, write_requests
 
 SAMPLES = Path(__file__).parent.parent / "e2e/samples"
 
@@ -203,6 +203,32 @@ def test_a_command_that_is_not_there_is_told_with_the_nearest_one():
     assert done.exit_code == 2
     assert "There is no command 'statsu'; did you mean 'status'?" in done.stderr
     assert "There is no command 'xyz'." in qcg_pm("xyz").stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (("qcg-pm", "run", "r.json", "--node", "4"), "--node; did you mean --nodes?"),
+        (
+            ("qcg-pm", "run", "r.json", "--report-fo", "x"),
+            "--report-fo; did you mean --report-format or --report-file?",
+        ),
+        (("qcg-pm", "run", "r.json", "--colour"), "--colour"),
+        (("qcg-pm", "run", "r.json", "-x"), "-x"),
+        (
+            ("qcg-pm", "submit", "--core", "4", "true"),
+            "--core; did you mean --cores? (to submit a program, put -- before it: qcg-pm submit -- PROGRAM ARGS)",
+        ),
+        (("qcg-pm", "--versoin"), "--versoin; did you mean --version?"),
+        (("qcg-pm-service", "--nett"), "--nett; did you mean --net?"),
+        (("qcg-pm-client", "--node", "4", "p.py"), "--node; did you mean --nodes?"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
+)
+def test_an_option_that_is_not_there_is_told_with_the_nearest_ones_alone(line: tuple[str, ...], told: str):
+    done = run(*line)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"Error: No such option {told}"
 
 
 def test_a_program_with_options_is_told_to_come_after_two_dashes():

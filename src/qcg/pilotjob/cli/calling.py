@@ -6,9 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from click import Abort, ClickException
+from click import Abort, ClickException, NoSuchOption
 
 from qcg.pilotjob.cli.interrupts import INTERRUPTED
+from qcg.pilotjob.cli.nearest import with_nearest
 from qcg.pilotjob.cli.output import leave_standard_error, take_standard_output
 
 NOT_WRITTEN = 5
@@ -36,7 +37,7 @@ def _outcome(main: Callable[[], int | None]) -> int | str | None:
         return end.code
     except ClickException as error:
         with suppress(OSError):
-            error.show()
+            (with_nearest(error) if isinstance(error, NoSuchOption) else error).show()
         return error.exit_code
     except Abort:
         return INTERRUPTED

@@ -12,6 +12,7 @@ import click
 
 from qcg.pilotjob.cli.finding import json_option, on_manager
 from qcg.pilotjob.cli.line import LineError, job_of_line, made_up_name
+from qcg.pilotjob.cli.nearest import with_nearest
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say, tell
 from qcg.pilotjob.cli.showing import printable, show_json
@@ -35,7 +36,8 @@ class WithProgram(click.Command):
         except click.UsageError as error:
             if "--" not in args and any(not arg.startswith("-") for arg in args):
                 hint = "to submit a program, put -- before it: qcg-pm submit -- PROGRAM ARGS"
-                raise click.UsageError(f"{error.format_message()} ({hint})", ctx) from None
+                told = with_nearest(error) if isinstance(error, click.NoSuchOption) else error
+                raise click.UsageError(f"{told.format_message()} ({hint})", ctx) from None
             raise
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
