@@ -205,6 +205,12 @@ def test_a_command_that_is_not_there_is_told_with_the_nearest_one():
     assert "There is no command 'xyz'." in qcg_pm("xyz").stderr
 
 
+def test_who_looks_for_a_command_to_resume_a_run_is_told_the_option():
+    done = qcg_pm("resume", ".")
+    assert done.exit_code == 2
+    assert "There is no command 'resume'; to go on with a run: qcg-pm run --resume DIR, or" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [

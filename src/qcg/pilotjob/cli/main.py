@@ -31,6 +31,11 @@ COMMANDS = {
     "bench": "Measure how fast a pilot is here.",
 }
 
+ELSEWHERE = {
+    "resume": "to go on with a run: qcg-pm run --resume DIR, or to serve it again: qcg-pm-service --net --resume DIR",
+}
+"""What is looked for among the commands, and is an option of one."""
+
 
 class Commands(click.Group):
     """Knows the commands by name; `qcg-pm FILE` is short for `qcg-pm run FILE`."""
@@ -56,9 +61,15 @@ class Commands(click.Group):
         if args and args[0] not in COMMANDS and ("." in args[0] or "/" in args[0] or os.path.exists(args[0])):
             args = ["run", *args]
         elif args and args[0] not in COMMANDS:
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(f"There is no command {args[0]!r}{f'; did you mean {near[0]!r}?' if near else '.'}")
+            ctx.fail(f"There is no command {args[0]!r}{_instead(args[0])}")
         return super().resolve_command(ctx, args)
+
+
+def _instead(name: str) -> str:
+    if name in ELSEWHERE:
+        return f"; {ELSEWHERE[name]}"
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    return f"; did you mean {near[0]!r}?" if near else "."
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
