@@ -116,6 +116,18 @@ def test_what_is_no_number_is_refused(option: str, given: str):
     assert f"'{option}': {given!r} is not a number; write it in digits, such as 60 or 0.5" in done.stderr
 
 
+@pytest.mark.parametrize(("command", "option"), [("submit", "--iteration"), ("logs", "--lines")])
+@pytest.mark.parametrize("given", ["x", "", "2.5"])
+def test_what_is_no_whole_number_is_refused(command: str, option: str, given: str):
+    done = qcg_pm(command, "a", option, given)
+    assert done.exit_code == 2
+    assert f"{given!r} is not a whole number; write it in digits, such as 60" in done.stderr
+
+
+def test_a_number_of_iterations_is_within_its_range():
+    assert "0 is not in the range x>=1" in qcg_pm("submit", "--iteration", "0", "--", "true").stderr
+
+
 def test_validate_refuses_what_it_cannot_read(tmp_path: Path):
     (tmp_path / "bad.json").write_text("[")
     for arguments in (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qcg.pilotjob.cli.finding import current_run_dir, names_of, on_manager_or_registry, with_suggestion
+from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.refusing import Denial
 from qcg.pilotjob.cli.saying import say, tell
 from qcg.pilotjob.cli.streams import Follower, path_of, show_end
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, required=True)
 @click.option("-f", "--follow", is_flag=True, help="Go on showing what is written, until the job has ended.")
 @click.option("-e", "--stderr", is_flag=True, help="Show what it writes to its standard error.")
-@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
+@click.option("-n", "--lines", type=Whole(min=0), metavar="N", help="Only the last N lines.")
 @on_manager_or_registry
 def command(manager: Manager, names: tuple[str, ...], follow: bool, stderr: bool, lines: int | None) -> int:
     """Show the file that a job writes its output to: the `stdout`, or `stderr`, of its description.

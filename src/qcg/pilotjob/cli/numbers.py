@@ -21,3 +21,16 @@ class Number(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a number; write it in digits, such as 60 or 0.5", param, ctx)
         return float(super().convert(number, param, ctx))
+
+
+class Whole(click.IntRange):
+    """One that counts something."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number; write it in digits, such as 60", param, ctx)
+        return int(super().convert(number, param, ctx))

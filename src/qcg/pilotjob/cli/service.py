@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.options import Command, join_node_list, shared
 from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.core.states import State
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE = "qcg_pm_reqs.json"
 FIRST_PORT, LAST_PORT = 2222, 9999
-PORT = click.IntRange(1, 65535)
+PORT = Whole(1, 65535)
 
 WITHOUT_EFFECT: dict[str, dict[str, Any]] = {
     "--enable-proc-stats": {"is_flag": True},

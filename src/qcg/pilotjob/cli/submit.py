@@ -13,6 +13,7 @@ import click
 from qcg.pilotjob.cli.finding import json_option, on_manager
 from qcg.pilotjob.cli.line import LineError, job_of_line, made_up_name
 from qcg.pilotjob.cli.nearest import with_nearest
+from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say, tell
 from qcg.pilotjob.cli.showing import printable, show_json
@@ -54,7 +55,7 @@ class WithProgram(click.Command):
 @click.option("--stdout", help="Output file; otherwise NAME.out, with the index for iterations.")
 @click.option("--stderr", help="The same for errors; otherwise NAME.err.")
 @click.option("--after", multiple=True, metavar="NAMES", help="Start after these jobs; names with commas.")
-@click.option("--iteration", type=click.IntRange(min=1), metavar="N", help="Run it N times, ${it} from 0 on.")
+@click.option("--iteration", type=Whole(min=1), metavar="N", help="Run it N times, ${it} from 0 on.")
 @click.option("--wt", "wall_time", help="Wall time: 90s, 1h30m.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended; exit codes as of qcg-pm wait.")
