@@ -79,7 +79,7 @@ _SHARED = [
     click.option(
         "--time-limit",
         metavar="TIME",
-        callback=lambda context, parameter, given: _seconds(given),
+        callback=lambda context, parameter, given: None if given is None else seconds_of(given),
         help="End after this long (1h30m, 90s), even when jobs are left: --resume goes on with them.",
     ),
     click.option(
@@ -179,9 +179,9 @@ def _was_given(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
-def _seconds(given: str | None) -> float | None:
+def seconds_of(given: str) -> float:
     try:
-        return None if given is None else parse_wall_time(given)
+        return parse_wall_time(given)
     except DescriptionError as error:
         raise click.BadParameter(str(error)) from None
 

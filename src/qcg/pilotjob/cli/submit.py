@@ -14,6 +14,7 @@ from qcg.pilotjob.cli.finding import json_option, on_manager
 from qcg.pilotjob.cli.line import LineError, job_of_line, made_up_name
 from qcg.pilotjob.cli.nearest import with_nearest
 from qcg.pilotjob.cli.numbers import Whole
+from qcg.pilotjob.cli.options import seconds_of
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say, tell
 from qcg.pilotjob.cli.showing import printable, show_json
@@ -45,6 +46,13 @@ class WithProgram(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- PROGRAM [ARGS]...]"]
 
 
+def _check_wall_time(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    """Here: the manager would answer with the key of a description that its user has not written."""
+    if given is not None:
+        seconds_of(given)
+    return given
+
+
 @click.command("submit", cls=WithProgram)
 @click.argument("file", required=False)
 @click.option("--name", help="Of the job; otherwise one is made up.")
@@ -56,7 +64,7 @@ class WithProgram(click.Command):
 @click.option("--stderr", help="The same for errors; otherwise NAME.err.")
 @click.option("--after", multiple=True, metavar="NAMES", help="Start after these jobs; names with commas.")
 @click.option("--iteration", type=Whole(min=1), metavar="N", help="Run it N times, ${it} from 0 on.")
-@click.option("--wt", "wall_time", help="Wall time: 90s, 1h30m.")
+@click.option("--wt", "wall_time", callback=_check_wall_time, help="Wall time: 90s, 1h30m.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended; exit codes as of qcg-pm wait.")
 @json_option
