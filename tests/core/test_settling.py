@@ -98,6 +98,25 @@ def test_many_that_wait_by_index_for_the_rest_of_a_job_end_together(monkeypatch:
     assert desk.end("c:0") == ["c:0 SUCCEED", "c OMITTED", "all done"]
 
 
+@pytest.mark.parametrize("few", [settling.FEW, 0])
+@pytest.mark.parametrize("fails_first", [True, False])
+def test_why_others_never_began_is_not_why_a_job_failed(
+    monkeypatch: pytest.MonkeyPatch, few: int, fails_first: bool
+) -> None:
+    monkeypatch.setattr(settling, "FEW", few)
+    desk = Desk(machine(2))
+    desk.submit(job("b", its=4, wt=3600.0), job("c", its=4, after="b:${it}"))
+    desk.schedule()
+    desk.deadline(desk.now + 1000)
+    desk.end("b:0", "b:1")
+    desk.schedule()
+    lines = desk.end("c:0", exit_code=1) if fails_first else []
+    desk.cancel("b")
+    lines += desk.end("c:1")
+    lines += [] if fails_first else desk.end("c:0", exit_code=1)
+    assert [line for line in lines if line.startswith("c FAILED")] == ["c FAILED"]
+
+
 def test_those_that_wait_for_one_of_many_that_end_together_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settling, "FEW", 1)
     desk = Desk(machine(1))

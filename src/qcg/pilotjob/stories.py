@@ -108,7 +108,7 @@ class Stories:
             pname = program_name(description.execution)
         if position < 0 and job.iterations is not None:
             counts = _counts(job.iterations)
-            message = message or message_of(job)
+            message = message_of(job, message)
         # In the order of its fields: naming them takes twice as long.
         return JobEnd(
             name_of(job, position),
@@ -128,12 +128,13 @@ class Stories:
         )
 
 
-def message_of(job: Job) -> str:
-    """Of a job as a whole; one that failed because of its iterations has no other words of its own."""
-    if job.message or job.iterations is None or job.state is not FAILED:
-        return job.message
-    counts = _counts(job.iterations)
-    return f"{counts.failed} of {counts.total} iterations failed"
+def message_of(job: Job, told: str = "") -> str:
+    """Of a job as a whole; `told` is what others know of it. One that failed because of some of its iterations has no
+    words of its own: what is kept may be why others of them never began."""
+    iterations = job.iterations
+    if iterations is None or job.state is not FAILED or (iterations.all_failed and (told or job.message)):
+        return told or job.message
+    return f"{iterations.counts[FAILED]} of {len(iterations)} iterations failed"
 
 
 def _counts(iterations: Iterations) -> IterationCounts:

@@ -76,6 +76,11 @@ class Iterations:
     def unfinished(self) -> int:
         return sum(self.counts[:SUCCEED])
 
+    @property
+    def all_failed(self) -> bool:
+        """As those of a job that could never run. Otherwise the words that are kept for the job are about others."""
+        return self.counts[FAILED] == len(self)
+
     def outcome(self) -> State:
         """The state of the whole job once all iterations are final."""
         for state in (FAILED, CANCELED, OMITTED):

@@ -8,11 +8,12 @@ from itertools import compress
 from msgspec import Struct
 
 from qcg.pilotjob.core.effects import AllDone, RestSettled, SomeSettled
+from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.marks import Marks, both, seen_from
 from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.state import CoreState, name_of
-from qcg.pilotjob.core.states import OMITTED, QUEUED, SUCCEED, State
+from qcg.pilotjob.core.states import FAILED, OMITTED, QUEUED, SUCCEED, State
 
 FEW = 1000
 """So many iterations that are omitted at the same time are told one by one; more of them together."""
@@ -128,7 +129,8 @@ def _iteration_is_final(core: CoreState, job: Job, position: int, work: Work) ->
 def _finish_iterated(job: Job, work: Work) -> None:
     iterations = job.iterations
     if iterations is not None and not iterations.unfinished:
-        work.append(Outcome(job, -1, iterations.outcome(), job.message))
+        state = iterations.outcome()
+        work.append(Outcome(job, -1, state, "" if state is FAILED and not iterations.all_failed else job.message))
 
 
 def _prerequisite_is_final(core: CoreState, job: Job, state: State, name: str, work: Work) -> None:
@@ -172,7 +174,7 @@ def _settle_rest(core: CoreState, rest: Rest, work: Work) -> None:
     if settled:
         core.iteration_counts[QUEUED] -= settled
         core.iteration_counts[rest.state] += settled
-        if those == queued:
+        if those == queued and _none_can_wait_again(iterations):
             job.message = job.message or rest.message
             core.effects.append(RestSettled(job, rest.state, core.now))
         else:
@@ -180,6 +182,12 @@ def _settle_rest(core: CoreState, rest: Rest, work: Work) -> None:
         if job.dependents is not None:
             _rest_is_final(core, rest, those, work)
     _finish_iterated(job, work)
+
+
+def _none_can_wait_again(iterations: Iterations) -> bool:
+    """A run that is lost or given back may wait again: a later manager would take it for one of those that were settled
+    with all the others."""
+    return all(run.killed for run in iterations.runs.values())
 
 
 def _rest_is_final(core: CoreState, rest: Rest, settled: Marks, work: Work) -> None:

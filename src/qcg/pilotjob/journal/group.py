@@ -21,7 +21,8 @@ QUEUED, SCHEDULED, EXECUTING = int(State.QUEUED), int(State.SCHEDULED), int(Stat
 
 INSERT_JOB = "INSERT INTO submitted_jobs (seq, name, submitted, iterations, spec) VALUES (?, ?, ?, ?, ?)"
 START_JOB = "UPDATE submitted_jobs SET state = ?, started = ? WHERE seq = ?"
-END_JOB = "UPDATE submitted_jobs SET state = ?, ended = ?, message = ? WHERE seq = ?"
+# Without a message of its own, the words for those of its iterations that were settled together stay.
+END_JOB = "UPDATE submitted_jobs SET state = ?, ended = ?, message = coalesce(nullif(?, ''), message) WHERE seq = ?"
 SETTLE_REST = "UPDATE submitted_jobs SET rest = ?, rest_at = ?, message = ? WHERE seq = ?"
 PUT_RUN = """
     INSERT OR REPLACE INTO runs
