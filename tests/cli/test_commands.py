@@ -71,6 +71,14 @@ def test_waiting_ends_with_1_when_a_job_did_not_succeed(pm: Pm):
     pm("wait", "b*", code=1)
 
 
+def test_who_waited_is_told_how_to_see_the_errors_that_a_job_wrote(pm: Pm):
+    program = ["--", "bash", "-c", "echo no input >&2; exit 3"]
+    done = pm("submit", "--name", "bad", "--wait", *program, code=1)
+    assert done.stdout.splitlines()[1] == "bad FAILED: it failed: exit code 3; see: qcg-pm why bad"
+    done = pm("submit", "--name", "its", "--iteration", "2", "--wait", *program, code=1)
+    assert done.stdout.splitlines()[1].endswith("; see: qcg-pm why its")
+
+
 def test_of_many_that_did_not_succeed_the_first_are_explained(pm: Pm):
     pm("submit", "--name", "its", "--iteration", "22", "--", "false")
     lines = pm("wait", "its:*", code=1).stdout.splitlines()

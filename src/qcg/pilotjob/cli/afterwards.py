@@ -80,7 +80,12 @@ def final_states(run_dir: Path, names: list[str] | None) -> tuple[dict[str, str]
 
 
 def sentences_of(manager: Manager, states: dict[str, str]) -> dict[str, str]:
-    """Why those that did not succeed did not."""
+    """Why those that did not succeed did not, and how to see what they wrote to their errors, if they did."""
     names = [name for name, state in states.items() if state != "SUCCEED"][:MOST_EXPLAINED]
     entries = manager.why(names)["jobs"] if names else {}
-    return {name: entry["data"]["sentence"] for name, entry in entries.items() if entry["status"] == 0}
+    return {name: _sentence(name, entry["data"]) for name, entry in entries.items() if entry["status"] == 0}
+
+
+def _sentence(name: str, told: dict[str, Any]) -> str:
+    has_more = bool(told.get("first", told).get("lastLines"))
+    return f"{told['sentence']}; see: qcg-pm why {name}" if has_more else told["sentence"]
