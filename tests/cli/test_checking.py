@@ -89,11 +89,50 @@ def test_validate_warns_of_what_is_hardly_meant(tmp_path: Path):
     assert "1 request, 2 jobs, 0 problems, 2 warnings; checked against" in done.stdout
 
 
+def test_validate_warns_of_arguments_in_one_string(tmp_path: Path):
+    jobs = [
+        {"name": "several", "exec": "echo", "args": "-n hello"},
+        {"name": "one", "exec": "echo", "args": "hello "},
+        {"name": "list", "exec": "echo", "args": ["hello world"]},
+        job("standard", "echo", "hello world"),
+    ]
+    done = validate(tmp_path, jobs)
+    assert done.exit_code == 0
+    assert done.stderr.splitlines() == [
+        'Warning: request 1: jobs[0].args: "-n hello" is one argument with blanks in it; write a list for several'
+    ]
+
+
+def test_validate_warns_of_a_line_for_a_shell_where_a_program_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "below").mkdir()
+    for place in ("my prog", "below/my prog"):
+        (tmp_path / place).touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    jobs = [
+        job("line", "echo hello"),
+        job("path", "./prog -x", wd="below"),
+        job("there", f"{tmp_path}/my prog"),
+        job("relative", "./my prog", wd="below"),
+        job("on-path", "my prog"),
+        job("later", "./${jname} ${ncores}", wd="${root_wd}"),
+    ]
+    done = validate(tmp_path, jobs)
+    assert done.exit_code == 0
+    instead = "a line for a shell goes into script, or its words into exec and args"
+    assert done.stderr.splitlines() == [
+        f"Warning: request 1: job 'line': there is no program \"echo hello\"; {instead}",
+        f"Warning: request 1: job 'path': there is no program \"./prog -x\"; {instead}",
+    ]
+
+
 def test_validate_does_not_warn_without_end(tmp_path: Path):
     done = validate(tmp_path, [job(f"j{number}", "echo", "${it}") for number in range(60)])
     lines = done.stderr.splitlines()
     assert len(lines) == 51
     assert lines[-1] == "... and 10 more warnings, most likely of the same kind."
+    done = validate(tmp_path, [job(f"j{number}", "echo", "${it}") for number in range(51)])
+    assert done.stderr.splitlines()[-1] == "... and 1 more warning, most likely of the same kind."
 
 
 def test_validate_reads_standard_input():

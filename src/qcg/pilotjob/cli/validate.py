@@ -12,6 +12,8 @@ import click
 import msgspec
 
 from qcg.pilotjob.cli.refusing import Refusal
+from qcg.pilotjob.cli.saying import many
+from qcg.pilotjob.cli.slips import line_as_program, strings_of_arguments
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.core.core import Core
@@ -51,11 +53,12 @@ def command(file: Path, nodes: str | None) -> None:
     for line in (*problems, *(f"Warning: {doubt}" for doubt in doubts[:MOST_DOUBTS])):
         click.echo(line, err=True)
     if len(doubts) > MOST_DOUBTS:
-        click.echo(f"... and {len(doubts) - MOST_DOUBTS} more warnings, most likely of the same kind.", err=True)
+        further = many(len(doubts) - MOST_DOUBTS, "more warning")
+        click.echo(f"... and {further}, most likely of the same kind.", err=True)
     jobs = max(len(core.state.jobs), _described(found))
-    against = f"{_many(core.state.pool.total_cores, 'core')} on {_many(len(core.state.nodes), 'node')}"
-    counts = f"{_many(len(found), 'request')}, {_many(jobs, 'job')}, {_many(len(problems), 'problem')}"
-    counts += f", {_many(len(doubts), 'warning')}" if doubts else ""
+    against = f"{many(core.state.pool.total_cores, 'core')} on {many(len(core.state.nodes), 'node')}"
+    counts = f"{many(len(found), 'request')}, {many(jobs, 'job')}, {many(len(problems), 'problem')}"
+    counts += f", {many(len(doubts), 'warning')}" if doubts else ""
     click.echo(f"{file}: {counts}; checked against {against}")
     sys.exit(1 if problems else 0)
 
@@ -75,7 +78,12 @@ def _problems(core: Core, number: int, raw: msgspec.Raw, doubts: list[str]) -> l
         if not isinstance(request, requests.Submit):
             return []
         jobs = parse_jobs(request.jobs, Arrival(number, datetime.now(), "local", f"check-{number}"), f"{where}: jobs")
-        doubts += [f"{where}: job {job.name!r}: {doubt}" for job in jobs for doubt in doubts_about(job)]
+        doubts += strings_of_arguments(request.jobs, f"{where}: jobs")
+        doubts += [
+            f"{where}: job {job.name!r}: {doubt}"
+            for job in jobs
+            for doubt in (*line_as_program(job.execution), *doubts_about(job))
+        ]
         happened = core.handle(Submit(jobs), 0.0)
     except DescriptionError as error:
         return [str(problem) for problem in error.problems]
@@ -101,7 +109,3 @@ def _described(found: list[msgspec.Raw]) -> int:
             request = requests.decode_request(raw)
             jobs += len(request.jobs) if isinstance(request, requests.Submit) else 0
     return jobs
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
