@@ -16,7 +16,7 @@ from qcg.pilotjob.cli.nearest import with_nearest
 from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.options import seconds_of
 from qcg.pilotjob.cli.refusing import Denial, Refusal
-from qcg.pilotjob.cli.saying import say, tell
+from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import printable, show_json
 from qcg.pilotjob.cli.wait import MOST_EXPLAINED, wait_for
 
@@ -99,7 +99,7 @@ def command(manager: Manager, file: str | None, name: str | None, wait: bool, as
             reason = error.reason if isinstance(error, RequestRefusedError) else str(error)
             raise Denial(
                 f"submit {number} of {len(submissions)} in {file} was refused, and none after it was sent: {reason}."
-                f" Those before it are accepted, with {len(names)} job{'s' if len(names) > 1 else ''}"
+                f" Those before it are accepted, with {many(len(names), 'job')}"
             ) from None
     if not (wait and as_json):  # then one answer tells all: which jobs, and how they ended
         _show(names, as_json)
