@@ -166,8 +166,11 @@ def test_a_service_finishes_when_its_jobs_are_done_if_it_is_told_so(tmp_path: Pa
         done = pm("finish", "--when-done", "-p", tmp_path)
         assert (done.exit_code, done.output) == (0, "the manager ends as soon as every job has ended\n")
         assert service.poll() is None
+        more = pm("submit", "-p", tmp_path, "--wd", tmp_path, "--name", "more", "--", "true")
+        assert more.output == "more\n", "until then it takes more jobs"
         (tmp_path / "go").touch()
         assert service.wait(60) == 0
+    assert "more (SUCCEED)" in (tmp_path / "jobs.report").read_text()
 
 
 def test_a_job_talks_to_its_own_manager(tmp_path: Path):

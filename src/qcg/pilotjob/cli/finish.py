@@ -23,7 +23,7 @@ PATIENCE = 60.0
 
 
 @click.command("finish")
-@click.option("--when-done", is_flag=True, help="Not now, but as soon as every job has ended.")
+@click.option("--when-done", is_flag=True, help="Not now, but as soon as every job has ended; returns at once.")
 @on_manager
 def command(manager: Manager, when_done: bool) -> None:
     """End a manager, and with it all its jobs. Returns when it is gone."""
