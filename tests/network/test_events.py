@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import zmq
 
+from qcg.pilotjob.core import settling
 from tests.support.pilot import job
 from tests.support.serving import Bare, Served, served
 
@@ -87,6 +88,27 @@ def test_cancelled_jobs_end_too(service: Served):
         ("waiting", "CANCELED"),
         ("long", "CANCELED"),
     ]
+
+
+def test_iterations_that_end_together_are_told_of_by_a_beat_while_others_go_on(service: Served):
+    many = {"stop": settling.FEW + 100}
+    service.submit(
+        job("first", "sh", "-c", "[ ${it} = 0 ] || sleep 60", iteration=many),
+        job("second", "sleep", "60", iteration=many, after=["first:${it}"]),
+    )
+    service.wait("first:0", "SUCCEED")
+    with service.subscriber("IFI", "BEAT") as subscriber:
+        before = events_until(subscriber, "BEAT")[-1][1]["numbers"]["IFI"]
+        service.data("cancelJob", jobNames=["first"])
+        events = events_until(subscriber, "BEAT")
+        while events[-1][1]["numbers"]["IFI"] == before:  # one that was due
+            events += events_until(subscriber, "BEAT")
+        assert service.data("jobStatus", jobNames=["second"])["jobs"]["second"]["data"]["status"] != "OMITTED"
+        ended = [event for topic, event in events if topic == "IFI"]
+        assert events[-1][1]["numbers"]["IFI"] > before + len(ended)
+    service.data("cancelJob", jobNames=["second"])
+    for name in ("first", "second"):
+        service.wait(name, "CANCELED")
 
 
 def test_topics_are_apart(service: Served):

@@ -24,7 +24,7 @@ class Conversation:
     def __init__(self, pilot: Pilot) -> None:
         self.pilot = pilot
         self._reached: dict[tuple[str, str], asyncio.Event] = {}
-        pilot.engine.watchers.append(self._watch)
+        pilot.engine.followers.changes.append(self._watch)
 
     def _watch(self, transition: Transition) -> None:
         name = name_of(transition.job, transition.position)

@@ -30,6 +30,7 @@ from qcg.pilotjob.core.states import FAILED
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.executors.agents import AgentExecutor, Listener
+from qcg.pilotjob.followers import Followers
 from qcg.pilotjob.host.records import Running
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
@@ -57,14 +58,7 @@ class Engine(Listener):
         self.site = site
         self.executor: AgentExecutor
         """Set by whoever wires the rooms: executor and engine know each other."""
-        self.watchers: list[Callable[[Transition], None]] = []
-        """Told of every change of a job or iteration."""
-        self.on_failed: list[Callable[[Transition], None]] = []
-        """Told of those that are FAILED."""
-        self.notices: list[Callable[[str], None]] = []
-        """Told what a person who looks on should know."""
-        self.on_all_done: list[Callable[[], None]] = []
-        """Called whenever no job is left that is not final."""
+        self.followers = Followers()
         self.all_done = asyncio.Event()
         self.all_done.set()
         self.nothing_runs = asyncio.Event()
@@ -107,7 +101,7 @@ class Engine(Listener):
 
     def notice(self, text: str) -> None:
         log.info("%s", text)
-        for tell in self.notices:
+        for tell in self.followers.notices:
             tell(text)
 
     def begin(self) -> None:
@@ -204,7 +198,7 @@ class Engine(Listener):
     def _apply(self, happened: list[Effect]) -> dict[str, Any]:
         reply: dict[str, Any] = {}
         record = self.journal.record
-        followed = bool(self.watchers) or log.isEnabledFor(logging.DEBUG)
+        followed = bool(self.followers.changes) or log.isEnabledFor(logging.DEBUG)
         for effect in happened:
             if isinstance(effect, Transition):
                 record(effect)
@@ -234,7 +228,7 @@ class Engine(Listener):
                 self._loop.call_soon(self._turn_soon)
             elif isinstance(effect, effects.AllDone):
                 self.all_done.set()
-                for told in self.on_all_done:
+                for told in self.followers.all_done:
                     told()
             elif isinstance(effect, effects.NothingRuns):
                 self.nothing_runs.set()
@@ -242,6 +236,9 @@ class Engine(Listener):
                 record(effect)
                 if isinstance(effect, effects.Added):
                     self.all_done.clear()
+                elif isinstance(effect, (effects.RestSettled, effects.SomeSettled)):
+                    for told in self.followers.many_ended:
+                        told()
                 elif isinstance(effect, effects.Requeued):
                     # The next manager must not take the next attempt for one that no job wants.
                     self._commit_first = True
@@ -265,15 +262,15 @@ class Engine(Listener):
         self.executor.launch(run.grant.parts[0].node, launch)
 
     def _tell(self, transition: Transition) -> None:
-        for watcher in self.watchers:
-            watcher(transition)
+        for tell in self.followers.changes:
+            tell(transition)
         log.debug("%s %s", name_of(transition.job, transition.position), transition.state.name)
 
     def _ended(self, transition: Transition) -> None:
         if transition.state is FAILED:
             why = f": {transition.message}" if transition.message else ""
             log.warning("%s FAILED%s", name_of(transition.job, transition.position), why)
-            for tell in self.on_failed:
+            for tell in self.followers.failures:
                 tell(transition)
         self.report.ended(self.stories.end_of(transition))
         if transition.position < 0:

@@ -29,7 +29,7 @@ def progress_lines(pilot: Pilot) -> None:
         elif transition.state.is_final:
             say(f"{datetime.now()} job {name} finished: {transition.state.name}")
 
-    pilot.engine.watchers.append(tell)
+    pilot.engine.followers.changes.append(tell)
 
 
 class Progress:
@@ -44,8 +44,8 @@ class Progress:
     def start(self, pilot: Pilot) -> None:
         any_character()
         self._engine = pilot.engine
-        pilot.engine.on_failed.append(self._failed)
-        pilot.engine.notices.append(say)
+        pilot.engine.followers.failures.append(self._failed)
+        pilot.engine.followers.notices.append(say)
         self._task = asyncio.ensure_future(self._live() if on_terminal() else self._plain())
 
     def stop(self) -> None:

@@ -2,7 +2,8 @@
 
 `TOPIC {json}`: JST and JFI for a job that changed or ended, IST and IFI for an iteration, NOJ when no job is left. The
 events of a topic are numbered. A subscriber that reads too slowly loses events, and knows it from a gap, or from BEAT,
-which tells every few seconds how far the numbers are.
+which tells every few seconds how far the numbers are. So do those who follow iterations of which many end at once,
+before they began: the numbers count one event more than there was.
 """
 
 from __future__ import annotations
@@ -41,13 +42,14 @@ class Publisher:
         self._port = hub.publisher(DOMAIN, keys, address, WELCOME, self._subscriptions, LIMITS)
         self.address = self._port.address
         self._loop = asyncio.get_running_loop()
-        self._beating: asyncio.TimerHandle | None = None
+        self._beating: asyncio.Handle | None = None
 
     def follow(self, pilot: Pilot) -> None:
         self._run_id = pilot.run_id
-        self._watchers = pilot.engine.watchers
+        self._watchers = pilot.engine.followers.changes
         self._watch_if_wanted()
-        pilot.engine.on_all_done.append(self._all_done)
+        pilot.engine.followers.many_ended.append(self._many_ended)
+        pilot.engine.followers.all_done.append(self._all_done)
 
     def close(self) -> None:
         if self._beating is not None:
@@ -84,6 +86,14 @@ class Publisher:
         self._publish(kind + "ST", event)
         if transition.state.is_final:
             self._publish(kind + "FI", event)
+
+    def _many_ended(self) -> None:
+        """No event tells of each: for those who follow iterations that is a gap, which they learn of at once."""
+        for topic in ("IST", "IFI"):
+            self._numbers[topic] += bool(self._wanted[topic])
+        if self._beating is not None and self._wanted["IFI"]:
+            self._beating.cancel()
+            self._beating = self._loop.call_soon(self._beat)
 
     def _all_done(self) -> None:
         self._publish("NOJ", {"manager": self._run_id})
