@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import pilot
+from bench import pilot, processes
 from bench.finding import BenchError, Finding, Result, Setting, at_most
-from bench.inside import Inside
+from bench.inside import ROOT, Inside, told_by
 from bench.limit import fresh
 from bench.turns import Contestant, in_turns, medians, ratio
 from qcg.pilotjob.collecting import collect_seldom
@@ -76,20 +76,16 @@ def _chains(setting: Setting) -> list[Finding]:
 
 def _chain_cost(setting: Setting, size: int) -> float:
     """CPU seconds a job, from the submission to the report."""
-    command = _command(fresh(setting.directory / "growth"), "chain", size, 0)
-    root = Path(__file__).parents[1]
-    done = subprocess.run(command, env=pilot.ENVIRONMENT, cwd=root, stdout=subprocess.PIPE, text=True, check=True)
-    return float(done.stdout)
+    return float(told_by("growth", str(fresh(setting.directory / "growth")), "chain", str(size), "0"))
 
 
 @contextmanager
 def _worker(directory: Path, shape: str, queued: int, step: int) -> Iterator[Contestant]:
     """Ready once its queue has that length; each call is one step, and gives the CPU seconds a job."""
-    command = _command(fresh(directory / f"growth-{shape}-{queued}"), shape, queued, step)
-    root = Path(__file__).parents[1]
-    with subprocess.Popen(
-        command, env=pilot.ENVIRONMENT, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as worker:
+    folder = fresh(directory / f"growth-{shape}-{queued}")
+    command = [*pilot.python("-m", "bench.growth"), str(folder), shape, str(queued), str(step)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with processes.started(command, processes.AT_ONCE, env=pilot.ENVIRONMENT, cwd=ROOT, **pipes) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
         requests, answers = worker.stdin, worker.stdout
@@ -104,10 +100,6 @@ def _worker(directory: Path, shape: str, queued: int, step: int) -> Iterator[Con
         one_step()  # the first one finds cold caches
         yield one_step
         requests.close()
-
-
-def _command(directory: Path, shape: str, size: int, step: int) -> list[str]:
-    return [*pilot.python("-m", "bench.growth"), str(directory), shape, str(size), str(step)]
 
 
 # -- in a process of its own ----------------------------------------------------------------------------------------

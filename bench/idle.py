@@ -8,10 +8,10 @@ from statistics import median
 
 from bench.finding import Result, Setting, at_most
 from bench.limit import fresh
+from bench.service import service
 from bench.turns import in_turns
 from qcg.pilotjob.agent.pidfile import read_agent_pid
 from qcg.pilotjob.api.job import Jobs
-from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.executors.local import NAME
 
 WINDOW = 10.0
@@ -21,7 +21,7 @@ BAR = 0.1
 
 def run(setting: Setting) -> Result:
     folder = fresh(setting.directory / "idle")
-    with LocalManager(["--wd", str(folder)]) as manager:
+    with service("--wd", str(folder)) as manager:
         manager.submit(Jobs().add(name="first", exec="true"))
         manager.wait4("first")
         agent = read_agent_pid(Path(manager.qcgpm_conf["run_dir"]), NAME)

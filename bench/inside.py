@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import pilot
+from bench import pilot, processes
 from bench.finding import BenchError
 from qcg.pilotjob import rundir
 from qcg.pilotjob.agent import protocol
@@ -33,6 +33,8 @@ from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.writer import ReportWriter
+
+ROOT = Path(__file__).parents[1]
 
 
 class Answering(AgentExecutor):
@@ -153,11 +155,18 @@ async def _run(directory: Path, jobs: int, nodes: int, cores: int, agents: int, 
 
 def measure(directory: Path, *, jobs: int, nodes: int, cores: int, agents: int = 1, iterated: bool = False) -> Cost:
     """What it takes from the text of a submission until all is on the disk."""
-    command = [*pilot.python("-m", "bench.inside"), str(directory), "--jobs", str(jobs), "--nodes", str(nodes)]
-    command += ["--cores", str(cores), "--agents", str(agents), *(["--iterated"] if iterated else [])]
-    root = Path(__file__).parents[1]
-    done = subprocess.run(command, env=pilot.ENVIRONMENT, cwd=root, check=True, stdout=subprocess.PIPE, text=True)
-    return Cost(**json.loads(done.stdout))
+    arguments = ["--jobs", str(jobs), "--nodes", str(nodes), "--cores", str(cores), "--agents", str(agents)]
+    return Cost(**json.loads(told_by("inside", str(directory), *arguments, *(["--iterated"] if iterated else []))))
+
+
+def told_by(module: str, *arguments: str) -> str:
+    """What a module of ours prints in a process of its own."""
+    command = [*pilot.python("-m", f"bench.{module}"), *arguments]
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    done = processes.run(command, processes.AT_ONCE, env=pilot.ENVIRONMENT, cwd=ROOT, **pipes)
+    if done.returncode:
+        raise BenchError(f"{' '.join(command)} failed")
+    return done.stdout
 
 
 def main() -> None:

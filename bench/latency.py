@@ -10,6 +10,7 @@ from statistics import median
 from bench import pilot
 from bench.finding import Result, Setting, at_most
 from bench.limit import build, fresh
+from bench.service import service
 from bench.turns import in_turns, percentile, say
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
@@ -24,7 +25,7 @@ def run(setting: Setting) -> Result:
     samples = setting.count(SAMPLES, 10)
     submitted: list[float] = []
     followed: list[float] = []
-    with LocalManager(["--wd", str(folder)]) as manager:
+    with service("--wd", str(folder)) as manager:
         watch = Watch(manager, folder, stamp)
         watch.after_submission()  # the agent has connected by then, and everything was imported
 

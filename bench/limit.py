@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from bench import processes
 from bench.finding import BenchError
 
 SOURCES = Path(__file__).parent
@@ -36,7 +37,7 @@ def limit_seconds(directory: Path, count: int, parallel: int, threads: int, *, b
     folder = fresh(directory / "limit-out")
     program = build("limit", directory / "bin")
     command = [str(program), str(count), str(parallel), str(threads), str(folder), *(["bound"] if bound else [])]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = processes.run(command, **processes.CAPTURED)
     if done.returncode:
         raise BenchError(f"the limit cannot be measured: {done.stderr.strip()}")
     return float(done.stdout)

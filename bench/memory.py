@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.finding import Finding, Result, Setting, at_most
 from bench.limit import fresh
+from bench.service import service
 from bench.turns import in_turns, medians, say
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
@@ -85,7 +86,7 @@ def _bytes_of_iterations(folder: Path, accepting: list[float]) -> float:
 @contextmanager
 def busy_manager(folder: Path) -> Iterator[LocalManager]:
     """Its only core is taken, so that whatever is submitted stays in the queue."""
-    with LocalManager(["--wd", str(fresh(folder)), "--nodes", "8", "--pretend"]) as manager:
+    with service("--wd", str(fresh(folder)), "--nodes", "8", "--pretend") as manager:
         manager.submit(Jobs().add(name="blocker", exec="sleep", args=["1000000"], numCores=8))
         while manager.status("blocker")["jobs"]["blocker"]["data"]["status"] != "EXECUTING":
             time.sleep(0.01)

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import processes
 from bench.finding import BenchError
 from bench.limit import fresh
 from bench.turns import say
@@ -51,13 +52,13 @@ class Peer:
         path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
         environment = {**_without_ours(), "PATH": path, "PYTHONWARNINGS": "ignore"}
         try:
-            done = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True
+            done = processes.run(
+                command, processes.AT_ONCE, timeout=PATIENCE, cwd=folder, env=environment, **processes.CAPTURED
             )
-        except subprocess.CalledProcessError as error:
-            raise Missing(f"{self.name} failed: {error.stderr.strip()[-500:]}") from None
         except subprocess.TimeoutExpired:
             raise Missing(f"{self.name} did not end within {PATIENCE} s") from None
+        if done.returncode:
+            raise Missing(f"{self.name} failed: {done.stderr.strip()[-500:]}")
         return float(done.stdout.split()[-1])
 
 
@@ -106,7 +107,7 @@ def set_up(peer: Peer, directory: Path) -> str:
             [sys.executable, "-m", "venv", str(environment)],
             [str(environment / "bin" / "pip"), "--disable-pip-version-check", "install", "-q", peer.requirement],
         ):
-            done = subprocess.run(command, env=_without_ours(), capture_output=True, text=True, check=False)
+            done = processes.run(command, env=_without_ours(), **processes.CAPTURED)
             if done.returncode:
                 why = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
                 raise Missing(f"{peer.requirement} cannot be installed: {why[0]}")
@@ -132,10 +133,10 @@ def _install_package(peer: Peer) -> None:
 
 def _run_line(line: str, folder: Path) -> float:
     began = time.monotonic()
-    try:
-        subprocess.run(["bash", "-c", f"set -o pipefail; cd {shlex.quote(str(folder))}; {line}"], check=True)
-    except subprocess.CalledProcessError as error:
-        raise Missing(f"it ended with exit code {error.returncode}: {line}") from None
+    command = ["bash", "-c", f"set -o pipefail; cd {shlex.quote(str(folder))}; {line}"]
+    done = processes.run(command, processes.AT_ONCE)
+    if done.returncode:
+        raise Missing(f"it ended with exit code {done.returncode}: {line}")
     return time.monotonic() - began
 
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from bench import processes
 from bench.finding import BenchError
 
 QCG_PM = [sys.executable, "-c", "from qcg.pilotjob.cli.main import main; main(prog_name='qcg-pm')"]
@@ -47,14 +48,12 @@ def write_requests(path: Path, jobs: list[dict[str, Any]]) -> Path:
 def run(directory: Path, requests: Path, *options: str) -> float:
     """Seconds that `qcg-pm run` takes, from the start of the command to its end, which must be a success."""
     began = time.monotonic()
-    done = subprocess.run(
+    done = processes.run(
         [*QCG_PM, "run", str(requests), "--wd", str(directory), *options],
         env=ENVIRONMENT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
     )
     seconds = time.monotonic() - began
     if done.returncode:

@@ -1,0 +1,80 @@
+"""Whatever is started to be measured. When that fails, or is interrupted, it is ended, and nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from bench.ending import signals_wait
+
+PATIENCE = 20.0
+"""Seconds that a process has after each word to end what it has started itself."""
+TIDILY = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+AT_ONCE = (signal.SIGKILL,)
+"""For what starts nothing in a session of its own, and makes nothing that is not removed anyway."""
+CAPTURED: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
+@contextmanager
+def started(
+    command: Sequence[str], words: Sequence[signal.Signals] = TIDILY, **options: Any
+) -> Iterator[subprocess.Popen[str]]:
+    """A process in a session of its own: Ctrl-C is for us alone, and we tell it, once. It is waited for; after an
+    exception it is ended with these words, each said when the one before did not help."""
+    process: subprocess.Popen[str] | None = None
+    try:
+        with signals_wait():
+            process = subprocess.Popen(command, text=True, start_new_session=True, **options)
+        yield process
+    except BaseException:
+        if process is not None:
+            with signals_wait():
+                _end(process, words)
+        raise
+    finally:
+        if process is not None:
+            with process:
+                pass  # which closes its pipes
+
+
+def run(
+    command: Sequence[str],
+    words: Sequence[signal.Signals] = TIDILY,
+    *,
+    timeout: float | None = None,
+    **options: Any,
+) -> subprocess.CompletedProcess[str]:
+    """To its end, whatever its exit code."""
+    with started(command, words, **options) as process:
+        out, err = process.communicate(timeout=timeout)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _end(process: subprocess.Popen[str], words: Sequence[signal.Signals]) -> None:
+    for word in words:
+        # To its children too, as a terminal does. Nobody else can have this number before it is waited for.
+        if process.poll() is None:
+            os.killpg(process.pid, word)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(PATIENCE)
+            break
+    killed: set[int] = set()
+    while new := _left_of(process.pid) - killed:  # one that was killed may have started another just before
+        for pid in new:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= new
+
+
+def _left_of(session: int) -> set[int]:
+    """The processes of a session whose first one has ended."""
+    left = set()
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+        with suppress(ProcessLookupError):
+            if os.getsid(pid) == session:
+                left.add(pid)
+    return left
