@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import page
-from bench.__main__ import print_findings
+from bench.command import print_findings
 from bench.finding import BenchError, Finding, Result, Series, at_least, at_most
 from bench.kept import Kept, all_kept, keep
 from bench.plot import draw

@@ -1,0 +1,172 @@
+"""Run benchmarks, print what they find, and, when all are run, write it into the docs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+from bench import machine, page
+from bench.ending import end_tidily
+from bench.finding import ENOUGH_ROUNDS, BenchError, Benchmark, Finding, Result, Setting
+from bench.kept import Kept, all_kept, keep
+from bench.limit import clear
+from bench.pilot import ENVIRONMENT
+
+BENCHMARKS = {
+    "noop": "no-op jobs against the limit in C and against peers",
+    "manager": "manager, scheduler, journal, report and messages without processes",
+    "growth": "what a job costs among ten thousand and among a million others",
+    "memory": "bytes for a queued job and for an iteration",
+    "latency": "how soon a job, the one after it, and the pilot itself start",
+    "utilisation": "a mix of jobs against the same order without overhead",
+    "idle": "what a service costs that has nothing to do",
+}
+DIRECTORY = Path(__file__).parents[1] / "build" / "bench"
+UNUSABLE = 2
+
+
+def prepare(arguments: list[str]) -> Callable[[], int]:
+    """Load everything, and start nothing: what is given back measures, and tells the exit code."""
+    options = _parse(arguments)
+    os.environ["PYTHONPATH"] = ENVIRONMENT["PYTHONPATH"]
+    try:
+        _look_for_dependencies()
+        _make(options.directory)
+    except BenchError as why:
+        print(f"bench: {why}", file=sys.stderr)
+        sys.exit(UNUSABLE)
+    setting = Setting(
+        directory=options.directory.resolve(),
+        rounds=options.rounds,
+        scale=options.scale,
+        parallel=len(os.sched_getaffinity(0)),
+        peers=None if options.peers else [],
+    )
+    measures = {name: import_module(f"bench.{name}").run for name in options.names}
+    return partial(_measure, setting, measures)
+
+
+def _measure(setting: Setting, measures: Mapping[str, Benchmark]) -> int:
+    end_tidily()
+    _warn_of_others()
+    on = machine.describe()
+    kept = {}
+    for_the_page = setting.can_judge and setting.peers is None
+    try:
+        for name, measure in measures.items():
+            kept[name] = Kept(on, *_run(name, measure, setting))
+            if for_the_page:
+                keep(setting.directory, name, kept[name])
+    except BenchError as why:
+        print(f"bench: {why}", file=sys.stderr)
+        return 1
+    finally:
+        clear()
+    _tell(on, list(kept.values()), setting)
+    everything = all_kept(setting.directory, BENCHMARKS, on) if for_the_page else None
+    if everything is not None:
+        page.write([one.result for one in everything.values()], on, [one.how for one in everything.values()])
+        print(f"written to {page.PAGE.name}", file=sys.stderr)
+    return 0
+
+
+def _tell(on: list[str], kept: list[Kept], setting: Setting) -> None:
+    print("\n".join([*on, *(one.how for one in kept)]))
+    if setting.scale < 1:
+        print(f"This is {setting.scale:g} of the full size: whether bars are reached cannot be told from it.")
+    elif not setting.can_judge:
+        print(f"Whether bars are reached is told from {ENOUGH_ROUNDS} rounds on.")
+    print_findings([finding for one in kept for finding in one.result.findings])
+    for why_not in [why_not for one in kept for why_not in one.result.missing]:
+        print(why_not)
+
+
+def _look_for_dependencies() -> None:
+    try:
+        import_module("qcg.pilotjob.service")
+    except ModuleNotFoundError as missing:
+        raise BenchError(
+            f"{sys.executable} has no module {missing.name!r}: call `make bench`, or, after `make setup`,"
+            " `.venv/bin/python -m bench`"
+        ) from None
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError as error:
+        raise BenchError(f"nothing can be made in {directory}: {error.strerror}; choose another --directory") from None
+
+
+def _warn_of_others() -> None:
+    if os.getloadavg()[0] > len(os.sched_getaffinity(0)) / 2:
+        print(f"this machine does other things too (load {machine.load()}): expect noise", file=sys.stderr, flush=True)
+
+
+def _run(name: str, measure: Benchmark, setting: Setting) -> tuple[str, Result]:
+    """How it was measured, and what was found."""
+    print(f"{name}: {BENCHMARKS[name]}", file=sys.stderr, flush=True)
+    before = machine.load()
+    result = measure(setting)
+    rounds = f"{setting.rounds} round{'' if setting.rounds == 1 else 's'}"
+    how = (
+        f"`{name}`: {machine.moment()}; medians of {rounds}, in turns; load averages {before} before it,"
+        f" {machine.load()} after it"
+    )
+    return how, result if setting.can_judge else _without_verdicts(result)
+
+
+def _without_verdicts(result: Result) -> Result:
+    return replace(result, findings=[replace(found, reached=None) for found in result.findings])
+
+
+def print_findings(findings: Iterable[Finding]) -> None:
+    findings = list(findings)
+    longest = max((len(found.what) for found in findings), default=0)
+    for found in findings:
+        verdict = {True: "reached", False: "MISSED", None: ""}[found.reached]
+        told = f"{found.what:<{longest}} {page.amount(found):>14}  {found.bar:<24} {verdict:<8} {found.note}"
+        print(told.rstrip())
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help=", ".join(BENCHMARKS) + "; all without any")
+    parser.add_argument("--rounds", type=_at_least_one, default=5, help="turns of each contestant (%(default)s)")
+    parser.add_argument("--scale", type=_part, default=1.0, help="part of the full size, for a quick look: 0.1")
+    parser.add_argument("--directory", type=Path, default=DIRECTORY, help="for everything that is made")
+    parser.add_argument(
+        "--no-peers", dest="peers", action="store_false", help="leave out what others do; not for the docs"
+    )
+    options = parser.parse_args(arguments)
+    # As `ONLY="noop, latency"` comes here: with a comma, or a blank, or both between two.
+    options.names = [*dict.fromkeys(filter(None, re.split(r"[\s,]+", " ".join(options.names))))] or list(BENCHMARKS)
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    return options
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+    return int(text)
+
+
+def _part(text: str) -> float:
+    try:
+        part = float(text)
+    except ValueError:
+        part = 0.0
+    if not 0 < part <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no part of the full size: give a number above 0, at most 1")
+    return part
