@@ -315,6 +315,19 @@ def test_an_agent_is_refused_while_another_is_only_about_to_say_who_it_is(run_di
     assert not (run_dir / f"agent-{NAME}.ledger").exists()
 
 
+def test_an_agent_that_fails_before_it_is_the_one_leaves_the_pid_of_another(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
+    first.meet()
+    (run_dir / f"agent-{NAME}.log").mkdir()
+    second = AgentProcess(run_dir, "--own-log")
+    assert second.wait() == 2
+    assert "cannot work in" in second.log
+    info = read_agent_pid(run_dir, NAME)
+    assert info is not None
+    assert info.pid == agent.pid
+
+
 def test_a_run_directory_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(tmp_path / "no"), "--name", NAME]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -132,6 +132,16 @@ class Identity(HostTest):
         assert self.host.trouble == ""
 
     def test_nothing_is_started_that_was_written_down_too_late(self):
+        self.host.start([self.launch("a", "touch", "ran"), self.launch("b", "true")])
+        self.be_too_late()
+        assert {(job.id, job.pid) for job in self.host.running()} == {("a", 0), ("b", 0)}
+        assert not self.host.advance()
+        self.host.may_start_until = math.inf
+        assert self.ended("a").exit_code == self.ended("b").exit_code == 0
+        assert os.path.exists(self.path("ran"))
+
+    def be_too_late(self):
+        """With the first of those that wait: it is written down until it may not be started any more."""
         write_down = self.ledger.starting
 
         def slowly(*line):
@@ -139,14 +149,8 @@ class Identity(HostTest):
             self.host.may_start_until = time.monotonic()
             return written
 
-        self.host.start([self.launch("a", "touch", "ran"), self.launch("b", "true")])
         with mock.patch.object(self.ledger, "starting", slowly):
             assert not self.host.advance()
-        assert {(job.id, job.pid) for job in self.host.running()} == {("a", 0), ("b", 0)}
-        assert not self.host.advance()
-        self.host.may_start_until = math.inf
-        assert self.ended("a").exit_code == self.ended("b").exit_code == 0
-        assert os.path.exists(self.path("ran"))
 
     def test_nothing_is_started_whose_files_were_opened_too_late(self):
         def slowly(path, stream):
@@ -159,6 +163,37 @@ class Identity(HostTest):
         assert [(job.id, job.pid) for job in self.host.running()] == [("a", 0)]
         self.host.may_start_until = math.inf
         assert self.ended("a").exit_code == 0
+
+    def test_nothing_is_started_that_was_found_elsewhere_too_late(self):
+        for folder in ("a", "b"):
+            os.mkdir(self.path(folder))
+        os.symlink("/usr/bin/touch", self.path("a/program"))
+        search = {"PATH": f"{self.path('a')}:{self.path('b')}"}
+        self.run_job("program", "first", env=search)
+        os.rename(self.path("a/program"), self.path("b/program"))
+        look_up = spawn._look_up
+
+        def slowly(*arguments):
+            self.host.may_start_until = time.monotonic()
+            return look_up(*arguments)
+
+        self.host.start([self.launch("b", "program", "second", env=search)])
+        with mock.patch.object(spawn, "_look_up", slowly):
+            assert not self.host.advance()
+        assert [(job.id, job.pid) for job in self.host.running()] == [("b", 0)]
+        assert os.path.exists(self.path("first"))
+        assert not os.path.exists(self.path("second"))
+        self.host.may_start_until = math.inf
+        assert self.ended("b").exit_code == 0
+
+    def test_one_that_was_too_late_before_its_node_was_cut_off_is_told_to_run_again(self):
+        self.host.start([self.launch("a", "touch", "ran"), self.launch("b", "true")])
+        self.be_too_late()
+        self.host.lose_all()
+        assert self.ended("a").reason == "closed"
+        assert not self.ledger.open
+        assert not self.ledger.knows("b")
+        assert not os.path.exists(self.path("ran"))
 
 
 class Kills(HostTest):

@@ -378,6 +378,7 @@ class Engine(Listener):
     async def close(self) -> None:
         """Nothing left pending, and everything in the registry, if it can be written at all. What cannot be written
         yet, agents keep: the next manager gets it from them."""
+        self._turn_due = True  # none follows, also when the last commit is the first for which there is room
         for timer in (self._commit_timer, self._sync_timer):
             if timer is not None:
                 timer.cancel()

@@ -49,6 +49,7 @@ def main() -> int:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (options.open_files, most))
     run_dir = options.run_dir.resolve()
+    claimed = False
     try:
         if options.own_log:
             _log_to(run_dir / f"agent-{options.name}.log")
@@ -57,6 +58,7 @@ def main() -> int:
         if not claim(run_dir, options.name):
             say(f"the agent {options.name} of {run_dir} runs already{_pid_of_other(run_dir, options.name)}")
             return 2
+        claimed = True
         # Before the ledger is opened: whoever opens it ends what the one before has left.
         write_agent_pid(run_dir, options.name, outside=options.outside)
         agent = Agent(run_dir, options.name, options.linger, options.parent, pretend=options.pretend)
@@ -66,7 +68,8 @@ def main() -> int:
             outliving.start(run_dir, options.until)
     except (OSError, LedgerError) as error:
         say(f"the agent {options.name} cannot work in {run_dir}: {error}")
-        remove_agent_pid(run_dir, options.name)
+        if claimed:  # otherwise it may tell of another one, which lives
+            remove_agent_pid(run_dir, options.name)
         return 2
     collect_seldom()
     agent.run()

@@ -89,12 +89,13 @@ def signal_agent(info: AgentPid, number: signal.Signals) -> None:
 def _turns(pid: int) -> int:
     """How often threads of a process have begun and ceased to run: it grows with the least that it does."""
     turns = 0
-    for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        with suppress(OSError):  # a thread that has ended
-            for line in status.read_text().splitlines():
-                what, _, count = line.partition(":")
-                if what.endswith("_ctxt_switches"):
-                    turns += int(count)
+    with suppress(FileNotFoundError):  # it has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):  # this thread has
+                for line in Path(f"/proc/{pid}/task/{thread}/status").read_text().splitlines():
+                    what, _, count = line.partition(":")
+                    if what.endswith("_ctxt_switches"):
+                        turns += int(count)
     return turns
 
 

@@ -140,8 +140,11 @@ class JobHost:
         self._endings.kill_by(kill_at)
 
     def lose_all(self) -> None:
-        """End everything at once, as lost. Those not started yet are forgotten: nobody was told of them."""
+        """End everything at once, as lost. Those not started yet are forgotten: nobody was told of them, but for one
+        that would have started by now, had there been room or time."""
         self.reap()
+        for id in [id for id in self._queued if id in self._ledger.open]:
+            self._never_started(id, "closed", "")
         self._queued.clear()
         self._queue.clear()
         self._lanes.clear()

@@ -165,20 +165,25 @@ class Spawner:
     def _run(self, launch: Launch, argv: List[bytes], environment: Dict[bytes, bytes], descriptors: List[int]) -> int:
         if not argv or not argv[0]:
             raise Unstartable("The job names no program to start.")
-        bound = launch.cores is not None and self._bind(launch.cores)
-        try:
-            program = argv[0] if b"/" in argv[0] else self._find(argv[0], environment.get(b"PATH", _DEFAULT_PATH))
+        path = environment.get(b"PATH", _DEFAULT_PATH)
+
+        def spawn_in_time(program: bytes) -> int:
             if self._is_too_late():
                 raise TooLate
+            return self._spawn(program, argv, environment, descriptors)
+
+        bound = launch.cores is not None and self._bind(launch.cores)
+        try:
+            program = argv[0] if b"/" in argv[0] else self._find(argv[0], path)
             try:
-                return self._spawn(program, argv, environment, descriptors)
+                return spawn_in_time(program)
             except (FileNotFoundError, PermissionError):
                 # A remembered program may have moved.
                 self._programs.clear()
-                again = argv[0] if b"/" in argv[0] else self._find(argv[0], environment.get(b"PATH", _DEFAULT_PATH))
+                again = argv[0] if b"/" in argv[0] else self._find(argv[0], path)
                 if again == program:
                     raise
-                return self._spawn(again, argv, environment, descriptors)
+                return spawn_in_time(again)
         except OSError as error:
             raise unstartable.refusal(error, program, argv, environment, launch.wd) from None
         finally:
