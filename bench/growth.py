@@ -27,10 +27,18 @@ from qcg.pilotjob.collecting import collect_seldom
 
 SHORT, LONG = 10_000, 1_000_000
 STEP = 5_000
-STEPS = 5
-"""In the place of a round: one is so short that whatever else the machine does makes it half as long again."""
+STEPS, SHORT_STEPS = 5, 15
+"""In the place of a round, at full size and below: one is so short that whatever else the machine does makes it half as
+long again."""
 BATCH = 10_000
+NODES, CORES = 64, 16
+"""Fewer nodes where fewer jobs are queued: agents are sent jobs ahead, hundreds for each node, and until they have them
+all, these belong to the cost of the few that end."""
+WARM_UP = 1_000
+"""Jobs of a chain that are not counted: with the first ones everything is used for the first time."""
 CHAINS = (10_000, 100_000)
+LEAST_CHAINS = (1_000, 10_000)
+"""In shorter ones a commit, which takes as long with few jobs as with many, counts more than the jobs."""
 BAR = 1.2
 SHAPES = {
     "plain": "one core each",
@@ -48,13 +56,13 @@ def run(setting: Setting) -> Result:
 
 def _compare(setting: Setting, shape: str, words: str) -> list[Finding]:
     sizes = [setting.count(size, 100) for size in (SHORT, LONG)]
-    step = setting.count(STEP, 50)
+    step, nodes = setting.count(STEP, 50), setting.count(NODES)
     with ExitStack() as stack:
         contestants: dict[str, Contestant] = {
-            f"{shape}, {size:,} queued": stack.enter_context(_worker(setting.directory, shape, size, step))
+            f"{shape}, {size:,} queued": stack.enter_context(_worker(setting.directory, shape, size, step, nodes))
             for size in sizes
         }
-        measured = in_turns(contestants, setting.rounds * STEPS)
+        measured = in_turns(contestants, setting.rounds * (STEPS if setting.scale == 1 else SHORT_STEPS))
     short, long = measured
     found = medians(measured)
     what = f"cost of a job at {sizes[1]:,} queued over {sizes[0]:,}, {words}"
@@ -63,7 +71,7 @@ def _compare(setting: Setting, shape: str, words: str) -> list[Finding]:
 
 
 def _chains(setting: Setting) -> list[Finding]:
-    sizes = [setting.count(size, 100) for size in CHAINS]
+    sizes = [setting.count(size, least) for size, least in zip(CHAINS, LEAST_CHAINS, strict=True)]
     measured = in_turns(
         {f"chain of {size:,}": lambda size=size: _chain_cost(setting, size) for size in sizes},  # type: ignore[misc]
         setting.rounds,
@@ -76,14 +84,15 @@ def _chains(setting: Setting) -> list[Finding]:
 
 def _chain_cost(setting: Setting, size: int) -> float:
     """CPU seconds a job, from the submission to the report."""
-    return float(told_by("growth", str(fresh(setting.directory / "growth")), "chain", str(size), "0"))
+    return float(told_by("growth", str(fresh(setting.directory / "growth")), "chain", str(size)))
 
 
 @contextmanager
-def _worker(directory: Path, shape: str, queued: int, step: int) -> Iterator[Contestant]:
+def _worker(directory: Path, shape: str, queued: int, step: int, nodes: int) -> Iterator[Contestant]:
     """Ready once its queue has that length; each call is one step, and gives the CPU seconds a job."""
     folder = fresh(directory / f"growth-{shape}-{queued}")
-    command = [*pilot.python("-m", "bench.growth"), str(folder), shape, str(queued), str(step)]
+    command = [*pilot.python("-m", "bench.growth"), str(folder), shape, str(queued)]
+    command += ["--step", str(step), "--nodes", str(nodes)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with processes.started(command, processes.AT_ONCE, env=pilot.ENVIRONMENT, cwd=ROOT, **pipes) as worker:
         assert worker.stdin is not None
@@ -127,8 +136,8 @@ def chained_jobs(count: int) -> list[dict[str, Any]]:
     return [first, *(pilot.job(f"job{number}", "true", after=f"job{number - 1}") for number in range(1, count))]
 
 
-async def _serve(directory: Path, shape: str, queued: int, step: int) -> None:
-    inside = Inside(directory, nodes=64, cores=16, agents=64)
+async def _serve(directory: Path, shape: str, queued: int, step: int, nodes: int) -> None:
+    inside = Inside(directory, nodes, CORES, agents=nodes)
     inside.executor.allowed = 0
     collect_seldom()
     jobs = plain_jobs() if shape == "plain" else mixed_jobs()
@@ -147,14 +156,20 @@ async def _serve(directory: Path, shape: str, queued: int, step: int) -> None:
 
 
 async def _run_chain(directory: Path, count: int) -> None:
+    await _chain_seconds(directory, WARM_UP)
+    print(await _chain_seconds(directory, count) / count)
+
+
+async def _chain_seconds(directory: Path, count: int) -> float:
     inside = Inside(directory, nodes=1, cores=1, agents=1)
     jobs = chained_jobs(count)
     collect_seldom()
     began = time.process_time()
     await inside.submit(jobs)
     await inside.all_done()
-    print((time.process_time() - began) / count)
+    seconds = time.process_time() - began
     await inside.engine.close()
+    return seconds
 
 
 def main() -> None:
@@ -162,12 +177,13 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("shape", choices=[*SHAPES, "chain"])
     parser.add_argument("size", type=int)
-    parser.add_argument("step", type=int)
+    parser.add_argument("--step", type=int, default=STEP)
+    parser.add_argument("--nodes", type=int, default=NODES)
     options = parser.parse_args()
     if options.shape == "chain":
         asyncio.run(_run_chain(options.directory, options.size))
     else:
-        asyncio.run(_serve(options.directory, options.shape, options.size, options.step))
+        asyncio.run(_serve(options.directory, options.shape, options.size, options.step, options.nodes))
 
 
 if __name__ == "__main__":
