@@ -81,9 +81,9 @@ def _measure(setting: Setting, measures: Mapping[str, Benchmark]) -> int:
 def _tell(on: list[str], kept: list[Kept], setting: Setting) -> None:
     print("\n".join([*on, *(one.how for one in kept)]))
     if setting.scale < 1:
-        print(f"This is {setting.scale:g} of the full size: whether bars are reached cannot be told from it.")
+        print(f"This is {setting.scale:g} of the full size: of bars, here in brackets, nothing can be told from it.")
     elif not setting.can_judge:
-        print(f"Whether bars are reached is told from {ENOUGH_ROUNDS} rounds on.")
+        print(f"Whether bars, here in brackets, are reached is told from {ENOUGH_ROUNDS} rounds on.")
     print_findings([finding for one in kept for finding in one.result.findings])
     for why_not in [why_not for one in kept for why_not in one.result.missing]:
         print(why_not)
@@ -134,8 +134,13 @@ def print_findings(findings: Iterable[Finding]) -> None:
     longest = max((len(found.what) for found in findings), default=0)
     for found in findings:
         verdict = {True: "reached", False: "MISSED", None: ""}[found.reached]
-        told = f"{found.what:<{longest}} {page.amount(found):>14}  {found.bar:<24} {verdict:<8} {found.note}"
+        told = f"{found.what:<{longest}} {page.amount(found):>14}  {_bar(found):<24} {verdict:<8} {found.note}"
         print(told.rstrip())
+
+
+def _bar(found: Finding) -> str:
+    """In brackets where it was not judged: a figure beyond it would read as a bar that is missed."""
+    return f"({found.bar})" if found.bar and found.reached is None else found.bar
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

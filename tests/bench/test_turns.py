@@ -82,6 +82,15 @@ def test_columns_stand_below_each_other_however_long_a_name_is(capsys: pytest.Ca
     assert first.index("MISSED") == second.index("reached")
 
 
+def test_a_bar_that_is_not_judged_stands_in_brackets(capsys: pytest.CaptureFixture[str]):
+    judged = at_least("a", "ours", 0.5, 0.8)
+    print_findings([judged, replace(judged, reached=None), Finding("c", "told", 1, "s")])
+    first, second, third = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert first == "ours 0.50 at least 0.8 MISSED"
+    assert second == "ours 0.50 (at least 0.8)"
+    assert third == "told 1.00 s"
+
+
 def test_a_page_of_less_than_full_size_has_no_verdicts():
     finding = replace(at_least("a", "ours", 0.5, 0.8), reached=None)
     assert "| ours | 0.50 | at least 0.8 |  |  |" in page.figures([Result([finding])], [])
