@@ -16,7 +16,7 @@ from qcg.pilotjob.report.formats import duration, history_text, iso_timestamp, t
 def in_warsaw(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def forget() -> None:
         time.tzset()
-        formats.timestamp.cache_clear()
+        formats.shared_timestamp.cache_clear()
         formats._date_and_time.cache_clear()
 
     monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")

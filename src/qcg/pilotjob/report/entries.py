@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from qcg.pilotjob.core.records import Grant
-from qcg.pilotjob.report.formats import STATE_NAMES, duration, iso_timestamp, timestamp
+from qcg.pilotjob.report.formats import STATE_NAMES, duration, iso_timestamp, shared_timestamp, timestamp
 from qcg.pilotjob.report.record import JobEnd, dependencies_form, execution_form, resources_form
 
 _encode = msgspec.json.Encoder().encode
@@ -22,9 +22,9 @@ def text_entry(end: JobEnd) -> bytes:
     """A block: the name and the state, then one indented line for each thing known."""
     # Written out, and not made of `history` and `runtime_strings`: this is done for every job, and so in half the time.
     state = STATE_NAMES[end.state]
-    text = f"{end.name} ({state})\n    {timestamp(end.submitted)}: QUEUED"
+    text = f"{end.name} ({state})\n    {shared_timestamp(end.submitted)}: QUEUED"
     if end.scheduled:
-        text += f"\n    {timestamp(end.scheduled)}: SCHEDULED"
+        text += f"\n    {shared_timestamp(end.scheduled)}: SCHEDULED"
     if end.started:
         text += f"\n    {timestamp(end.started)}: EXECUTING"
     text += f"\n    {timestamp(end.ended)}: {state}"

@@ -12,12 +12,14 @@ STATE_NAMES = tuple(state.name for state in State)
 """By number: faster than `state.name`, which counts where every job is written."""
 
 
-# Jobs are submitted and scheduled many at a time: the same moments come again and again.
-@lru_cache(maxsize=256)
 def timestamp(at: float) -> str:
     """`2018-01-11 16:02:27.740711`, local time."""
     second, microseconds = divmod(round(at * 1_000_000), 1_000_000)
     return f"{_date_and_time(second)}.{microseconds:06d}"
+
+
+# Jobs are submitted and scheduled many at a time: the same moments come again and again.
+shared_timestamp = lru_cache(maxsize=256)(timestamp)
 
 
 def iso_timestamp(at: float) -> str:
