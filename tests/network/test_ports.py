@@ -77,7 +77,7 @@ def test_a_range_in_use_is_told_in_a_sentence(tmp_path: Path, taken: int):
     ("options", "sentence"),
     [
         (("--net-port", "0"), "0 is not in the range 1<=x<=65535"),
-        (("--net-port", "many"), "'many' is not a valid integer"),
+        (("--net-port", "many"), "'many' is not a whole number"),
         (("--net-port-min", "5000", "--net-port-max", "4000"), "--net-port-min 5000 is above --net-port-max 4000"),
         ((), "nothing to do"),
     ],

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import zmq
 
+from qcg.pilotjob.followers import Followers
 from qcg.pilotjob.interfaces import network
 from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.network import LIMITS, MOST_UNDER_WAY, NetworkInterface
@@ -60,7 +61,7 @@ def test_no_more_requests_are_taken_while_the_most_are_under_way(monkeypatch: py
         hub = Hub()
         try:
             interface = NetworkInterface(hub, Options(insecure_net=True), LOOPBACK)
-            engine = SimpleNamespace(watchers=[], on_all_done=[])
+            engine = SimpleNamespace(followers=Followers())
             interface.serve(SimpleNamespace(run_id="x", interfaces=[], engine=engine))  # type: ignore[arg-type]
             with Bare(interface.contact.address, kind=zmq.DEALER) as client:
                 for _ in range(REQUESTS):
