@@ -14,11 +14,12 @@ from importlib import import_module
 from pathlib import Path
 
 from bench import machine, page
-from bench.ending import end_tidily
 from bench.finding import ENOUGH_ROUNDS, BenchError, Benchmark, Finding, Result, Setting
 from bench.kept import Kept, all_kept, keep
 from bench.limit import clear
 from bench.pilot import ENVIRONMENT
+from qcg.pilotjob.cli.interrupts import heed_what_is_raised_in_vain
+from qcg.pilotjob.cli.tidily import end_tidily
 
 BENCHMARKS = {
     "noop": "no-op jobs against the limit in C and against peers",
@@ -56,6 +57,7 @@ def prepare(arguments: list[str]) -> Callable[[], int]:
 
 def _measure(setting: Setting, measures: Mapping[str, Benchmark]) -> int:
     end_tidily()
+    heed_what_is_raised_in_vain()
     _warn_of_others()
     on = machine.describe()
     kept = {}

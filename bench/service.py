@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.ending import signals_wait
 from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.cli.tidily import signals_wait
 
 
 @contextmanager

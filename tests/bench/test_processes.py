@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bench import processes
-from bench.ending import signals_wait
 from bench.service import service
+from qcg.pilotjob.cli.tidily import signals_wait
 from tests.support.processes import descendants
 from tests.support.waiting import wait_for
 

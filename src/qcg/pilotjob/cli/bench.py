@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
 
 import click
 import msgspec
@@ -28,10 +26,10 @@ from qcg.pilotjob.cli.numbers import Number
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import show_table
+from qcg.pilotjob.cli.tidily import ending_tidily, signals_wait
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.parse_nodes import MOST_CORES, MOST_IN_ALL, parse_nodes
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_NODES = 10_000
 PATIENCE = 5.0
 """Seconds that the pilot, and then its agent, has to end before it is killed: there is nothing of use in its files."""
@@ -57,7 +55,7 @@ def command(nodes: str | None, pretend: str | None, wd: str, seconds: float, as_
     """
     options = _node_options(nodes, pretend)
     try:
-        with _ending_tidily(), _directory(wd) as directory:
+        with ending_tidily(), _directory(wd) as directory:
             figures = measure(partial(_start, directory, options), seconds, tell)
     except CannotWrite as error:
         raise Refusal(
@@ -115,44 +113,11 @@ def _directory(wd: str) -> Iterator[str]:
         yield name
 
 
-@contextmanager
-def _ending_tidily() -> Iterator[None]:
-    """Signals end this command as they always do, but not before its pilot has ended and its files are gone."""
-    numbers = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-
-    def end(number: int, frame: object) -> NoReturn:
-        for other in numbers:  # one is enough: a second one would only disturb the tidying
-            signal.signal(other, signal.SIG_IGN)
-        sys.exit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _signals_wait() -> Iterator[None]:
-    """Until this is over: half a pilot cannot be ended, and a pilot that is half ended is never ended wholly."""
-    waiting: list[int] = []
-    caught = [number for number in ENDING if callable(signal.getsignal(number))]
-    before = {number: signal.signal(number, lambda number, frame: waiting.append(number)) for number in caught}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if waiting:
-        signal.raise_signal(waiting[0])
-
-
 class _Pilot(LocalManager):
     """Nobody needs what it has not written yet: it ends within seconds, also where nothing can be written."""
 
     def finish(self) -> None:
-        with _signals_wait():
+        with signals_wait():
             if self.qcgpm_process.poll() is None:
                 self.qcgpm_process.terminate()
             try:
@@ -182,7 +147,7 @@ def _start(directory: str, options: list[str]) -> LocalManager:
     given = ["--wd", str(Path(directory).resolve()), "--log", "warning", "--agent-linger", str(LINGER), *options]
     manager: _Pilot | None = None
     try:
-        with _signals_wait():
+        with signals_wait():
             manager = _Pilot(given)
     except ServiceError as error:
         raise_cannot_write(error)

@@ -1,4 +1,4 @@
-"""Signals end a benchmark as they always do, but not before everything that it has started has ended."""
+"""Signals end a command as they always do, but not before what it has started has ended."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
-
-from qcg.pilotjob.cli.interrupts import heed_what_is_raised_in_vain
+from typing import Any, NoReturn
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def end_tidily() -> None:
-    """From now on one of these signals raises `SystemExit`, with the exit code that a shell expects."""
+def end_tidily() -> dict[signal.Signals, Any]:
+    """From now on one of these signals raises `SystemExit`, with the exit code that a shell expects. Their handlers
+    before."""
     numbers = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
 
     def end(number: int, frame: object) -> NoReturn:
@@ -22,9 +21,17 @@ def end_tidily() -> None:
             signal.signal(other, signal.SIG_IGN)
         sys.exit(128 + number)
 
-    for number in numbers:
-        signal.signal(number, end)
-    heed_what_is_raised_in_vain()
+    return {number: signal.signal(number, end) for number in numbers}
+
+
+@contextmanager
+def ending_tidily() -> Iterator[None]:
+    before = end_tidily()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
