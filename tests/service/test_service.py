@@ -50,6 +50,20 @@ def test_a_contact_file_that_cannot_be_written_is_told_in_a_sentence(
     assert not list(tmp_path.iterdir()), "nothing is left of a run that could not begin"
 
 
+@pytest.mark.parametrize("step", ["Journal.create", "log_to", "wire", "announce"])
+def test_no_run_directory_is_left_by_a_start_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str):
+    def fail(*given: object, **options: object) -> None:
+        raise MemoryError
+
+    async def begin() -> None:
+        await Service(Options(wd=str(tmp_path), nodes="1")).run()
+
+    monkeypatch.setattr(f"qcg.pilotjob.service.{step}", fail)
+    with pytest.raises(MemoryError):
+        asyncio.run(begin())
+    assert not list(tmp_path.iterdir())
+
+
 def requests_of(directory: Path, *jobs: dict[str, Any]) -> Options:
     path = write_requests(directory / "r.json", list(jobs))
     return Options(wd=str(directory), nodes="1", file_path=str(path), wait=True)

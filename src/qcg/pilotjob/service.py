@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.logs import log_to, stop_logging
-from qcg.pilotjob.options import Options, Resumption, UsageError
+from qcg.pilotjob.options import Options, Resumption
 from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.place import Place, find_place, look_after_agents
 from qcg.pilotjob.report.errors import ReportError
@@ -111,18 +112,31 @@ class Service:
             place = find_place(self.options)
             network = self._network(hub, place)
             run_dir = rundir.create(self.wd, self.options.id)
-            journal = Journal.create(run_dir / FILE_NAME)
-        with rundir.writing_to(run_dir):
-            handler = log_to(run_dir / "service.log", self.options.log)
+            with self._discarded_on_failure(run_dir):
+                journal = Journal.create(run_dir / FILE_NAME)
+        with self._discarded_on_failure(run_dir):
+            handler: logging.Handler | None = None
+            try:
+                with rundir.writing_to(run_dir):
+                    handler = log_to(run_dir / "service.log", self.options.log)
+                log.info("%s %s in %s", "resuming" if self.resumption else "starting", run_dir.name, self.wd)
+                return await self._run(hub, place, network, run_dir, journal, requests)
+            except BaseException:
+                journal.close(commit=False)
+                raise
+            finally:
+                if handler is not None:
+                    stop_logging(handler)
+
+    @contextmanager
+    def _discarded_on_failure(self, run_dir: Path) -> Iterator[None]:
+        """Remove the directory of a new run that fails before its manager can be reached."""
         try:
-            log.info("%s %s in %s", "resuming" if self.resumption else "starting", run_dir.name, self.wd)
-            return await self._run(hub, place, network, run_dir, journal, requests)
-        except (UsageError, JournalError, ReportError):
+            yield
+        except BaseException:
             if not (self.resumption or self._begun):
                 rundir.discard(self.wd, run_dir)
             raise
-        finally:
-            stop_logging(handler)
 
     def _requests(self) -> list[msgspec.Raw]:
         return read_requests(Path(self.options.file_path)) if self.options.file_path else []

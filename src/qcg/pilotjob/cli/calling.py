@@ -8,6 +8,7 @@ from functools import partial
 
 from click import Abort, ClickException, NoSuchOption
 
+from qcg.pilotjob.cli.crash_report import report_crash
 from qcg.pilotjob.cli.interrupts import INTERRUPTED
 from qcg.pilotjob.cli.nearest import with_nearest
 from qcg.pilotjob.cli.output import leave_standard_error, take_standard_output
@@ -16,11 +17,14 @@ NOT_WRITTEN = 5
 """The exit code of a command that has done everything, but what it had to say is lost."""
 
 
-def call(main: Callable[..., int | None], **options: str) -> int | str | None:
-    """The exit code."""
+def call(main: Callable[..., int | None], name: str, **options: str) -> int | str | None:
+    """Run a command; its exit code. `name`: of the command, as bug reports show it."""
     try:
         output = take_standard_output()
-        code = _outcome(partial(main, **options, standalone_mode=False))
+        try:
+            code = _outcome(partial(main, **options, standalone_mode=False))
+        except Exception as error:  # noqa: BLE001 the last resort for what nobody has thought of
+            code = report_crash(name, error)
         if output is not None and not output.all_written():
             code = code or NOT_WRITTEN
         leave_standard_error()

@@ -42,6 +42,7 @@ class Journal(Questions):
         self._gathering = Group()
         self._waiting: list[Group] = []
         """Groups that are not committed yet."""
+        self._closed = False
         self._written = 0
         """So many of them are in the transaction that is open."""
         self.epoch = self._begin_epoch()
@@ -145,7 +146,12 @@ class Journal(Questions):
             self._connection.execute("PRAGMA shrink_memory")
 
     def close(self, *, commit: bool = True) -> None:
-        """Commit, and fold everything into the one file. Or leave out what was gathered since the last commit."""
+        """Commit, and fold everything into the one file. Or leave out what was gathered since the last commit.
+
+        A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             if commit:
                 self.commit()
