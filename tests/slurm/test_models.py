@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.support.slurm_cluster import Cluster
 
 TELL = (
     "read -r _ cpus < <(grep Cpus_allowed_list /proc/self/status); rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK};"
-    ' echo "host=$(hostname) cpus=$cpus gpus=${CUDA_VISIBLE_DEVICES-none} rank=${rank:-$SLURM_PROCID}'
+    ' echo "host=$(hostname) cpus=$cpus gpus=${CUDA_VISIBLE_DEVICES-none} rank=${rank:-${SLURM_PROCID:-0}}'
     ' marker=$QCG_PM_STEP_ID"'
 )
 """A script that tells where one process runs, and which of all it is."""
@@ -133,7 +134,7 @@ def test_jobs_in_a_part_of_a_node_keep_to_it(real_cluster: Cluster):
 
 
 def test_threads_are_bound_to_all_their_cores(real_cluster: Cluster):
-    tell = TELL.replace(" rank=${rank:-$SLURM_PROCID}", " rank=0 threads=$OMP_NUM_THREADS cpu_set=$QCG_PM_CPU_SET")
+    tell = TELL.replace(" rank=${rank:-${SLURM_PROCID:-0}}", " rank=0 threads=$OMP_NUM_THREADS cpu_set=$QCG_PM_CPU_SET")
     both = job("both", script=tell, model="threads", numCores=2, stdout="both.out")
     one = job("one", script=tell, model="threads", numCores=1, stdout="one.out")
     run = Allocated(real_cluster, [both, one], nodes=1, ntasks_per_node=2).wait()
@@ -171,6 +172,23 @@ def test_programs_of_mpich_know_each_other_inside_a_node(cluster: Cluster, progr
     assert [(rank.rank, rank.size, rank.sum, rank.host) for rank in found] == [
         (place, 3, 3, node) for place, node in enumerate(nodes)
     ]
+
+
+def test_programs_on_one_core_are_singletons_without_a_starter(cluster: Cluster, programs: Path):
+    for starter in ("mpirun", "srun"):
+        (programs / starter).write_text("#!/bin/sh\nexit 1\n")
+        (programs / starter).chmod(0o755)
+    without_starters = {**ENVIRONMENT, "PATH": f"{programs}:{os.environ['PATH']}"}
+    families = {"openmpi": "openmpi", "intelmpi": "mpich", "srunmpi": "openmpi"}
+    jobs = [
+        parallel(model, model, exec=str(compiled(family, programs)), numCores=1, model_opts={}, env=without_starters)
+        for model, family in families.items()
+    ]
+    run = Allocated(cluster, jobs).wait()
+    for model in families:
+        ((node, _),) = granted(run, model)
+        found = ranks((cluster.cwd / f"{model}.out").read_text())
+        assert [(rank.rank, rank.size, rank.sum, rank.host) for rank in found] == [(0, 1, 1, node)]
 
 
 def test_arguments_for_srun_come_after_ours(cluster: Cluster, programs: Path):

@@ -52,6 +52,11 @@ def hydra(execution: Execution, program: list[str], grant: Grant, run_id: str, s
     return Start(argv, env, {MACHINE_FILE: "".join(lines)})
 
 
+def hydra_singleton(program: list[str], run_id: str, site: Site) -> Start:
+    """One process without `mpirun`. It has the affinity that the host gave it, and must not choose another."""
+    return Start(program, _binding(None))
+
+
 def _binding(cpus: list[tuple[int, ...]] | None) -> dict[str, str]:
     if cpus is None:
         # Left to itself, Intel MPI binds, and takes the same cores for every job of a node.

@@ -34,9 +34,17 @@ def openmpi(execution: Execution, program: list[str], grant: Grant, run_id: str,
     if site.allocation and len(grant.parts) > 1:
         env["OMPI_MCA_plm_slurm_args"] = STEP_OPTIONS
         program = with_gpus_of_node(program, grant, site)
-    # Without an allocation of ours, mpirun must not find that of others.
-    unset = () if site.allocation else ("SLURM_JOB_ID", "SLURM_JOBID")
-    return Start([*command, *options.mpirun_args, *program], env, files, unset)
+    return Start([*command, *options.mpirun_args, *program], env, files, _unset(site))
+
+
+def openmpi_singleton(program: list[str], run_id: str, site: Site) -> Start:
+    """One process without `mpirun`. Open MPI makes a session directory for it as well."""
+    return Start(program, open_mpi_variables(run_id, site), unset=_unset(site))
+
+
+def _unset(site: Site) -> tuple[str, ...]:
+    """Without an allocation of ours, Open MPI must not find that of others."""
+    return () if site.allocation else ("SLURM_JOB_ID", "SLURM_JOBID")
 
 
 def _rankfile(grant: Grant, cpus: list[tuple[int, ...]]) -> str:

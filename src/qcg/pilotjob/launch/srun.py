@@ -10,7 +10,7 @@ from qcg.pilotjob.launch.start import Start
 
 OUTSIDE = (
     "The model srunmpi starts steps of Slurm, and this run is not inside an allocation: start qcg-pm with sbatch or"
-    " salloc, or take the model openmpi or intelmpi."
+    " salloc, or use another model: openmpi or intelmpi for MPI programs, threads or default for one process."
 )
 
 
@@ -25,3 +25,8 @@ def srun(execution: Execution, program: list[str], grant: Grant, run_id: str, si
     uneven = len({len(part.cores) for part in grant.parts}) > 1
     unset = ("SLURM_NTASKS_PER_NODE",) if uneven else ()
     return Start([*command, *own, *ranks], unset=unset, refusal="" if site.allocation else OUTSIDE)
+
+
+def srun_singleton(program: list[str], run_id: str, site: Site) -> Start:
+    """One process without `srun`, so it needs no allocation."""
+    return Start(program)
