@@ -122,6 +122,29 @@ def test_the_command_is_told_also_after_a_crash_and_no_file_is_left(model: str, 
         assert command(service) == first
 
 
+@models
+def test_a_program_on_one_core_needs_no_mpirun(model: str, programs: Path, run_dir: Path):
+    one = parallel("p", model, programs, 1, "a b", model_opts={})
+    run = run_requests(run_dir, [one, job("q", "true", model="srunmpi")], options=())
+    assert [(rank.args, len(rank.cpus)) for rank in told(run, "p")] == [("<a b>", 1)]
+    assert run.states["q"] == "SUCCEED"
+
+
+def test_jobs_do_not_see_the_allocation_that_a_local_run_is_inside_of(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    monkeypatch.setenv("SLURM_NTASKS", "64")
+    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    monkeypatch.setenv("PMI_RANK", "0")
+    jobs = [job("env", script="env | grep -E '^(SLURM|PMI)' | sort", stdout="env.out")]
+    local = ("--resources", "local", "--nodes", "2")
+    assert run_requests(run_dir, jobs, options=local).states == {"env": "SUCCEED"}
+    assert (run_dir / "env.out").read_text() == ""
+    assert run_requests(run_dir, jobs, options=(*local, "--envschema", "slurm")).states == {"env": "SUCCEED"}
+    seen = dict(line.split("=", 1) for line in (run_dir / "env.out").read_text().splitlines())
+    assert seen["SLURM_NTASKS"] == "1"
+    assert {"SLURM_JOB_ID", "SLURMD_NODENAME", "PMI_RANK"}.isdisjoint(seen)
+
+
 def test_srunmpi_outside_an_allocation_fails_with_advice(run_dir: Path):
     run = run_requests(run_dir, [job("p", "true", model="srunmpi", numCores=2)])
     assert run.states == {"p": "FAILED"}

@@ -12,6 +12,7 @@ from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelName, ModelOptions
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.compose import command_line, compose
+from qcg.pilotjob.launch.environment import variables_of_allocation
 from qcg.pilotjob.launch.site import Site
 
 LOCAL = Site(root_wd="/data/here", instance="abc", files="/run/files")
@@ -209,6 +210,52 @@ def test_srunmpi_outside_an_allocation_says_what_to_do():
     assert "not inside an allocation: start qcg-pm with sbatch or salloc" in done.stdout
 
 
+# -- one core -------------------------------------------------------------------------------------------------------
+
+SINGLE = Grant((NodePart("n1", (0,)),))
+
+
+@pytest.mark.parametrize("site", [LOCAL, bound(LOCAL), SLURM, bound(SLURM)])
+@pytest.mark.parametrize("model", ["openmpi", "intelmpi", "srunmpi"])
+def test_one_core_starts_the_program_directly(model: ModelName, site: Site):
+    made = launch(model, SINGLE, site)
+    assert made.argv == ["prog", "-x"]
+    assert not made.setup
+    assert {"ranks", "processes"}.isdisjoint(made.files)
+    assert made.cores == (None if not site.bindings else (4,))
+    assert command_line(JobDescription("job", Execution(exec="prog", model=model)), -1, SINGLE, "7.0", site) == "prog"
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "starter"),
+    [
+        ("openmpi", ModelOptions(mpirun="/opt/mpirun"), "/opt/mpirun"),
+        ("openmpi", ModelOptions(mpirun_args=("-v",)), "mpirun"),
+        ("openmpi", ModelOptions(srun_args=("-v",)), "prog"),
+        ("intelmpi", ModelOptions(mpirun="/opt/mpirun"), "/opt/mpirun"),
+        ("intelmpi", ModelOptions(mpirun_args=("-v",)), "mpirun"),
+        ("srunmpi", ModelOptions(srun_args=("-v",)), "srun"),
+        ("srunmpi", ModelOptions(mpirun="/opt/mpirun"), "prog"),
+    ],
+)
+def test_one_core_is_left_to_a_starter_that_the_job_has_options_for(model: str, options: ModelOptions, starter: str):
+    assert launch(model, SINGLE, SLURM, model_opts=options).argv[0] == starter
+
+
+def test_one_core_on_each_of_two_nodes_needs_a_starter():
+    grant = Grant((NodePart("n1", (0,)), NodePart("n2", (0,))))
+    assert launch("openmpi", grant, SLURM).argv[0] == "mpirun"
+
+
+def test_intelmpi_on_one_core_keeps_the_affinity_that_it_was_given():
+    assert launch("intelmpi", SINGLE, LOCAL).env["I_MPI_PIN"] == "off"
+
+
+def test_srunmpi_outside_an_allocation_names_the_other_models():
+    for model in ("openmpi", "intelmpi", "threads", "default"):
+        assert model in launch("srunmpi", ONE, LOCAL).argv[-1]
+
+
 # -- all of them ----------------------------------------------------------------------------------------------------
 
 
@@ -251,6 +298,16 @@ def test_in_an_allocation_jobs_do_not_see_the_step_of_the_agent():
     made = launch("default", ONE, SLURM)
     assert {"SLURM_STEP*", "SLURM_PROCID", "SLURM_CPU_BIND*", "PMIX_*"} <= set(made.unset)
     assert launch("default", ONE, LOCAL).unset == []
+
+
+def test_jobs_outside_the_allocation_of_their_manager_do_not_see_it():
+    names = ["SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_CONF", "PATH", "OMP_NUM_THREADS"]
+    site = replace(LOCAL, hidden=variables_of_allocation(names))
+    made = launch("default", ONE, site)
+    assert made.unset == ["SLURMD_NODENAME", "SLURM_JOB_ID", "PMI_*", "PMI2_*", "PMIX_*"]
+    own = launch("default", ONE, replace(site, slurm_environment=True))
+    assert own.env["SLURM_NTASKS"] == "2"
+    assert "SLURM_JOB_ID" not in own.env
 
 
 def test_the_command_for_people_can_be_typed_into_a_shell():

@@ -18,6 +18,7 @@ from qcg.pilotjob.going_on import ALLOCATION
 from qcg.pilotjob.host.records import FILES
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.launch.environment import variables_of_allocation
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.ledgers import untold
 from qcg.pilotjob.options import Options
@@ -50,6 +51,7 @@ def wire(
         files=str(run_dir / FILES),
         bindings=place.bindings,
         hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ or any(spec.gpus for spec in specs if place.allocation),
+        hidden=() if place.allocation or job_id_of(os.environ) is None else variables_of_allocation(os.environ),
         threads_chosen="OMP_NUM_THREADS" in os.environ,
     )
     report_path = run_dir / options.report_file

@@ -37,7 +37,7 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
     if execution.model == "threads" and not site.threads_chosen:
         environment["OMP_NUM_THREADS"] = str(len(grant.parts[0].cores))
     argv = program(execution)
-    unset = NOT_FOR_JOBS if site.allocation else []
+    unset = NOT_FOR_JOBS if site.allocation else list(site.hidden)
     refusal = ""
     if parallel:
         start = start_of(execution, argv, grant, run.id, site)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import groupby
 
@@ -40,6 +41,20 @@ NOT_FOR_JOBS = [
     "ROCR_VISIBLE_DEVICES",
 ]
 """In an allocation, variables of the agent that would betray it, or mislead a job."""
+
+
+_OF_USERS = frozenset({"SLURM_CONF"})
+"""Set by users and sites, not by an allocation."""
+
+
+def variables_of_allocation(names: Iterable[str]) -> tuple[str, ...]:
+    """Variables that come from a Slurm allocation, or from a step in it.
+
+    Hidden from jobs of a manager that does not use the allocation it runs in: `mpirun` would take its slots from the
+    allocation, and an MPI program would take itself for a part of the step.
+    """
+    of_slurm = [name for name in names if name.startswith("SLURM") and name not in _OF_USERS]
+    return (*sorted(of_slurm), "PMI_*", "PMI2_*", "PMIX_*")
 
 
 def job_environment(

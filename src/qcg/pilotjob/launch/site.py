@@ -29,5 +29,7 @@ class Site(Struct, frozen=True):
     """For each node where programs call GPUs by other names than the grant: those names. Filled in as agents tell."""
     hides_gpus: bool = False
     """GPUs were given to the manager by name: jobs see those that they asked for, and no others."""
+    hidden: tuple[str, ...] = ()
+    """Variables of the manager's environment that jobs must not see, as in `host/records.py:Launch.unset`."""
     threads_chosen: bool = False
     """The user has set OMP_NUM_THREADS for everything."""
