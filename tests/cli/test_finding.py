@@ -148,3 +148,40 @@ def test_path_and_address_exclude_each_other():
     done = CliRunner().invoke(main, ["status", "-p", ".", "-a", "localhost"])
     assert done.exit_code == 2
     assert "not both" in done.output
+
+
+def test_where_a_run_is_may_be_said_before_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    there = tmp_path / "there"
+    there.mkdir()
+    make_run(there, "silent", net=False)
+    for arguments in (
+        ["-p", "there", "status"],
+        ["--path", "there", "status"],
+        ["-p", "nowhere", "status", "-p", "there"],
+    ):
+        said = CliRunner().invoke(main, arguments)
+        assert said.exit_code == 2
+        assert f"the manager in {there}/.qcgpjm-service-silent has no network interface" in said.output, arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-p", ".", "-a", "x:1", "status"], "give --path or --address, not both"),
+        (["-p", ".", "run", "r.json"], "`qcg-pm run` asks about none; its working directory is given with --wd"),
+        (["-p", ".", "r.json"], "`qcg-pm run` asks about none"),
+        (["-a", "x:1", "report"], "--address says where a run is, and `qcg-pm report` asks about none"),
+        (["-a", "x:1", "validate", "r.json"], "`qcg-pm validate` asks about none"),
+    ],
+)
+def test_a_place_that_a_command_has_no_use_for_is_refused(arguments: list[str], sentence: str):
+    said = CliRunner().invoke(main, arguments, prog_name="qcg-pm")
+    assert said.exit_code == 2
+    assert sentence in said.output
+
+
+def test_report_looks_where_it_is_told_before_the_command_or_by_the_environment(tmp_path: Path):
+    for arguments, environ in ((["-p", str(tmp_path), "report"], {}), (["report"], {"QCG_PJM_DIR": str(tmp_path)})):
+        said = CliRunner().invoke(main, arguments, env=environ)
+        assert f"There is no run in {tmp_path}" in said.output

@@ -9,6 +9,8 @@ import pytest
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.local import local_nodes
+from qcg.pilotjob.cluster.slurm import Allocation, NodeRange
+from qcg.pilotjob.core.resources import NodeSpec
 
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 
@@ -61,3 +63,39 @@ def test_slurm_without_an_allocation_is_refused_with_a_sentence(environ: dict[st
 def test_slurm_and_pretended_nodes_contradict_each_other():
     with pytest.raises(ClusterError, match="--nodes makes up nodes of this machine, --resources slurm takes real ones"):
         find_nodes("slurm", "4", {})
+
+
+def allocation(*names: str) -> Allocation:
+    return Allocation(
+        job_id="7",
+        specs=[NodeSpec(name, (0, 1), (), 100) for name in names],
+        cpus=dict.fromkeys(names, (0, 1)),
+        addresses={name: f"{name}.example" for name in names},
+        end=None,
+        layouts=dict.fromkeys(names, (2, 1)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "names"),
+    [
+        (None, None, ["n1", "n2", "n3", "n4"]),
+        (1, 3, ["n2", "n3"]),
+        (2, None, ["n3", "n4"]),
+        (None, 1, ["n1"]),
+        (0, 4, ["n1", "n2", "n3", "n4"]),
+    ],
+)
+def test_a_range_of_nodes_is_a_part_of_the_allocation(begin: int | None, end: int | None, names: list[str]):
+    assert NodeRange(begin, end).of(allocation("n1", "n2", "n3", "n4")) == allocation(*names)
+
+
+@pytest.mark.parametrize(("begin", "end"), [(4, None), (2, 2), (3, 1), (None, 5)])
+def test_a_range_without_nodes_is_refused_with_a_sentence(begin: int | None, end: int | None):
+    with pytest.raises(ClusterError, match=r"choose no part of the 4 nodes of allocation 7: 0 <= begin < end <= 4"):
+        NodeRange(begin, end).of(allocation("n1", "n2", "n3", "n4"))
+
+
+def test_a_range_of_nodes_outside_an_allocation_is_refused():
+    with pytest.raises(ClusterError, match="choose nodes of an allocation, but there is no allocation here"):
+        find_nodes("auto", None, NO_GPUS, NodeRange(end=2))

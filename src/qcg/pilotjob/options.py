@@ -50,6 +50,10 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """The part of them that has to be there before jobs are started."""
     nl_start_method: StartMethod = "slurm"
     """How they are started."""
+    slurm_limit_nodes_range_begin: int | None = None
+    """The first node of the allocation to use, counted from 0; None: the first of all."""
+    slurm_limit_nodes_range_end: int | None = None
+    """The node of the allocation before which to stop; None: all up to the last."""
     time_limit: float | None = None
     """Seconds after which this manager ends, and another one can go on."""
     grace: float | None = None

@@ -12,7 +12,7 @@ from msgspec import Struct
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
-from qcg.pilotjob.cluster.slurm import Allocation
+from qcg.pilotjob.cluster.slurm import Allocation, NodeRange
 from qcg.pilotjob.core.events import NodesLost
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.engine import Engine
@@ -72,7 +72,8 @@ class Place(Struct, frozen=True):
 
 
 def find_place(options: Options) -> Place:
-    found = find_nodes(options.resources, options.nodes, os.environ)
+    part = NodeRange(options.slurm_limit_nodes_range_begin, options.slurm_limit_nodes_range_end)
+    found = find_nodes(options.resources, options.nodes, os.environ, part)
     specs = _without_system_core(found.specs) if options.system_core else found.specs
     if isinstance(found, Allocation):
         return Place(specs, {}, found)

@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from qcg.pilotjob import __version__
 from qcg.pilotjob.cli import finding
+from qcg.pilotjob.cli.legacy_options import tell_ignored_options
 from qcg.pilotjob.cli.options import join_node_list, shared
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, tell
+from qcg.pilotjob.cli.target import DIRECTORY
 from qcg.pilotjob.wire import contact
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ GOING = 5.0
     "qcg-pm-client",
     context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False},
 )
+@click.version_option(__version__, "-V", "--version", prog_name="qcg-pm-client")
 @shared
 @click.argument("program", type=click.Path(exists=True, dir_okay=False, resolve_path=True))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -50,6 +54,7 @@ def command(context: click.Context, /, program: str, arguments: tuple[str, ...],
     from qcg.pilotjob.api.errors import QCGPJMAError
     from qcg.pilotjob.api.manager import LocalManager
 
+    tell_ignored_options(context)
     try:
         manager = LocalManager(_given_again(context))
     except QCGPJMAError as error:
@@ -77,7 +82,7 @@ def _given_again(context: click.Context) -> list[str]:
     for option in context.command.params:
         assert option.name is not None
         given = context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
-        if isinstance(option, click.Option) and given:
+        if isinstance(option, click.Option) and option.expose_value and given:
             arguments.append(option.opts[0])
             if not option.is_flag:
                 arguments.append(str(context.params[option.name]))
@@ -86,7 +91,7 @@ def _given_again(context: click.Context) -> list[str]:
 
 def _environment(manager: LocalManager) -> dict[str, str]:
     """What leads to this manager, and nothing that leads to another one."""
-    environment = {key: value for key, value in os.environ.items() if key not in (finding.DIRECTORY, finding.ADDRESS)}
+    environment = {key: value for key, value in os.environ.items() if key not in (DIRECTORY, finding.ADDRESS)}
     environment[ZMQ_ADDRESS] = manager.qcgpm_conf["address"]
     environment[finding.CONTACT] = str(Path(manager.qcgpm_conf["run_dir"], contact.FILE_NAME))
     return environment

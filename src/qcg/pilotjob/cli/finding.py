@@ -18,6 +18,7 @@ from qcg.pilotjob.cli.interrupts import EndingAtOnce
 from qcg.pilotjob.cli.names import NoSuchName, expand
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say_no_more, tell
+from qcg.pilotjob.cli.target import DIRECTORY, target_of
 from qcg.pilotjob.runs import afterword, has_manager, is_there, runs_of, standing, unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
@@ -25,7 +26,6 @@ from qcg.pilotjob.wire.contact import ContactError
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
 
-DIRECTORY = "QCG_PJM_DIR"
 ADDRESS = "QCG_PJM_ADDRESS"
 CONTACT = "QCG_PM_CONTACT"
 _HINT = (
@@ -58,10 +58,11 @@ def _command(function: Callable[..., int | None], *, afterwards: bool) -> Callab
     @click.option("-a", "--address", help=f"Its address instead [{ADDRESS}].")
     @functools.wraps(function)
     def body(path: str | None, address: str | None, **given: Any) -> None:
-        waits = _waits(click.get_current_context())
+        context = click.get_current_context()
+        target = target_of(context, path, address)
         try:
-            with EndingAtOnce(_the_jobs_go_on if waits else None):
-                code = _call(function, path, address, given, afterwards=afterwards)
+            with EndingAtOnce(_the_jobs_go_on if _waits(context) else None):
+                code = _call(function, target.path, target.address, given, afterwards=afterwards)
         except BrokenPipeError:
             say_no_more()
             sys.exit(0)
@@ -140,8 +141,6 @@ def connect(path: str | None, address: str | None, environ: Mapping[str, str]) -
     from qcg.pilotjob.api.client import Manager
     from qcg.pilotjob.api.target import find_target
 
-    if path and address:
-        raise click.UsageError("give --path or --address, not both")
     target = find_target(address, environ, path, _HINT)
     click.get_current_context().meta[_RUN_DIR] = target.run_dir
     return Manager.at(target)

@@ -10,6 +10,7 @@ import click
 
 from qcg.pilotjob import __version__
 from qcg.pilotjob.cli.options import join_node_list
+from qcg.pilotjob.cli.target import Target, set_target
 
 COMMANDS = {
     "run": "Run a request file and wait for all its jobs.",
@@ -30,6 +31,14 @@ COMMANDS = {
     "sbatch": "Run a request file in an allocation of Slurm.",
     "bench": "Measure how fast a pilot is here.",
 }
+
+TAKE_TARGET = frozenset(
+    ("status", "jobs", "info", "why", "submit", "wait", "logs", "cancel", "remove", "resources", "finish")
+)
+"""Commands with `--path` and `--address`, which may also be given before the command."""
+TAKE_PATH = frozenset(("report",))
+"""Commands that take a directory alone."""
+WORKING_DIRECTORY = dict.fromkeys(("run", "sbatch", "bench"), "; its working directory is given with --wd")
 
 ELSEWHERE = {
     "resume": "to go on with a run: qcg-pm run --resume DIR, or to serve it again: qcg-pm-service --net --resume DIR",
@@ -73,6 +82,17 @@ def _instead(name: str) -> str:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="qcg-pm")
-def main() -> None:
+@click.version_option(__version__, "-V", "--version", prog_name="qcg-pm")
+@click.option("-p", "--path", metavar="DIR", help="Run or working directory, for commands that ask about a run.")
+@click.option("-a", "--address", help="Address of a manager, for commands that talk to one.")
+@click.pass_context
+def main(context: click.Context, path: str | None, address: str | None) -> None:
     """Run many jobs inside one allocation, or on this machine."""
+    for option, given in (("path", path), ("address", address)):
+        taken = TAKE_TARGET if option == "address" else TAKE_TARGET | TAKE_PATH
+        if given is not None and context.invoked_subcommand not in taken:
+            context.fail(
+                f"--{option} says where a run is, and `qcg-pm {context.invoked_subcommand}` asks about none"
+                f"{WORKING_DIRECTORY.get(context.invoked_subcommand or '', '')}"
+            )
+    set_target(context, Target(path, address))

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.cli.numbers import Number
+from qcg.pilotjob.cli.legacy_options import OLD_LEVEL, accept_legacy_options, log_level
+from qcg.pilotjob.cli.numbers import Number, Whole
 from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.walltime import parse_wall_time
@@ -47,7 +48,9 @@ _SHARED = [
     ),
     click.option(
         "--log",
-        type=click.Choice(LEVELS, case_sensitive=False),
+        type=click.Choice([*LEVELS, OLD_LEVEL], case_sensitive=False),
+        metavar=f"[{'|'.join(LEVELS)}]",
+        callback=log_level,
         default="info",
         show_default=True,
         help="How much service.log tells.",
@@ -125,6 +128,18 @@ _SHARED = [
         show_default=True,
         help="Start these agents with srun, or with ssh.",
     ),
+    click.option(
+        "--slurm-limit-nodes-range-begin",
+        type=Whole(min=0),
+        metavar="B",
+        help="Use the nodes of the allocation from the B-th on, counted from 0.",
+    ),
+    click.option(
+        "--slurm-limit-nodes-range-end",
+        type=Whole(min=1),
+        metavar="E",
+        help="Use the nodes of the allocation up to the E-th, which is not included.",
+    ),
     click.option("--resume", metavar="PATH", help="Continue this run: its run directory, or the working directory."),
 ]
 
@@ -132,7 +147,7 @@ _SHARED = [
 def shared(command: Command) -> Command:
     for option in reversed(_SHARED):
         command = option(command)
-    return command
+    return accept_legacy_options(command)
 
 
 def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[Options, Resumption | None]:
@@ -143,6 +158,8 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     values = {**given, **fixed}
     resume = values.pop("resume")
     _check_schema(values["envschema"])
+    if resume is None:
+        _check_part(values)
     if values.get("file_path") == "-":
         raise UsageError(
             "requests to run are not read from standard input, because --resume may need them again; write them to a"
@@ -199,6 +216,16 @@ def _check_schema(schema: str) -> None:
     for name in schema.split(","):
         if name.strip() not in ("auto", "common", "slurm"):
             raise UsageError(f"--envschema {name.strip()!r} is not known; use auto, common or slurm")
+
+
+def _check_part(values: dict[str, Any]) -> None:
+    part = [name for name in ("begin", "end") if values[f"slurm_limit_nodes_range_{name}"] is not None]
+    if part and (values["nodes"] is not None or values["resources"] == "local"):
+        other = "--nodes" if values["nodes"] is not None else "--resources local"
+        raise UsageError(
+            f"--slurm-limit-nodes-range-{part[0]} chooses nodes of a Slurm allocation, and {other} uses this machine:"
+            " leave out one"
+        )
 
 
 def join_node_list(arguments: list[str]) -> list[str]:

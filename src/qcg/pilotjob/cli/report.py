@@ -8,6 +8,7 @@ import click
 
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import say, tell
+from qcg.pilotjob.cli.target import directory_of
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.render import print_report, render_json
@@ -15,17 +16,19 @@ from qcg.pilotjob.runs import left_runs
 
 
 @click.command("report")
-@click.argument("directory", type=click.Path(path_type=Path, readable=False), default=".")
+@click.argument("directory", type=click.Path(path_type=Path, readable=False), required=False)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def command(directory: Path, as_json: bool) -> None:
+@click.pass_context
+def command(context: click.Context, /, directory: Path | None, as_json: bool) -> None:
     """Show what happened in a run: states, times, core utilisation, the slowest and the failed jobs.
 
-    DIRECTORY is a run directory, or a working directory, whose newest run is taken. The run may be over, crashed or
-    still going on.
+    DIRECTORY is a run directory, or a working directory, whose newest run is taken; by default, that of
+    QCG_PJM_DIR, or this one. The run may be over, crashed or still going on.
     """
+    found = directory_of(context, directory)
     try:
-        show_report(directory, as_json=as_json)
-        for left in left_runs(directory):
+        show_report(found, as_json=as_json)
+        for left in left_runs(found):
             tell(f"Note: {left}.")
     except ReportError as error:
         raise Refusal(str(error)) from None

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from qcg.pilotjob.cli.last_words import LastWords
+from qcg.pilotjob.cli.legacy_options import tell_ignored_options
 from qcg.pilotjob.cli.options import build
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import tell
@@ -36,6 +37,7 @@ def run_service(
     on_end: Callable[[], None] = lambda: None,
     spare: SpareAgent | None = None,
 ) -> Ending:
+    tell_ignored_options(context)
     try:
         refuse_many_at_once(given["resources"], os.environ)
         options, resumption = build(context, given, **fixed)

@@ -41,7 +41,7 @@ MOMENT = 0.5
 """Seconds after which Slurm has mostly looked at a new job, and says what it waits for."""
 
 OWN = ("nodes", "resources", "pretend", "file", "wd", "run_id", "resume", "help")
-PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN]
+PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN and parameter.expose_value]
 """Options of `qcg-pm run` that are given to it inside the allocation."""
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qcg.pilotjob import __version__
+from qcg.pilotjob.cli.legacy_options import implies_net
 from qcg.pilotjob.cli.numbers import Whole
-from qcg.pilotjob.cli.options import Command, join_node_list, shared
+from qcg.pilotjob.cli.options import join_node_list, shared
 from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
@@ -23,25 +25,6 @@ if TYPE_CHECKING:
 DEFAULT_FILE = "qcg_pm_reqs.json"
 FIRST_PORT, LAST_PORT = 2222, 9999
 PORT = Whole(1, 65535)
-
-WITHOUT_EFFECT: dict[str, dict[str, Any]] = {
-    "--enable-proc-stats": {"is_flag": True},
-    "--enable-rt-stats": {"is_flag": True},
-    "--wrapper-rt-stats": {},
-    "--disable-pub": {"is_flag": True},
-}
-"""Options of earlier versions that programs still give; what they were for is not needed any more."""
-
-
-def _take_and_ignore(command: Command) -> Command:
-    for name, kind in WITHOUT_EFFECT.items():
-        command = click.option(name, hidden=True, expose_value=False, **kind)(command)
-    return click.option("--disable-nl", hidden=True, expose_value=False, is_flag=True, callback=_say_no_effect)(command)
-
-
-def _say_no_effect(context: click.Context, parameter: click.Parameter, given: bool) -> None:
-    if given:
-        click.echo("--disable-nl has no effect: agents start all jobs, and need no step of Slurm for each", err=True)
 
 
 @click.command("qcg-pm-service", context_settings={"help_option_names": ["-h", "--help"]})
@@ -56,7 +39,7 @@ def _say_no_effect(context: click.Context, parameter: click.Parameter, given: bo
 @click.option("--show-progress", is_flag=True, help="Print when jobs start and end.")
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--lifeline-fd", type=int, hidden=True)
-@_take_and_ignore
+@click.version_option(__version__, "-V", "--version", prog_name="qcg-pm-service")
 @shared
 @click.pass_context
 def command(
@@ -75,6 +58,7 @@ def command(
     jobs that have not ended then are cut off. With --net it ends when it is told to.
     """
     path = file_path or (DEFAULT_FILE if use_file else None)
+    given["net"] = given["net"] or implies_net(context)
     network = _network_options(given)
     if path is None and not network and not given["resume"]:
         raise click.UsageError(

@@ -7,20 +7,31 @@ from collections.abc import Mapping
 
 from qcg.pilotjob.cluster.errors import ClusterError, NoAllocation
 from qcg.pilotjob.cluster.local import Nodes, local_nodes
-from qcg.pilotjob.cluster.slurm import Allocation, find_allocation, job_id_of
+from qcg.pilotjob.cluster.slurm import Allocation, NodeRange, find_allocation, job_id_of
 from qcg.pilotjob.options import NodeSource
 
 log = logging.getLogger(__name__)
 
 
-def find_nodes(source: NodeSource, nodes: str | None, environ: Mapping[str, str]) -> Nodes | Allocation:
-    """The allocation, or this machine. `auto` is the allocation where there is one and no nodes are given."""
+ALL_NODES = NodeRange()
+
+
+def find_nodes(
+    source: NodeSource, nodes: str | None, environ: Mapping[str, str], part: NodeRange = ALL_NODES
+) -> Nodes | Allocation:
+    """The allocation, or `part` of its nodes, or this machine. `auto` is the allocation where there is one and no nodes
+    are given."""
     if source == "slurm":
-        return _allocation(nodes, environ)
-    if source == "auto" and nodes is None and job_id_of(environ) is not None:
+        return part.of(_allocation(nodes, environ))
+    if source == "auto" and nodes is None and (part != ALL_NODES or job_id_of(environ) is not None):
         try:
-            return find_allocation(environ)
+            return part.of(find_allocation(environ))
         except NoAllocation as error:
+            if part != ALL_NODES:
+                raise ClusterError(
+                    f"--slurm-limit-nodes-range-begin and -end choose nodes of an allocation, but {error}; start inside"
+                    " sbatch or salloc, or leave them out"
+                ) from None
             log.warning("%s; this machine alone is used", error)
     return local_nodes(nodes, environ)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qcg.pilotjob.cluster.commands import PATIENCE
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, NoAllocation
@@ -75,6 +76,35 @@ def allocation_of(job: JobRecord, nodes: list[NodeRecord]) -> Allocation:
         end=job.end,
         layouts={name: (shown[name].cores, shown[name].threads) for name in names},
     )
+
+
+class NodeRange(Struct, frozen=True):
+    """A contiguous part of the nodes of an allocation: positions `begin` to `end` - 1, counted from 0."""
+
+    begin: int | None = None
+    """None: from the first node on."""
+    end: int | None = None
+    """None: up to the last node."""
+
+    def of(self, allocation: Allocation) -> Allocation:
+        """The allocation reduced to these nodes."""
+        if self.begin is None and self.end is None:
+            return allocation
+        count = len(allocation.specs)
+        begin, end = self.begin or 0, count if self.end is None else self.end
+        if not 0 <= begin < end <= count:
+            raise ClusterError(
+                f"--slurm-limit-nodes-range-begin {begin} and --slurm-limit-nodes-range-end {end} choose no part of the"
+                f" {count} nodes of allocation {allocation.job_id}: 0 <= begin < end <= {count} must hold"
+            )
+        specs = allocation.specs[begin:end]
+        return replace(
+            allocation,
+            specs=specs,
+            cpus={spec.name: allocation.cpus[spec.name] for spec in specs},
+            addresses={spec.name: allocation.addresses[spec.name] for spec in specs},
+            layouts={spec.name: allocation.layouts[spec.name] for spec in specs},
+        )
 
 
 def find_end(environ: Mapping[str, str], patience: float) -> float | None:
