@@ -122,19 +122,35 @@ class Engine(Listener):
         reply = self.dispatch(events.Submit(jobs))
         try:
             self.commit()
-        except (JournalError, ReportError):
+        except Exception:  # whatever it is: its sender gets an error, so the jobs must not run
             self.report.take_back(reported)
             self.dispatch(events.Withdraw(reply["jobs"]))
             raise
         taken = [self.state.jobs[name] for name in reply["jobs"]]
         try:
             await self.sync()
-        except JournalError:
+        except JournalError as error:
             self._unwanted += taken  # refused, and nobody can say what a crash would leave of them
             self.dispatch(events.Cancel([job.name for job in self._still_there(taken)]))
             self._remove_unwanted()
+            self.try_to_commit()
+            if self.stalled:
+                raise JournalError(
+                    f"{error} The jobs were cancelled, which could not be written either: should this manager be killed"
+                    " before that works, --resume would run them."
+                ) from error
             raise
         return reply
+
+    def carry_out(self, event: Event) -> tuple[dict[str, Any], str]:
+        """Carry out a request that changes jobs, and commit it: the reply, and a remark for whoever asked.
+
+        Raises JournalError or ReportError, and changes nothing, when nothing can be written at the moment.
+        """
+        self.commit()
+        reply = self.dispatch(event)
+        self.try_to_commit()
+        return reply, "It is done, but cannot be written at the moment; see service.log." if self.stalled else ""
 
     def _remove_unwanted(self) -> None:
         unwanted = self._still_there(self._unwanted)
@@ -336,7 +352,10 @@ class Engine(Listener):
         """Wait until all that was committed is on the disk: it outlives the machine from now on."""
         committed, self._committed = self._committed, {}
         try:
-            await self._loop.run_in_executor(self._syncer, self.journal.sync)
+            try:
+                await self._loop.run_in_executor(self._syncer, self.journal.sync)
+            except RuntimeError:  # the limit of threads is reached; others wait meanwhile, but the answer is right
+                self.journal.sync()
         except JournalError:
             for agent, number in committed.items():  # another one, which began later, may have failed as well
                 self._committed[agent] = max(number, self._committed.get(agent, 0))

@@ -133,6 +133,8 @@ class Journal(Questions):
     def sync(self) -> None:
         """Blocks; the one method for another thread."""
         with self._wal_guard:
+            if self._closed:
+                raise JournalError(f"The registry {self.path} is closed already.")
             try:
                 os.fdatasync(self._wal)
             except OSError as error:
@@ -151,12 +153,12 @@ class Journal(Questions):
         A second call does nothing."""
         if self._closed:
             return
-        self._closed = True
         try:
             if commit:
                 self.commit()
         finally:
             with self._wal_guard:
+                self._closed = True
                 os.close(self._wal)
             self._connection.close()
 
@@ -188,12 +190,16 @@ class Journal(Questions):
                 self._written += 1
         except sqlite3.Error as error:
             raise self._put_back(error) from error
+        except Exception as error:  # no memory, or a value that SQLite does not take: half a group must not stay
+            self._put_back(error)
+            raise
 
-    def _put_back(self, error: sqlite3.Error) -> JournalError:
+    def _put_back(self, error: Exception) -> JournalError:
         """Undo the transaction, if SQLite has not, so that the next try begins with the oldest group again."""
         self._written = 0
         if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # then SQLite has undone it itself
+                self._connection.execute("ROLLBACK")
         # What is gathered until then joins the newest group: a disk may be full for hours.
         self._gathering = self._waiting.pop()
         return JournalError(

@@ -8,6 +8,5 @@ from qcg.pilotjob.interfaces.pilot import Pilot
 
 async def cancel_job(pilot: Pilot, request: CancelJob) -> Answer:
     """End jobs and iterations. The answer means that it will not be forgotten, even by a manager that dies now."""
-    data = pilot.engine.dispatch(Cancel(request.names))
-    pilot.engine.commit()
-    return ok(data)
+    data, remark = pilot.engine.carry_out(Cancel(request.names))
+    return ok(data, remark or None)

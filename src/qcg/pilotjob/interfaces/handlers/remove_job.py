@@ -13,11 +13,10 @@ MANY = 10_000
 
 
 async def remove_job(pilot: Pilot, request: RemoveJob) -> Answer:
-    data = pilot.engine.dispatch(Remove(request.names))
-    pilot.engine.commit()
+    data, remark = pilot.engine.carry_out(Remove(request.names))
     if len(request.names) >= MANY:
         asyncio.get_running_loop().call_later(0.1, _give_memory_back, pilot)
-    return ok(data)
+    return ok(data, remark or None)
 
 
 def _give_memory_back(pilot: Pilot) -> None:
