@@ -161,7 +161,7 @@ def test_a_failure_is_told_with_the_end_of_its_stderr(tmp_path: Path):
     (failure,) = report.failures
     assert (failure.name, failure.message, failure.exit_code) == ("a[b]:5", "exit code 3", 3)
     assert failure.stderr == str(tmp_path / "wd5" / "err.1")
-    assert failure.last_lines == [*(f"line {n}" for n in range(11, 20)), "the [red]end�[31m"]
+    assert failure.last_lines == [*(f"line {n}" for n in range(11, 20)), "the [red]end\\x1b[31m"]
     assert f"a[b]:5 FAILED: exit code 3; the end of {failure.stderr}:\n    line 11\n" in render_text(report)
 
 

@@ -137,7 +137,7 @@ def test_a_file_name_of_another_encoding_does_no_harm(path: Path, format: Format
     writer.close()
     content = path.read_bytes()
     if format == "text":
-        assert b"    wd: /caf\xe9\n" in content
+        assert b"    wd: /caf\\xe9\n" in content
     else:
         assert json.loads(content)["runtime"]["wd"] == wd
 

@@ -8,7 +8,20 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from qcg.pilotjob.printable import printable, printable_entry
+
 LEVELS = ("critical", "error", "warning", "info", "debug")
+
+
+class LogFormatter(logging.Formatter):
+    """One entry a record: time, level, message. Further lines of a message or a traceback are indented, and what is not
+    visible is escaped, so that no text of a job can look like an entry or steer a terminal that shows the log."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable_entry(super().format(record))
 
 
 class _LogFile(logging.FileHandler):
@@ -40,14 +53,14 @@ class _LogFile(logging.FileHandler):
 
 def _say(sentence: str) -> None:
     with suppress(OSError):  # nobody listens there either
-        print(sentence, file=sys.stderr, flush=True)
+        print(printable(sentence), file=sys.stderr, flush=True)
 
 
 def log_to(path: Path, level: str) -> logging.Handler:
     """Send what this package says to a file that only its owner can read. The root logger is nobody's here."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
     handler = _LogFile(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    handler.setFormatter(LogFormatter())
     logger = logging.getLogger("qcg.pilotjob")
     logger.setLevel(level.upper())
     logger.propagate = False

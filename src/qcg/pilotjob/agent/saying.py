@@ -6,8 +6,10 @@ import contextlib
 import sys
 import time
 
+from qcg.pilotjob.printable import printable
+
 
 def say(line: str) -> None:
     """To the log. When even that cannot be written, jobs matter more."""
     with contextlib.suppress(OSError):
-        print(time.strftime("%Y-%m-%d %H:%M:%S"), line, file=sys.stderr, flush=True)
+        print(time.strftime("%Y-%m-%d %H:%M:%S"), printable(line), file=sys.stderr, flush=True)

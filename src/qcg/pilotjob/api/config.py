@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from qcg.pilotjob.api.errors import FileError, WrongArgumentsError
+from qcg.pilotjob.logs import LogFormatter
 
 log = logging.getLogger("qcg.pilotjob.api")
 
@@ -84,7 +85,7 @@ class LogFile:
                         f"there can be no log file {path}: {error.strerror}; give another log_file"
                     ) from None
                 handler = logging.FileHandler(path, mode="w", encoding="utf-8", delay=True)
-                handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+                handler.setFormatter(LogFormatter())
                 log.addHandler(handler)
             _users[path] += 1
 

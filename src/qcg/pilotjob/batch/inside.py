@@ -26,6 +26,7 @@ from qcg.pilotjob.cluster.commands import PATIENCE
 from qcg.pilotjob.going_on import FOLLOWED
 from qcg.pilotjob.guard import wait_until_free
 from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.printable import printable
 
 MOST_DEATHS = 3
 """Of managers in one allocation. What kills them again and again is not mended by starting one more."""
@@ -238,4 +239,4 @@ def _die_with_parent() -> None:
 
 
 def say(sentence: str) -> None:
-    print(f"qcg-pm sbatch: {sentence}", flush=True)
+    print(printable(f"qcg-pm sbatch: {sentence}"), flush=True)

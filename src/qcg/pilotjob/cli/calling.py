@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 
 from click import Abort, ClickException, NoSuchOption
@@ -12,6 +12,7 @@ from qcg.pilotjob.cli.crash_report import report_crash
 from qcg.pilotjob.cli.interrupts import INTERRUPTED
 from qcg.pilotjob.cli.nearest import with_nearest
 from qcg.pilotjob.cli.output import leave_standard_error, take_standard_output
+from qcg.pilotjob.cli.saying import tell
 
 NOT_WRITTEN = 5
 """The exit code of a command that has done everything, but what it had to say is lost."""
@@ -40,8 +41,9 @@ def _outcome(main: Callable[[], int | None]) -> int | str | None:
     except SystemExit as end:
         return end.code
     except ClickException as error:
-        with suppress(OSError):
-            (with_nearest(error) if isinstance(error, NoSuchOption) else error).show()
+        shown = io.StringIO()
+        (with_nearest(error) if isinstance(error, NoSuchOption) else error).show(shown)
+        tell(shown.getvalue().rstrip("\n"))
         return error.exit_code
     except Abort:
         return INTERRUPTED

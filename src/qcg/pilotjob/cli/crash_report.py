@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 
 from qcg.pilotjob import __version__
+from qcg.pilotjob.printable import printable_lines
 
 UNEXPECTED = 70
 """Exit code of a command that an unexpected exception ended (EX_SOFTWARE of sysexits.h)."""
@@ -72,4 +73,4 @@ def print_safely(text: str) -> None:
         return
     encoding = sys.stderr.encoding or "utf-8"
     with suppress(OSError, ValueError):
-        print(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr, flush=True)
+        print(printable_lines(text).encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr, flush=True)

@@ -10,6 +10,7 @@ from qcg.pilotjob.cli.names import NoSuchName, expand
 from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import show_json
 from qcg.pilotjob.core.states import State
+from qcg.pilotjob.printable import printable
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
@@ -40,7 +41,7 @@ def end_jobs(
     else:
         say(f"{answer[done]} {done}")
         for sentence in errors.values():
-            tell(f"Error: {with_suggestion(manager, sentence)}")
+            tell(printable(f"Error: {with_suggestion(manager, sentence)}"))
     return 1 if errors else 0
 
 

@@ -19,6 +19,7 @@ from qcg.pilotjob.cli.names import NoSuchName, expand
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import say_no_more, tell
 from qcg.pilotjob.cli.target import DIRECTORY, target_of
+from qcg.pilotjob.printable import printable
 from qcg.pilotjob.runs import afterword, has_manager, is_there, runs_of, standing, unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
@@ -212,5 +213,5 @@ def tell_missing(manager: Manager, jobs: Mapping[str, Any]) -> int:
     """Say which names are not there; the exit code."""
     missing = [entry["message"] for entry in jobs.values() if entry["status"] != 0]
     for number, sentence in enumerate(missing):
-        tell(f"Error: {with_suggestion(manager, sentence) if number < MOST_SUGGESTED else sentence}")
+        tell(printable(f"Error: {with_suggestion(manager, sentence) if number < MOST_SUGGESTED else sentence}"))
     return 1 if missing else 0

@@ -8,7 +8,8 @@ import click
 
 from qcg.pilotjob.cli.finding import json_option, names_of, on_manager_or_registry, tell_missing
 from qcg.pilotjob.cli.saying import say
-from qcg.pilotjob.cli.showing import printable, show_json
+from qcg.pilotjob.cli.showing import show_json
+from qcg.pilotjob.printable import printable
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
@@ -35,7 +36,7 @@ def command(manager: Manager, names: tuple[str, ...], iterations: bool, as_json:
 
 def _lines(info: dict[str, Any]) -> list[str]:
     """In the form of `jobs.report`."""
-    lines = [f"{info['jobName']} ({info['status']})"]
+    lines = [printable(f"{info['jobName']} ({info['status']})")]
     lines += [f"    {line}" for line in info["history"].splitlines() if line]
     lines += _fields(info.get("runtime", {}), "    ")
     if "iterations" in info:
@@ -43,7 +44,7 @@ def _lines(info: dict[str, Any]) -> list[str]:
     if "messages" in info:
         lines.append(f"    messages: {printable(info['messages'])}")
     for child in info.get("childs", []):
-        lines.append(f"    {info['jobName']}:{child['iteration']} ({child['state']})")
+        lines.append(f"    {printable(info['jobName'])}:{child['iteration']} ({child['state']})")
         lines += _fields(child["runtime"], "        ")
         if "messages" in child:
             lines.append(f"        messages: {printable(child['messages'])}")

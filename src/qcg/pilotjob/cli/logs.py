@@ -12,6 +12,7 @@ from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.refusing import Denial
 from qcg.pilotjob.cli.saying import say, tell
 from qcg.pilotjob.cli.streams import Follower, path_of, show_end
+from qcg.pilotjob.printable import printable
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
@@ -42,11 +43,11 @@ def command(manager: Manager, names: tuple[str, ...], follow: bool, stderr: bool
         try:
             path = path_of(name, entry, stream)
             if len(wanted) > 1:
-                say(f"==> {name}: {path} <==")
+                say(printable(f"==> {name}: {path} <=="))
             if not show_end(path, lines):
                 _tell_nothing(name, entry, stream)
         except Denial as problem:
-            tell(f"Error: {with_suggestion(manager, problem.message)}")
+            tell(printable(f"Error: {with_suggestion(manager, problem.message)}"))
             code = 1
     return code
 
@@ -61,7 +62,7 @@ def _tell_nothing(name: str, entry: dict[str, Any], stream: str) -> None:
         further = f"; see: qcg-pm why {name}"
     else:
         further = ""
-    tell(f"{name} has written nothing to its {stream}{further}")
+    tell(printable(f"{name} has written nothing to its {stream}{further}"))
 
 
 def _has_content(info: dict[str, Any], stream: str) -> bool:

@@ -11,6 +11,7 @@ from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.printable import printable
 from qcg.pilotjob.report.progress import progress_line
 
 PLAIN_INTERVAL = 2.0
@@ -25,9 +26,9 @@ def progress_lines(pilot: Pilot) -> None:
     def tell(transition: Transition) -> None:
         name = name_of(transition.job, transition.position)
         if transition.state is State.EXECUTING and transition.run is not None:
-            say(f"{datetime.now()} executing job {name} ...")
+            say(f"{datetime.now()} executing job {printable(name)} ...")
         elif transition.state.is_final:
-            say(f"{datetime.now()} job {name} finished: {transition.state.name}")
+            say(f"{datetime.now()} job {printable(name)} finished: {transition.state.name}")
 
     pilot.engine.followers.changes.append(tell)
 
@@ -56,7 +57,7 @@ class Progress:
         if transition.position >= 0 or transition.job.iterations is None:
             self._told += 1
             if self._told <= MOST_FAILURES:
-                say(f"FAILED {name_of(transition.job, transition.position)}: {transition.message}")
+                say(printable(f"FAILED {name_of(transition.job, transition.position)}: {transition.message}"))
             elif self._told == MOST_FAILURES + 1:
                 say("further failures are counted, and told in service.log")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from qcg.pilotjob.cli.refusing import Refusal
-from qcg.pilotjob.cli.saying import say, tell
+from qcg.pilotjob.cli.saying import say_styled, tell
 from qcg.pilotjob.cli.target import directory_of
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError
@@ -38,11 +38,11 @@ def show_report(directory: Path, *, as_json: bool, ended: bool = False) -> None:
     """`ended`: it is known that no manager is at work any more."""
     report = analyse(directory, ended=ended)
     if as_json:
-        say(render_json(report).rstrip("\n"))
+        say_styled(render_json(report).rstrip("\n"))
         return
     from rich.console import Console
 
     console = Console()
     with console.capture() as capture:
         print_report(report, console)
-    say(capture.get().rstrip("\n"))
+    say_styled(capture.get().rstrip("\n"))

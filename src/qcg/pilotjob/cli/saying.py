@@ -9,9 +9,17 @@ from contextlib import suppress
 import click
 
 from qcg.pilotjob.cli.output import go_nowhere
+from qcg.pilotjob.printable import printable_lines
 
 
 def say(text: str) -> None:
+    """Print lines for people. Characters that would steer the terminal are escaped, line breaks stay: a name or a
+    message that may hold one goes through `printable` first."""
+    say_styled(printable_lines(text))
+
+
+def say_styled(text: str) -> None:
+    """Print text that is safe already, such as a table in colours."""
     any_character()
     try:
         print(text, flush=True)
@@ -22,7 +30,7 @@ def say(text: str) -> None:
 def tell(text: str) -> None:
     """A word for people, beside the output that programs may read."""
     with suppress(OSError):
-        click.echo(text, err=True)
+        click.echo(printable_lines(text), err=True)
 
 
 def many(count: int, noun: str) -> str:

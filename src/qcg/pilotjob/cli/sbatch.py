@@ -30,7 +30,7 @@ from qcg.pilotjob.cli.fitting import Time, check_file, check_rest, left_of
 from qcg.pilotjob.cli.interrupts import INTERRUPTED
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.run import command as run
-from qcg.pilotjob.cli.saying import say, tell
+from qcg.pilotjob.cli.saying import on_terminal, say, say_styled, tell
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.interfaces.file import FileError
 from qcg.pilotjob.options import UsageError
@@ -123,7 +123,7 @@ def _submit(context: click.Context, file: str | None, more: tuple[str, ...], giv
         elif not _is_worth_it(run_dir, nodes, time_given):
             return 0
     if given["dry_run"]:
-        say(script_text.rstrip())
+        (say if on_terminal() else say_styled)(script_text.rstrip())
         return 0
     job_id = _submit_script(directory, script_text, environ)
     say(f"Submitted batch job {job_id}")

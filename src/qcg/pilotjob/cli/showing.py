@@ -11,13 +11,14 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.cli.saying import on_terminal, say
+from qcg.pilotjob.cli.saying import on_terminal, say_styled
+from qcg.pilotjob.printable import printable
 
 COLOURS = {"SUCCEED": "green", "FAILED": "red", "CANCELED": "yellow", "OMITTED": "yellow", "EXECUTING": "cyan"}
 
 
 def show_json(data: Any) -> None:
-    say(json.dumps(data, indent=2))
+    say_styled(json.dumps(data, indent=2))
 
 
 def show_table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> None:
@@ -35,12 +36,7 @@ def show_table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Seq
     if on_terminal():
         lines[0] = click.style(lines[0], bold=True)
         lines[1:] = [_coloured(line, row) for line, row in zip(lines[1:], cells, strict=True)]
-    say("\n".join(lines))
-
-
-def printable(text: str) -> str:
-    """On one line, and without what would steer the terminal that shows it."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " if c in "\n\t" else "�" for c in text)
+    say_styled("\n".join(lines))
 
 
 def _coloured(line: str, row: list[str]) -> str:

@@ -17,8 +17,9 @@ from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.options import seconds_of
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
-from qcg.pilotjob.cli.showing import printable, show_json
+from qcg.pilotjob.cli.showing import show_json
 from qcg.pilotjob.cli.wait import MOST_EXPLAINED, wait_for
+from qcg.pilotjob.printable import printable
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
@@ -112,7 +113,7 @@ def _show(names: list[str], as_json: bool) -> None:
     if as_json:
         show_json({"submitted": len(names), "jobs": names})
     else:
-        say("\n".join(names))
+        say("\n".join(map(printable, names)))
 
 
 def _warn(manager: Manager, names: list[str]) -> None:
@@ -123,7 +124,7 @@ def _warn(manager: Manager, names: list[str]) -> None:
         info = entry.get("data", {})
         # One that has run is not our concern: it is quick, and has nothing to do with how it was submitted.
         if "messages" in info and "runtime" not in info and "EXECUTING" not in info["history"]:
-            tell(f"Warning: {name} is FAILED: {printable(info['messages'])}")
+            tell(f"Warning: {printable(name)} is FAILED: {printable(info['messages'])}")
 
 
 def _job(program: list[str], name: str | None, line: dict[str, Any]) -> dict[str, Any]:
@@ -157,5 +158,5 @@ def _read(file: str) -> list[Submission]:
         if entry.get("request") == "submit":
             submissions.append(entry.get("jobs", []))
         else:
-            click.echo(f"request {number} of {file} is no submit and is left out", err=True)
+            tell(f"request {number} of {file} is no submit and is left out")
     return submissions

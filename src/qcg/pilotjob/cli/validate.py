@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from qcg.pilotjob.cli.refusing import Refusal
-from qcg.pilotjob.cli.saying import many
+from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.slips import line_as_program, strings_of_arguments
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
@@ -51,15 +51,15 @@ def command(file: Path, nodes: str | None) -> None:
     doubts: list[str] = []
     problems = problems_of(found, core, doubts)
     for line in (*problems, *(f"Warning: {doubt}" for doubt in doubts[:MOST_DOUBTS])):
-        click.echo(line, err=True)
+        tell(line)
     if len(doubts) > MOST_DOUBTS:
         further = many(len(doubts) - MOST_DOUBTS, "more warning")
-        click.echo(f"... and {further}, most likely of the same kind.", err=True)
+        tell(f"... and {further}, most likely of the same kind.")
     jobs = max(len(core.state.jobs), _described(found))
     against = f"{many(core.state.pool.total_cores, 'core')} on {many(len(core.state.nodes), 'node')}"
     counts = f"{many(len(found), 'request')}, {many(jobs, 'job')}, {many(len(problems), 'problem')}"
     counts += f", {many(len(doubts), 'warning')}" if doubts else ""
-    click.echo(f"{file}: {counts}; checked against {against}")
+    say(f"{file}: {counts}; checked against {against}")
     sys.exit(1 if problems else 0)
 
 

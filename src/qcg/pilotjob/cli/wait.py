@@ -9,8 +9,9 @@ import click
 
 from qcg.pilotjob.cli.finding import current_run_dir, json_option, names_of, on_manager
 from qcg.pilotjob.cli.numbers import Number
-from qcg.pilotjob.cli.saying import say
-from qcg.pilotjob.cli.showing import printable, show_json
+from qcg.pilotjob.cli.saying import say, tell
+from qcg.pilotjob.cli.showing import show_json
+from qcg.pilotjob.printable import printable
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
@@ -44,7 +45,7 @@ def wait_for(manager: Manager, names: list[str] | None, timeout: float | None, *
     try:
         states, sentences = _states(manager, names, timeout)
     except TimeoutElapsed:
-        click.echo(f"Error: not everything has ended within {timeout:g} s", err=True)
+        tell(f"Error: not everything has ended within {timeout:g} s")
         return TIMED_OUT
     if as_json:
         show_json(states)
@@ -79,7 +80,7 @@ def _states(manager: Manager, names: list[str] | None, timeout: float | None) ->
 def _show(states: dict[str, str], sentences: dict[str, str]) -> None:
     others = [(name, state) for name, state in states.items() if state != "SUCCEED"]
     for name, state in others[:MOST_EXPLAINED]:
-        say(f"{name} {state}: {printable(sentences[name])}" if name in sentences else f"{name} {state}")
+        say(printable(f"{name} {state}: {sentences[name]}" if name in sentences else f"{name} {state}"))
     if len(others) > MOST_EXPLAINED:
         say(f"… and {len(others) - MOST_EXPLAINED} more that did not succeed; see: qcg-pm why NAME")
     say(", ".join(f"{count} {state}" for state, count in sorted(Counter(states.values()).items())) or "no jobs")

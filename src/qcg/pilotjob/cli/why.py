@@ -8,7 +8,8 @@ import click
 
 from qcg.pilotjob.cli.finding import json_option, names_of, on_manager_or_registry, tell_missing
 from qcg.pilotjob.cli.saying import say
-from qcg.pilotjob.cli.showing import printable, show_json
+from qcg.pilotjob.cli.showing import show_json
+from qcg.pilotjob.printable import printable
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
@@ -37,5 +38,5 @@ def _show(told: dict[str, Any]) -> None:
     fields = told.get("first", told)
     tail = fields.get("lastLines", [])
     colon = f"; the end of {fields['stderr']}:" if tail else ""
-    lines = [f"{told['jobName']} {told['status']}: {printable(told['sentence'])}{colon}"]
+    lines = [printable(f"{told['jobName']} {told['status']}: {told['sentence']}{colon}")]
     say("\n".join([*lines, *(f"    {line}" for line in tail)]))

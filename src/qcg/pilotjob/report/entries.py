@@ -9,49 +9,52 @@ from typing import Any
 import msgspec
 
 from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.printable import printable, printable_json, printable_lines
 from qcg.pilotjob.report.formats import STATE_NAMES, duration, iso_timestamp, shared_timestamp, timestamp
 from qcg.pilotjob.report.record import JobEnd, dependencies_form, execution_form, resources_form
 
 _encode = msgspec.json.Encoder().encode
 
+
 # The same cores are given again and again.
-_allocation = lru_cache(maxsize=4096)(Grant.__str__)
+@lru_cache(maxsize=4096)
+def _allocation(grant: Grant) -> str:
+    return printable(str(grant))
 
 
 def text_entry(end: JobEnd) -> bytes:
     """A block: the name and the state, then one indented line for each thing known."""
     # Written out, and not made of `history` and `runtime_strings`: this is done for every job, and so in half the time.
     state = STATE_NAMES[end.state]
-    text = f"{end.name} ({state})\n    {shared_timestamp(end.submitted)}: QUEUED"
+    text = f"{printable(end.name)} ({state})\n    {shared_timestamp(end.submitted)}: QUEUED"
     if end.scheduled:
         text += f"\n    {shared_timestamp(end.scheduled)}: SCHEDULED"
     if end.started:
         text += f"\n    {timestamp(end.started)}: EXECUTING"
     text += f"\n    {timestamp(end.ended)}: {state}"
     if end.grant is not None:
-        text += f"\n    allocation: {_allocation(end.grant)}\n    wd: {end.wd}"
+        text += f"\n    allocation: {_allocation(end.grant)}\n    wd: {printable(end.wd)}"
         if end.started:
             text += f"\n    rtime: {duration(end.ended - end.started)}"
         if end.exit_code is not None:
             text += f"\n    exit_code: {end.exit_code}"
         if end.pid:
             text += f"\n    pid: {end.pid}"
-        text += f"\n    pname: {end.pname}"
+        text += f"\n    pname: {printable(end.pname)}"
     if end.iterations is not None:
         counts = msgspec.structs.asdict(end.iterations)
         text += f"\n    iterations: {', '.join([f'{key} {count}' for key, count in counts.items()])}"
     if end.message:
-        message = end.message.strip().replace("\n", "\n        ")
+        message = printable_lines(end.message.strip()).replace("\n", "\n        ")
         text += f"\n    messages: {message}"
-    # File names of other encodings come in as surrogates, and go out as the bytes they were.
-    return f"{text}\n".encode("utf-8", "surrogateescape")
+    return f"{text}\n".encode()
 
 
 def json_entry(end: JobEnd) -> bytes:
     """One object in one line."""
     entry = _json_object(end)
     try:
-        return _encode(entry) + b"\n"
+        return printable_json(_encode(entry)) + b"\n"
     except UnicodeEncodeError:
         # A file name of another encoding: the strict encoder refuses it, this one escapes it.
         return json.dumps(msgspec.to_builtins(entry)).encode() + b"\n"

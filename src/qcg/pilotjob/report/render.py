@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from qcg.pilotjob.core.states import State
+from qcg.pilotjob.printable import printable, printable_json, printable_lines
 from qcg.pilotjob.report.formats import duration, timestamp
 from qcg.pilotjob.report.run_report import Failure, RunReport, Statistics
 
@@ -27,7 +28,7 @@ NODE_LOST = "node lost"
 
 
 def render_json(report: RunReport) -> str:
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n"
+    return printable_json(msgspec.json.format(msgspec.json.encode(report), indent=2)).decode() + "\n"
 
 
 def render_text(report: RunReport, width: int = 100) -> str:
@@ -39,11 +40,11 @@ def render_text(report: RunReport, width: int = 100) -> str:
 
 
 def print_report(report: RunReport, console: Console) -> None:
-    """On a terminal in colours; names and messages of jobs are shown as they are, whatever they hold."""
+    """On a terminal in colours; names and messages of jobs may hold any character."""
     from rich.text import Text
 
     def say(line: str, style: str = "") -> None:
-        console.print(Text(line, style=style), soft_wrap=True)
+        console.print(Text(printable_lines(line), style=style), soft_wrap=True)
 
     say(f"Run {report.directory}", "bold")
     if report.started is None or report.ended is None:
@@ -77,7 +78,7 @@ def print_report(report: RunReport, console: Console) -> None:
     if report.omitted:
         say("")
         for line in report.omitted:
-            say(line, "yellow")
+            say(printable(line), "yellow")
         more = report.jobs.get("OMITTED", 0) - len(report.omitted)
         if more > 0:
             say(f"... and {more} more were omitted; {_how_to_list(report, State.OMITTED)}")
@@ -127,7 +128,9 @@ def _slowest(report: RunReport) -> Table:
 
     table = _table("slowest", "time", "state", "cores")
     for slow in report.slowest:
-        table.add_row(Text(slow.name), duration(slow.seconds)[:-3], slow.state, Text(slow.allocation))
+        table.add_row(
+            Text(printable(slow.name)), duration(slow.seconds)[:-3], slow.state, Text(printable(slow.allocation))
+        )
     return table
 
 
@@ -137,7 +140,7 @@ def _headline(failure: Failure) -> str:
     # Where the message says something else, it was never started.
     if failure.stderr is None and failure.exit_code and reason == f"exit code {failure.exit_code}":
         source = ' (what it wrote was not kept: give it a "stderr")'
-    return f"{failure.name} FAILED: {reason}{source}"
+    return printable(f"{failure.name} FAILED: {reason}{source}")
 
 
 def _table(first: str, *others: str) -> Table:

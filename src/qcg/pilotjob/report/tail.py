@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat
 
+from qcg.pilotjob.printable import printable
+
 LINES = 10
 BYTES = 8192
 
@@ -18,7 +20,7 @@ def last_lines(path: str, most: int = LINES) -> list[str]:
     lines = data.decode(errors="replace").splitlines()
     # The first of them may have begun before what was read.
     whole = lines[1:] if start and len(lines) > 1 else lines
-    return [_printable(line) for line in whole[-most:]]
+    return [printable(line, keep="\t") for line in whole[-most:]]
 
 
 def _end_of(path: str) -> tuple[int, bytes]:
@@ -33,8 +35,3 @@ def _end_of(path: str) -> tuple[int, bytes]:
         return start, os.pread(descriptor, BYTES, start)
     finally:
         os.close(descriptor)
-
-
-def _printable(line: str) -> str:
-    """Without what would steer the terminal that shows it."""
-    return "".join([character if character.isprintable() or character == "\t" else "�" for character in line])

@@ -1,0 +1,163 @@
+"""Opens files without following links, without blocking, and only when they belong to the caller.
+
+Working directories may be shared with other users, who can put anything under a name that a command looks for: a named
+pipe, a link to a device, a directory, a file of 200 GB, or a whole run of their own. Everything that is read from run
+directories is opened here.
+
+A file or directory is the caller's own when its owner is the effective user of this process and neither its group nor
+others can write to it. This holds for root too: root takes only what belongs to root.
+"""
+
+import errno
+import os
+import pwd
+import stat
+from typing import Optional, Union
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+class UnsafeFile(OSError):
+    """What is at a path must not be used. `strerror` says why: `it belongs to user mallory`."""
+
+    def __init__(self, reason: str, path: PathLike) -> None:
+        super().__init__(errno.EPERM, reason, os.fspath(path))
+
+    @property
+    def sentence(self) -> str:
+        return "%s cannot be used: %s" % (self.filename, self.strerror)
+
+
+def why_not_own(status: os.stat_result) -> str:
+    """Why a file or directory is not the caller's own; empty when it is."""
+    if status.st_uid != os.geteuid():
+        return "it belongs to %s" % user_name(status.st_uid)
+    if not stat.S_ISLNK(status.st_mode) and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "other users can write to it (chmod go-w makes it yours alone)"
+    return ""
+
+
+def user_name(uid: int) -> str:
+    """`user mallory`; the number where the user has no name on this machine."""
+    try:
+        return "user %s" % pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "user %d" % uid
+
+
+def open_own(path: PathLike, flags: int = os.O_RDONLY, most_bytes: Optional[int] = None) -> int:
+    """A descriptor of a regular file that is the caller's own; created with mode 600 when the flags say so.
+
+    Raises UnsafeFile for everything else, FileNotFoundError when there is nothing.
+    """
+    descriptor = _open(path, flags | os.O_NOFOLLOW)
+    try:
+        status = os.fstat(descriptor)
+        _check_regular(status, path)
+        _check_owner(status, path)
+        if most_bytes is not None and status.st_size > most_bytes:
+            raise UnsafeFile("it has %d bytes, more than the %d that are read" % (status.st_size, most_bytes), path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_own(path: PathLike, most_bytes: int) -> bytes:
+    """The content of a small file that is the caller's own."""
+    with os.fdopen(open_own(path, most_bytes=most_bytes), "rb") as file:
+        return file.read(most_bytes)
+
+
+def check_own_file(path: PathLike) -> None:
+    """The same checks for a file that a library opens by its name. FileNotFoundError when there is nothing."""
+    status = os.lstat(path)
+    _check_regular(status, path)
+    _check_owner(status, path)
+
+
+def check_own_directory(path: PathLike) -> None:
+    """Raises UnsafeFile when this is no directory of the caller's own. A link to one has to be the caller's too."""
+    for status in (os.lstat(path), os.stat(path)):
+        _check_owner(status, path)
+    if not stat.S_ISDIR(status.st_mode):
+        raise UnsafeFile("it is %s" % _kind(status), path)
+
+
+def open_regular(path: PathLike) -> int:
+    """A descriptor for reading a regular file, whoever owns it, that is not behind a link."""
+    descriptor = _open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        _check_regular(os.fstat(descriptor), path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_output(path: PathLike, flags: int) -> int:
+    """A descriptor for writing to a file that the user has named: a new one, an own one, or a device.
+
+    Links are followed when the user or root has made them, as for `/dev/stdout`: in a directory that others can write
+    to, their link would lead to any file of the user's.
+    """
+    truncate = flags & os.O_TRUNC  # not before it is known what is there
+    flags &= ~os.O_TRUNC
+    descriptor = _open(path, flags if _is_trusted_link(path) else flags | os.O_NOFOLLOW)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            if status.st_uid != os.geteuid():
+                raise UnsafeFile("it belongs to %s" % user_name(status.st_uid), path)
+            if truncate:
+                os.ftruncate(descriptor, 0)
+        elif not stat.S_ISCHR(status.st_mode):
+            raise UnsafeFile("it is %s" % _kind(status), path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _is_trusted_link(path: PathLike) -> bool:
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
+        raise UnsafeFile("it is a symbolic link that belongs to %s" % user_name(status.st_uid), path)
+    return stat.S_ISLNK(status.st_mode)
+
+
+def _open(path: PathLike, flags: int) -> int:
+    """Never blocks. What cannot be opened because of its kind is told by its kind."""
+    try:
+        return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise UnsafeFile("it is %s" % _kind(os.lstat(path)), path) from None
+        raise
+
+
+def _check_regular(status: os.stat_result, path: PathLike) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise UnsafeFile("it is %s" % _kind(status), path)
+
+
+def _check_owner(status: os.stat_result, path: PathLike) -> None:
+    reason = why_not_own(status)
+    if reason:
+        raise UnsafeFile(reason, path)
+
+
+def _kind(status: os.stat_result) -> str:
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
