@@ -240,7 +240,7 @@ def test_what_a_job_waits_for_is_kept_in_one_notation(after: Any, iterated: bool
         ("b:٣", False, "names no iteration"),
         ("b:" + "9" * 5000, False, "names no iteration"),
         ("b:${itval}", True, "names no iteration"),
-        ("b:$${it}", True, "names no iteration"),
+        ("b:$$$${it}", True, "names no iteration"),
         (":1", False, "the name is empty"),
         ("b c", False, "white space"),
         ("b:${it}", False, '"b:${it}" means the same index, but this job has no iterations'),

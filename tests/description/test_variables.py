@@ -9,6 +9,7 @@ from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import (
     AT_LAUNCH,
     AT_SUBMISSION,
+    DOUBLED,
     OF_ITERATION,
     iteration_variable,
     launch_variables,
@@ -38,9 +39,6 @@ def iteration_variables(description: JobDescription, index: int) -> dict[str, st
         ("${it:-1}", "${it:-1}"),
         ("${}", "${}"),
         ("${it", "${it"),
-        ("$${it}", "${it}"),
-        ("$${unknown}", "${unknown}"),
-        ("$$${it}", "$${it}"),
         ("$$ ${it}", "$$ 3"),
         ('"\\${it}"', '"\\3"'),
     ],
@@ -49,14 +47,71 @@ def test_the_last_step_puts_in_what_is_known_and_leaves_the_rest(text: str, resu
     assert substitute(text, {"it": "3"}) == result
 
 
+VALUES = {name: f"<{name}>" for name in (*AT_SUBMISSION, *OF_ITERATION, *AT_LAUNCH)}
+
+
+def test_the_variables_that_may_be_doubled() -> None:
+    launch = {"it", "itval", "its", "it_start", "it_stop", "root_wd", "ncores", "nnodes", "nlist", "jname"}
+    assert launch == DOUBLED
+
+
+@pytest.mark.parametrize(
+    ("written", "result"),
+    [
+        ("${NAME}", "VALUE"),
+        ("$${NAME}", "VALUE"),
+        ("$${ NAME }", "VALUE"),
+        ("a$${NAME}b$${NAME}", "aVALUEbVALUE"),
+        ("$$${NAME}", "$VALUE"),
+        ("$$$${NAME}", "${NAME}"),
+        ("$$$${ NAME }", "${ NAME }"),
+        ("$$$$${NAME}", "$${NAME}"),
+        ("$${NAME:-1}", "$${NAME:-1}"),
+        ("$$NAME", "$$NAME"),
+    ],
+)
+@pytest.mark.parametrize("name", sorted(DOUBLED))
+def test_two_dollars_before_a_variable_of_iterations_or_launch(name: str, written: str, result: str) -> None:
+    text, expected = written.replace("NAME", name), result.replace("NAME", name).replace("VALUE", VALUES[name])
+    assert substitute(text, VALUES) == expected
+    assert substitute(substitute_early(text, VALUES), VALUES) == expected, "known at submission"
+    assert substitute(substitute_early(text, {}), VALUES) == expected, "known at launch"
+
+
+@pytest.mark.parametrize(
+    ("written", "result"),
+    [
+        ("$${NAME}", "${NAME}"),
+        ("$$${NAME}", "$${NAME}"),
+        ("$$$${NAME}", "${NAME}"),
+        ("$$$$${NAME}", "$${NAME}"),
+    ],
+)
+@pytest.mark.parametrize("name", [*sorted(set(VALUES) - DOUBLED), "HOME", "unknown"])
+def test_two_dollars_before_any_other_name(name: str, written: str, result: str) -> None:
+    text, expected = written.replace("NAME", name), result.replace("NAME", name)
+    assert substitute(text, VALUES) == expected
+    assert substitute(substitute_early(text, VALUES), VALUES) == expected
+
+
+def test_a_variable_without_a_value_loses_its_second_dollar_as_any_other_name_does() -> None:
+    assert substitute("${it} $${it} $$$${it}", {}) == "${it} ${it} ${it}"
+
+
 def test_an_earlier_step_keeps_what_is_escaped() -> None:
-    assert substitute_early("${it} $${it} ${ncores}", {"it": "3"}) == "3 $${it} ${ncores}"
+    assert substitute_early("${it} $$$${it} ${ncores}", {"it": "3"}) == "3 $$$${it} ${ncores}"
 
 
 @given(st.text("${}its x", max_size=12))
 def test_a_value_put_in_early_comes_out_of_the_last_step_unchanged(value: str) -> None:
     early = substitute_early("<${sname}>", {"sname": value})
     assert substitute(early, {"it": "3", "its": "4", "t": "5"}) == f"<{value}>"
+
+
+@given(st.text("${}its x", max_size=12), st.sampled_from(["", "$", "x$"]))
+def test_a_value_put_in_early_after_a_dollar_comes_out_unchanged(value: str, before: str) -> None:
+    early = substitute_early(f"{before}$${{itval}}>", {"itval": value})
+    assert substitute(early, {"it": "3", "its": "4", "t": "5"}) == f"{before}{value}>"
 
 
 @given(st.text("${}its x", max_size=12))
@@ -91,12 +146,12 @@ def test_every_string_of_a_description_is_substituted_at_submission() -> None:
             "model_opts": {"mpirun": "${sname}/mpirun", "mpirun_args": ["${rcnt}"], "srun_args": ["${jname}"]},
         },
         "dependencies": {"after": ["other_${rcnt}"]},
-        "attributes": {"k${rcnt}": [{"deep": "${jname} $${jname}"}, 1]},
+        "attributes": {"k${rcnt}": [{"deep": "${jname} $${rcnt} $${jname}"}, 1]},
     }
     description = parse_one(job)
     assert description.name == "j_7"
     assert description.after == ("other_7",)
-    assert description.attributes == {"k7": [{"deep": "j_7 ${jname}"}, 1]}
+    assert description.attributes == {"k7": [{"deep": "j_7 ${rcnt} j_7"}, 1]}
     assert description.execution == Execution(
         exec="eagle/x",
         args=("2026-11-15", "18:20:10", "2026-11-15 18:20:10", "u1-0", "j_7"),
@@ -113,9 +168,10 @@ def test_every_string_of_a_description_is_substituted_at_submission() -> None:
 
 
 def test_what_is_known_only_at_launch_waits_for_it() -> None:
-    execution = parse_one(standard(exec="x", args=["${root_wd}/${ncores}.${nnodes}.${nlist}", "$${ncores}"])).execution
-    assert execution.args == ("${root_wd}/${ncores}.${nnodes}.${nlist}", "$${ncores}")
-    assert resolve_execution(execution, LAUNCH).args == ("/home/me/4.2.n1,n2", "${ncores}")
+    args = ["${root_wd}/${ncores}.${nnodes}.${nlist}", "$${ncores}", "$$$${ncores}"]
+    execution = parse_one(standard(exec="x", args=args)).execution
+    assert execution.args == tuple(args)
+    assert resolve_execution(execution, LAUNCH).args == ("/home/me/4.2.n1,n2", "4", "${ncores}")
 
 
 def test_every_string_of_an_execution_is_resolved_at_launch() -> None:

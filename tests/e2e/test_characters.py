@@ -89,7 +89,7 @@ def test_arguments_variables_and_paths_are_exact(tmp_path: Path):
 def test_variables_are_put_in_value_by_value(tmp_path: Path):
     script = r"""
     x='single "double" \back'
-    printf '%s\n' "$x" "$$" '${x}' "${x}" "$(echo "inner ' quote")" "${it}" "${ it }" '$${it}' "${#x}" "üñí"
+    printf '%s\n' "$x" "$$" '${x}' "${x}" "$(echo "inner ' quote")" "${it}" "${ it }" '$${it}' '$$$${it}' "${#x}" "üñí"
     printf '%s' "multi
 line"
     """
@@ -97,7 +97,7 @@ line"
         tmp_path,
         [
             job("script", script=script, iteration={"start": 7, "stop": 8}, stdout="script.out"),
-            show("known", "${ncores}", "${ nnodes }", "${nlist}", "${root_wd}", "${jname}", "$${jname}", "${unknown}"),
+            show("known", "${ncores}", "${ nnodes }", "${nlist}", "${root_wd}", "${jname}", "$${jname}", "${other}"),
             show("early", "${it}|${rcnt}|${sname}"),
         ],
     )
@@ -105,8 +105,8 @@ line"
     lines = (tmp_path / "script.out").read_text().split("\n")
     pid = done.report["script:7"]["runtime"]["pid"]
     x = 'single "double" \\back'
-    assert lines == [x, pid, "${x}", x, "inner ' quote", "7", "7", "${it}", str(len(x)), "üñí", "multi", "line"]
-    known = ["1", "1", "n0", str(tmp_path), "known", "${jname}", "${unknown}"]
+    assert lines == [x, pid, "${x}", x, "inner ' quote", "7", "7", "7", "${it}", str(len(x)), "üñí", "multi", "line"]
+    known = ["1", "1", "n0", str(tmp_path), "known", "known", "${other}"]
     assert shown(tmp_path / "known.json")[0] == known
     early = shown(tmp_path / "early.json")[0][0].split("|")
     assert early[0] == "${it}"
@@ -179,3 +179,14 @@ def test_modules_and_venv_are_there_and_arguments_stay_exact(
     assert "/no/such/venv" in said["no-venv"]
     assert "no-such-program" in said["no-program"]
     assert {done.states[name] for name in said} == {"FAILED"}
+
+
+def test_iterations_of_programs_for_earlier_versions_keep_their_own_directories(tmp_path: Path):
+    done = run_requests(
+        tmp_path,
+        [job("old", script="echo $${it}", iteration=3, wd="run_$${it}", stdout="$${jname}.out")],
+        [job("part_$${it}", "true", iterate=[0, 2], after=["old:$${it}"])],
+    )
+    assert set(done.states.values()) == {"SUCCEED"}, done.done.stdout
+    assert {"part_0", "part_1"} <= done.states.keys()
+    assert [(tmp_path / f"run_{it}/old.out").read_text() for it in range(3)] == ["0\n", "1\n", "2\n"]

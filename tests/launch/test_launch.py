@@ -176,12 +176,13 @@ def test_variables_get_their_values_at_launch():
             "${uniq}",
             "${ncores}/${nnodes}/${nlist}",
             "$${it}",
+            "$$$${it}",
         ),
         wd="wd.${it}",
         stdout="${root_wd}/out.${ncores}",
         env={"K${it}": "${nlist}"},
     )
-    assert made.argv == ["prog", "5", "5", "3", "3-9", "u-5", "5/2/n1,n2", "${it}"]
+    assert made.argv == ["prog", "5", "5", "3", "3-9", "u-5", "5/2/n1,n2", "5", "${it}"]
     assert made.wd == "/data/here/wd.5"
     assert made.stdout == "/data/here/out.5"
     assert made.env["K5"] == "n1,n2"

@@ -12,7 +12,7 @@ SAME_INDEX = "${it}"
 
 _BAD_IN_NAME = re.compile(r"""[\s:$'"`()\[\]{}\x00-\x1f\x7f]""")
 _INDEX = re.compile(r"-?[0-9]{1,10}")
-_SAME_INDEX = re.compile(r"\$\{\s*it\s*\}")
+_SAME_INDEX = re.compile(r"\$?\$\{\s*it\s*\}")
 _CHARACTERS = {
     ":": "a colon, which separates a job from its iteration",
     "$": "a dollar sign",

@@ -2,8 +2,10 @@
 
 Substitution goes value by value, so no character of a value can harm the rest. An execution is substituted twice: at
 submission with what is known then, at launch with the rest. Everything else is substituted once, at submission.
-`$${name}` stays until a string's last step makes it a literal `${name}`; values that are put in before the last step
-are escaped the same way, so that nothing inside a value is ever taken for a variable.
+
+`$${name}` means the same as `${name}` for the variables in `DOUBLED`, and the literal text `${name}` for all others;
+`$$$${name}` is always the literal text. Literal texts stay as they are written until a string's last step. Values that
+are put in before the last step are escaped the same way, so that nothing inside a value is ever taken for a variable.
 """
 
 from __future__ import annotations
@@ -20,14 +22,20 @@ from msgspec.structs import replace
 
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelOptions
 
-_REFERENCE = re.compile(r"(\$?)\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}")
-
 AT_LAUNCH = frozenset({"root_wd", "ncores", "nnodes", "nlist"})
 OF_ITERATION = frozenset({"it", "itval", "its", "it_start", "it_stop"})
 AT_SUBMISSION = frozenset({"rcnt", "uniq", "sname", "date", "time", "dateTime", "jname"})
+DOUBLED = AT_LAUNCH | OF_ITERATION | {"jname"}
+"""Variables that `$${name}` stands for too: versions up to 0.14 knew their values only in a second substitution."""
+
+_ESCAPE = r"(\$\$\$|\$)?"
+_REFERENCE = re.compile(rf"{_ESCAPE}\$\{{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}}")
+_LITERAL = "$$$"
+"""What a string has before `${name}` where that is literal text."""
 
 # Most references wait for the launch; looking only for the others spares a call for each of them.
-_EARLY_REFERENCE = re.compile(rf"(\$?)\$\{{\s*({'|'.join(sorted(AT_SUBMISSION | OF_ITERATION))})\s*\}}")
+_EARLY_REFERENCE = re.compile(rf"{_ESCAPE}\$\{{\s*({'|'.join(sorted(AT_SUBMISSION | OF_ITERATION))})\s*\}}")
+_UNESCAPED = re.compile(r"\$\{\s*[A-Za-z_][A-Za-z0-9_]*\s*\}")
 
 
 class Arrival(Struct, frozen=True):
@@ -58,7 +66,7 @@ class Values(Protocol):
 
 
 def substitute(text: str, values: Values) -> str:
-    """A string's last step: known variables get their values, unknown ones stay, `$${name}` becomes `${name}`."""
+    """A string's last step: known variables get their values, unknown ones stay, literal texts lose their escape."""
     if "${" not in text:
         return text
     references, rest = _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _taken_apart(text)
@@ -66,16 +74,18 @@ def substitute(text: str, values: Values) -> str:
 
 
 def _taken_apart(text: str) -> tuple[list[tuple[str, str, str]], str]:
-    """For each variable what stands before it, its name and how it is written; and what stands after the last one."""
+    """For each variable the text before it, its name and how it is written; and the text after the last one."""
     references = []
     before, end = "", 0
     for match in _REFERENCE.finditer(text):
         before += text[end : match.start()]
         end = match.end()
-        if match[1]:
-            before += match[0][1:]
+        escape, name = match[1] or "", match[2]
+        written = match[0][len(escape) :]
+        if _is_literal(escape, name):
+            before += written
         else:
-            references.append((before, match[2], match[0]))
+            references.append((before, name, written))
             before = ""
     return references, before + text[end:]
 
@@ -91,11 +101,27 @@ def substitute_early(text: str, variables: Mapping[str, str]) -> str:
         return text
 
     def value(match: re.Match[str]) -> str:
-        if match[1] or match[2] not in variables:
+        if match[2] not in variables or _is_literal(match[1], match[2]):
             return match[0]
-        return _REFERENCE.sub(r"$\g<0>", variables[match[2]])
+        # A dollar sign before the reference and a brace in the value would make another reference.
+        dollar = text[match.start() - 1 : match.start()] == "$"
+        return _escaped(f"${variables[match[2]]}")[1:] if dollar else _escaped(variables[match[2]])
 
     return _EARLY_REFERENCE.sub(value, text)
+
+
+def _is_literal(escape: str | None, name: str) -> bool:
+    """Whether a reference with these dollar signs before it is literal text."""
+    return bool(escape) and (escape == _LITERAL or name not in DOUBLED)
+
+
+def _escaped(value: str) -> str:
+    """A text that comes out of the last step as `value`."""
+    return _UNESCAPED.sub(_escape, value) if "${" in value else value
+
+
+def _escape(match: re.Match[str]) -> str:
+    return _LITERAL + match[0]
 
 
 def substitute_submission(execution: Execution, variables: Mapping[str, str]) -> Execution:
@@ -149,8 +175,10 @@ def launch_variables(root_wd: str, ncores: int, nodes: list[str]) -> dict[str, s
 
 
 def references(text: str) -> list[str]:
-    """The names of the variables in a string, escaped ones left out."""
-    return [name for escape, name in _REFERENCE.findall(text) if not escape] if "${" in text else []
+    """The names of the variables in a string, literal texts left out."""
+    if "${" not in text:
+        return []
+    return [name for escape, name in _REFERENCE.findall(text) if not _is_literal(escape, name)]
 
 
 def rewrite(execution: Execution, change: Callable[[str], str]) -> Execution:
