@@ -40,7 +40,9 @@ def test_where_slurm_tells_nothing_about_nodes_cores_are_no_reason_to_refuse_a_j
     assert size(largest=None) == (2, UNKNOWN, 0, 0)
 
 
-@pytest.mark.parametrize(("option", "told"), [("--nodes=few", "write 4, or 2-4"), ("--mem=much", "write 4000M, or 4G")])
+@pytest.mark.parametrize(
+    ("option", "told"), [("--nodes=few", "write 4, 2-4, or 2x4"), ("--mem=much", "write 4000M, or 4G")]
+)
 def test_what_is_no_size_is_refused(option: str, told: str):
     with pytest.raises(BatchError, match=told):
         size(option)

@@ -312,3 +312,30 @@ def test_who_asks_for_gpus_by_another_key_is_told_the_right_one(where: str, want
     said = f'request 1: jobs[1].{where}: unknown key; GPUs are asked for with "nodeCrs": {{"gpu": 1}}'
     assert done.stderr.splitlines()[0].startswith(said)
     assert "1 request, 2 jobs, 1 problem" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "against"),
+    [
+        (("--cores", "4"), "4 cores on 1 node"),
+        (("--nodes", "4"), "4 cores on 1 node"),
+        (("--nodes", "2x4"), "8 cores on 2 nodes"),
+    ],
+)
+def test_what_a_number_of_cores_or_nodes_means(options: tuple[str, ...], against: str, tmp_path: Path):
+    done = validate(tmp_path, [job("a", "true")], options=options)
+    assert done.stdout.rstrip().endswith(f"checked against {against}")
+
+
+@pytest.mark.parametrize("command", ["run", "validate", "bench"])
+def test_cores_and_nodes_together_are_refused(command: str, tmp_path: Path):
+    file = [] if command == "bench" else [write_requests(tmp_path / "r.json", [job("a", "true")])]
+    done = qcg_pm(command, *file, "--cores", "4", "--nodes", "2x4")
+    assert done.exit_code == 2
+    assert "give --cores or --nodes, not both" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "sbatch", "submit", "bench", "validate"])
+def test_the_help_says_what_a_number_of_nodes_means(command: str):
+    text = " ".join(qcg_pm(command, "--help").stdout.split())
+    assert "four nodes" in text or "four whole nodes" in text or "one node with four cores" in text

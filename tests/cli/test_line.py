@@ -29,6 +29,7 @@ def test_what_is_no_number_is_refused_with_the_option(text: str):
         ({}, {}),
         ({"cores": "2"}, {"resources": {"numCores": {"exact": 2}}}),
         ({"nodes": "1-"}, {"resources": {"numNodes": {"min": 1}}}),
+        ({"nodes": "2x4"}, {"resources": {"numCores": {"exact": 4}, "numNodes": {"exact": 2}}}),
         ({"wall_time": "1h"}, {"resources": {"wt": "1h"}}),
         ({"after": ["a,b", "c:3"]}, {"dependencies": {"after": ["a", "b", "c:3"]}}),
         ({"iteration": 3}, {"iteration": 3}),
@@ -48,6 +49,19 @@ def test_files_and_variables_belong_to_the_execution():
         "stdout": "o",
         "env": {"A": "1", "B": "x=y", "C": ""},
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"nodes": "2x4", "cores": "4"}, "--nodes 2x4 says how many cores the job has on each node: leave out --cores"),
+        ({"nodes": "2x"}, "--cores '' is not a number"),
+        ({"nodes": "x4"}, "--nodes '' is not a number"),
+    ],
+)
+def test_nodes_by_cores_that_make_no_sense_are_refused(options: dict[str, Any], sentence: str):
+    with pytest.raises(LineError, match=sentence):
+        job_of_line(["prog"], "n", **options)
 
 
 @pytest.mark.parametrize("text", ["A", "=1", ""])

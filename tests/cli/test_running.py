@@ -42,6 +42,16 @@ def test_a_file_alone_is_run_and_nodes_need_no_quotes(run_dir: Path):
     assert "3 nodes with 9 cores: n1, n2, n3" in (run_dir / "service.log").read_text()
 
 
+def test_cores_are_those_of_one_virtual_node_also_when_a_run_is_resumed(tmp_path: Path):
+    requests = write_requests(tmp_path / "r.json", [job("a", script="echo $QCG_PM_NODELIST", stdout="a", numCores=3)])
+    assert run("qcg-pm", "run", requests, "--wd", tmp_path, "--cores", "3").returncode == 0
+    assert (tmp_path / "a").read_text() == "n0\n"
+    resumed = run("qcg-pm-service", "--resume", tmp_path, "--cores", "5")
+    assert resumed.returncode == 0, resumed.stderr
+    sizes = re.findall(r"\d+ nodes with \d+ cores", (tmp_path / "service.log").read_text())
+    assert sizes == ["1 nodes with 3 cores", "1 nodes with 5 cores"]
+
+
 def test_in_a_pipe_there_are_plain_lines_and_a_closing_table(tmp_path: Path):
     jobs = [job("good", script=GATE), job("bad", script="echo because >&2; exit 3", stderr="bad.err")]
     requests = write_requests(tmp_path / "r.json", jobs)

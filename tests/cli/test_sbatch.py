@@ -38,10 +38,12 @@ def test_without_slurm_a_sentence_says_so_and_nothing_is_left(tmp_path: Path, fi
     ("arguments", "told"),
     [
         (("jobs.json", "--time=soon"), "--time 'soon' is not a time; write it as 1h30m"),
-        (("jobs.json", "--nodes=few"), "--nodes 'few' is no number of nodes; write 4, or 2-4"),
+        (("jobs.json", "--nodes=few"), "--nodes 'few' is no number of nodes; write 4, 2-4"),
         (("jobs.json", "--id=a/b"), "leave out the '/'"),
         (("jobs.json", "--", "--array=1-3"), "--array makes no sense for a run"),
         (("jobs.json", "--sbatch-arg=fast"), "'fast' is no option of sbatch"),
+        (("jobs.json", "--nodes=0x4"), "--nodes '0' is no number of nodes; write 4, 2-4, or 2x4"),
+        (("jobs.json", "--nodes=2x4", "--cores=4"), "--nodes 2x4 says how many cores each node has: leave out --cores"),
         (("jobs.json", "--cores=99"), "jobs.json has 1 problem, checked against 99 cores on 1 node"),
         (("missing.json",), "the request file missing.json cannot be read"),
         (("--resume=.",), "there is no run to resume"),
@@ -84,6 +86,15 @@ def test_options_of_the_run_that_were_given_are_passed_on_and_no_others(tmp_path
     own = [str(tmp_path / file), f"--wd={tmp_path}", "--id=mine"]
     assert passed_on[:3] == own
     assert sorted(passed_on[3:]) == sorted([*options[:1], "--patience=5.0", *options[2:]])
+
+
+def test_nodes_by_cores_ask_for_so_many_nodes_with_so_many_cores(tmp_path: Path):
+    write_requests(tmp_path / "jobs.json", [job("a", "true", numCores=8)])
+    done = sbatch(tmp_path, "jobs.json", "--dry-run", "--nodes=2x4")
+    assert done.returncode == 0, done.stderr
+    assert "#SBATCH --nodes=2\n" in done.stdout
+    assert "#SBATCH --ntasks-per-node=4\n" in done.stdout
+    assert "2x4" not in done.stdout
 
 
 def test_what_follows_two_dashes_is_for_sbatch_also_when_a_run_is_continued(tmp_path: Path, file: str):

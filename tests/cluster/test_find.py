@@ -61,7 +61,7 @@ def test_slurm_without_an_allocation_is_refused_with_a_sentence(environ: dict[st
 
 
 def test_slurm_and_pretended_nodes_contradict_each_other():
-    with pytest.raises(ClusterError, match="--nodes makes up nodes of this machine, --resources slurm takes real ones"):
+    with pytest.raises(ClusterError, match="virtual nodes of this machine, --resources slurm takes real ones"):
         find_nodes("slurm", "4", {})
 
 

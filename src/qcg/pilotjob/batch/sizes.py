@@ -34,7 +34,7 @@ def largest_allocation(options: Sequence[str], largest_node: tuple[int, int] | N
 def _nodes(given: dict[str, str]) -> int:
     match = _NODES.fullmatch(given["--nodes"])
     if match is None or int(match[1]) == 0:
-        raise BatchError(f"--nodes {given['--nodes']!r} is no number of nodes; write 4, or 2-4")
+        raise BatchError(f"--nodes {given['--nodes']!r} is no number of nodes; write 4, 2-4, or 2x4")
     return int(match[1])
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -22,7 +23,8 @@ from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid, signal_agent
 from qcg.pilotjob.api.errors import QCGPJMAError, ServiceError
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.cli.measuring import SAMPLES, SLEEP, CannotWrite, Figures, measure, raise_cannot_write
-from qcg.pilotjob.cli.numbers import Number
+from qcg.pilotjob.cli.numbers import Number, Whole
+from qcg.pilotjob.cli.options import CORES_HELP, NODES_HELP, resolve_cores
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import show_table
@@ -39,7 +41,8 @@ LINGER = 10
 
 
 @click.command("bench")
-@click.option("--nodes", help="Pretended nodes instead of this machine or allocation: 4, n1:2, 4,2,2 or n1:4,n2:4.")
+@click.option("--cores", type=Whole(1, MOST_CORES), metavar="N", help=CORES_HELP)
+@click.option("--nodes", help=NODES_HELP)
 @click.option(
     "--pretend",
     metavar="NODESxCORES",
@@ -48,12 +51,13 @@ LINGER = 10
 @click.option("--wd", default=".", show_default=True, help="Where the files of the jobs are made, and removed again.")
 @click.option("--seconds", type=Number(min=1), default=20.0, show_default=True, help="How long, about.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def command(nodes: str | None, pretend: str | None, wd: str, seconds: float, as_json: bool) -> None:
+def command(pretend: str | None, wd: str, seconds: float, as_json: bool, **given: Any) -> None:
     """Measure how fast a pilot is on this machine or allocation.
 
     Jobs that do nothing and jobs that sleep are run; nothing is left of them.
     """
-    options = _node_options(nodes, pretend)
+    resolve_cores(given)
+    options = _node_options(given["nodes"], pretend)
     try:
         with ending_tidily(), _directory(wd) as directory:
             figures = measure(partial(_start, directory, options), seconds, tell)

@@ -22,7 +22,7 @@ from click.core import ParameterSource
 from qcg.pilotjob import __version__
 from qcg.pilotjob.cli import finding
 from qcg.pilotjob.cli.legacy_options import tell_ignored_options
-from qcg.pilotjob.cli.options import join_node_list, shared
+from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, tell
 from qcg.pilotjob.cli.target import DIRECTORY
@@ -54,6 +54,7 @@ def command(context: click.Context, /, program: str, arguments: tuple[str, ...],
     from qcg.pilotjob.api.errors import QCGPJMAError
     from qcg.pilotjob.api.manager import LocalManager
 
+    resolve_cores(given)
     tell_ignored_options(context)
     try:
         manager = LocalManager(_given_again(context))

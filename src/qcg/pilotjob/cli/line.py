@@ -32,6 +32,7 @@ def job_of_line(
     if env:
         execution["env"] = dict(_variable(text) for text in env)
     job: dict[str, Any] = {"name": name, "execution": execution}
+    nodes, cores = _divided(nodes, cores)
     resources = {"numCores": amount("--cores", cores), "numNodes": amount("--nodes", nodes), "wt": wall_time}
     if any(resources.values()):
         job["resources"] = {key: value for key, value in resources.items() if value is not None}
@@ -41,6 +42,16 @@ def job_of_line(
     if iteration is not None:
         job["iteration"] = iteration
     return job
+
+
+def _divided(nodes: str | None, cores: str | None) -> tuple[str | None, str | None]:
+    """`--nodes 2x4` is `--nodes 2 --cores 4`."""
+    count, times, each = (nodes or "").partition("x")
+    if not times:
+        return nodes, cores
+    if cores is not None:
+        raise LineError(f"--nodes {nodes} says how many cores the job has on each node: leave out --cores")
+    return count, each
 
 
 def amount(option: str, text: str | None) -> dict[str, int] | None:

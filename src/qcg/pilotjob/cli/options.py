@@ -13,6 +13,7 @@ import click
 from qcg.pilotjob.cli.legacy_options import OLD_LEVEL, accept_legacy_options, log_level
 from qcg.pilotjob.cli.numbers import Number, Whole
 from qcg.pilotjob.cli.saying import tell
+from qcg.pilotjob.cluster.parse_nodes import MOST_CORES
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.walltime import parse_wall_time
 from qcg.pilotjob.logs import LEVELS
@@ -20,9 +21,16 @@ from qcg.pilotjob.options import Options, Resumption, UsageError
 
 Command = Callable[..., Any]
 
+CORES_HELP = "One virtual node with N cores instead of this machine; the same as --nodes N."
+NODES_HELP = (
+    "Virtual nodes instead of this machine: 2x4 is two nodes with four cores each, 4 is one node with four cores (as"
+    " --cores 4); also n1:2, 4,2,2 or n1:4,n2:4."
+)
+
 _SHARED = [
     click.option("--wd", default=".", show_default=True, help="Working directory of the jobs and of the run's files."),
-    click.option("--nodes", help="Pretended nodes instead of this machine: 4, n1:2, 4,2,2 or n1:4,n2:4."),
+    click.option("--cores", type=Whole(1, MOST_CORES), metavar="N", help=CORES_HELP),
+    click.option("--nodes", help=NODES_HELP),
     click.option(
         "--resources",
         type=click.Choice(["auto", "local", "slurm"]),
@@ -150,12 +158,24 @@ def shared(command: Command) -> Command:
     return accept_legacy_options(command)
 
 
+def resolve_cores(given: dict[str, Any]) -> None:
+    """Put what `--cores` means into `nodes`."""
+    if given["cores"] is None:
+        return
+    if given["nodes"] is not None:
+        raise click.UsageError(
+            "give --cores or --nodes, not both: --cores 4 is one virtual node with four cores, --nodes 2x4 two of them"
+        )
+    given["nodes"] = str(given["cores"])
+
+
 def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[Options, Resumption | None]:
     """The options of a new run, or what to resume with which options changed: those that are given again."""
     from qcg.pilotjob.guard import wait_until_free  # here: most commands need the options alone
     from qcg.pilotjob.runs import queued_again, to_resume
 
     values = {**given, **fixed}
+    values.pop("cores")
     resume = values.pop("resume")
     _check_schema(values["envschema"])
     if resume is None:
@@ -188,7 +208,7 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     return Options(), Resumption(run_dir, changes, anew)
 
 
-_FIELDS = {"on_lost": "rerun_lost", "run_id": "id"}
+_FIELDS = {"on_lost": "rerun_lost", "run_id": "id", "cores": "nodes"}
 """Parameters that are called otherwise in `Options`."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from qcg.pilotjob.cli.last_words import LastWords
-from qcg.pilotjob.cli.options import shared
+from qcg.pilotjob.cli.options import resolve_cores, shared
 from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
 from qcg.pilotjob.going_on import is_followed
 
@@ -31,6 +31,7 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
     if file is not None:
         fixed["file_path"] = file
     followed = is_followed()
+    resolve_cores(given)
     with SpareAgent(wanted=is_wanted(given["resources"], given["nodes"], given["resume"], os.environ)) as spare:
         # Here, so that both processes load at once.
         from qcg.pilotjob.cli.closing import tell_end

@@ -37,10 +37,12 @@ from qcg.pilotjob.options import UsageError
 from qcg.pilotjob.rundir import PREFIX
 from qcg.pilotjob.runs import has_manager, to_resume
 
+NODES = "Nodes of each allocation: 4 is four nodes, 2-4 two to four, 2x4 two nodes with four cores each."
+
 MOMENT = 0.5
 """Seconds after which Slurm has mostly looked at a new job, and says what it waits for."""
 
-OWN = ("nodes", "resources", "pretend", "file", "wd", "run_id", "resume", "help")
+OWN = ("nodes", "cores", "resources", "pretend", "file", "wd", "run_id", "resume", "help")
 PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN and parameter.expose_value]
 """Options of `qcg-pm run` that are given to it inside the allocation."""
 
@@ -48,7 +50,7 @@ PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN 
 @click.command("sbatch")
 @click.argument("file", required=False)
 @click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- SBATCH OPTIONS]")
-@click.option("-N", "--nodes", default="1", show_default=True, help="Nodes of each allocation: 4, or 2-4.")
+@click.option("-N", "--nodes", default="1", show_default=True, help=NODES)
 @click.option(
     "--cores",
     "--ntasks-per-node",
@@ -95,6 +97,7 @@ def command(context: click.Context, /, file: str | None, more: tuple[str, ...], 
     if (file is None) == (given["resume"] is None):
         raise click.UsageError("give a request FILE, or a run to continue with --resume PATH")
     try:
+        _divide_nodes(given)
         code = _submit(context, file, more, given)
     except (BatchError, UsageError, FileError) as error:
         raise Refusal(str(error)) from None
@@ -137,10 +140,22 @@ def _submit(context: click.Context, file: str | None, more: tuple[str, ...], giv
     return 0
 
 
+def _divide_nodes(given: dict[str, Any]) -> None:
+    """`--nodes 2x4` is `--nodes 2 --cores 4`."""
+    match = re.fullmatch(r"(\d{1,9})\s*[xX]\s*([1-9]\d{0,8})", given["nodes"], re.ASCII)
+    if match is None:
+        return
+    if given["cores"] is not None:
+        raise UsageError(f"--nodes {given['nodes']} says how many cores each node has: leave out --cores")
+    given["nodes"], given["cores"] = match[1], int(match[2])
+
+
 def _shape(context: click.Context, earlier: Shape, more: tuple[str, ...], given: dict[str, Any]) -> Shape:
     """Of the allocations: as it was for a run that is continued, but for what is given anew."""
     names = {name for name in Shape.__struct_fields__ if name in given}
     anew = {name: given[name] for name in names if _was_given(context, name)}
+    if given["cores"] is not None:  # also as a part of --nodes
+        anew["cores"] = given["cores"]
     return earlier.changed(anew, further_options([*given["sbatch_arg"], *more]))
 
 

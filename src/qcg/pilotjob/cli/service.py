@@ -13,7 +13,7 @@ import click
 from qcg.pilotjob import __version__
 from qcg.pilotjob.cli.legacy_options import implies_net
 from qcg.pilotjob.cli.numbers import Whole
-from qcg.pilotjob.cli.options import join_node_list, shared
+from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
 from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
@@ -87,6 +87,7 @@ def command(
             tell(_welcome(pilot))
             serving.append(pilot)
 
+    resolve_cores(given)
     with SpareAgent(wanted=is_wanted(given["resources"], given["nodes"], given["resume"], os.environ)) as spare:
         from qcg.pilotjob.cli.running import run_service  # here, so that both processes load at once
 

@@ -58,7 +58,13 @@ def _check_wall_time(context: click.Context, parameter: click.Parameter, given: 
 @click.argument("file", required=False)
 @click.option("--name", help="Of the job; otherwise one is made up.")
 @click.option("-c", "--cores", metavar="N", help="Cores: 4, 2-4, or 2- for two and more; with --nodes, on each node.")
-@click.option("-N", "--nodes", metavar="N", help="Nodes, in the same form; without --cores, whole ones.")
+@click.option(
+    "-N",
+    "--nodes",
+    metavar="N",
+    help="Nodes of the job: 4 is four whole nodes (with --cores, so many cores on each), 2x4 four cores on each of two"
+    " nodes; also 2-4 or 2-.",
+)
 @click.option("--wd", help="Working directory; otherwise this one.")
 @click.option("--stdin", help="Input file.")
 @click.option("--stdout", help="Output file; otherwise NAME.out, with the index for iterations.")

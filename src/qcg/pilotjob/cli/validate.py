@@ -7,15 +7,19 @@ import sys
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
+from qcg.pilotjob.cli.numbers import Whole
+from qcg.pilotjob.cli.options import resolve_cores
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.slips import line_as_program, strings_of_arguments
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
+from qcg.pilotjob.cluster.parse_nodes import MOST_CORES
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.errors import Refused
@@ -35,17 +39,28 @@ MOST_DOUBTS = 50
 
 @click.command("validate")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--nodes", help="Check against these nodes, not this machine or allocation: 4, n1:2, 4,2,2 or n1:4,n2:4.")
-def command(file: Path, nodes: str | None) -> None:
+@click.option(
+    "--cores",
+    type=Whole(1, MOST_CORES),
+    metavar="N",
+    help="Check against one node with N cores; the same as --nodes N.",
+)
+@click.option(
+    "--nodes",
+    help="Check against these nodes, not this machine or allocation: 2x4 is two nodes with four cores each, 4 is one"
+    " node with four cores; also n1:2, 4,2,2 or n1:4,n2:4.",
+)
+def command(file: Path, **given: Any) -> None:
     """Check FILE: its form, its jobs, their names and dependencies, and whether they fit into the nodes. - means
     standard input.
 
     All problems are shown, each with its place. Exit code 0: none. 1: some. 2: the file cannot be read. Of what is
     allowed, and is hardly meant so, it warns.
     """
+    resolve_cores(given)
     try:
         found = read_requests(file)
-        core = Core(find_nodes("auto", nodes, os.environ).specs)
+        core = Core(find_nodes("auto", given["nodes"], os.environ).specs)
     except (FileError, ClusterError) as error:
         raise Refusal(str(error)) from None
     doubts: list[str] = []

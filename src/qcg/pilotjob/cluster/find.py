@@ -38,7 +38,9 @@ def find_nodes(
 
 def _allocation(nodes: str | None, environ: Mapping[str, str]) -> Allocation:
     if nodes is not None:
-        raise ClusterError("--nodes makes up nodes of this machine, --resources slurm takes real ones: leave out one")
+        raise ClusterError(
+            "--nodes and --cores make virtual nodes of this machine, --resources slurm takes real ones: leave out one"
+        )
     try:
         return find_allocation(environ)
     except NoAllocation as error:
