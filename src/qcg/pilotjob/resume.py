@@ -17,6 +17,11 @@ from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.records import FinalJob
 from qcg.pilotjob.ledgers import Untold
 from qcg.pilotjob.options import Options, UsageError
+from qcg.pilotjob.report.writer import UNKNOWN, ReportWriter
+from qcg.pilotjob.stories import Stories
+
+REPORT_SIZE = "report_size"
+"""The length of `jobs.report` that belongs to the state of the registry."""
 
 
 def restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
@@ -60,6 +65,18 @@ def _iterations(final: FinalJob, journal: Journal) -> Iterations:
     record = journal.job_record(final.seq)
     rest = (record.rest if record else None) or final.state
     return known_iterations(iteration.indices(), rest, journal.iteration_states(final.seq))
+
+
+def complete_report(report: ReportWriter, journal: Journal, stories: Stories, core: CoreState) -> int:
+    """Write again what a crash of the machine has taken from `jobs.report`; how many entries these are.
+
+    The registry is synced more often, and has all of them but those of jobs removed since.
+    """
+    # Whatever happens until the next commit, a manager that comes then does the same again.
+    journal.set_meta(REPORT_SIZE, UNKNOWN)
+    journal.commit()
+    known = report.recover()
+    return report.add_missing(stories.recorded_ends(core.jobs.values()), known)
 
 
 def forget_end(journal: Journal) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from posixpath import join, normpath
 
 from qcg.pilotjob.core.effects import Transition
@@ -54,6 +54,21 @@ class Stories:
             else:
                 state = job.iterations.state(record.position)
                 yield record.position, self._living(job, record.position, state, run)
+
+    def recorded_ends(self, jobs: Iterable[Job]) -> Iterator[JobEnd]:
+        """Every end that `jobs.report` has an entry for, of these jobs, as the registry knows it."""
+        by_seq = {job.seq: job for job in jobs}
+        ended_with_run = set()
+        for run in self._journal.run_records():
+            job = by_seq.get(run.seq)
+            if job is not None and run.state.is_final and not run.together:
+                yield self._recorded(job, run.position, run)
+                if run.position < 0:
+                    ended_with_run.add(run.seq)
+        for record in self._journal.job_records():
+            job = by_seq.get(record.seq)
+            if job is not None and record.state.is_final and record.seq not in ended_with_run:
+                yield self._without_run(job, -1, record.state)
 
     def streams_of(self, job: Job, position: int, grant: Grant) -> dict[str, str]:
         """The absolute paths of the files that a run with this grant writes its `stdout` and `stderr` to, if any."""

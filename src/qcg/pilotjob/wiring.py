@@ -55,7 +55,7 @@ def wire(
         threads_chosen="OMP_NUM_THREADS" in os.environ,
     )
     report_path = run_dir / options.report_file
-    report = ReportWriter(report_path, options.report_format, keep=int(journal.get_meta("report_size") or 0))
+    report = ReportWriter(report_path, options.report_format, keep=int(journal.get_meta(resume.REPORT_SIZE) or 0))
     if options.report_format != "none":
         rundir.link(wd, report_path, "jobs.report")
     _remember(journal, options, site, place)
@@ -73,7 +73,11 @@ def wire(
     if resumed:
         if journal.get_meta("ending"):
             pilot.ending.set()
-        engine.take_over(resume.restore(engine.state, journal, untold(run_dir, place.agents, journal.acked())))
+        followed = resume.restore(engine.state, journal, untold(run_dir, place.agents, journal.acked()))
+        if not report.whole:
+            written = resume.complete_report(report, journal, engine.stories, engine.state)
+            log.warning("%s was damaged or cut short; entries written again: %d", report_path, written)
+        engine.take_over(followed)
     cores = sum(len(spec.cores) for spec in specs)
     log.info("%d nodes with %d cores: %s", len(specs), cores, ", ".join(spec.name for spec in specs[:20]))
     return pilot

@@ -11,7 +11,7 @@ from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, Re
 from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal.grants import encode_grant
-from qcg.pilotjob.journal.schema import KILLED, STOPPED, place
+from qcg.pilotjob.journal.schema import KILLED, STOPPED, TOGETHER, place
 
 Value = str | int | float | None
 Row = tuple[Any, ...]
@@ -29,6 +29,9 @@ PUT_RUN = """
     (place, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 PUT_SETTLED = "INSERT OR REPLACE INTO runs (place, attempt, state, ended, message) VALUES (?, 0, ?, ?, ?)"
+PUT_TOGETHER = (
+    f"INSERT OR REPLACE INTO runs (place, attempt, state, ended, message, killed) VALUES (?, 0, ?, ?, ?, {TOGETHER})"
+)
 PUT_COMMAND = "INSERT OR REPLACE INTO commands (place, command) VALUES (?, ?)"
 PUT_META = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"
 PUT_ACKED = "INSERT OR REPLACE INTO agents (name, acked) VALUES (?, ?)"
@@ -132,7 +135,7 @@ class Group:
         many(SETTLE_REST, self.rests)
         many(PUT_RUN, self._run_rows())
         many(PUT_SETTLED, self.settled)
-        many(PUT_SETTLED, self._rows_of_settled_together())
+        many(PUT_TOGETHER, self._rows_of_settled_together())
         many(PUT_COMMAND, self.commands)
         if self.removed:
             many("DELETE FROM submitted_jobs WHERE seq = ?", self.removed)

@@ -27,6 +27,10 @@ class Questions:
         """The encoded description."""
         return reading.spec_of(self._current(), seq)
 
+    def run_records(self) -> Iterator[RunRecord]:
+        """Of all jobs, in the order of submission."""
+        return reading.run_records(self._current())
+
     def runs_of(self, seq: int, positions: Iterable[int] | None = None) -> Iterator[RunRecord]:
         """What is known of a job's runs, or of those of some iterations; -1 is the position of a job without any."""
         return reading.runs_of(self._current(), seq, positions)

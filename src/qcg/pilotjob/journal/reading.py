@@ -17,7 +17,7 @@ from qcg.pilotjob.journal.records import (
     SettledIteration,
     UnfinishedJob,
 )
-from qcg.pilotjob.journal.schema import FINAL, KILLED, STOPPED, place, seq_and_position
+from qcg.pilotjob.journal.schema import FINAL, KILLED, STOPPED, TOGETHER, place, seq_and_position
 
 QUEUED = int(State.QUEUED)
 
@@ -200,4 +200,5 @@ def to_run(row: tuple[Any, ...]) -> RunRecord:
         killed == KILLED,
         message,
         killed == STOPPED,
+        killed == TOGETHER,
     )

@@ -69,6 +69,8 @@ class RunRecord(NamedTuple):
     message: str
     stopped: bool = False
     """It was to end with its manager, and to be run again by the next one."""
+    together: bool = False
+    """It was settled together with many other iterations, without an entry in `jobs.report`."""
 
 
 class JobRecord(NamedTuple):

@@ -83,6 +83,9 @@ KILLED = 1
 STOPPED = 2
 """Its manager ended: its job waits for another one."""
 
+TOGETHER = 4
+"""The iteration was settled together with many others: `jobs.report` has no entry for it."""
+
 SECONDS_TO_WAIT_FOR_A_LOCK = 1.0
 PAGES_BETWEEN_CHECKPOINTS = 16384
 
