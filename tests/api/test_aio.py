@@ -86,9 +86,11 @@ def test_every_call_works(play: Callable[[Scenario], None]):
         assert (await manager.send_request({"request": "resourcesInfo"}))["code"] == 0
         next_end = asyncio.ensure_future(manager.wait4_any_job_finish(60))
         iterations = asyncio.ensure_future(manager.wait4(["b:0", "b:1"], 60))
-        await until_asked(manager, "status", "jobStatus")
+        await until_asked(manager, "endedJobs", "jobStatus")
         assert await manager.cancel("b") == {"canceled": 1}
-        assert await next_end == ("b", "CANCELED")
+        assert await next_end == ("a", "SUCCEED")
+        assert await manager.wait4_any_job_finish(60) == ("b", "CANCELED")
+        assert [end async for end in manager.as_completed(["b", "a"], 60)] == [("b", "CANCELED"), ("a", "SUCCEED")]
         assert await iterations == {"b:0": "CANCELED", "b:1": "CANCELED"}
         await manager.wait4all(60)
         assert await manager.remove("a") == {"removed": 1}
@@ -246,18 +248,3 @@ def test_after_its_block_it_says_that_it_was_left(service: Served, monkeypatch: 
             await manager.resources()
 
     asyncio.run(leave())
-
-
-def test_a_wait_for_the_next_job_ends_when_none_is_left(play: Callable[[Scenario], None], service: Served):
-    async def scenario(manager: AsyncManager) -> None:
-        waits = "until [ -e b ]; do sleep 0.1; done"
-        await manager.submit(Jobs().add(name="a", exec="true").add(name="b", script=waits))
-        await manager.wait4("a")
-        next_end = asyncio.ensure_future(manager.wait4_any_job_finish(timeout=60))
-        await until_asked(manager, "status")
-        (service.wd / "b").touch()
-        assert await next_end == ("b", "SUCCEED")
-        with pytest.raises(ServiceError, match="every job has ended"):
-            await manager.wait4_any_job_finish()
-
-    play(scenario)

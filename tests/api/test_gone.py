@@ -126,7 +126,7 @@ def test_a_call_has_a_timeout_of_its_own(service: Served):
 
 def test_waits_go_on_with_the_resumed_service_when_told_to_reconnect(service: Served):
     with ThreadPoolExecutor(3) as threads:
-        waiting = started(service, WAITS[:2], {"reconnect": 60}, threads)
+        waiting = started(service, WAITS, {"reconnect": 60}, threads)
         service.kill()
         time.sleep(1)  # while there is no service at all
         service.resume()
@@ -134,6 +134,7 @@ def test_waits_go_on_with_the_resumed_service_when_told_to_reconnect(service: Se
         (service.wd / "release").touch()
         assert waiting[0].result(PATIENCE) == {"long": "SUCCEED"}
         assert waiting[1].result(PATIENCE) is None
+        assert waiting[2].result(PATIENCE) == ("long", "SUCCEED")
 
 
 def test_questions_go_on_with_the_resumed_service_when_told_to_reconnect(service: Served):

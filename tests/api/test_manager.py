@@ -177,27 +177,6 @@ def test_a_timeout_of_zero_is_a_question(manager: Manager):
         manager.wait4all(0)
 
 
-def test_the_next_job_to_end_is_waited_for(manager: Manager, tmp_path: Path):
-    manager.submit(group(early="exit 0", late=f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 3"))
-    manager.wait4("early", 60)
-    ask = manager._lines.ask
-
-    def ask_and_go(body: bytes, timeout: float) -> dict[str, Any]:
-        answer = ask(body, timeout)
-        (tmp_path / "go").touch()  # whoever asks whether there is anything to wait for listens already
-        return answer
-
-    manager._lines.ask = ask_and_go  # type: ignore[method-assign]
-    assert manager.wait4_any_job_finish(60) == ("late", "FAILED")
-
-
-def test_a_wait_for_the_next_job_ends_when_none_is_left(manager: Manager):
-    manager.submit(group(only="exit 0"))
-    manager.wait4("only", 60)
-    with pytest.raises(errors.ServiceError, match="every job has ended, so there is no next one"):
-        manager.wait4_any_job_finish()
-
-
 def test_a_wait_that_is_late_tells_what_it_waited_for(manager: Manager):
     manager.submit(group(**{f"j{number}": "sleep 60" for number in range(7)}))
     with pytest.raises(TimeoutElapsed, match="^after 0 s, 7 of 7 jobs have not ended: 'j0', .*'j4' and 2 more$"):
@@ -450,8 +429,8 @@ def test_a_service_without_events_is_asked_again_and_again(service: Served, monk
         manager.submit(group(polled="sleep 0.2"))
         assert manager.wait4("polled", 60) == {"polled": "SUCCEED"}
         manager.wait4all(60)
-        with pytest.raises(errors.ServiceError, match="does not publish events"):
-            manager.wait4_any_job_finish(1)
+        assert manager.wait4_any_job_finish(60) == ("polled", "SUCCEED")
+        assert list(manager.as_completed("polled", 60)) == [("polled", "SUCCEED")]
         manager.remove("polled")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.api.ends import EndStream
 from qcg.pilotjob.api.waiting import Numbers, Wait, WaitForAll, WaitForAny, WaitForJobs, parse_event
 
 
@@ -39,6 +40,17 @@ def test_jobs_are_taken_from_answers_and_from_events():
     wait.event("IFI", ended("c", "CANCELED", 1))
     assert over(wait)
     assert wait.states == {"a": "SUCCEED", "b": "FAILED", "c:1": "CANCELED"}
+
+
+def test_each_end_is_passed_on_when_it_is_known():
+    told: list[tuple[str, str]] = []
+    wait = WaitForJobs(["a", "b", "a"], told.append)
+    wait.answer(status(a="SUCCEED", b="EXECUTING"))
+    assert told == [("a", "SUCCEED")]
+    wait.answer(status(a="SUCCEED", b="EXECUTING"))
+    wait.event("JFI", ended("b", "FAILED"))
+    wait.event("JFI", ended("b", "FAILED"))
+    assert told == [("a", "SUCCEED"), ("b", "FAILED")]
 
 
 def test_no_names_are_over_at_once():
@@ -77,11 +89,64 @@ def test_waiting_for_all_ends_with_an_answer_or_an_event():
     assert over(asked)
 
 
-def test_waiting_for_any_takes_the_first():
-    wait = WaitForAny()
+def ends(*jobs: str, first: int = 1, last: int = 0, more: bool = True, delayed: bool = False) -> dict[str, Any]:
+    """A reply to `endedJobs`."""
+    listed = [{"number": number, "job": job, "state": "SUCCEED"} for number, job in enumerate(jobs, first)]
+    return {"ends": listed, "last": last or first + len(jobs) - 1, "first": 0, "more": more, "delayed": delayed}
+
+
+def test_an_event_makes_a_wait_for_any_job_ask_for_ends():
+    stream = EndStream(7)
+    wait = WaitForAny(stream)
+    assert asks(wait)
+    assert wait.question() == {"request": "endedJobs", "after": 7}
+    wait.answer(ends(first=8, last=7))
+    assert not over(wait)
+    assert not asks(wait)
     wait.event("JFI", ended("a"))
-    wait.event("JFI", ended("b", "FAILED"))
-    assert wait.ended == ("a", "SUCCEED")
+    assert asks(wait)
+    wait.answer(ends("a", "b", first=8))
+    assert over(wait)
+    assert wait.question() == {"request": "endedJobs", "after": 9}
+
+
+@pytest.mark.parametrize(
+    ("reply", "hopeless", "delayed"),
+    [
+        (ends(first=8, last=7, more=False), True, False),
+        (ends(first=8, last=7, more=True), False, False),
+        (ends("a", first=8, more=False), False, False),
+        (ends(first=8, last=7, more=True, delayed=True), False, True),
+        (ends("a", first=8, more=True, delayed=True), False, False),
+    ],
+)
+def test_a_wait_for_any_job_is_hopeless_only_when_no_end_can_follow(
+    reply: dict[str, Any], hopeless: bool, delayed: bool
+):
+    wait = WaitForAny(EndStream(7))
+    wait.answer(reply)
+    assert (wait.hopeless, wait.delayed) == (hopeless, delayed)
+
+
+def drained(stream: EndStream) -> list[str]:
+    return [end[0] for end in iter(stream.pop, None)]
+
+
+def test_replies_that_overlap_give_each_end_once():
+    """As when two threads have asked at the same time."""
+    stream = EndStream(0)
+    for reply in (ends("a", "b"), ends("a", "b", "c"), ends("c", "d", first=3), ends("b", first=2, last=4)):
+        stream.receive(reply)
+    assert drained(stream) == ["a", "b", "c", "d"]
+    assert stream.question()["after"] == 4
+
+
+def test_numbers_that_were_lost_with_the_machine_are_asked_for_again():
+    stream = EndStream(57)
+    stream.receive(ends(last=50))
+    assert stream.question()["after"] == 50
+    stream.receive(ends("a", first=51))
+    assert drained(stream) == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ SLEEP: list[Any] = [
     {"request": "cancelJob", "jobName": "msleep2"},
     {"request": "removeJob", "jobNames": "msleep2"},
     {"request": "resourcesInfo"},
+    {"request": "endedJobs", "after": 3},
     {"request": "status", "options": {"allJobsFinished": True}},
     {"request": "finish"},
 ]

@@ -25,6 +25,8 @@ def refusal_of(request: Any) -> str:
     [
         ({"request": "listJobs"}, r.ListJobs),
         ({"request": "resourcesInfo"}, r.ResourcesInfo),
+        ({"request": "endedJobs"}, r.EndedJobs),
+        ({"request": "endedJobs", "after": 3}, r.EndedJobs),
         ({"request": "finish"}, r.Finish),
         ({"request": "status"}, r.Status),
         ({"request": "control", "command": "finishAfterAllTasksDone"}, r.Control),
@@ -94,6 +96,7 @@ def test_options_are_off_unless_switched_on() -> None:
         ({"request": "control", "command": 1}, "command: must be a string, not a number"),
         ({"request": "cancelJob"}, 'the key "jobNames" is missing'),
         ({"request": "jobInfo", "jobNames": None}, 'the key "jobNames" is missing'),
+        ({"request": "endedJobs", "after": "3"}, "after: must be a whole number, not a string"),
         ({"request": "jobStatus", "jobNames": 5}, "jobNames: must be a string or an array, not a number"),
         ({"request": "jobStatus", "jobNames": ["a", 5]}, "jobNames[1]: must be a string, not a number"),
         ({"request": "jobInfo", "jobNames": "a", "params": {"withChild": True}}, "params.withChild: unknown key"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -340,3 +342,70 @@ def test_nothing_gathered_is_nothing_written(journal: Journal, path: Path):
     before = Path(f"{path}-wal").read_bytes()
     journal.commit()
     assert Path(f"{path}-wal").read_bytes() == before
+
+
+def ends(journal: Journal, after: int = 0, limit: int = 100) -> list[tuple[int, str, str]]:
+    return [(number, name, state.name) for number, name, state in journal.ends_after(after, limit)]
+
+
+def uncommitted(journal: Journal) -> bool:
+    return journal.has_uncommitted_ends
+
+
+def test_ends_of_jobs_are_numbered_in_their_order_over_all_managers(journal: Journal):
+    one, two, three = job(1), job(2), job(3)
+    three.iterations = Iterations(range(2))
+    effects: list[Effect] = [Added([one, two, three]), ended(run(two)), settled(one, -1, State.OMITTED)]
+    for effect in effects:
+        journal.record(effect)
+    journal.commit()
+    assert ends(journal) == [(1, "job2", "SUCCEED"), (2, "job1", "OMITTED")]
+    reopened(journal)
+    assert (journal.ends_before, journal.last_end) == (2, 2)
+    effects = [ended(run(three, 0)), ended(run(three, 1)), settled(three, -1, State.SUCCEED), Removed(two)]
+    for effect in effects:
+        journal.record(effect)
+    journal.commit()
+    assert ends(journal, after=1) == [(2, "job1", "OMITTED"), (3, "job3", "SUCCEED")]
+    assert ends(journal, after=0, limit=1) == [(1, "job2", "SUCCEED")]
+    assert (journal.ends_before, journal.last_end) == (2, 3)
+
+
+def test_ends_that_are_not_committed_are_not_shown(journal: Journal):
+    one, two = job(1), job(2)
+    for effect in (Added([one, two]), ended(run(one))):
+        journal.record(effect)
+    journal.job_record(1)  # a question writes what was gathered
+    assert uncommitted(journal)
+    assert ends(journal) == []
+    journal.commit()
+    assert not uncommitted(journal)
+    journal.record(ended(run(two)))
+    journal.record(Removed(two))
+    assert ends(journal) == [(1, "job1", "SUCCEED")]
+    journal.commit()
+    assert ends(journal, after=1) == [(2, "job2", "SUCCEED")]
+
+
+@pytest.mark.parametrize("asked_between", [False, True])
+def test_a_submission_that_is_taken_back_has_no_end(journal: Journal, asked_between: bool):
+    one = job(1)
+    journal.record(Added([one]))
+    journal.record(settled(one, -1, State.FAILED))
+    if asked_between:
+        journal.job_record(1)
+    journal.record(Removed(one))
+    journal.commit()
+    assert (ends(journal), journal.last_end) == ([], 0)
+
+
+def test_a_registry_without_the_table_of_ends_is_continued(journal: Journal, path: Path):
+    journal.record(Added([job(1)]))
+    journal.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE ends")
+        connection.commit()
+    journal.__dict__.update(Journal.open(path).__dict__)
+    journal.record(ended(run(job(1))))
+    journal.commit()
+    assert ends(journal) == [(1, "job1", "SUCCEED")]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from qcg.pilotjob.api.asking import Names, accepted, data_of, list_of, may_ask_again, seconds_of
+from qcg.pilotjob.api.asking import Limit, Names, accepted, data_of, limit_of, list_of, may_ask_again
 from qcg.pilotjob.api.async_link import AsyncEvents, AsyncRequests, Context
-from qcg.pilotjob.api.client import LAST_NEWS, LAST_WORD, NONE_LEFT, RECONNECT_PAUSE
+from qcg.pilotjob.api.client import DELAYED_PAUSE, LAST_WORD, NONE_LEFT, RECONNECT_PAUSE
 from qcg.pilotjob.api.config import LogFile, log, read_config
+from qcg.pilotjob.api.ends import CURRENT, EndStream
 from qcg.pilotjob.api.errors import (
     ConnectionError,
     RequestRefusedError,
@@ -58,6 +60,7 @@ class AsyncManager:
         self._context: Context | None = None
         self._log_file: LogFile | None = None
         self._left = False
+        self._ends = EndStream(0)
 
     async def __aenter__(self) -> AsyncManager:
         self._left = False
@@ -67,7 +70,8 @@ class AsyncManager:
             self._log_file = LogFile(self._config)
             self._context = make_context()
             self._target = target_of(self._service.run_dir) if self._service else find_target(self._address, os.environ)
-            await self._ask_once(encode_request({"request": "status"}))
+            position = data_of(CURRENT, accepted(await self._ask_once(encode_request(CURRENT))))
+            self._ends = EndStream(position["first" if self._local else "last"])
         except BaseException:
             await self._leave()
             raise
@@ -113,21 +117,41 @@ class AsyncManager:
         self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None
     ) -> dict[str, str]:
         wait = WaitForJobs(list_of(names))
-        await self._wait(wait, seconds_of(timeout, timeout_secs))
+        await self._wait(wait, limit_of(timeout, timeout_secs))
         return wait.states
 
     async def wait4all(self, timeout_secs: float | None = None, *, timeout: float | None = None) -> None:
-        await self._wait(WaitForAll(), seconds_of(timeout, timeout_secs))
+        await self._wait(WaitForAll(), limit_of(timeout, timeout_secs))
 
     async def wait4_any_job_finish(
         self, timeout_secs: float | None = None, *, timeout: float | None = None
     ) -> tuple[str, str]:
-        if not self._found.contact.publisher:
-            raise ServiceError("this service does not publish events, so there is no next job to wait for")
-        wait = WaitForAny()
-        await self._wait(wait, seconds_of(timeout, timeout_secs))
-        assert wait.ended is not None
-        return wait.ended
+        limit = limit_of(timeout, timeout_secs)
+        while True:
+            ended = self._ends.pop()
+            if ended is not None:
+                return ended
+            # More than once where other tasks wait too: each end goes to one of them.
+            await self._wait(WaitForAny(self._ends), limit)
+
+    def as_completed(
+        self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None
+    ) -> AsyncIterator[tuple[str, str]]:
+        """`async for name, state in manager.as_completed(names)`: in the order of their ends."""
+        return self._as_completed(list_of(names), limit_of(timeout, timeout_secs))
+
+    async def _as_completed(self, names: Iterable[str], limit: Limit) -> AsyncIterator[tuple[str, str]]:
+        ended: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()
+        wait = WaitForJobs(names, ended.put_nowait)
+        waiting = asyncio.ensure_future(self._wait(wait, limit))
+        waiting.add_done_callback(lambda done: ended.put_nowait(None))
+        try:
+            while (end := await ended.get()) is not None:
+                yield end
+            await waiting
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
 
     # -- the service ------------------------------------------------------------------------------------------------
 
@@ -208,16 +232,16 @@ class AsyncManager:
             self._requests.close(ConnectionError("the connection to the service was given up"))
             self._requests = None
 
-    async def _wait(self, wait: Wait, timeout: float | None) -> None:
+    async def _wait(self, wait: Wait, limit: Limit) -> None:
         try:
-            await asyncio.wait_for(self._follow_on(wait), timeout)
+            await asyncio.wait_for(self._follow_on(wait), None if limit.seconds == math.inf else limit.left)
         except asyncio.TimeoutError:
             # The service has the last word, so that a timeout of 0 is a question.
             with suppress(asyncio.TimeoutError):
                 if wait.ask_again:
                     await asyncio.wait_for(self._ask(wait), LAST_WORD)
             if not wait.over:
-                raise TimeoutElapsed(f"after {timeout:g} s, {wait.left()}") from None
+                raise TimeoutElapsed(f"after {limit.seconds:g} s, {wait.left()}") from None
 
     async def _follow_on(self, wait: Wait) -> None:
         while True:
@@ -236,6 +260,11 @@ class AsyncManager:
                 wait.ask_again = True
 
     async def _follow(self, wait: Wait) -> None:
+        if wait.asks_first:
+            await self._ask(wait)
+            if wait.over:
+                return
+            wait.ask_again = True
         events = self._events.get(wait.topics)
         if events is None or not events.is_usable:
             assert self._context is not None
@@ -248,9 +277,7 @@ class AsyncManager:
                         await self._ask(wait)
                     if wait.over:
                         return
-                    await events.next(wait, LAST_NEWS if wait.hopeless else self._config.poll_delay)
-                    if wait.hopeless and not wait.over:
-                        raise ServiceError(NONE_LEFT)
+                    await events.next(wait, self._config.poll_delay)
         finally:
             if events.is_idle:
                 events.close(ConnectionError(_CLOSED))
@@ -274,6 +301,11 @@ class AsyncManager:
         sentence = wait.answer(data_of(question, accepted(answer)))
         if sentence is not None:
             raise RequestRefusedError(sentence)
+        if wait.hopeless:
+            raise ServiceError(NONE_LEFT)
+        if wait.delayed:
+            await asyncio.sleep(DELAYED_PAUSE)
+            wait.ask_again = True
 
     async def _find_again(self) -> None:
         """Until the service answers again, perhaps elsewhere and with other keys. One looks for all."""

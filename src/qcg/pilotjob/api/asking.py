@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from qcg.pilotjob.api.errors import ConnectionError, InternalError, RequestRefusedError, WrongArgumentsError
 
 Names = str | Iterable[str]
 
-QUESTIONS = frozenset({"listJobs", "jobStatus", "jobInfo", "resourcesInfo", "status"})
+QUESTIONS = frozenset({"listJobs", "jobStatus", "jobInfo", "why", "endedJobs", "resourcesInfo", "status"})
 """Requests that change nothing: asking again does no harm."""
 
 
@@ -23,18 +24,30 @@ def list_of(names: Names) -> list[str]:
         raise WrongArgumentsError(f"names of jobs are a string or a list of strings, not {names!r}") from None
 
 
-def seconds_of(timeout: Any, timeout_secs: Any) -> float | None:
-    """How long a wait may take, under either of its two names; None: for ever."""
+class Limit(NamedTuple):
+    """How long a wait may take."""
+
+    seconds: float
+    deadline: float
+    """On the monotonic clock."""
+
+    @property
+    def left(self) -> float:
+        return max(self.deadline - time.monotonic(), 0.0)
+
+
+def limit_of(timeout: Any, timeout_secs: Any) -> Limit:
+    """The limit of a wait that begins now, from either of the two names that the timeout has."""
     if timeout is not None and timeout_secs is not None:
         raise WrongArgumentsError("give timeout or timeout_secs, not both: they mean the same")
     given = timeout_secs if timeout is None else timeout
     if given is None:
-        return None
+        return Limit(math.inf, math.inf)
     if not isinstance(given, (int, float)) or math.isnan(given):
         raise WrongArgumentsError(
             f"a timeout is a number of seconds, not {given!r}; several names of jobs are given as one list"
         )
-    return float(given)
+    return Limit(float(given), time.monotonic() + given)
 
 
 def accepted(answer: dict[str, Any]) -> dict[str, Any]:

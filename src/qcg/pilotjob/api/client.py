@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qcg.pilotjob.api.asking import Names, accepted, data_of, list_of, may_ask_again, seconds_of
+from qcg.pilotjob.api.asking import Limit, Names, accepted, data_of, limit_of, list_of, may_ask_again
 from qcg.pilotjob.api.config import Config, LogFile, log, read_config
 from qcg.pilotjob.api.connections import Connections
+from qcg.pilotjob.api.ends import CURRENT, EndStream
 from qcg.pilotjob.api.errors import (
     ConnectionError,
     RequestRefusedError,
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
 RECONNECT_PAUSE = 0.25
 NEARLY_OVER, LAST_WORD = 1.0, 5.0
 """Seconds that are left of a wait, and that a question has which is asked so late: a timeout of 0 is a question."""
-LAST_NEWS = 0.5
-"""Seconds in which the news of a job that has just ended arrive."""
+DELAYED_PAUSE = 1.0
+"""Seconds between questions while the manager cannot write to its registry."""
 NONE_LEFT = "every job has ended, so there is no next one to wait for; submit jobs first, or ask for those by name"
 Self = TypeVar("Self", bound="Manager")
 
@@ -66,12 +68,14 @@ class Manager:
         manager._connect(target, cfg)
         return manager
 
-    def _connect(self, target: Target, cfg: Mapping[str, Any] | None) -> None:
+    def _connect(self, target: Target, cfg: Mapping[str, Any] | None, *, own: bool = False) -> None:
+        """`own`: the manager was started for this object, which follows its job ends from the first one on."""
         self._config = read_config(cfg)
         self._log_file = LogFile(self._config)
         self._lines = Connections(target)
         try:
-            self._ask_once(encode_request({"request": "status"}))
+            position = data_of(CURRENT, accepted(self._ask_once(encode_request(CURRENT))))
+            self._ends = EndStream(position["first" if own else "last"])
         except BaseException:
             self._disconnect()
             raise
@@ -125,23 +129,38 @@ class Manager:
         """Wait until all these jobs or iterations have ended; their final states. Both names of the timeout mean the
         same, here and below."""
         wait = WaitForJobs(list_of(names))
-        self._wait(wait, seconds_of(timeout, timeout_secs))
+        self._wait(wait, limit_of(timeout, timeout_secs))
         return wait.states
 
     def wait4all(self, timeout_secs: float | None = None, *, timeout: float | None = None) -> None:
         """Wait until every job of the manager has ended."""
-        self._wait(WaitForAll(), seconds_of(timeout, timeout_secs))
+        self._wait(WaitForAll(), limit_of(timeout, timeout_secs))
 
     def wait4_any_job_finish(
         self, timeout_secs: float | None = None, *, timeout: float | None = None
     ) -> tuple[str, str]:
-        """Wait until the next job ends; its name and state. `ServiceError` when none is left that could."""
-        if not self._lines.target.contact.publisher:
-            raise ServiceError("this service does not publish events, so there is no next job to wait for")
-        wait = WaitForAny()
-        self._wait(wait, seconds_of(timeout, timeout_secs))
-        assert wait.ended is not None
-        return wait.ended
+        """The name and state of the next job that has ended, of any client. Waits when there is none yet.
+
+        Each end since this object was made is returned once, in the order of the ends, whether it happened before the
+        call or during it. `ServiceError` when all ends were returned and no job is left that could end."""
+        limit = limit_of(timeout, timeout_secs)
+        while True:
+            ended = self._ends.pop()
+            if ended is not None:
+                return ended
+            # More than once where other threads wait too: each end goes to one of them.
+            self._wait(WaitForAny(self._ends), limit)
+
+    def as_completed(
+        self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None
+    ) -> Iterator[tuple[str, str]]:
+        """An iterator over these jobs and iterations that yields the name and final state of each when it has ended:
+        first of those that have ended before, then of the others as they end. `TimeoutElapsed` when not all of them
+        have ended so many seconds after the call."""
+        ended: deque[tuple[str, str]] = deque()
+        wait = WaitForJobs(list_of(names), ended.append)
+        progress = self._progress(wait, limit_of(timeout, timeout_secs))
+        return (end for _ in progress for end in _drain(ended))
 
     @property
     def poll_delay(self) -> float:
@@ -215,28 +234,37 @@ class Manager:
         self._lines.close()
         self._log_file.close()
 
-    def _wait(self, wait: Wait, timeout: float | None) -> None:
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
+    def _wait(self, wait: Wait, limit: Limit) -> None:
+        for _ in self._progress(wait, limit):
+            pass
+
+    def _progress(self, wait: Wait, limit: Limit) -> Iterator[None]:
+        """Yields whenever the wait may have learned something, until it is over."""
         while True:
             try:
                 with self._lines.explained():
-                    self._follow(wait, deadline)
+                    yield from self._follow(wait, limit.deadline)
                 return
             except RequestRefusedError:  # looking for the service again is of no use
                 raise
             except ConnectionError:
                 if self._lines.closed or not self._config.reconnect:
                     raise
-                self._find_again(deadline)
+                self._find_again(limit.deadline)
                 wait.ask_again = True
             except _Late:
-                raise TimeoutElapsed(f"after {timeout:g} s, {wait.left()}") from None
+                raise TimeoutElapsed(f"after {limit.seconds:g} s, {wait.left()}") from None
 
-    def _follow(self, wait: Wait, deadline: float) -> None:
+    def _follow(self, wait: Wait, deadline: float) -> Iterator[None]:
         """Listen to events, and ask where they do not tell: when no event can be missed any more, and in silence."""
         if not self._lines.target.contact.publisher:
-            self._poll(wait, deadline)
+            yield from self._poll(wait, deadline)
             return
+        if wait.asks_first:
+            self._ask(wait, deadline)
+            if wait.over:
+                return
+            wait.ask_again = True
         with self.listen(*wait.topics) as events:
             certain = time.monotonic() + self._config.poll_delay
             in_silence = False
@@ -245,33 +273,35 @@ class Manager:
                     events.missed = False
                     self._ask(wait, deadline)
                     certain = time.monotonic() + self._config.poll_delay
-                if wait.over or self._is_over_in_time(wait, deadline):
+                yield
+                if wait.over:
                     return
-                pause = self._pause(deadline)
-                heard = events.wait(min(pause, LAST_NEWS) if wait.hopeless else pause)
+                if time.monotonic() >= deadline:
+                    yield from self._last_word(wait, deadline)
+                    return
+                heard = events.wait(self._pause(deadline))
                 for topic, data in events.take() if heard else ():
                     wait.event(topic, data)
-                if wait.hopeless and not heard:
-                    raise ServiceError(NONE_LEFT)
                 in_silence = time.monotonic() < deadline and (
                     not heard or (not events.complete and time.monotonic() >= certain)
                 )
 
-    def _is_over_in_time(self, wait: Wait, deadline: float) -> bool:
-        """False before the deadline. Then the service has the last word, so that a timeout of 0 is a question."""
-        if time.monotonic() < deadline:
-            return False
+    def _last_word(self, wait: Wait, deadline: float) -> Iterator[None]:
+        """After the deadline the service has the last word, so that a timeout of 0 is a question."""
         if wait.ask_again:
             self._ask(wait, deadline)
+            yield
         if not wait.over:
             raise _Late
-        return True
 
-    def _poll(self, wait: Wait, deadline: float) -> None:
+    def _poll(self, wait: Wait, deadline: float) -> Iterator[None]:
         while True:
             self._ask(wait, deadline)
-            if wait.over or self._is_over_in_time(wait, deadline):
+            yield
+            if wait.over:
                 return
+            if time.monotonic() >= deadline:
+                raise _Late
             time.sleep(self._pause(deadline))
 
     def _ask(self, wait: Wait, deadline: float) -> None:
@@ -291,6 +321,11 @@ class Manager:
         sentence = wait.answer(data_of(question, accepted(answer)))
         if sentence is not None:
             raise RequestRefusedError(sentence)
+        if wait.hopeless:
+            raise ServiceError(NONE_LEFT)
+        if wait.delayed:
+            time.sleep(max(min(DELAYED_PAUSE, deadline - time.monotonic()), 0.0))
+            wait.ask_again = True
 
     def _pause(self, deadline: float) -> float:
         return max(min(self._config.poll_delay, deadline - time.monotonic()), 0.0)
@@ -313,6 +348,11 @@ class Manager:
                         raise no_answer(self._lines.target.contact.address, patience) from None
                     raise
                 time.sleep(RECONNECT_PAUSE)
+
+
+def _drain(ended: deque[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    while ended:
+        yield ended.popleft()
 
 
 class _Late(Exception):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
+
+from qcg.pilotjob.api.ends import EndStream
 
 MOST_TOLD = 5
 """Of names in a sentence."""
@@ -53,9 +55,13 @@ class Numbers:
 class WaitForJobs:
     """Until all of these jobs and iterations are final."""
 
+    asks_first = False
     hopeless = False
+    delayed = False
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], ended: Callable[[tuple[str, str]], None] = lambda end: None) -> None:
+        """`ended` is called with the name and state of each as soon as its end is known."""
+        self._ended = ended
         self.states: dict[str, str] = {}
         self._pending = dict.fromkeys(names)
         self._iterated = Counter(name.partition(":")[0] for name in self._pending if ":" in name)
@@ -104,6 +110,7 @@ class WaitForJobs:
         if name in self._pending and state in FINAL:
             del self._pending[name]
             self.states[name] = state
+            self._ended((name, state))
             job, colon, _ = name.partition(":")
             if colon:
                 self._iterated[job] -= 1
@@ -113,7 +120,9 @@ class WaitForAll:
     """Until no job is left that is not final."""
 
     topics = ("NOJ",)
+    asks_first = False
     hopeless = False
+    delayed = False
 
     def __init__(self) -> None:
         self.over = False
@@ -135,34 +144,39 @@ class WaitForAll:
 
 
 class WaitForAny:
-    """Until the next job ends."""
+    """Until the stream of job ends has one to return. An event only says that it is time to ask for more."""
 
     topics = ("JFI",)
+    asks_first = True
+    """An end that happened before the call needs no subscription."""
 
-    def __init__(self) -> None:
-        self.ended: tuple[str, str] | None = None
+    def __init__(self, ends: EndStream) -> None:
+        self._ends = ends
         self.ask_again = True
         self.hopeless = False
-        """No job is left that could end: unless the news of one is under way, none will come."""
+        """No job is left that could end, and all ends were returned."""
+        self.delayed = False
+        """The manager knows of more ends, and cannot write them to its registry at the moment."""
 
     def left(self) -> str:
         return "no job has ended"
 
     @property
     def over(self) -> bool:
-        return self.ended is not None
+        return self._ends.is_ready
 
     def question(self) -> dict[str, Any]:
-        """Whether there is anything to wait for: what has ended before is not the next."""
         self.ask_again = False
-        return {"request": "status", "options": {"allJobsFinished": True}}
+        return self._ends.question()
 
     def answer(self, data: dict[str, Any]) -> str | None:
-        self.hopeless = bool(data["AllJobsFinished"])
+        self._ends.receive(data)
+        self.hopeless = not (data["more"] or self.over)
+        self.delayed = data["delayed"] and not self.over
         return None
 
     def event(self, topic: str, data: dict[str, Any]) -> None:
-        self.ended = self.ended or (data["job"], data["state"])
+        self.ask_again = True
 
 
 Wait = WaitForJobs | WaitForAll | WaitForAny

@@ -77,6 +77,15 @@ class Why(_AboutJobs, tag_field="request", tag="why", forbid_unknown_fields=True
     """Tells what jobs wait for, where they run, or why they failed."""
 
 
+class EndedJobs(Struct, tag_field="request", tag="endedJobs", forbid_unknown_fields=True):
+    """Lists jobs that have ended, in the order of their ends, from a given end on."""
+
+    after: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="The number of the last end already known; without it, no end is listed."),
+    ] = None
+
+
 class CancelJob(_AboutJobs, tag_field="request", tag="cancelJob", forbid_unknown_fields=True):
     """Ends jobs, waiting and running ones."""
 
@@ -111,7 +120,20 @@ class Status(Struct, tag_field="request", tag="status", forbid_unknown_fields=Tr
         return self.options is not None and bool(self.options.all_jobs_finished)
 
 
-Request = Union[Submit, Control, ListJobs, JobStatus, JobInfo, Why, CancelJob, RemoveJob, ResourcesInfo, Finish, Status]
+Request = Union[
+    Submit,
+    Control,
+    ListJobs,
+    JobStatus,
+    JobInfo,
+    Why,
+    EndedJobs,
+    CancelJob,
+    RemoveJob,
+    ResourcesInfo,
+    Finish,
+    Status,
+]
 REQUESTS: dict[str, type[Struct]] = {
     "submit": Submit,
     "control": Control,
@@ -119,6 +141,7 @@ REQUESTS: dict[str, type[Struct]] = {
     "jobStatus": JobStatus,
     "jobInfo": JobInfo,
     "why": Why,
+    "endedJobs": EndedJobs,
     "cancelJob": CancelJob,
     "removeJob": RemoveJob,
     "resourcesInfo": ResourcesInfo,

@@ -15,6 +15,7 @@ from qcg.pilotjob.description.requests import Request, decode_request
 from qcg.pilotjob.interfaces.answers import Answer, error
 from qcg.pilotjob.interfaces.handlers.cancel_job import cancel_job
 from qcg.pilotjob.interfaces.handlers.control import control
+from qcg.pilotjob.interfaces.handlers.ended_jobs import ended_jobs
 from qcg.pilotjob.interfaces.handlers.finish import finish
 from qcg.pilotjob.interfaces.handlers.job_info import job_info
 from qcg.pilotjob.interfaces.handlers.job_status import job_status
@@ -37,6 +38,7 @@ _HANDLERS: dict[type[Request], Callable[[Pilot, Any], Awaitable[Answer]]] = {
     requests.JobStatus: job_status,
     requests.JobInfo: job_info,
     requests.Why: why,
+    requests.EndedJobs: ended_jobs,
     requests.CancelJob: cancel_job,
     requests.RemoveJob: remove_job,
     requests.ResourcesInfo: resources_info,

@@ -33,6 +33,7 @@ PUT_TOGETHER = (
     f"INSERT OR REPLACE INTO runs (place, attempt, state, ended, message, killed) VALUES (?, 0, ?, ?, ?, {TOGETHER})"
 )
 PUT_COMMAND = "INSERT OR REPLACE INTO commands (place, command) VALUES (?, ?)"
+PUT_END = "INSERT INTO ends (name, state) VALUES (?, ?)"
 PUT_META = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"
 PUT_ACKED = "INSERT OR REPLACE INTO agents (name, acked) VALUES (?, ?)"
 RAISE_MAX_SEQ = """
@@ -49,6 +50,7 @@ class Group:
         "commands",
         "empty",
         "ended_jobs",
+        "ends",
         "meta",
         "removed",
         "rests",
@@ -63,6 +65,8 @@ class Group:
         self.added: dict[int, Row] = {}
         self.started_jobs: list[Row] = []
         self.ended_jobs: list[Row] = []
+        self.ends: dict[int, Row] = {}
+        """By sequence number, the rows of `ends` for jobs that became final, in the order of their ends."""
         self.rests: list[Row] = []
         self.runs: dict[Run, Transition | Requeued | None] = {}
         """By run, how it ended; `None` while it is under way."""
@@ -83,6 +87,8 @@ class Group:
             elif effect.position < 0 and effect.state is State.EXECUTING:
                 self.started_jobs.append((EXECUTING, effect.at, effect.job.seq))
             return
+        if effect.position < 0:
+            self.ends[effect.job.seq] = (effect.job.name, int(effect.state))
         if run is not None:
             self.runs[run] = effect
         elif effect.position >= 0:
@@ -123,7 +129,6 @@ class Group:
 
     def remove(self, effect: Removed) -> None:
         self.empty = False
-        self.take_back(effect.job.seq)
         self.removed.append((effect.job.seq,))
 
     def write(self, connection: sqlite3.Connection) -> None:
@@ -133,6 +138,7 @@ class Group:
         many(START_JOB, self.started_jobs)
         many(END_JOB, self.ended_jobs)
         many(SETTLE_REST, self.rests)
+        many(PUT_END, self.ends.values())
         many(PUT_RUN, self._run_rows())
         many(PUT_SETTLED, self.settled)
         many(PUT_TOGETHER, self._rows_of_settled_together())

@@ -16,7 +16,7 @@ from qcg.pilotjob.journal import reading, schema
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.group import GATHER, PUT_META, Group, Value
 from qcg.pilotjob.journal.questions import Questions
-from qcg.pilotjob.journal.records import Loaded
+from qcg.pilotjob.journal.records import JobEnded, Loaded
 
 FILE_NAME = "registry.sqlite"
 
@@ -45,6 +45,10 @@ class Journal(Questions):
         self._closed = False
         self._written = 0
         """So many of them are in the transaction that is open."""
+        self.ends_before = reading.last_end(connection)
+        """The number of the last end of a job before this manager."""
+        self.last_end = self.ends_before
+        """The number of the last end that is committed."""
         self.epoch = self._begin_epoch()
         """How many managers have opened this registry, this one included."""
         # SQLite keeps the WAL until the connection is closed, and locks only the main file: a second descriptor on the
@@ -74,7 +78,7 @@ class Journal(Questions):
         """The registry that an earlier manager left, however it ended."""
         if not path.is_file():
             raise JournalError(f"There is no registry at {path}; give the run directory of an earlier run.")
-        return cls._start(path, lambda connection: schema.check_format(connection, path))
+        return cls._start(path, lambda connection: schema.prepare_existing(connection, path))
 
     @classmethod
     def _start(cls, path: Path, prepare: Callable[[sqlite3.Connection], None]) -> Journal:
@@ -99,12 +103,20 @@ class Journal(Questions):
         if type(effect) is Transition:
             self._gathering.transition(effect)  # by far the most
             return
+        if type(effect) is Removed:
+            self._take_back(effect.job.seq)
         gather = GATHER.get(type(effect))
         if gather is not None:
             gather(self._gathering, effect)
-        if type(effect) is Removed:
-            for earlier in self._waiting:
-                earlier.take_back(effect.job.seq)
+
+    def _take_back(self, seq: int) -> None:
+        """Strike a job from what was gathered. Its end stays, unless its submission was never committed."""
+        groups = (*self._waiting, self._gathering)
+        withdrawn = any(seq in group.added for group in groups)
+        for group in groups:
+            group.take_back(seq)
+            if withdrawn:
+                group.ends.pop(seq, None)
 
     def set_command(self, run: Run, command: str) -> None:
         """What a run is started with."""
@@ -127,6 +139,7 @@ class Journal(Questions):
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._put_back(error) from error
+        self.last_end += sum(len(group.ends) for group in self._waiting)
         self._waiting.clear()
         self._written = 0
 
@@ -169,6 +182,15 @@ class Journal(Questions):
     def load(self) -> Loaded:
         """Everything, for a manager that resumes."""
         return reading.load(self._current())
+
+    @property
+    def has_uncommitted_ends(self) -> bool:
+        return any(group.ends for group in (*self._waiting, self._gathering))
+
+    def ends_after(self, number: int, limit: int) -> list[JobEnded]:
+        """The next committed ends of jobs after this number. Ends that are not committed may get another number after
+        a crash, so they are never shown to clients."""
+        return reading.ends_between(self._connection, number, self.last_end, limit)
 
     def _current(self) -> sqlite3.Connection:
         """The connection, with all that was gathered written to it but not committed: what is committed together is

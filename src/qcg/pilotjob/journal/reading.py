@@ -11,6 +11,7 @@ from qcg.pilotjob.journal.grants import decode_grant
 from qcg.pilotjob.journal.records import (
     FinalJob,
     ForgottenRun,
+    JobEnded,
     JobRecord,
     Loaded,
     RunRecord,
@@ -111,6 +112,19 @@ def command_of(connection: sqlite3.Connection, seq: int, position: int) -> str |
 
 def run_records(connection: sqlite3.Connection) -> Iterator[RunRecord]:
     return map(to_run, connection.execute(f"SELECT {RUN_COLUMNS} FROM runs WHERE state > {QUEUED} ORDER BY place"))
+
+
+def last_end(connection: sqlite3.Connection) -> int:
+    """The number of the last end of a job; 0 when no job has ended."""
+    (number,) = connection.execute("SELECT max(number) FROM ends").fetchone()
+    return number or 0
+
+
+def ends_between(connection: sqlite3.Connection, after: int, last: int, limit: int) -> list[JobEnded]:
+    query = "SELECT number, name, state FROM ends WHERE number > ? AND number <= ? ORDER BY number LIMIT ?"
+    return [
+        JobEnded(number, name, STATES[state]) for number, name, state in connection.execute(query, (after, last, limit))
+    ]
 
 
 def meta_value(connection: sqlite3.Connection, key: str) -> Any:

@@ -90,6 +90,14 @@ class JobRecord(NamedTuple):
     rest_at: float | None
 
 
+class JobEnded(NamedTuple):
+    """One end in the stream of ends that clients follow."""
+
+    number: int
+    name: str
+    state: State
+
+
 class Loaded(NamedTuple):
     """The whole registry as a resumed manager needs it.
 

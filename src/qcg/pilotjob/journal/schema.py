@@ -30,8 +30,12 @@ FINAL = int(State.SUCCEED)
 # The command of a run is stored where it depends on more than the description and the grant: under the models that
 # start a process for each core.
 #
+# Each end of a job has a number: clients ask for the ends after the last one that they have seen. A row stays when its
+# job is removed, so that numbers are never reused.
+#
 # 0 and '' stand for "nothing yet" in most columns, and blobs are given as bytearray: the sqlite3 module sends None and
 # bytes through its adapters, which takes longer than all the rest of a row.
+ENDS = "CREATE TABLE IF NOT EXISTS ends (number INTEGER PRIMARY KEY, name TEXT, state INTEGER);"
 TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE agents (name TEXT PRIMARY KEY, acked INTEGER) WITHOUT ROWID;
@@ -62,6 +66,7 @@ CREATE TABLE runs (
     message TEXT
 );
 CREATE TABLE commands (place INTEGER PRIMARY KEY, command TEXT);
+{ENDS}
 CREATE VIEW jobs AS
     SELECT
         seq,
@@ -152,6 +157,12 @@ def locks_work(directory: Path) -> bool:
 
 def create_tables(connection: sqlite3.Connection) -> None:
     connection.executescript(f"BEGIN; {TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
+
+
+def prepare_existing(connection: sqlite3.Connection, path: Path) -> None:
+    """Check the format, and add the table that registries of earlier 1.0 versions lack."""
+    check_format(connection, path)
+    connection.execute(ENDS)
 
 
 def check_format(connection: sqlite3.Connection, path: Path) -> None:

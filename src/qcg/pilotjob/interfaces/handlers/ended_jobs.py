@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from qcg.pilotjob.description.requests import EndedJobs
+from qcg.pilotjob.interfaces.answers import Answer, ok
+from qcg.pilotjob.interfaces.pilot import Pilot
+
+LIMIT = 1000
+"""Ends in one reply; a client asks again for the next ones."""
+
+
+async def ended_jobs(pilot: Pilot, request: EndedJobs) -> Answer:
+    """The next ends of jobs after a given one. Only committed ends are listed: their numbers survive a crash."""
+    engine, journal = pilot.engine, pilot.engine.journal
+    if journal.has_uncommitted_ends:
+        engine.try_to_commit()
+    after = journal.last_end if request.after is None else min(request.after, journal.last_end)
+    ends = journal.ends_after(after, LIMIT)
+    listed = ends[-1].number if ends else after
+    delayed = journal.has_uncommitted_ends
+    return ok(
+        {
+            "ends": [{"number": end.number, "job": end.name, "state": end.state.name} for end in ends],
+            "last": journal.last_end,
+            "first": journal.ends_before,
+            "delayed": delayed,
+            "more": delayed or listed < journal.last_end or bool(pilot.state.unfinished),
+        }
+    )
