@@ -181,7 +181,8 @@ def test_a_run_whose_requests_were_refused_hides_no_other(tmp_path: Path):
     path = write_requests(tmp_path / "r.json", [job("good", "true", stdout="good.out")])
     assert run("qcg-pm", "run", path, "--wd", tmp_path, "--nodes", "2", "--id", "real").returncode == 0
     mistaken = write_requests(tmp_path / "typo.json", [{"name": "typo", "execution": {"exe": "true"}}])
-    assert run("qcg-pm", "run", mistaken, "--wd", tmp_path, "--nodes", "2", "--id", "typo").returncode == 1
+    refused = ("--file-path", mistaken, "--wd", tmp_path, "--nodes", "2", "--id", "typo")
+    assert run("qcg-pm-service", *refused).returncode == 1
     done = pm("why", "good", "nobody", "-p", tmp_path)
     assert "good SUCCEED" in done.stdout
     assert f"the registry of {tmp_path}/.qcgpjm-service-real says" in done.stderr

@@ -194,3 +194,30 @@ def test_no_command_needs_a_terminal_or_standard_input(tmp_path: Path):
     closed = subprocess.run([*line, *map(str, command_line)], timeout=60, check=False)
     assert closed.returncode == 0
     assert (tmp_path / "a.out").read_text() == ""
+
+
+def test_a_file_all_of_whose_requests_are_refused_leaves_no_run_directory(tmp_path: Path):
+    refused_file = write_requests(tmp_path / "bad.json", [job("a", "true", after=["nobody"])])
+    done = run("qcg-pm", "run", refused_file, "--wd", tmp_path, "--cores", "1")
+    assert done.returncode == 1
+    assert "1 request was refused, and nothing was run" in done.stderr
+    assert "'nobody'" in done.stderr
+    assert done.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.json"]
+
+
+def test_links_lead_to_the_run_before_when_a_file_is_refused(tmp_path: Path):
+    good = write_requests(tmp_path / "good.json", [job("a", "true")])
+    assert run("qcg-pm", "run", good, "--wd", tmp_path, "--cores", "1", "--id", "good").returncode == 0
+    bad = write_requests(tmp_path / "bad.json", {"request": "submit", "jobs": [{}]})
+    assert run("qcg-pm", "run", bad, "--wd", tmp_path, "--cores", "1").returncode == 1
+    assert len(list(tmp_path.glob(".qcgpjm-service-*"))) == 1
+    for name in ("service.log", "jobs.report"):
+        assert (tmp_path / name).readlink() == Path(".qcgpjm-service-good", name)
+
+
+def test_a_run_of_which_one_request_was_accepted_keeps_its_directory(tmp_path: Path):
+    done = run_requests(tmp_path, [job("a", "true")], {"request": "submit", "jobs": [{}]})
+    assert done.done.returncode == 1
+    assert "There are no jobs." not in done.done.stdout
+    assert done.states == {"a": "SUCCEED"}

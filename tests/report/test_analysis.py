@@ -182,6 +182,16 @@ def test_an_iterated_job_whose_iterations_were_omitted_one_by_one_is_told_with_a
     assert report.omitted == ["follow OMITTED: none of its iterations was started, because of what they wait for"]
 
 
+def test_an_omitted_job_of_which_some_iterations_succeeded_is_told_with_their_number(tmp_path: Path):
+    follow = job(1, "follow", Iteration(0, 4))
+    done = [ran(follow, 101, 102, State.SUCCEED, index) for index in range(3)]
+    last = Transition(follow, 3, State.OMITTED, 103.0, None, None, "it waits for 'it:3', which is FAILED")
+    report = told(tmp_path, Added([follow]), *done, last, Transition(follow, -1, State.OMITTED, 103.0))
+    assert report.omitted == [
+        "follow OMITTED: 1 of its 4 iterations was not started, because of what it waits for (the others: 3 SUCCEED)"
+    ]
+
+
 def test_a_failure_without_stderr_is_told_too(tmp_path: Path):
     one = job(1, "one", stderr="gone.err")
     (failure,) = told(tmp_path, Added([one]), ran(one, 101, 102, State.FAILED)).failures

@@ -8,7 +8,7 @@ import msgspec
 
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.going_on import how_to_go_on
-from qcg.pilotjob.runs import has_agents
+from qcg.pilotjob.runs import has_agents, never_had_jobs
 
 LEFT = 4
 """Exit code of a run whose time was over before its jobs."""
@@ -38,6 +38,12 @@ class Ending(msgspec.Struct):
     """The Slurm job whose nodes it had."""
     left: bool = False
     """Nothing could be written, and nobody wanted to wait: its agents keep what they run."""
+
+    @property
+    def nothing_accepted(self) -> bool:
+        """Requests were refused, and the registry has never had a job: the run directory is of no use."""
+        ended_by_itself = not (self.signal or self.trouble or self.left or self.suspended)
+        return bool(self.refusals) and ended_by_itself and never_had_jobs(self.run_dir)
 
     def what_is_left(self, *, followed: bool = False) -> str:
         """`followed`: another allocation goes on by itself, so that there is nothing to do."""

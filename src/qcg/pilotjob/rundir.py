@@ -82,11 +82,25 @@ def link(wd: Path, target: Path, name: str) -> None:
 
 
 def discard(wd: Path, run_dir: Path) -> None:
-    """Of a run that could not begin nothing is left."""
+    """Remove a run directory. Links of the working directory that led to it lead to the newest run that is left."""
     shutil.rmtree(run_dir, ignore_errors=True)
     for name in ("service.log", "jobs.report"):
         if _leads_to_a_run(wd / name) and Path(os.readlink(wd / name)).parent.name == run_dir.name:
-            (wd / name).unlink(missing_ok=True)
+            newest = _newest_with(wd, name)
+            if newest is None:
+                (wd / name).unlink(missing_ok=True)
+            else:
+                link(wd, newest / name, name)
+
+
+def _newest_with(wd: Path, name: str) -> Path | None:
+    """The newest own run directory that has this file."""
+    runs = [
+        (found.st_mtime_ns, entry)
+        for entry in wd.glob(f"{PREFIX}*")
+        if (found := entry.lstat()).st_uid == os.getuid() and (entry / name).is_file()
+    ]
+    return max(runs)[1] if runs else None
 
 
 def _leads_to_a_run(place: Path) -> bool:

@@ -101,6 +101,15 @@ def _has_jobs(run_dir: Path) -> bool:
         return False
 
 
+def never_had_jobs(run_dir: Path) -> bool:
+    """Whether the registry says so; False when it cannot be read."""
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            return not reading.has_jobs(connection)
+    except (JournalError, OSError):
+        return False
+
+
 def to_resume(path: Path) -> Path:
     """The run that `--resume` means: the newest one that was left with jobs not ended, or else the newest."""
     try:

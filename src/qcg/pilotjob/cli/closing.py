@@ -6,6 +6,7 @@ from qcg.pilotjob.cli.report import show_report
 from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.rundir import discard
 
 
 def tell_end(ending: Ending, *, followed: bool) -> None:
@@ -15,6 +16,9 @@ def tell_end(ending: Ending, *, followed: bool) -> None:
         tell(f"Error: {_were_refused(len(ending.refusals))}{nothing}:")
     for refusal in ending.refusals:
         tell(refusal)
+    if ending.nothing_accepted:
+        discard(ending.run_dir.parent, ending.run_dir)
+        return
     try:
         show_report(ending.run_dir, as_json=False, ended=True)
     except ReportError as error:

@@ -52,13 +52,18 @@ def iterated_jobs(connection: sqlite3.Connection) -> Iterator[Iterated]:
     for seq, iterations, state, rest in connection.execute(
         "SELECT seq, iterations, state, rest FROM submitted_jobs WHERE iterations > 0 ORDER BY seq"
     ):
-        states = connection.execute(
-            "SELECT state, count(*) FROM runs WHERE place >= (:job << 32) AND place < ((:job + 1) << 32)"
-            f" AND state > {QUEUED} GROUP BY state",
-            {"job": seq},
-        )
-        counted = Counter({STATES[of_run]: count for of_run, count in states})
+        counted = iteration_states(connection, seq)
         yield Iterated(iterations, STATES[state], STATES[rest] if rest else None, counted)
+
+
+def iteration_states(connection: sqlite3.Connection, seq: int) -> Counter[State]:
+    """Iterations of a job by state, as far as each has a state of its own."""
+    rows = connection.execute(
+        "SELECT state, count(*) FROM runs WHERE place >= (:job << 32) AND place < ((:job + 1) << 32)"
+        f" AND state > {QUEUED} GROUP BY state",
+        {"job": seq},
+    )
+    return Counter({STATES[state]: count for state, count in rows})
 
 
 def first_and_last(connection: sqlite3.Connection) -> tuple[float, float] | None:

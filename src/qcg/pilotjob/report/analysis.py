@@ -13,10 +13,10 @@ import msgspec
 from qcg.pilotjob.core.records import Grant, Job, Run
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal import reading, tallies
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.journal.records import RunRecord
+from qcg.pilotjob.journal.records import JobRecord, RunRecord
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.launch.compose import resolve, working_directory
 from qcg.pilotjob.launch.site import Site
@@ -26,7 +26,7 @@ from qcg.pilotjob.report.summary import Ending, Summary, statistics_of, summaris
 from qcg.pilotjob.report.tail import last_lines
 from qcg.pilotjob.runs import RunsError, has_manager, with_registry
 
-NONE_LEFT = "none of its iterations was started, because of what they wait for"
+NONE_STARTED = "none of its iterations was started, because of what they wait for"
 
 _decode_description = msgspec.msgpack.Decoder(JobDescription).decode
 
@@ -76,7 +76,20 @@ class _Report:
             slowest=[self._slow(ending) for ending in summary.slowest],
             failures=[self._failure(ending) for ending in summary.failures],
             failed=summary.failed,
-            omitted=[f"{job.name} OMITTED: {job.message or NONE_LEFT}" for job in summary.omitted],
+            omitted=[f"{job.name} OMITTED: {job.message or self._omitted_iterations(job)}" for job in summary.omitted],
+        )
+
+    def _omitted_iterations(self, job: JobRecord) -> str:
+        """The reason of an OMITTED job whose iterations were decided one by one."""
+        states = tallies.iteration_states(self.connection, job.seq)
+        others = [f"{states[state]} {state.name}" for state in State if states[state] and state is not State.OMITTED]
+        if not others:
+            return NONE_STARTED
+        omitted = job.iterations - sum(states[state] for state in State if state is not State.OMITTED)
+        was, waits = ("was", "it waits") if omitted == 1 else ("were", "they wait")
+        return (
+            f"{omitted} of its {job.iterations} iterations {was} not started, because of what {waits} for"
+            f" (the others: {', '.join(others)})"
         )
 
     def _cores_of_nodes(self) -> list[int] | None:
