@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from qcg.pilotjob.core.effects import Launch, MoreToStart, Transition
 from qcg.pilotjob.core.events import AgentSilent, Schedule
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.description.model import Sharing
+from qcg.pilotjob.core.submission import share
+from qcg.pilotjob.description.model import Amount, Sharing
 from tests.core.desk import Desk, job, machine, node
+from tests.description.helpers import parse, simple
 
 
 def test_jobs_start_in_the_order_they_came() -> None:
@@ -106,6 +112,42 @@ def test_split_into_without_parts_has_a_part_for_each_iteration() -> None:
     desk = Desk(machine(6))
     desk.submit(job("it", (2, None), its=3, sharing=Sharing("split-into", "cores")))
     assert desk.schedule() == ["it:0 on n1[0:1]", "it:1 on n1[2:3]", "it:2 on n1[4:5]"]
+
+
+@pytest.mark.parametrize(
+    ("amount", "total", "index"),
+    [
+        ({"scheduler": "maximum-iters"}, 10, 3),
+        ({"min": 5, "scheduler": "maximum-iters"}, 11, 3),
+        ({"min": 3, "scheduler": "maximum-iters"}, 8, 5),
+        ({"scheduler": "split-into"}, 6, 3),
+        ({"min": 2, "scheduler": "split-into"}, 7, 3),
+        ({"split-into": 3}, 7, 4),
+        ({"split-into": 2}, 7, 4),
+    ],
+)
+def test_jobs_made_from_one_description_share_as_iterations_of_one_job(
+    amount: dict[str, Any], total: int, index: int
+) -> None:
+    def starts(name: str) -> list[str]:
+        """What is started, round after round."""
+        desk = Desk(machine(total))
+        desk.submit(*parse(simple(name=name, iterate=[0, index], numCores=amount)))
+        rounds: list[str] = []
+        while started := desk.schedule():
+            rounds += [f"round {len(rounds)}", *started]
+            desk.end(*[line.split()[0] for line in started])
+        return [line.replace("a:", "a_") for line in rounds]
+
+    together, apart = starts("a"), starts("a_${it}")
+    assert apart == together
+    assert len([line for line in apart if " on " in line]) == index
+
+
+def test_jobs_made_from_one_description_share_anew_what_a_resumed_run_has() -> None:
+    jobs = parse(simple(name="a_${it}", iterate=[0, 2], numCores={"scheduler": "maximum-iters"}))
+    sizes = [[share(Desk(machine(cores)).core.state, job)[0][0].cores for job in jobs] for cores in (3, 8)]
+    assert sizes == [[Amount(1, 1), Amount(2, 2)], [Amount(4, 4), Amount(4, 4)]]
 
 
 def test_gpus_are_never_given_twice_and_come_back() -> None:

@@ -110,13 +110,13 @@ def test_iterate_without_an_index_in_the_name_is_an_iteration() -> None:
 
 def test_jobs_of_their_own_split_into_as_many_parts_by_default() -> None:
     job = {**standard("n_${it}", resources={"numCores": {"scheduler": "split-into"}}), "iterate": [0, 4]}
-    assert [job.sharing for job in parse(job)] == [Sharing("split-into", "cores", 4)] * 4
+    assert [job.sharing for job in parse(job)] == [Sharing("split-into", "cores", None, 4, place) for place in range(4)]
 
 
-def test_jobs_of_their_own_have_no_maximum_iters() -> None:
-    job = {**standard("n_${it}", resources={"numCores": {"scheduler": "maximum-iters"}}), "iterate": [0, 4]}
-    assert problems_of(job) == [
-        "jobs[0].name: maximum-iters is for the iterations of one job; take ${it} out of the name"
+def test_jobs_made_from_one_description_know_their_places_among_them() -> None:
+    job = {**standard("n_${it}", resources={"numCores": {"scheduler": "maximum-iters"}}), "iterate": [1, 6, 2]}
+    assert [(job.name, job.sharing) for job in parse(job)] == [
+        (f"n_{index}", Sharing("maximum-iters", "cores", None, 3, place)) for place, index in enumerate((1, 3, 5))
     ]
 
 

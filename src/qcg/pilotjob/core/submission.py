@@ -149,19 +149,22 @@ def find_prerequisites(newcomer: Newcomer, find: Mapping[str, Job]) -> list[str]
 def share(core: CoreState, description: JobDescription) -> tuple[tuple[Request, ...], MaximumIters | None]:
     """What `maximum-iters` or `split-into` make of a request, given what exists: one request for each size."""
     sharing = description.sharing
+    plan: MaximumIters | None = None
     if sharing is None:
         return (description.request,), None
     of_cores = sharing.of == "cores"
     amount = description.request.cores if of_cores else description.request.nodes
     assert amount is not None
     total = core.pool.total_cores if of_cores else len(core.nodes)
-    count = len(description.iteration) if description.iteration is not None else 1
+    count = sharing.sharers or (len(description.iteration) if description.iteration is not None else 1)
     if sharing.name == "split-into":
         amounts = [split_into(total, sharing.parts or count, amount.least)]
-        plan = None
     else:
         plan = MaximumIters(count, total, amount.least)
-        amounts = [Amount(size, size) for size in plan.sizes()]
+        sizes = plan.sizes()
+        if sharing.sharers is not None:
+            sizes, plan = (plan.size(sharing.position),), None
+        amounts = [Amount(size, size) for size in sizes]
     field = "cores" if of_cores else "nodes"
     return tuple([msgspec.structs.replace(description.request, **{field: amount}) for amount in amounts]), plan
 

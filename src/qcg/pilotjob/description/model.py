@@ -38,6 +38,10 @@ class Sharing(Struct, frozen=True, omit_defaults=True, gc=False):
     of: Literal["cores", "nodes"]
     parts: int | None = None
     """`split-into` only; `None` means one part for each iteration."""
+    sharers: int | None = None
+    """Of jobs made from one description: how many they are. They share what exists as iterations of one job would."""
+    position: int = 0
+    """Of this job among them."""
 
 
 class Iteration(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -166,7 +166,10 @@ def _expanded(
     template = _single(template, iteration, where, problems)
     if len(problems) > found:
         return
-    for index in iteration.indices():
+    for position, index in enumerate(iteration.indices()):
+        if template.sharing is not None:
+            sharing = msgspec.structs.replace(template.sharing, position=position)
+            template = msgspec.structs.replace(template, sharing=sharing)
         known = {**variables, **index_variables(iteration, index), "uniq": f"{uniq}-{index}"}
         found = len(problems)
         finished = _finish(template, after, known, where, after_path, problems)
@@ -267,11 +270,8 @@ def _single(template: JobDescription, iteration: Iteration, where: str, problems
     if len(iteration) > MOST_EXPANDED:
         sentence = f"{len(iteration)} jobs are too many; without ${{it}} in the name they are iterations of one job"
         problems.append(Problem(f"{where}.name", sentence))
-    if sharing is not None and sharing.name == "maximum-iters":
-        sentence = "maximum-iters is for the iterations of one job; take ${it} out of the name"
-        problems.append(Problem(f"{where}.name", sentence))
-    elif sharing is not None and sharing.parts is None:
-        sharing = Sharing(sharing.name, sharing.of, len(iteration))
+    if sharing is not None:
+        sharing = Sharing(sharing.name, sharing.of, sharing.parts, len(iteration))
     return msgspec.structs.replace(template, iteration=None, sharing=sharing, uniq="")
 
 
