@@ -81,8 +81,11 @@ def test_tuples_are_lists():
         ({"exec": "true", "args": ["x", object()]}, r"args\[1\]: <object .* cannot be part of a description"),
         ({"exec": "true", "env": {"A": {1: b"x"}}}, r"env\.A\.1: b'x' cannot"),
         ({"exec": "true", "model": "mpi"}, "model"),
+        ({"exec": "true", "numCores": 10**5000}, "holds a number with too many digits; write it as a string"),
+        ({"exec": "true", "env": {"A": -(10**5000)}}, "holds a number with too many digits"),
+        ({"exec": "true", "name": 10**5000}, "the name holds a number with too many digits"),
     ],
-    ids=range(9),
+    ids=range(12),
 )
 def test_a_wrong_description_is_refused_when_it_is_added(attributes: dict[str, Any], reason: str):
     jobs = Jobs()
@@ -128,7 +131,7 @@ def test_files_that_cannot_be_used_are_told(tmp_path: Path):
         Jobs().load_from_file(tmp_path / "missing")
     with pytest.raises(FileError, match="cannot be written"):
         Jobs().save_to_file(tmp_path / "no" / "such")
-    for text in ("{", "7", '["a"]', '[{"name": "a"}]', "\xff"):
+    for text in ("{", "7", '["a"]', '[{"name": "a"}]', "\xff", f"[{'9' * 5000}]", "[" * 100_000):
         (tmp_path / "wrong").write_text(text, encoding="latin-1")
         with pytest.raises(InvalidJobDescriptionError):
             Jobs().load_from_file(tmp_path / "wrong")

@@ -254,7 +254,7 @@ def test_what_the_service_refuses_is_an_error_with_its_words(manager: Manager, c
 
 
 def test_a_request_that_cannot_be_sent_is_told(manager: Manager):
-    with pytest.raises(WrongArgumentsError, match="cannot be written as JSON"):
+    with pytest.raises(WrongArgumentsError, match="something that JSON cannot"):
         manager.send_request({"request": "submit", "jobs": [object()]})
     with pytest.raises(WrongArgumentsError, match="submit the jobs in several parts"):
         manager.send_request({"request": "submit", "jobs": ["x" * (65 << 20)]})

@@ -231,6 +231,22 @@ def test_an_array_of_jobs_is_one_submission(tmp_path: Path):
     assert (done.exit_code, done.stderr) == (1, 'request 1: jobs[0].exe: unknown key; did you mean "exec"?\n')
 
 
+def test_a_file_with_one_request_is_a_request_file(tmp_path: Path):
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps({"request": "submit", "jobs": [job("a", "true")]}, indent=2))
+    done = qcg_pm("validate", path, "--nodes", "1")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "1 request, 1 job, 0 problems" in done.stdout
+
+
+def test_a_number_with_thousands_of_digits_is_a_problem(tmp_path: Path):
+    path = tmp_path / "digits.json"
+    path.write_text(f'[{{"request": "submit", "jobs": [{{"name": "a", "exec": "x", "numCores": {"9" * 5000}}}]}}]')
+    done = qcg_pm("validate", path, "--nodes", "1")
+    assert done.exit_code == 1
+    assert done.stderr == "request 1: jobs[0]: the job holds a number with too many digits; write it as a string\n"
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

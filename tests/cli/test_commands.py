@@ -139,8 +139,9 @@ def test_jobs_come_from_the_standard_input_too(pm: Pm, pm_json: Told):
             2,
             "none.json cannot be read: No such file or directory; to submit a program, put -- before it",
         ),
-        (["broken.json"], 2, "broken.json is not JSON"),
+        (["broken.json"], 2, "broken.json is not valid JSON"),
         (["empty.json"], 2, "empty.json holds no jobs"),
+        (["digits.json"], 2, "digits.json holds a number with too many digits"),
         (["broken.json", "--", "true"], 2, "not both"),
         (["broken.json", "-c", "2"], 2, "qcg-pm submit … -- broken.json"),
         (["-c", "x", "--", "true"], 2, "--cores 'x' is not a number"),
@@ -156,6 +157,7 @@ def test_a_submission_that_makes_no_sense_is_answered_with_a_sentence(
 ):
     (wd / "broken.json").write_text("[{")
     (wd / "empty.json").write_text("[]")
+    (wd / "digits.json").write_text(f'[{{"name": "a", "exec": "true", "numCores": {"9" * 5000}}}]')
     assert sentence in pm("submit", *arguments, code=code).stderr
 
 

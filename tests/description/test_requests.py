@@ -131,6 +131,52 @@ def test_each_index_of_the_second_stage_waits_for_the_same_index_of_the_first() 
     assert jobs[31].execution.stdout == "logs/amber_bac16_16.stdout"
 
 
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf", b"\n  "])
+@pytest.mark.parametrize(
+    ("content", "alone"),
+    [
+        ({"request": "submit", "jobs": [{"name": "a", "exec": "date"}]}, None),
+        ({"request": "finish"}, None),
+        ({}, None),
+        ({"jobs": [{"name": "a", "exec": "date"}]}, None),
+        ({"name": "a", "exec": "date"}, {"request": "submit", "jobs": [{"name": "a", "exec": "date"}]}),
+    ],
+)
+def test_a_file_with_one_object_is_a_file_with_one_request(mark: bytes, content: Any, alone: Any) -> None:
+    (found,) = r.decode_request_file(mark + json.dumps(content).encode())
+    assert json.loads(bytes(found)) == (alone or content)
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize("number", [DIGITS, f"-{DIGITS}", f"{DIGITS}.5", "1e5000"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        '"numCores": NUMBER',
+        '"iteration": [NUMBER]',
+        '"iterate": [0, NUMBER]',
+        '"wt": NUMBER',
+        '"args": [NUMBER]',
+        '"other": NUMBER',
+    ],
+)
+def test_a_number_with_thousands_of_digits_is_refused_in_a_sentence(place: str, number: str) -> None:
+    text = f'{{"name": "a", "exec": "date", {place.replace("NUMBER", number)}}}'
+    sentence = "holds a number with too many digits; write it as a string"
+    with pytest.raises(DescriptionError) as refusal:
+        parse_jobs([text.encode()], ARRIVAL)
+    assert str(refusal.value) == f"jobs[0]: the job {sentence}"
+    assert refusal_of(f'{{"request": "jobStatus", "jobNames": {number}}}'.encode()) == f"the request {sentence}"
+
+
+def test_a_python_number_with_thousands_of_digits_is_refused_in_a_sentence() -> None:
+    assert refusal_of({"request": "jobStatus", "jobNames": 10**5000}) == (
+        "the request holds a number with too many digits; write it as a string"
+    )
+
+
 def test_a_byte_order_mark_before_the_file_does_not_matter() -> None:
     assert r.decode_request_file(b"\xef\xbb\xbf[]") == []
 
@@ -138,7 +184,14 @@ def test_a_byte_order_mark_before_the_file_does_not_matter() -> None:
 @pytest.mark.parametrize(
     ("raw", "sentence"),
     [
-        (b"{}", "a request file must hold an array of requests"),
+        (b"7", "a request file must hold one request, or an array of requests"),
+        (b'"{}"', "a request file must hold one request, or an array of requests"),
+        (b'{"request": "fin', "the request file is not valid JSON: Input data was truncated"),
+        (b'{"request": "finish"} {}', "the request file is not valid JSON"),
+        (
+            b'\n{"request":\n finish}',
+            "the request file is not valid JSON: JSON is malformed: invalid character (byte 15), line 3",
+        ),
         (b"", "the request file is not valid JSON"),
         (b"[{", "the request file is not valid JSON: Input data was truncated"),
         (b'[{"request": "finish"}] x', "the request file is not valid JSON"),

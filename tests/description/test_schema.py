@@ -21,8 +21,8 @@ def test_the_schema_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
-@pytest.mark.parametrize("file", [SLEEP, BAC16, EVERYTHING, []])
-def test_documented_request_files_are_valid(file: list[Any]) -> None:
+@pytest.mark.parametrize("file", [SLEEP, BAC16, EVERYTHING, [], SLEEP[0]])
+def test_documented_request_files_are_valid(file: Any) -> None:
     VALIDATOR.validate(file)
 
 

@@ -41,7 +41,7 @@ def test_a_request_file_that_is_none_is_refused(tmp_path: Path):
         (b"hello", "JSON"),
         (b"\xff\xfe\x00\x00", "JSON"),
         (b"\x00" * 100, "JSON"),
-        (b'{"request": "submit"}', "array of requests"),
+        (b'{"request": "submit"', "JSON"),
         (b'"submit"', "array of requests"),
         (b"17", "array of requests"),
         (b"null", "array of requests"),

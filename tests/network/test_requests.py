@@ -187,8 +187,12 @@ def test_status_gives_an_overview(client: Bare, service: Served):
         (b'{"request": "listJobs"}{"request": "finish"}', "is not valid JSON"),
         (b"[" * 100_000, "too many levels deep"),
         (b'{"request": "submit", "jobs": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too many levels deep"),
+        (
+            b'{"request": "submit", "jobs": [{"name": "a", "exec": "x", "numCores": ' + b"9" * 5000 + b"}]}",
+            "too many digits",
+        ),
     ],
-    ids=range(18),
+    ids=range(19),
 )
 def test_a_bad_request_is_answered_with_what_is_wrong(client: Bare, text: bytes, reason: str):
     reply = client.ask_text(text)

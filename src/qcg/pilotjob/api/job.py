@@ -14,6 +14,7 @@ from qcg.pilotjob.api.errors import FileError, InvalidJobDescriptionError, JobNo
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.forms import SimpleForm
 from qcg.pilotjob.description.parse import check_alone, simple_to_standard
+from qcg.pilotjob.description.reading import Unreadable
 
 JOB_TOP_ATTRS = frozenset(SimpleForm.__struct_encode_fields__)
 """The keys of the simple form."""
@@ -72,8 +73,8 @@ class Jobs:
             jobs = json.loads(Path(file_path).read_bytes())
         except OSError as error:
             raise FileError(f"{file_path} cannot be read: {error.strerror}") from None
-        except ValueError as error:
-            raise InvalidJobDescriptionError(f"{file_path} is not JSON: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise InvalidJobDescriptionError(f"{file_path} {Unreadable.because(error)}") from None
         if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
             raise InvalidJobDescriptionError(f"{file_path} must hold an array of job descriptions")
         for job in jobs:
@@ -103,7 +104,10 @@ def _described(job_attrs: dict[str, Any] | None, attrs: dict[str, Any]) -> dict[
     job = {**(job_attrs or {}), **attrs}
     name = job.get("name")
     plain = {key: _plain(value, key) for key, value in job.items() if key != "name"}
-    return {"name": uuid.uuid4().hex if name is None else str(name), **plain}
+    try:
+        return {"name": uuid.uuid4().hex if name is None else str(name), **plain}
+    except ValueError as error:
+        raise InvalidJobDescriptionError(f"the name {Unreadable.because(error)}") from None
 
 
 def _plain(value: Any, path: str) -> Any:

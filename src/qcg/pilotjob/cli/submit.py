@@ -19,6 +19,7 @@ from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import show_json
 from qcg.pilotjob.cli.wait import MOST_EXPLAINED, wait_for
+from qcg.pilotjob.description.reading import Unreadable
 from qcg.pilotjob.printable import printable
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _read(file: str) -> list[Submission]:
     except OSError as error:
         raise Refusal(f"{file} cannot be read: {error.strerror}; to submit a program, put -- before it") from None
     except (ValueError, RecursionError) as error:
-        raise Refusal(f"{file} is not JSON: {error}; to submit a program, put -- before it") from None
+        raise Refusal(f"{file} {Unreadable.because(error)}; to submit a program, put -- before it") from None
     entries = content if isinstance(content, list) else [content]
     if not entries or not all(isinstance(entry, dict) for entry in entries):
         raise Refusal(f"{file} holds no jobs; it must be an array of job descriptions, or a request file")

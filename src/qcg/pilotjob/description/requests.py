@@ -151,6 +151,7 @@ REQUESTS: dict[str, type[Struct]] = {
 
 _decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _list_decoder = msgspec.json.Decoder(list[Raw])
+_object_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def decode_request(raw: bytes | Raw | dict[str, Any], path: str = "") -> Request:
@@ -172,14 +173,19 @@ def decode_request(raw: bytes | Raw | dict[str, Any], path: str = "") -> Request
 
 def decode_request_file(raw: bytes) -> list[Raw]:
     """The requests of a file, in order and still unread, so that a large file is held in memory once. An array of jobs
-    is one submission of them."""
+    is one submission of them, and an object stands for an array of it alone."""
     text = raw.removeprefix(b"\xef\xbb\xbf")
     try:
+        if text.lstrip().startswith(b"{"):
+            _object_decoder.decode(text)
+            if not _are_jobs([Raw(text)], text):
+                return [Raw(text)]
+            text = b"[%b]" % text
         found = _list_decoder.decode(text)
         # Nothing but jobs: an array of them is short for one submission.
         return [Raw(b'{"request":"submit","jobs":%b}' % text)] if _are_jobs(found, text) else found
     except msgspec.ValidationError:
-        sentence = "a request file must hold an array of requests: [ {...}, {...} ]"
+        sentence = "a request file must hold one request, or an array of requests: [ {...}, {...} ]"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         sentence = f"the request file {Unreadable.because(error)}{_place(text, error)}"
     raise RequestError([Problem("", sentence)])

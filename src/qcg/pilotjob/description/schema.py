@@ -26,7 +26,7 @@ _TITLES = {
 
 
 def request_file_schema() -> dict[str, Any]:
-    """The schema of a whole file: an array of requests."""
+    """The schema of a whole file: an array of requests, or one request."""
     forms: list[type[msgspec.Struct]] = [*REQUESTS.values(), StandardForm, SimpleForm]
     references, components = msgspec.json.schema_components(forms, ref_template="#/$defs/{name}")
     *requests, standard, simple = references
@@ -43,9 +43,8 @@ def request_file_schema() -> dict[str, Any]:
     return {
         "$schema": DIALECT,
         "title": "QCG-PilotJob request file",
-        "description": "Requests that the service carries out in this order.",
-        "type": "array",
-        "items": {"anyOf": requests},
+        "description": "Requests that the service carries out in this order; or one request.",
+        "anyOf": [{"type": "array", "items": {"anyOf": requests}}, *requests],
         "$defs": components,
     }
 
