@@ -93,9 +93,9 @@ def test_iterations_that_can_never_run_fail_together() -> None:
             [job("a", (5, None), its=2, sharing=Sharing("maximum-iters", "cores")), job("b", its=2, after="a:${it}")],
             ["job 'a': maximum-iters with a minimum of 5 for each iteration does not fit: only 4 exist"],
         ),
-        ([job("a", after="a")], ["these jobs wait for each other and could never start: a -> a"]),
-        ([job("a", its=2, after="a:0")], ["these jobs wait for each other and could never start: a -> a"]),
-        ([job("a", its=2, after="a:${it}")], ["these jobs wait for each other and could never start: a -> a"]),
+        ([job("a", after="a")], ["job 'a' waits for itself and could never start"]),
+        ([job("a", its=2, after="a:0")], ["job 'a' waits for itself and could never start"]),
+        ([job("a", its=2, after="a:${it}")], ["job 'a' waits for itself and could never start"]),
         (
             [job("a", after="b"), job("b", after="a")],
             ["these jobs wait for each other and could never start: a -> b -> a"],
@@ -110,13 +110,38 @@ def test_iterations_that_can_never_run_fail_together() -> None:
             ["these jobs wait for each other and could never start: b -> c -> d -> b"],
         ),
         (
+            [job("a", after="b a"), job("b", after="c"), job("c", after="b"), job("d", after="d")],
+            [
+                "these jobs wait for each other and could never start: b -> c -> b",
+                "job 'a' waits for itself and could never start",
+                "job 'd' waits for itself and could never start",
+            ],
+        ),
+        (
+            [job("a", after="b"), job("b", after="a b"), job("c", after="a d"), job("d", after="c")],
+            [
+                "these jobs wait for each other and could never start: a -> b -> a",
+                "job 'b' waits for itself and could never start",
+                "these jobs wait for each other and could never start: c -> d -> c",
+            ],
+        ),
+        (
+            [job("prepare"), job("b", after="prepair"), job("c", after="prepare2:1 iit:0 zebra")],
+            [
+                "job 'b' waits for 'prepair', and there is no job 'prepair'; did you mean 'prepare'?",
+                "job 'c' waits for 'prepare2:1', and there is no job 'prepare2'; did you mean 'prepare'?",
+                "job 'c' waits for 'iit:0', and there is no job 'iit'; did you mean 'it'?",
+                "job 'c' waits for 'zebra', and there is no job 'zebra'",
+            ],
+        ),
+        (
             [job("old"), job("a", after="x y"), job("b", after="b"), job("c", after="it:9 a")],
             [
                 "job 'old' already exists; choose another name or remove the old job first",
                 "job 'a' waits for 'x', and there is no job 'x'",
                 "job 'a' waits for 'y', and there is no job 'y'",
                 "job 'c' waits for 'it:9', and job 'it' has no iteration 9",
-                "these jobs wait for each other and could never start: b -> b",
+                "job 'b' waits for itself and could never start",
             ],
         ),
     ],
@@ -135,6 +160,21 @@ def test_a_long_ring_is_named_in_its_order() -> None:
     (sentence,) = refused(Desk(machine(1)), *jobs)
     names = sentence.rpartition(": ")[2].split(" -> ")
     assert names == [f"j{number}" for number in range(size)] + ["j0"]
+
+
+def test_of_many_cycles_some_are_told() -> None:
+    jobs = [job(f"j{number}", after=f"j{number} j{max(number - 1, 0)}") for number in range(3000)]
+    sentences = refused(Desk(machine(1)), *jobs)
+    assert len(sentences) == 20
+    assert sentences[0] == "job 'j0' waits for itself and could never start"
+
+
+def test_of_many_unknown_names_some_get_a_suggestion() -> None:
+    desk = Desk(machine(1))
+    sentences = refused(desk, job("prepare"), job("a", after=" ".join(f"prepare{number}" for number in range(1000))))
+    assert len([sentence for sentence in sentences if "did you mean 'prepare'?" in sentence]) == 20
+    many = [job(f"prepare{number}") for number in range(2001)]
+    assert "did you mean" not in refused(desk, *many, job("a", after="prepared"))[0]
 
 
 def test_two_ways_to_the_same_job_are_no_ring() -> None:

@@ -36,6 +36,19 @@ NO_EXECUTION = (
         ({**standard(), "exec": "x"}, 'jobs[0].exec: unknown key; it belongs inside "execution"'),
         ({**standard(), "after": "x"}, 'jobs[0].after: unknown key; it belongs inside "dependencies"'),
         ({**standard(), "wt": "1h"}, 'jobs[0].wt: unknown key; it belongs inside "resources"'),
+        (simple(deps=["b"]), 'jobs[0].deps: unknown key; did you mean "after"?'),
+        ({"name": "a", "command": "ls"}, 'jobs[0].command: unknown key; did you mean "exec"?'),
+        (standard(command="ls"), 'jobs[0].execution.command: unknown key; did you mean "exec"?'),
+        (
+            {**standard(), "command": "ls"},
+            'jobs[0].command: unknown key; did you mean "exec"? It belongs inside "execution".',
+        ),
+        (
+            {**standard(), "deps": ["b"]},
+            'jobs[0].deps: unknown key; did you mean "after"? It belongs inside "dependencies".',
+        ),
+        ({**standard(), "dependencies": {"deps": []}}, 'jobs[0].dependencies.deps: unknown key; did you mean "after"?'),
+        (standard(resources={"cores": 2}), 'jobs[0].resources.cores: unknown key; did you mean "numCores"?'),
         (simple(numCores={"exct": 1}), 'jobs[0].numCores.exct: unknown key; did you mean "exact"?'),
         (
             simple(numCores={"scheduler": {"name": "split-into", "params": {"part": 2}}}),

@@ -67,3 +67,17 @@ def test_other_requests_go_on_and_are_stored_later(tmp_path: Path):
         assert is_file_done(wired.journal)
 
     run(tmp_path, test)
+
+
+def test_every_line_about_dependencies_names_its_request(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        pilot = Pilot(wired.engine, "x")
+        jobs = [job("a", "true", after=["x1", "x2"]), job("b", "true", after=["b"])]
+        assert await run_requests(pilot, raw(submit("first"), {"request": "submit", "jobs": jobs})) == 1
+        assert pilot.refusals[0].splitlines() == [
+            "request 2: job 'a' waits for 'x1', and there is no job 'x1'",
+            "request 2: job 'a' waits for 'x2', and there is no job 'x2'",
+            "request 2: job 'b' waits for itself and could never start",
+        ]
+
+    run(tmp_path, test)

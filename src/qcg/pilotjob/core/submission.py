@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from qcg.pilotjob.core import marks
-from qcg.pilotjob.core.dependencies import Prerequisite, Waiting, dependents_of, find_cycle, resolve
+from qcg.pilotjob.core.dependencies import Prerequisite, Suggestions, Waiting, dependents_of, find_cycles, resolve
 from qcg.pilotjob.core.effects import Added, Reply
 from qcg.pilotjob.core.errors import Refused
 from qcg.pilotjob.core.events import Submit
@@ -26,6 +26,10 @@ _encode_into = msgspec.msgpack.Encoder().encode_into
 
 MOST_SAME_INDEX = 255
 """How many prerequisites of its own index an iteration may have: a byte counts them."""
+
+
+MOST_CYCLES = 20
+"""Cycles of dependencies that a refusal tells."""
 
 
 class Newcomer(msgspec.Struct, gc=False):
@@ -98,16 +102,21 @@ def _admit(core: CoreState, descriptions: list[JobDescription]) -> list[Newcomer
         except DescriptionError as error:
             problems.append(f"job {name!r}: {error}")
     find = ChainMap(new, core.jobs)
+    suggestions = Suggestions(find)
     waiting = [newcomer for newcomer in newcomers if newcomer.description.after]
     for newcomer in waiting:
-        problems += find_prerequisites(newcomer, find)
-    ring = find_cycle({newcomer.job: newcomer.prerequisites for newcomer in waiting})
-    if ring is not None:
-        names = " -> ".join(job.name for job in [*ring, ring[0]])
-        problems.append(f"these jobs wait for each other and could never start: {names}")
+        problems += find_prerequisites(newcomer, find, suggestions)
+    problems += map(_about_cycle, find_cycles({one.job: one.prerequisites for one in waiting}, MOST_CYCLES))
     if problems:
         raise Refused(problems)
     return newcomers
+
+
+def _about_cycle(cycle: list[Job]) -> str:
+    if len(cycle) == 1:
+        return f"job {cycle[0].name!r} waits for itself and could never start"
+    names = " -> ".join(job.name for job in [*cycle, cycle[0]])
+    return f"these jobs wait for each other and could never start: {names}"
 
 
 def _encoded(description: JobDescription, buffer: bytearray) -> bytes:
@@ -126,14 +135,16 @@ def welcome(core: CoreState, job: Job, description: JobDescription) -> Newcomer:
     return Newcomer(job, description, requests)
 
 
-def find_prerequisites(newcomer: Newcomer, find: Mapping[str, Job]) -> list[str]:
+def find_prerequisites(
+    newcomer: Newcomer, find: Mapping[str, Job], suggestions: Suggestions | None = None
+) -> list[str]:
     """Resolve what a newcomer waits for; sentences for what cannot be resolved."""
     description = newcomer.description
     indices = description.iteration.indices() if description.iteration is not None else None
     problems = []
     found: dict[Prerequisite, None] = {}
     for entry in description.after:
-        resolved = resolve(description.name, entry, indices, find)
+        resolved = resolve(description.name, entry, indices, find, suggestions)
         if isinstance(resolved, str):
             problems.append(resolved)
         else:

@@ -162,8 +162,34 @@ Name = Annotated[
 ]
 
 
+_OF_EXECUTION = {
+    "command": "exec",
+    "cmd": "exec",
+    "executable": "exec",
+    "program": "exec",
+    "arguments": "args",
+    "environment": "env",
+    "cwd": "wd",
+    "workdir": "wd",
+    "output": "stdout",
+}
+_OF_RESOURCES = {"cores": "numCores", "nodes": "numNodes", "walltime": "wt", "time": "wt", "timeout": "wt"}
+_OF_DEPENDENCIES = dict.fromkeys(("deps", "depends", "depends_on", "dependsOn", "dependency", "requires"), "after")
+SYNONYMS = {**_OF_EXECUTION, **_OF_RESOURCES, **_OF_DEPENDENCIES}
+"""Keys that other programs have for the same, and ours."""
+
+
+def _meant(synonyms: dict[str, str], inside: str = "") -> dict[str, str]:
+    """What to say of these keys; `inside`: they belong into this object."""
+    place = f' It belongs inside "{inside}".' if inside else ""
+    return {key: f'did you mean "{ours}"?{place}' for key, ours in synonyms.items()}
+
+
 class ExecutionForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What to start, and in which surroundings."""
+
+    ELSEWHERE: ClassVar[dict[str, str]] = _meant(_OF_EXECUTION)
+    """What to say of unknown keys."""
 
     exec: Exec = None
     args: Annotated[
@@ -188,7 +214,7 @@ GPUS = dict.fromkeys(("gpu", "gpus", "numGpu", "numGpus", "numGPUs"), 'GPUs are 
 class ResourcesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What a job, or each of its iterations, needs to run; one core by default."""
 
-    ELSEWHERE: ClassVar[dict[str, str]] = GPUS
+    ELSEWHERE: ClassVar[dict[str, str]] = {**GPUS, **_meant(_OF_RESOURCES)}
 
     num_cores: NumCores = field(default=None, name="numCores")
     num_nodes: NumNodes = field(default=None, name="numNodes")
@@ -198,6 +224,8 @@ class ResourcesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=F
 
 class DependenciesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What a job waits for."""
+
+    ELSEWHERE: ClassVar[dict[str, str]] = _meant(_OF_DEPENDENCIES)
 
     after: After = None
 
@@ -209,6 +237,11 @@ class StandardForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fa
         "execution": 'it says what to start: {"exec": "PROGRAM", "args": ["ARGUMENT"]}, or {"script": "TEXT"}'
     }
     """What to say of keys that are missing."""
+    ELSEWHERE: ClassVar[dict[str, str]] = {
+        **_meant(_OF_EXECUTION, "execution"),
+        **_meant(_OF_RESOURCES, "resources"),
+        **_meant(_OF_DEPENDENCIES, "dependencies"),
+    }
 
     name: Name
     execution: Annotated[ExecutionForm, Meta(description="What to start.")]
@@ -230,8 +263,9 @@ class SimpleForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fals
         "dependencies": 'in the simple form it is "after"',
         "attributes": "only the standard form has it, the one with execution",
         **GPUS,
+        **_meant(SYNONYMS),
     }
-    """What to say of keys of the standard form."""
+    """What to say of keys of the standard form, and of other programs."""
 
     name: Name
     exec: Exec = None

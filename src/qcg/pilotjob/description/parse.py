@@ -12,7 +12,7 @@ import msgspec
 
 from qcg.pilotjob.description import meaning
 from qcg.pilotjob.description.errors import DescriptionError, Problem, shown
-from qcg.pilotjob.description.forms import ExecutionForm, ResourcesForm, SimpleForm, StandardForm
+from qcg.pilotjob.description.forms import SYNONYMS, ExecutionForm, ResourcesForm, SimpleForm, StandardForm
 from qcg.pilotjob.description.model import Iteration, JobDescription, Sharing
 from qcg.pilotjob.description.names import final_after, final_name
 from qcg.pilotjob.description.reading import BACKSLASH, DOLLAR, Unreadable, as_json, decode_anything
@@ -217,7 +217,8 @@ def _is_simple(value: Any) -> bool:
         return True
     standard, simple = StandardForm.__struct_encode_fields__, SimpleForm.__struct_encode_fields__
     others = [key for key in value if key not in standard]
-    nearest = [near for key in others for near in get_close_matches(key[:100], (*simple, "execution"), n=1)]
+    nearest = [SYNONYMS[key] for key in others if key in SYNONYMS]
+    nearest += [near for key in others for near in get_close_matches(key[:100], (*simple, "execution"), n=1)]
     if "execution" in nearest or not value.keys().isdisjoint(_OF_STANDARD):
         return False
     return bool(nearest) or not others

@@ -1,4 +1,4 @@
-"""The file interface: a JSON array of requests, run in order; the replies go to the log."""
+"""The file interface: a JSON array of requests, or one request, run in order; the replies go to the log."""
 
 from __future__ import annotations
 
