@@ -127,7 +127,7 @@ def test_cycles_and_unknown_dependencies_are_refused_by_name(tmp_path: Path):
     )
     messages = [reply.get("message", "") for reply in done.replies]
     assert re.search("a.* -> .*b.* -> .*c", messages[0] + messages[0])
-    assert "self -> self" in messages[1]
+    assert "job 'self' waits for itself" in messages[1]
     assert "'d'" in messages[2]
     assert "'nobody'" in messages[2]
     assert "'it'" in messages[3]
