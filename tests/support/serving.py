@@ -15,6 +15,7 @@ import zmq
 
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ClientsContact
+from qcg.pilotjob.wire.parts import request_frames
 from tests.support.pilot import start
 from tests.support.waiting import wait_for
 
@@ -51,7 +52,7 @@ class Bare:
 
     def ask_text(self, text: bytes) -> Any:
         before = [] if self.socket.type == zmq.REQ else [b"one", b""]
-        self.send(*before, text)
+        self.send(*before, *request_frames(text))
         received = self.receive()
         assert received is not None, "there was no answer"
         *way_back, reply = received

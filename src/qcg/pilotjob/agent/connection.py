@@ -19,6 +19,7 @@ from qcg.pilotjob.agent.signs import Signs
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
 from qcg.pilotjob.wire.monitor import events_of
+from qcg.pilotjob.wire.parts import split
 from qcg.pilotjob.wire.routing import is_ipv6
 
 BEAT = 2.0
@@ -121,7 +122,7 @@ class Connection:
         if self._socket is not None:
             # Where somebody else answers by now there is nobody to send to. The monitor tells of it.
             with suppress(zmq.Again):
-                self._socket.send(protocol.encode(message), zmq.NOBLOCK)
+                self._socket.send_multipart(split(protocol.encode(message)), zmq.NOBLOCK)
             self._poller.doubt(self._socket)
 
     def receive(self, ready: set[zmq.Socket[bytes] | int]) -> list[protocol.FromManager]:

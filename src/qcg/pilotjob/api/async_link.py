@@ -15,6 +15,7 @@ from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.link import CONNECT_TIMEOUT, REFUSED_TIMEOUT, Line, NoAnswer, again, decode_answer
 from qcg.pilotjob.api.waiting import BEAT, WELCOME, Numbers, Wait, parse_event
 from qcg.pilotjob.wire.contact import ClientsContact
+from qcg.pilotjob.wire.parts import request_frames
 
 TICK = 0.001
 """Seconds, so that a timer for a moment does not ring before it."""
@@ -95,7 +96,7 @@ class AsyncRequests:
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[number] = answered
         try:
-            self._line.send([number, b"", body])
+            self._line.send([number, b"", *request_frames(body)])
             return decode_answer(await asyncio.wait_for(answered, timeout))
         except asyncio.TimeoutError:
             raise NoAnswer from None

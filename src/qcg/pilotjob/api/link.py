@@ -15,6 +15,7 @@ from qcg.pilotjob.api.errors import ConnectionError, InternalError, WrongArgumen
 from qcg.pilotjob.description.reading import Unreadable
 from qcg.pilotjob.wire.contact import MOST_BYTES, ClientsContact
 from qcg.pilotjob.wire.monitor import events_of
+from qcg.pilotjob.wire.parts import request_frames
 from qcg.pilotjob.wire.routing import is_ipv6
 
 CONNECT_TIMEOUT = 5.0
@@ -135,7 +136,7 @@ class Requests:
     def ask(self, body: bytes, timeout: float) -> dict[str, Any]:
         """The answer; `NoAnswer` when none comes in time."""
         number = b"%d" % next(self._numbers)
-        self.line.send([number, b"", body])
+        self.line.send([number, b"", *request_frames(body)])
         deadline = time.monotonic() + timeout
         while self.line.wait(max(deadline - time.monotonic(), 0)):
             frames = self.line.socket.recv_multipart()

@@ -11,6 +11,7 @@ from zmq.utils import z85
 
 from qcg.pilotjob.executor_api.calls import Call, Outcome
 from qcg.pilotjob.wire.keys import make_keys
+from qcg.pilotjob.wire.parts import ENCRYPTION, PART, split
 
 CONTACT = "QCG_PM_EXECUTOR_CONTACT"
 """Tells a worker where the contact file of its executor is."""
@@ -19,6 +20,8 @@ WORKER = "QCG_PM_EXECUTOR_WORKER"
 OUTPUT, BEGUN = ".out", ".begun"
 """How the files of a worker end, beside the contact file: what it printed, and which call it began last."""
 HEARTBEAT, SILENCE = 5000, 60000
+HANDSHAKE = 5000
+"""Milliseconds after which a peer that has not shown its keys is disconnected."""
 HELLO, DONE, CALL, LEAVE = b"hello", b"done", b"call", b"leave"
 _ZAP = "inproc://zeromq.zap.01"
 
@@ -70,6 +73,8 @@ class Door:
         self._router = self._context.socket(zmq.ROUTER)
         _set_options(self._router)
         self._router.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        self._router.setsockopt(zmq.MAXMSGSIZE, PART + ENCRYPTION)
+        self._router.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE)
         self._router.setsockopt_string(zmq.ZAP_DOMAIN, "workers")
         self._router.curve_server = True
         self._router.curve_publickey = keys.server_public.encode()
@@ -101,7 +106,7 @@ class Door:
                 messages.append(Hello(worker.decode()))
             elif kind == DONE:
                 number, succeeded, seconds = msgspec.msgpack.decode(rest[0], type=tuple[int, bool, float])
-                messages.append(Answer(worker.decode(), number, Outcome(succeeded, rest[1], seconds)))
+                messages.append(Answer(worker.decode(), number, Outcome(succeeded, b"".join(rest[1:]), seconds)))
 
     def send(self, worker: str, call: Call) -> None:
         self._router.send_multipart([worker.encode(), CALL, b"%d" % call.number, call.function, call.arguments])
@@ -127,7 +132,7 @@ class Door:
 
 def answer_frames(call: bytes, outcome: Outcome) -> list[bytes]:
     """What a worker sends."""
-    return [DONE, msgspec.msgpack.encode((int(call), outcome.succeeded, outcome.seconds)), outcome.value]
+    return [DONE, msgspec.msgpack.encode((int(call), outcome.succeeded, outcome.seconds)), *split(outcome.value)]
 
 
 def _set_options(socket: zmq.Socket[bytes]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import zmq
 
+from qcg.pilotjob.wire.hub import HANDSHAKE, Watch
 from qcg.pilotjob.wire.keys import Keys
 from qcg.pilotjob.wire.routing import is_ipv6
 
@@ -16,7 +17,14 @@ MOST_BYTES = 1024
 
 
 class Pulses:
-    def __init__(self, keys: Keys, address: str, names: Collection[str]) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        address: str,
+        names: Collection[str],
+        watch: Callable[[zmq.Socket[bytes]], Watch] | None = None,
+    ) -> None:
+        """`watch`: limits the connections of peers without keys."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._port = self._context.socket(zmq.ROUTER)
         self._port.setsockopt(zmq.IPV6, is_ipv6(address))
@@ -25,6 +33,8 @@ class Pulses:
         self._port.curve_server = True
         self._port.curve_publickey = keys.server_public.encode()
         self._port.curve_secretkey = keys.server_secret.encode()
+        self._port.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE)
+        self._watch = watch(self._port) if watch else None
         self._port.bind(address)
         self.address: str = self._port.getsockopt_string(zmq.LAST_ENDPOINT)
         self._names = {name.encode(): name for name in names}
@@ -39,6 +49,8 @@ class Pulses:
     def close(self) -> None:
         self._wakes.send(b"\0")
         self._thread.join()
+        if self._watch is not None:
+            self._watch.close()
         self._port.close(linger=0)
         self._context.term()
         self._woken.close()

@@ -8,22 +8,25 @@ import logging
 import msgspec
 
 from qcg.pilotjob.interfaces.answering import answer
-from qcg.pilotjob.interfaces.answers import error
+from qcg.pilotjob.interfaces.answers import Answer, error
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.publisher import Publisher
 from qcg.pilotjob.options import Options, UsageError
 from qcg.pilotjob.wire.contact import MOST_BYTES, ClientsContact
 from qcg.pilotjob.wire.hub import BindError, Frames, Hub, Limits
 from qcg.pilotjob.wire.keys import make_keys
+from qcg.pilotjob.wire.parts import PART, split_request
 
 log = logging.getLogger(__name__)
 
 DOMAIN = "clients"
-LIMITS = Limits(message=MOST_BYTES, unsent=1000, unread=100, turn=50, turn_bytes=MOST_BYTES)
+LIMITS = Limits(open_frame=MOST_BYTES, explained=True, unsent=1000, unread=100, turn=50, turn_bytes=MOST_BYTES)
 MOST_UNDER_WAY = 200
 """Requests that are worked on at once; what comes then waits in the network until one of them is answered."""
 MOST_BYTES_UNDER_WAY = 4 * MOST_BYTES
 MOST_FRAMES = 16
+MOST_PARTS = 4 * MOST_BYTES // PART
+"""Frames of one request."""
 MOST_WAY_BACK = 4096
 """Bytes of the frames before the request, which are sent back with the answer."""
 _encode = msgspec.json.Encoder().encode
@@ -51,7 +54,8 @@ class NetworkInterface:
             client_secret=keys.client_secret if keys else "",
         )
         self._pilot: Pilot | None = None
-        self._under_way: dict[asyncio.Future[None], Frames] = {}
+        self._under_way: dict[asyncio.Future[None], tuple[Frames, int]] = {}
+        """The frames that lead back to the client, and the size of its request."""
         self._bytes_under_way = 0
 
     def serve(self, pilot: Pilot) -> None:
@@ -66,12 +70,17 @@ class NetworkInterface:
 
     def _messages(self, messages: list[Frames]) -> None:
         for frames in messages:
-            if len(frames) > MOST_FRAMES or sum(map(len, frames[:-1])) > MOST_WAY_BACK:
+            way_back, parts = split_request(frames)
+            size = sum(map(len, parts))
+            if len(way_back) >= MOST_FRAMES or sum(map(len, way_back)) > MOST_WAY_BACK:
                 log.warning("a message of %d frames, %d bytes, was dropped", len(frames), sum(map(len, frames)))
                 continue
-            under_way = asyncio.ensure_future(self._answer(frames))
-            self._under_way[under_way] = frames
-            self._bytes_under_way += len(frames[-1])
+            if size > MOST_BYTES or len(parts) > MOST_PARTS:
+                self._send(way_back, error(_too_large(size, len(parts))))
+                continue
+            under_way = asyncio.ensure_future(self._answer(way_back, b"".join(parts)))
+            self._under_way[under_way] = way_back, size
+            self._bytes_under_way += size
             under_way.add_done_callback(self._done)
         if self._is_busy():
             self._port.pause()
@@ -79,20 +88,20 @@ class NetworkInterface:
     def _is_busy(self) -> bool:
         return len(self._under_way) >= MOST_UNDER_WAY or self._bytes_under_way >= MOST_BYTES_UNDER_WAY
 
-    async def _answer(self, frames: Frames) -> None:
-        """The last frame is the request; what stands before it leads back to the client."""
-        *way_back, body = frames
+    async def _answer(self, way_back: Frames, body: bytes) -> None:
         assert self._pilot is not None
-        reply = await answer(self._pilot, body)
+        self._send(way_back, await answer(self._pilot, body))
+
+    def _send(self, way_back: Frames, reply: Answer) -> None:
         self._port.send([*way_back, _encode(reply.to_dict())])
 
     def _done(self, answered: asyncio.Future[None]) -> None:
-        *way_back, body = self._under_way.pop(answered)
-        self._bytes_under_way -= len(body)
+        way_back, size = self._under_way.pop(answered)
+        self._bytes_under_way -= size
         if not answered.cancelled() and (problem := answered.exception()) is not None:
             log.critical("a request could not be answered", exc_info=problem)
-            reply = error(f"the service has a fault: it could not answer this request ({problem!r}); see service.log")
-            self._port.send([*way_back, _encode(reply.to_dict())])
+            sentence = f"the service has a fault: it could not answer this request ({problem!r}); see service.log"
+            self._send(way_back, error(sentence))
         if not self._is_busy():
             self._port.resume()
 
@@ -101,3 +110,10 @@ class NetworkInterface:
         self._publisher.close()
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=5)
+
+
+def _too_large(size: int, parts: int) -> str:
+    return (
+        f"the request has {size} bytes in {parts} frames; {MOST_BYTES} bytes and {MOST_PARTS} frames are the most:"
+        " submit the jobs in several requests"
+    )

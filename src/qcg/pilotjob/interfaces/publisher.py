@@ -25,7 +25,7 @@ WELCOME = b"WEL"
 OF_JOBS = ("JST", "JFI", "IST", "IFI")
 BEAT = "BEAT"
 BEAT_PAUSE = 2.0
-LIMITS = Limits(message=64 << 10, unsent=20_000)
+LIMITS = Limits(unsent=20_000)
 """What subscribers send is the names of topics; a few megabytes are kept for one that does not read."""
 _encode = msgspec.json.Encoder().encode
 

@@ -47,7 +47,8 @@ class Doorman:
         self._refused: dict[str, int] = {}
         self._telling: asyncio.TimerHandle | None = None
 
-    def take(self, kind: int, value: int) -> None:
+    def take(self, kind: int, value: int) -> bool:
+        """Whether the connection of a peer with keys has ended."""
         failing, self._failing = self._failing, False
         if kind == Event.ACCEPTED:
             self._undecided += 1
@@ -62,6 +63,9 @@ class Doorman:
         elif not failing and self._undecided > 0:
             self._ended += 1
             self._tell_later()
+        else:
+            return not failing
+        return False
 
     def close(self) -> None:
         """Say what was not said yet."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 
@@ -11,17 +12,21 @@ import zmq
 from zmq.auth.asyncio import AsyncioAuthenticator
 
 from qcg.pilotjob.wire import descriptors
-from qcg.pilotjob.wire.doorman import WATCHED, Doorman
+from qcg.pilotjob.wire.doorman import PAUSE, WATCHED, Doorman
+from qcg.pilotjob.wire.gate import Door, Gate
 from qcg.pilotjob.wire.keys import Keys
 from qcg.pilotjob.wire.monitor import events_of
+from qcg.pilotjob.wire.parts import ENCRYPTION, PART
 from qcg.pilotjob.wire.routing import is_ipv6
+
+log = logging.getLogger(__name__)
 
 Frames = list[bytes]
 Receiver = Callable[[list[Frames]], None]
 
 HEARTBEAT = 5000
 SILENCE = 15000
-HANDSHAKE = 10000
+HANDSHAKE = 5000
 """Milliseconds after which a peer that has not shown its keys is sent away."""
 BACKLOG = 1024
 
@@ -31,11 +36,14 @@ class BindError(Exception):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What peers may ask of this process. A message that is announced as larger ends its connection before it is read,
-    and that holds for peers without keys too: until then its bytes would have to be kept."""
+    """What peers may ask of this process. A larger frame ends its connection before it is read."""
 
-    message: int = 256 << 20
-    """Bytes of one message."""
+    frame: int = PART
+    """Bytes of one frame."""
+    open_frame: int = PART
+    """The same on a socket without keys, where everybody is let in."""
+    explained: bool = False
+    """Connections that end before a message arrives are logged, with the limit that may be the reason."""
     unsent: int = 0
     """Messages that are kept for one slow peer; later ones are dropped for it. 0: all are kept."""
     unread: int = 0
@@ -58,6 +66,7 @@ class Hub:
         self._authenticator = AsyncioAuthenticator(self._context)
         self._authenticator.start()
         self._doorman = Doorman()
+        self._gate = Gate()
         self._ports: list[Port] = []
 
     def callback(self, domain: str, key: bytes) -> bool:
@@ -90,7 +99,7 @@ class Hub:
         socket.setsockopt(zmq.LINGER, 1000)
         socket.setsockopt(zmq.IPV6, is_ipv6(address))
         socket.setsockopt(zmq.BACKLOG, BACKLOG)
-        socket.setsockopt(zmq.MAXMSGSIZE, limits.message)
+        socket.setsockopt(zmq.MAXMSGSIZE, limits.open_frame if keys is None else limits.frame + ENCRYPTION)
         socket.setsockopt(zmq.SNDHWM, limits.unsent)
         socket.setsockopt(zmq.RCVHWM, limits.unread)
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT)
@@ -103,9 +112,14 @@ class Hub:
             socket.curve_server = True
             socket.curve_publickey = keys.server_public.encode()
             socket.curve_secretkey = keys.server_secret.encode()
-        port = Port(self._loop, socket, address, on_messages, self._doorman, limits)
+        watch = Watch(self._loop, socket, self._doorman, self._gate, keys=keys is not None, explains=limits.explained)
+        port = Port(self._loop, socket, address, on_messages, watch, limits)
         self._ports.append(port)
         return port
+
+    def watch(self, socket: zmq.Socket[bytes]) -> Watch:
+        """Limit the connections of a listening socket with keys that another thread reads; before it listens."""
+        return Watch(self._loop, socket, self._doorman, self._gate, keys=True)
 
     def close(self) -> None:
         """Calling it again does nothing."""
@@ -118,6 +132,72 @@ class Hub:
         self._context.term()
 
 
+class Watch:
+    """Follows the connections of one listening socket, through its monitor."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        socket: zmq.Socket[bytes],
+        doorman: Doorman,
+        gate: Gate,
+        *,
+        keys: bool,
+        explains: bool = False,
+    ) -> None:
+        """To be called before the socket listens, so that no connection is missed. `explains`: log the possible reason
+        when a connection with keys ends before a message has arrived."""
+        self._loop = loop
+        self._socket = socket
+        self._doorman = doorman
+        self._gate = gate
+        self._door = Door(keys=keys)
+        self._explains = explains
+        self._heard: set[int] = set()
+        """Descriptors of connections that a message has come from."""
+        self._cut_off: set[int] = set()
+        """Descriptors of connections with keys that ended, and no message has come from them."""
+        self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(WATCHED)
+        loop.add_reader(self._monitor, self._drain)
+        # A descriptor signals only what comes after somebody has looked in vain.
+        self._drain()
+
+    def heard(self, descriptor: int) -> None:
+        self._heard.add(descriptor)
+        self._cut_off.discard(descriptor)
+
+    def close(self) -> None:
+        """Before the socket is closed."""
+        self._loop.remove_reader(self._monitor)
+        self._drain()
+        self._socket.disable_monitor()
+        self._monitor.close()
+
+    def _drain(self) -> None:
+        for kind, value in events_of(self._monitor):
+            was_let_in = self._doorman.take(kind, value)
+            if kind == zmq.Event.ACCEPTED:
+                self._gate.accepted(self._door, value)
+                self._heard.discard(value)
+            elif kind == zmq.Event.DISCONNECTED:
+                self._gate.disconnected(self._door, value)
+                if was_let_in and value not in self._heard:
+                    self._cut_off.add(value)
+                    self._loop.call_later(PAUSE, self._explain)
+        self._gate.enforce()
+
+    def _explain(self) -> None:
+        """Later, because messages that arrived before the end may be read after it."""
+        if self._cut_off and self._explains:
+            log.warning(
+                "%d connections with keys ended before a message had arrived; a frame of more than %d bytes ends its"
+                " connection: large requests have to be sent in parts (see docs/network.md)",
+                len(self._cut_off),
+                PART,
+            )
+        self._cut_off.clear()
+
+
 class Port:
     """One socket. What has arrived is handed over together, so that a burst is one turn of the loop."""
 
@@ -127,18 +207,16 @@ class Port:
         socket: zmq.Socket[bytes],
         address: str,
         on_messages: Receiver,
-        doorman: Doorman,
+        watch: Watch,
         limits: Limits,
     ) -> None:
         self._loop = loop
         self._socket = socket
         self._on_messages = on_messages
-        self._doorman = doorman
+        self._watch = watch
         self._limits = limits
         self._paused = False
         self._drain_is_due = False
-        # Before the port is open: the first connection is to be noticed too.
-        self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(WATCHED)
         try:
             _bind(socket, address)
         except BindError:
@@ -146,10 +224,8 @@ class Port:
             raise
         self.address: str = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         loop.add_reader(socket, self._drain)
-        loop.add_reader(self._monitor, self._drain_monitor)
         # A descriptor signals only what comes after somebody has looked in vain.
         self._drain_later()
-        self._drain_monitor()
 
     def send(self, frames: Frames) -> None:
         """To a peer that is gone, or that has too much unread, the message is dropped."""
@@ -167,13 +243,10 @@ class Port:
 
     def close(self) -> None:
         self._loop.remove_reader(self._socket)
-        self._loop.remove_reader(self._monitor)
-        self._drain_monitor()
         self._close_sockets()
 
     def _close_sockets(self) -> None:
-        self._socket.disable_monitor()
-        self._monitor.close()
+        self._watch.close()
         self._socket.close()
 
     def _drain_later(self) -> None:
@@ -200,7 +273,7 @@ class Port:
                 self._drain_next_turn()
                 break
             try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                frames = self._receive()
             except zmq.Again:
                 break
             messages.append(frames)
@@ -208,9 +281,12 @@ class Port:
         if messages:
             self._on_messages(messages)
 
-    def _drain_monitor(self) -> None:
-        for kind, value in events_of(self._monitor):
-            self._doorman.take(kind, value)
+    def _receive(self) -> Frames:
+        if not self._limits.explained:
+            return self._socket.recv_multipart(zmq.NOBLOCK)
+        first = self._socket.recv(zmq.NOBLOCK, copy=False)
+        self._watch.heard(int(first.get(zmq.SRCFD)))
+        return [first.bytes, *(self._socket.recv_multipart() if first.more else ())]
 
 
 def _bind(socket: zmq.Socket[bytes], address: str) -> None:

@@ -1,0 +1,138 @@
+"""Limits the connections of peers that have not shown a key yet, and of all peers together.
+
+ZeroMQ accepts connections for as long as the process has descriptors, and tries in a busy loop when it has none. Its
+monitor reports which connections it accepted, but not which of them completed the handshake. The kernel counts the
+bytes that each peer was sent, and only a peer with keys is sent the last message of the handshake.
+
+When there are too many connections without keys, the oldest are closed. A handshake takes milliseconds, so a client
+with keys gets in even while others open connections all the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import socket
+import struct
+import time
+from contextlib import suppress
+
+log = logging.getLogger(__name__)
+
+RESERVED = 64
+"""Descriptors that are never used for connections: files, pipes and sockets of the process itself."""
+MOST_PENDING = 1024
+"""Connections without keys at the same time, however many descriptors there are."""
+FEWEST = 8
+"""Connections that are kept open even when the limit of descriptors is lower than `RESERVED`."""
+AFTER_GREETING = 64
+"""Bytes of the greeting, which is sent to everybody. Without keys, more is sent only to a peer that speaks ZeroMQ."""
+AFTER_HANDSHAKE = 270
+"""More bytes than a peer is sent that fails the CURVE handshake (greeting 64, WELCOME 170, ERROR about 12), fewer than
+one that completes it (READY about 67 more)."""
+QUIET = 60.0
+"""Seconds without closed connections after which the next ones are logged again."""
+_ACKED = struct.Struct("=120xQ")
+"""`tcpi_bytes_acked` in the `struct tcp_info` of Linux, from 4.1 on."""
+_SENT = struct.Struct("=200xQQ")
+"""`tcpi_bytes_sent`, and how many of them were sent again, from 4.19 on."""
+
+
+class Door:
+    """One listening socket."""
+
+    def __init__(self, *, keys: bool) -> None:
+        self.handshake = AFTER_HANDSHAKE if keys else AFTER_GREETING
+        """Bytes that a peer is sent at most while its handshake is not complete."""
+
+
+class Gate:
+    """Connections of all listening sockets of a process; for one thread."""
+
+    def __init__(self) -> None:
+        self._pending: dict[tuple[Door, int], None] = {}
+        """Connections that are not known to be authenticated, by descriptor; the oldest first."""
+        self._authenticated: dict[tuple[Door, int], None] = {}
+        self._closed = 0.0
+        """When connections were closed last, in monotonic seconds."""
+
+    def accepted(self, door: Door, descriptor: int) -> None:
+        self._authenticated.pop((door, descriptor), None)
+        self._pending[door, descriptor] = None
+
+    def disconnected(self, door: Door, descriptor: int) -> None:
+        self._pending.pop((door, descriptor), None)
+        self._authenticated.pop((door, descriptor), None)
+
+    def enforce(self) -> None:
+        """Close connections until there are not too many. ZeroMQ notices and frees their descriptors."""
+        most = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - RESERVED, FEWEST)
+        most_pending = min(MOST_PENDING, most // 2)
+        closed = False
+        while self._pending and (
+            len(self._pending) > most_pending or len(self._pending) + len(self._authenticated) > most
+        ):
+            door, descriptor = next(iter(self._pending))
+            del self._pending[door, descriptor]
+            if _has_completed(descriptor, door.handshake):
+                self._authenticated[door, descriptor] = None
+            else:
+                _close(descriptor)
+                closed = True
+        # Clients with keys alone are too many: those that came last have to try again later.
+        for door, descriptor in list(self._authenticated)[most:]:
+            del self._authenticated[door, descriptor]
+            _close(descriptor)
+            closed = True
+        if closed:
+            self._log_closing(most_pending, most)
+
+    def _log_closing(self, most_pending: int, most: int) -> None:
+        now = time.monotonic()
+        if not self._closed or now - self._closed > QUIET:
+            log.warning(
+                "too many connections: the oldest without keys are closed. %d may wait for their handshake, and %d may"
+                " be open in all, by the limit of open files (ulimit -n)",
+                most_pending,
+                most,
+            )
+        self._closed = now
+
+
+def _borrow(descriptor: int) -> socket.socket | None:
+    """The socket of ZeroMQ behind a descriptor, to be detached after use; None when it is closed already.
+
+    ZeroMQ may close it at any moment, and its number may be used again. At worst another peer's connection is closed,
+    and that peer connects again. No duplicate is made: there may be no free descriptor.
+    """
+    try:
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
+    except OSError:
+        return None
+
+
+def _close(descriptor: int) -> None:
+    connection = _borrow(descriptor)
+    if connection is not None:
+        with suppress(OSError):  # the peer has gone
+            connection.shutdown(socket.SHUT_RDWR)
+        connection.detach()
+
+
+def _has_completed(descriptor: int, handshake: int) -> bool:
+    """Whether the peer was sent more bytes than those of an unfinished handshake. True where the kernel does not count
+    them: nobody is closed on suspicion."""
+    connection = _borrow(descriptor)
+    if connection is None:
+        return False
+    try:
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    except OSError:
+        return False
+    finally:
+        connection.detach()
+    if len(told) >= _SENT.size:
+        sent, again = _SENT.unpack_from(told)
+        return bool(sent - again > handshake)
+    # What was sent a moment ago may not count yet. The peer connects again if it is closed because of that.
+    return len(told) < _ACKED.size or bool(_ACKED.unpack_from(told)[0] > handshake)
