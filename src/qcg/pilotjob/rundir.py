@@ -82,10 +82,15 @@ def link(wd: Path, target: Path, name: str) -> None:
 
 
 def discard(wd: Path, run_dir: Path) -> None:
-    """Remove a run directory. Links of the working directory that led to it lead to the newest run that is left."""
+    """Remove a run directory that is of no use."""
     shutil.rmtree(run_dir, ignore_errors=True)
+    relink(wd, run_dir)
+
+
+def relink(wd: Path, removed: Path) -> None:
+    """Let links of the working directory that led to a removed run lead to the newest run that is left."""
     for name in ("service.log", "jobs.report"):
-        if _leads_to_a_run(wd / name) and Path(os.readlink(wd / name)).parent.name == run_dir.name:
+        if _leads_to_a_run(wd / name) and Path(os.readlink(wd / name)).parent.name == removed.name:
             newest = _newest_with(wd, name)
             if newest is None:
                 (wd / name).unlink(missing_ok=True)

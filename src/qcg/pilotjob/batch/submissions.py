@@ -52,8 +52,20 @@ def last_shape(run_dir: Path) -> Shape | None:
 
 def refuse_while_under_way(run_dir: Path, environ: Mapping[str, str]) -> None:
     """A run that still has jobs of Slurm is not to get more: they would be in each other's way."""
-    holding: list[JobView] = []
-    following: list[JobView] = []
+    jobs = jobs_under_way(run_dir, environ)
+    following = [seen for seen in jobs if seen.state == "PENDING"]
+    holding = [seen for seen in jobs if seen.state != "PENDING"]
+    if not jobs:
+        return
+    said = [f"Slurm job {seen.id} still holds {seen.nodes or 'nodes'} for this run" for seen in holding]
+    said += [f"Slurm job {seen.id} ({seen.state}) will go on with this run" for seen in following]
+    ids = " ".join(seen.id for seen in [*holding, *following])
+    raise BatchError(f"{', and '.join(said)}; wait for that, or `scancel {ids}` first. Nothing was submitted")
+
+
+def jobs_under_way(run_dir: Path, environ: Mapping[str, str]) -> list[JobView]:
+    """Slurm jobs of this run that have not ended. Raises BatchError when Slurm cannot be asked."""
+    found = []
     for directory, submission in _submissions(run_dir):
         books = read_books(directory)
         if books.exit_code is not None:
@@ -61,13 +73,13 @@ def refuse_while_under_way(run_dir: Path, environ: Mapping[str, str]) -> None:
         for job in dict.fromkeys([submission.job, *books.allocations]):
             seen = slurm.look(job, environ)
             if seen is not None and not seen.is_over:
-                (following if seen.state == "PENDING" else holding).append(seen)
-    if not holding and not following:
-        return
-    said = [f"Slurm job {seen.id} still holds {seen.nodes or 'nodes'} for this run" for seen in holding]
-    said += [f"Slurm job {seen.id} ({seen.state}) will go on with this run" for seen in following]
-    ids = " ".join(seen.id for seen in [*holding, *following])
-    raise BatchError(f"{', and '.join(said)}; wait for that, or `scancel {ids}` first. Nothing was submitted")
+                found.append(seen)
+    return found
+
+
+def submission_directories(run_dir: Path) -> list[Path]:
+    """Where the batch scripts of this run are."""
+    return [directory for directory, _ in _submissions(run_dir)]
 
 
 def waiting_in(wd: Path, environ: Mapping[str, str]) -> list[str]:

@@ -17,6 +17,8 @@ COMMANDS = {
     "validate": "Check a request file without running anything.",
     "schema": "Print the JSON Schema of request files.",
     "report": "Show what happened in a run: counts, times, utilisation, failures.",
+    "runs": "List the runs of a directory with their states.",
+    "clean": "Remove the files of runs that have ended.",
     "status": "Show how a running manager is.",
     "jobs": "List the jobs of a running manager.",
     "info": "Show all that is known of jobs.",
@@ -36,7 +38,7 @@ TAKE_TARGET = frozenset(
     ("status", "jobs", "info", "why", "submit", "wait", "logs", "cancel", "remove", "resources", "finish")
 )
 """Commands with `--path` and `--address`, which may also be given before the command."""
-TAKE_PATH = frozenset(("report",))
+TAKE_PATH = frozenset(("report", "runs", "clean"))
 """Commands that take a directory alone."""
 WORKING_DIRECTORY = dict.fromkeys(("run", "sbatch", "bench"), "; its working directory is given with --wd")
 

@@ -48,6 +48,12 @@ def single_jobs(connection: sqlite3.Connection) -> Counter[State]:
     return Counter({STATES[state]: count for state, count in rows})
 
 
+def job_states(connection: sqlite3.Connection) -> Counter[State]:
+    """Jobs with and without iterations by state."""
+    rows = connection.execute("SELECT state, count(*) FROM submitted_jobs WHERE iterations > 0 GROUP BY state")
+    return single_jobs(connection) + Counter({STATES[state]: count for state, count in rows})
+
+
 def iterated_jobs(connection: sqlite3.Connection) -> Iterator[Iterated]:
     for seq, iterations, state, rest in connection.execute(
         "SELECT seq, iterations, state, rest FROM submitted_jobs WHERE iterations > 0 ORDER BY seq"

@@ -1,0 +1,92 @@
+"""`qcg-pm runs`: the runs of a directory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qcg.pilotjob.cli.finding import json_option
+from qcg.pilotjob.cli.refusing import Refusal
+from qcg.pilotjob.cli.saying import many, say, tell
+from qcg.pilotjob.cli.showing import show_json, show_table
+from qcg.pilotjob.cli.target import directory_of
+from qcg.pilotjob.going_on import how_to_go_on
+from qcg.pilotjob.run_states import RunInfo, RunState, age_in_words, inspect_runs
+from qcg.pilotjob.runs import RunsError, runs_of
+
+
+@click.command("runs")
+@click.argument("directory", type=click.Path(path_type=Path), required=False)
+@json_option
+@click.pass_context
+def command(context: click.Context, /, directory: Path | None, as_json: bool) -> None:
+    """List the runs of DIRECTORY, the newest first: their states, jobs, and the time since their last change.
+
+    live: a manager is at work. ended: all jobs have ended. left, crashed: the manager ended or died, and jobs are left
+    for --resume. empty: there is no registry. damaged: it cannot be read.
+    """
+    wd = directory_of(context, directory)
+    runs = list_runs(wd)
+    now = time.time()
+    if as_json:
+        show_json({"directory": str(wd.absolute()), "runs": [as_record(run, now) for run in runs]})
+        return
+    if not runs:
+        say(f"There are no runs in {wd.absolute()}.")
+        return
+    rows = [_row(run, now) for run in runs]
+    show_table(["run", "state", "jobs", "left", "age", ""], rows, right=["jobs", "left", "age"])
+    unfinished = [run for run in runs if run.state in (RunState.LEFT, RunState.CRASHED)]
+    if unfinished:
+        tell(f"The newest with jobs left goes on with {how_to_go_on(unfinished[0].run_dir, unfinished[0].allocation)}.")
+
+
+def list_runs(wd: Path) -> list[RunInfo]:
+    """The caller's own runs, the newest first."""
+    try:
+        return inspect_runs(runs_of(wd))
+    except RunsError as error:
+        raise Refusal(str(error)) from None
+
+
+def _row(run: RunInfo, now: float) -> list[str]:
+    counted = run.state not in (RunState.EMPTY, RunState.DAMAGED)
+    jobs, left = (str(run.total_jobs), str(run.jobs_left)) if counted else ("", "")
+    return [run.run_dir.name, run.state.value, jobs, left, age_in_words(run.age(now)), _remark(run)]
+
+
+def _remark(run: RunInfo) -> str:
+    if run.state is RunState.LIVE:
+        where = f" on {run.host}" if run.host else ""
+        process = f"pid {run.pid}{where}" if run.pid else ""
+        return ", ".join(filter(None, (run.address, process)))
+    parts = [f"{many(run.requests_left, 'request')} not read"] if run.requests_left else []
+    parts += ["jobs go on" if run.agents and run.jobs_left else ""]
+    failed = run.jobs.get("FAILED", 0)
+    parts += [f"{failed} FAILED" if failed else ""]
+    return ", ".join(filter(None, (run.problem, *parts)))
+
+
+def as_record(run: RunInfo, now: float) -> dict[str, Any]:
+    """One run for programs."""
+    record: dict[str, Any] = {
+        "run": run.run_dir.name,
+        "directory": str(run.run_dir),
+        "state": run.state.value,
+        "jobs": run.jobs,
+        "total_jobs": run.total_jobs,
+        "jobs_left": run.jobs_left,
+        "requests_left": run.requests_left,
+        "last_change": run.last_change,
+        "age_seconds": round(run.age(now), 3),
+    }
+    if run.state is RunState.LIVE:
+        record |= {"address": run.address or None, "pid": run.pid or None, "host": run.host or None}
+    elif run.state in (RunState.LEFT, RunState.CRASHED):
+        record["agents_at_work"] = run.agents
+    if run.problem:
+        record["problem"] = run.problem
+    return record
