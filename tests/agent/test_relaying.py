@@ -22,7 +22,14 @@ from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import SHARED, Ended, Launch
 from qcg.pilotjob.host.tree import look_at
 from qcg.pilotjob.host.underway import JobUnderWay
-from tests.host import test_host_files, test_host_jobs, test_host_lanes, test_host_signals, test_host_spawn
+from tests.host import (
+    test_host_files,
+    test_host_jobs,
+    test_host_lanes,
+    test_host_output,
+    test_host_signals,
+    test_host_spawn,
+)
 from tests.host.driver import SHELL, HostTest, wait_for
 
 try:
@@ -58,6 +65,7 @@ class WithARelay(HostTest):
             self.grace,
             self.log.append,
             self.doubt,
+            self.path("out"),
             wakeup=self.wakeup,
             pause=0.02,
         )
@@ -126,6 +134,9 @@ class WhatAJobFinds(BehindAnother, test_host_spawn.WhatAJobFinds): ...
 
 
 class Streams(BehindAnother, test_host_spawn.Streams): ...
+
+
+class Output(BehindAnother, test_host_output.Output): ...
 
 
 class Reports(BehindAnother, test_host_spawn.Reports): ...

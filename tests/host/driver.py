@@ -61,7 +61,8 @@ class HostTest(unittest.TestCase):
 
     def open_host(self):
         self.ledger = Ledger(self.ledger_path)
-        self.host = JobHost(self.ledger, "n1", self.path("files"), self.grace, self.log.append, doubt=self.doubt)
+        directories = {"files": self.path("files"), "output": self.path("out")}
+        self.host = JobHost(self.ledger, "n1", grace=self.grace, log=self.log.append, doubt=self.doubt, **directories)
 
     def close_host(self):
         self.host.finish(0.0)

@@ -56,9 +56,9 @@ class Ends(HostTest):
         began = []
         start = self.host._spawner.start
 
-        def held_up(launch):
+        def held_up(launch, captured):
             began.append(time.time())
-            return start(launch)
+            return start(launch, captured)
 
         with mock.patch.object(self.host._spawner, "start", held_up):
             ended = self.run_job("true")

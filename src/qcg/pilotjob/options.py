@@ -38,6 +38,8 @@ class Options(Struct, frozen=True, omit_defaults=True):
     system_core: bool = False
     show_progress: bool = False
     rerun_lost: bool = False
+    keep_output: bool = False
+    """Save the output of jobs that succeed, too."""
     patience: float = 600.0
     """Seconds after which a request that is never served is not overtaken any more."""
     linger: float = 600.0

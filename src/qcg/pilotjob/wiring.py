@@ -15,7 +15,7 @@ from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.going_on import ALLOCATION
-from qcg.pilotjob.host.records import FILES
+from qcg.pilotjob.host.records import FILES, OUTPUT
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.launch.environment import variables_of_allocation
@@ -49,6 +49,8 @@ def wire(
         allocation=place.job_id,
         slurm_environment="slurm" in options.envschema or ("auto" in options.envschema and bool(place.allocation)),
         files=str(run_dir / FILES),
+        output=str(run_dir / OUTPUT),
+        keep_output=options.keep_output,
         bindings=place.bindings,
         hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ or any(spec.gpus for spec in specs if place.allocation),
         hidden=() if place.allocation or job_id_of(os.environ) is None else variables_of_allocation(os.environ),

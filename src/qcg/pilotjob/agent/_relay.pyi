@@ -1,25 +1,35 @@
 """The relay in C: see `relaying`, which uses it."""
 
-Offer = tuple[bytes, bytes, bytes, list[bytes], list[bytes], bytes, bytes | None, bytes | None, tuple[int, ...] | None]
-"""Id and line for the ledger (both as JSON), program, argv, environment, wd, stdout, stderr, cores."""
+Offer = tuple[
+    bytes, bytes, bytes, list[bytes], list[bytes], bytes, bytes | None, bytes | None, tuple[int, ...] | None, bool
+]
+"""Id and line for the ledger (both as JSON), program, argv, environment, wd, stdout, stderr, cores, whether streams
+without a file are captured."""
 
-Event = tuple[int, float, int, float, int, int]
+Event = tuple[int, float, int, float, int, int, int, int]
 """The lane, and when the one that was under way there has ended; the pid of the next one (0: it could not be started),
-when it was started, and the ticks before and after that."""
+when it was started, the ticks before and after that, and the descriptors of its captured stdout and stderr (-1: not
+captured). The relay closes these when that job has succeeded and it starts the next one."""
 
-def open(wakeup: int, null: int) -> None:
+def open(wakeup: int, null: int, memory_flags: int, highest: int) -> None:
     """Start its first thread. To `wakeup` it writes a byte 0 when there is something to take, and SIGCHLD when there is
-    a child to be reaped that is not for it."""
+    a child to be reaped that is not for it. Memory files for captured output are made with `memory_flags`, and have
+    descriptors below `highest`."""
 
 def close() -> None: ...
 def enter() -> None:
     """From here on until `leave`, it does nothing. May be nested. This, `watch` and `give_up` wait for starts that are
     under way."""
 
+def enter_within(seconds: float) -> bool:
+    """The same for a caller that cannot wait for longer. False: it has not entered."""
+
 def leave() -> None: ...
-def watch(lane: int, pid: int, id: bytes, started: float, ledger: int, offers: list[Offer]) -> bool:
+def watch(
+    lane: int, pid: int, id: bytes, started: float, stdout: int, stderr: int, ledger: int, offers: list[Offer]
+) -> bool:
     """This child is under way in a new lane of this number, and these are to be started after it. It may have ended, as
-    long as it is not reaped. False: no more threads can be had."""
+    long as it is not reaped. `stdout` and `stderr` are as in an event. False: no more threads can be had."""
 
 def offer(lane: int, ledger: int, offers: list[Offer]) -> bool:
     """More to start in this lane, after those that were offered before. False: the lane was given up."""

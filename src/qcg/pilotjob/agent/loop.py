@@ -20,7 +20,7 @@ from qcg.pilotjob.agent.pretended import PretendedHost
 from qcg.pilotjob.agent.saying import say
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
-from qcg.pilotjob.host.records import FILES, Ended
+from qcg.pilotjob.host.records import FILES, OUTPUT, Ended
 
 CUT_OFF = "The node was cut off from its manager, and ended its jobs before others could be started for them."
 TOLD_TO_END = "The agent was told to end, and ended this job."
@@ -54,7 +54,13 @@ class Agent:
         self._signalled.setblocking(False)
         self._in_allocation = bool(os.environ.get("SLURM_JOB_ID"))
         self._host = _host(
-            self._ledger, name, files, self._signalled.fileno(), in_allocation=self._in_allocation, pretend=pretend
+            self._ledger,
+            name,
+            files,
+            str(run_dir / OUTPUT),
+            self._signalled.fileno(),
+            in_allocation=self._in_allocation,
+            pretend=pretend,
         )
         gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         host_name, pid = socket.gethostname(), os.getpid()
@@ -261,7 +267,9 @@ class Agent:
         self._signalled.close()
 
 
-def _host(ledger: Ledger, name: str, files: str, wakeup: int, *, in_allocation: bool, pretend: bool) -> JobHost:
+def _host(
+    ledger: Ledger, name: str, files: str, output: str, wakeup: int, *, in_allocation: bool, pretend: bool
+) -> JobHost:
     """The fastest that there is: the one with a relay in C, where that could be compiled."""
     doubt = DOUBT if in_allocation else 0.0
     if pretend:
@@ -270,7 +278,7 @@ def _host(ledger: Ledger, name: str, files: str, wakeup: int, *, in_allocation: 
         from qcg.pilotjob.agent.relaying import RelayingHost
 
         try:
-            return RelayingHost(ledger, name, files, log=say, doubt=doubt, wakeup=wakeup, pause=PAUSE)
+            return RelayingHost(ledger, name, files, log=say, doubt=doubt, output=output, wakeup=wakeup, pause=PAUSE)
         except OSError as error:
             say(f"jobs are started without the relay, which cannot have a thread: {error.strerror}")
-    return JobHost(ledger, name, files, log=say, doubt=doubt)
+    return JobHost(ledger, name, files, log=say, doubt=doubt, output=output)

@@ -21,6 +21,7 @@ typedef struct Lane {
     _Atomic pid_t pid;
     double started;
     Offer *under_way; /* of that pid */
+    Output output;    /* of that pid, too */
     Offer *first;     /* of those that wait */
     cpu_set_t cpus;   /* of its thread */
 } Lane;
@@ -140,8 +141,16 @@ static bool start_next(Lane *lane, Event *event) {
     waitid(P_PID, lane->pid, &(siginfo_t){0}, WEXITED);
     event->since = ticks_now();
     event->at = now(CLOCK_REALTIME);
-    event->pid = take_cores(lane, offer) ? start(offer, null, &lane->pid) : 0;
+    event->output = open_output(offer);
+    event->pid = take_cores(lane, offer) ? start(offer, null, event->output, &lane->pid) : 0;
     event->until = ticks_now();
+    /* After the start: much output takes a while to be freed. */
+    close_output(lane->output);
+    if (!event->pid) {
+        close_output(event->output);
+        event->output = no_output;
+    }
+    lane->output = event->output;
     return true;
 }
 
@@ -256,6 +265,21 @@ void relay_enter(void) {
     pthread_mutex_unlock(&lock);
 }
 
+bool relay_enter_within(double seconds) {
+    double until = now(CLOCK_REALTIME) + seconds;
+    struct timespec moment = {.tv_sec = (time_t)until};
+    moment.tv_nsec = (long)((until - moment.tv_sec) * 1e9);
+    pthread_mutex_lock(&lock);
+    entered++;
+    while (halfway && pthread_cond_timedwait(&changed, &lock, &moment) == 0)
+        ;
+    bool done = !halfway;
+    if (!done && --entered == 0)
+        pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
 void relay_leave(void) {
     pthread_mutex_lock(&lock);
     if (--entered == 0)
@@ -263,11 +287,12 @@ void relay_leave(void) {
     pthread_mutex_unlock(&lock);
 }
 
-int relay_open(int wakeup_descriptor, int null_descriptor) {
+int relay_open(int wakeup_descriptor, int null_descriptor, unsigned memory_flags, int highest) {
     if (running)
         return EBUSY;
     wakeup = wakeup_descriptor;
     null = null_descriptor;
+    set_memory_files(memory_flags, highest);
     ticks_per_second = sysconf(_SC_CLK_TCK);
     if (sched_getaffinity(0, sizeof all_cpus, &all_cpus) < 0)
         return errno;
@@ -322,7 +347,8 @@ static Lane *new_lane(pid_t pid) {
     return NULL;
 }
 
-bool relay_watch(unsigned long long number, pid_t pid, const char *id, double started, int descriptor, Offer *offers) {
+bool relay_watch(unsigned long long number, pid_t pid, const char *id, double started, Output output, int descriptor,
+                 Offer *offers) {
     Offer *under_way = calloc(1, sizeof *under_way + strlen(id) + 1);
     relay_enter();
     find_signals();
@@ -337,6 +363,7 @@ bool relay_watch(unsigned long long number, pid_t pid, const char *id, double st
         lane->under_way = under_way;
         lane->number = number;
         lane->started = started;
+        lane->output = output;
         lane->first = offers;
         atomic_store(&ledger, descriptor);
     } else {

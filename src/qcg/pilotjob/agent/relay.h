@@ -28,9 +28,18 @@ typedef struct Offer {
     char *line; /* for the ledger, before it is started */
     char *program, *wd, *out, *err;
     char **argv, **environment;
+    bool captured; /* streams without a file go to memory files */
     bool bound;
     cpu_set_t cpus;
 } Offer;
+
+/* The descriptors of the memory files of a job's captured output; -1 for a stream that is not captured. The relay
+   closes them when the job has succeeded and the next one of its lane was its turn; in all other cases they are the
+   caller's. So, for a job in a lane of the relay, they are to be used between `relay_enter` and `relay_leave` only, and
+   after `relay_take`. */
+typedef struct Output {
+    int out, err;
+} Output;
 
 /* A job of a lane has succeeded, and the next one was started; or could not be: then `pid` is 0. */
 typedef struct Event {
@@ -40,10 +49,12 @@ typedef struct Event {
     pid_t pid;
     double at;
     long long since, until; /* clock ticks after boot, before and after the start */
+    Output output;          /* of the one that was started */
 } Event;
 
-/* 0, or an errno. To `wakeup` it writes a byte 0 when there is something to take. */
-int relay_open(int wakeup, int null);
+/* 0, or an errno. To `wakeup` it writes a byte 0 when there is something to take. Memory files are made with
+   `memory_flags`, and not kept when their descriptor is not below `highest`. */
+int relay_open(int wakeup, int null, unsigned memory_flags, int highest);
 
 /* What it has done can still be taken. */
 void relay_close(void);
@@ -52,9 +63,13 @@ void relay_close(void);
 void relay_enter(void);
 void relay_leave(void);
 
+/* The same, for a caller that must not wait for a file system that holds up a start. False: it has not entered. */
+bool relay_enter_within(double seconds);
+
 /* This child is under way in a new lane, or was a moment ago, and these are to be started behind it; they are the relay's
    from here on. False: there is no room for a thread of its own. Enters. */
-bool relay_watch(unsigned long long lane, pid_t pid, const char *id, double started, int ledger, Offer *offers);
+bool relay_watch(unsigned long long lane, pid_t pid, const char *id, double started, Output output, int ledger,
+                 Offer *offers);
 
 /* More to start in a lane, behind those that were offered before. False: it has given that lane up. */
 bool relay_offer(unsigned long long lane, int ledger, Offer *offers);

@@ -23,6 +23,9 @@ from qcg.pilotjob.host.unstartable import Unstartable
 SHARE_OF_THREADS = 8
 """Of so many processes that this host may have, one may be a thread of the relay: the others are for jobs."""
 
+LONGEST_WAIT = 0.05
+"""Seconds to wait for starts under way before looking at captured output: a file system may hold them up."""
+
 
 class RelayingHost(JobHost):
     def __init__(
@@ -33,6 +36,7 @@ class RelayingHost(JobHost):
         grace: float = DEFAULT_GRACE,
         log: Callable[[str], None] = lambda line: None,
         doubt: float = 0.0,
+        output: str = "",
         *,
         wakeup: int,
         pause: float,
@@ -53,9 +57,9 @@ class RelayingHost(JobHost):
         self._numbers = itertools.count(1)
         self._pause = pause
         self._taken_at = 0.0
-        super().__init__(ledger, instance, files, grace, log, doubt)
+        super().__init__(ledger, instance, files, grace, log, doubt, output)
         ledger.before_replacing = self._take_all_back
-        _relay.open(wakeup, self._spawner.null)
+        _relay.open(wakeup, self._spawner.null, self._outputs.memory_flags, self._outputs.highest)
 
     @property
     def cut_off(self) -> str:
@@ -147,6 +151,7 @@ class RelayingHost(JobHost):
         return super().report()
 
     def close(self) -> None:
+        self._take_all_back()  # with the descriptors that the relay has opened
         _relay.close()
         super().close()
 
@@ -169,7 +174,9 @@ class RelayingHost(JobHost):
                 number = self._lane_numbers[lane] = next(self._numbers)
                 self._lane_names[number] = lane
                 id = quoted(job.id).encode("ascii")
-                is_there = _relay.watch(number, job.start.pid, id, job.start.at, self._ledger.descriptor, offers)
+                out, err = (-1, -1) if job.output is None else (job.output.stdout, job.output.stderr)
+                ledger = self._ledger.descriptor
+                is_there = _relay.watch(number, job.start.pid, id, job.start.at, out, err, ledger, offers)
         except ValueError:
             # A zero byte somewhere. Whoever starts it will say so.
             is_there = False
@@ -182,7 +189,8 @@ class RelayingHost(JobHost):
         """Up to the first that only Python can start."""
         offers: list[_relay.Offer] = []
         for launch in launches:
-            prepared = self._spawner.prepared(launch) if self._has_its_files(launch) else None
+            can_capture = not launch.output or (self._outputs.memory_flags >= 0 and not launch.keep_output)
+            prepared = self._spawner.prepared(launch) if can_capture and self._has_its_files(launch) else None
             if prepared is None:
                 break
             line = starting_line(launch.id, launch.env.get(MARKER, ""), launch.grant)
@@ -197,7 +205,8 @@ class RelayingHost(JobHost):
             return False
 
     def _is_plain(self, job: JobUnderWay) -> bool:
-        return job.reason == "exit" and job.exit_code is None and not job.files and job.report < 0
+        is_kept = job.output is not None and job.output.keep
+        return job.reason == "exit" and job.exit_code is None and not job.files and job.report < 0 and not is_kept
 
     def _forget(self, lane: str) -> None:
         number = self._lane_numbers.pop(lane, None)
@@ -227,12 +236,12 @@ class RelayingHost(JobHost):
     def _take(self) -> None:
         self._taken_at = time.monotonic()
         given_up, self._given_up = self._given_up, []
-        begun: dict[str, tuple[Launch, int, float, int, int]] = {}
-        for number, ended_at, pid, at, since, until in _relay.take():
+        begun: dict[str, tuple[Launch, int, float, int, int, int, int]] = {}
+        for number, ended_at, pid, at, since, until, out, err in _relay.take():
             lane = self._lane_names[number]
             id = self._lanes.under_way(lane)
             if id in begun:
-                before, ended, started, _, _ = begun.pop(id)
+                before, ended, started = begun.pop(id)[:3]
                 grant = before.grant
             else:
                 job = self._jobs.pop(id)
@@ -245,15 +254,16 @@ class RelayingHost(JobHost):
             assert launch is not None
             if pid:
                 del self._queued[launch.id]
-                begun[launch.id] = (launch, pid, at, since, until)
+                begun[launch.id] = (launch, pid, at, since, until, out, err)
                 if lane in self._offered:
                     self._offered[lane] -= 1
             else:
                 self._queue.append(launch)
                 self._forget(lane)
-        for launch, pid, at, since, until in begun.values():
+        for launch, pid, at, since, until, out, err in begun.values():
             opened = Opened(launch.env.get(MARKER, ""), pid, at, launch.grant, since, until)
-            self._began(launch, JobUnderWay(launch.id, opened, -1, files=False))
+            captured = self._outputs.captured(launch, out, err) if launch.output else None
+            self._began(launch, JobUnderWay(launch.id, opened, -1, files=False, output=captured))
         for number in given_up:
             del self._lane_names[number]
 
@@ -262,6 +272,16 @@ class RelayingHost(JobHost):
         lane = self._lanes.of(job.id)
         if lane not in self._lane_numbers:
             self._to_offer[lane] = None
+
+    def _look_at_outputs(self, now: float) -> None:
+        if not _relay.enter_within(LONGEST_WAIT):
+            self._outputs.postpone(now)
+            return
+        try:
+            self._take()  # the descriptors of jobs that have succeeded are closed by now, or used for other files
+            super()._look_at_outputs(now)
+        finally:
+            _relay.leave()
 
     def _reaped(self, job: JobUnderWay, exit_code: int) -> None:
         self._forget(self._lanes.of(job.id))

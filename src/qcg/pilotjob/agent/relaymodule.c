@@ -14,10 +14,10 @@
 /* Whatever enters may wait for a start, and lets go of the interpreter before. */
 
 static PyObject *py_open(PyObject *module, PyObject *arguments) {
-    int wakeup, null;
-    if (!PyArg_ParseTuple(arguments, "ii:open", &wakeup, &null))
+    int wakeup, null, memory_flags, highest;
+    if (!PyArg_ParseTuple(arguments, "iiii:open", &wakeup, &null, &memory_flags, &highest))
         return NULL;
-    errno = relay_open(wakeup, null);
+    errno = relay_open(wakeup, null, (unsigned)memory_flags, highest);
     if (errno)
         return PyErr_SetFromErrno(PyExc_OSError);
     Py_RETURN_NONE;
@@ -44,6 +44,17 @@ static PyObject *py_enter(PyObject *module, PyObject *unused) {
     relay_enter();
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
+}
+
+static PyObject *py_enter_within(PyObject *module, PyObject *arguments) {
+    double seconds;
+    if (!PyArg_ParseTuple(arguments, "d:enter_within", &seconds))
+        return NULL;
+    bool done;
+    Py_BEGIN_ALLOW_THREADS
+    done = relay_enter_within(seconds);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(done);
 }
 
 static PyObject *py_leave(PyObject *module, PyObject *unused) {
@@ -104,8 +115,9 @@ static bool read_cpus(PyObject *cores, Offer *offer) {
 static Offer *new_offer(PyObject *given) {
     char *id, *line, *program, *wd, *out = NULL, *err = NULL;
     PyObject *argv, *environment, *out_or_none, *err_or_none, *cores;
-    if (!PyArg_ParseTuple(given, "yyyO!O!yOOO", &id, &line, &program, &PyList_Type, &argv, &PyList_Type,
-                          &environment, &wd, &out_or_none, &err_or_none, &cores))
+    int captured;
+    if (!PyArg_ParseTuple(given, "yyyO!O!yOOOp", &id, &line, &program, &PyList_Type, &argv, &PyList_Type,
+                          &environment, &wd, &out_or_none, &err_or_none, &cores, &captured))
         return NULL;
     if (out_or_none != Py_None && PyBytes_AsStringAndSize(out_or_none, &out, NULL) < 0)
         return NULL;
@@ -124,6 +136,7 @@ static Offer *new_offer(PyObject *given) {
         return NULL;
     }
     offer->next = NULL;
+    offer->captured = captured;
     if (!read_cpus(cores, offer)) {
         free(offer);
         return NULL;
@@ -162,15 +175,17 @@ static PyObject *py_watch(PyObject *module, PyObject *arguments) {
     int pid, ledger;
     const char *id;
     double started;
+    Output output;
     PyObject *given;
     Offer *offers;
-    if (!PyArg_ParseTuple(arguments, "KiydiO!:watch", &lane, &pid, &id, &started, &ledger, &PyList_Type, &given))
+    if (!PyArg_ParseTuple(arguments, "KiydiiiO!:watch", &lane, &pid, &id, &started, &output.out, &output.err, &ledger,
+                          &PyList_Type, &given))
         return NULL;
     if (!read_offers(given, &offers))
         return NULL;
     bool done;
     Py_BEGIN_ALLOW_THREADS
-    done = relay_watch(lane, pid, id, started, ledger, offers);
+    done = relay_watch(lane, pid, id, started, output, ledger, offers);
     Py_END_ALLOW_THREADS
     return PyBool_FromLong(done);
 }
@@ -233,8 +248,8 @@ static PyObject *py_take(PyObject *module, PyObject *unused) {
     PyObject *list = PyList_New(0);
     Event *events = relay_take();
     for (Event *event = events; list && event; event = event->next) {
-        PyObject *item = Py_BuildValue("(KdidLL)", event->lane, event->ended_at, (int)event->pid, event->at, event->since,
-                                       event->until);
+        PyObject *item = Py_BuildValue("(KdidLLii)", event->lane, event->ended_at, (int)event->pid, event->at, event->since,
+                                       event->until, event->output.out, event->output.err);
         if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
         Py_XDECREF(item);
@@ -246,6 +261,7 @@ static PyObject *py_take(PyObject *module, PyObject *unused) {
 static PyMethodDef methods[] = {
     {"open", py_open, METH_VARARGS, NULL},       {"close", py_close, METH_NOARGS, NULL},
     {"enter", py_enter, METH_NOARGS, NULL},      {"leave", py_leave, METH_NOARGS, NULL},
+    {"enter_within", py_enter_within, METH_VARARGS, NULL},
     {"watch", py_watch, METH_VARARGS, NULL},     {"offer", py_offer, METH_VARARGS, NULL},
     {"give_up", py_give_up, METH_VARARGS, NULL}, {"hold", py_hold, METH_VARARGS, NULL},
     {"hold_after", py_hold_after, METH_VARARGS, NULL}, {"heard", py_heard, METH_NOARGS, NULL},

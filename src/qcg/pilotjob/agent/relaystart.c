@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -16,6 +17,10 @@
 static atomic_bool held;
 static _Atomic double held_after = INFINITY;
 static int to_default[NSIG], to_default_count; /* signals that a child must not inherit as they are */
+static unsigned memory_flags;
+static int highest;
+
+const Output no_output = {-1, -1};
 
 void drop_offers(Offer *offers) {
     while (offers) {
@@ -52,6 +57,37 @@ void find_signals(void) {
     }
 }
 
+void set_memory_files(unsigned flags, int highest_descriptor) {
+    memory_flags = flags;
+    highest = highest_descriptor;
+}
+
+static int new_memory_file(void) {
+    int descriptor = memfd_create("output", memory_flags);
+    /* Jobs append: one that opens /dev/stdout again and truncates it leaves no gap. */
+    if (descriptor >= 0 && descriptor < highest && fcntl(descriptor, F_SETFL, O_APPEND) == 0)
+        return descriptor;
+    if (descriptor >= 0)
+        close(descriptor);
+    return -1;
+}
+
+Output open_output(const Offer *offer) {
+    Output output = no_output;
+    if (offer->captured && !offer->out)
+        output.out = new_memory_file();
+    if (offer->captured && !offer->err)
+        output.err = new_memory_file();
+    return output;
+}
+
+void close_output(Output output) {
+    if (output.out >= 0)
+        close(output.out);
+    if (output.err >= 0)
+        close(output.err);
+}
+
 /* All folders of a path, and itself if it is one. */
 static bool make_folders(const char *path, bool itself) {
     char folder[PATH_MAX];
@@ -78,7 +114,8 @@ static int open_for_writing(const char *path) {
 }
 
 /* In the child, which has the memory of the parent and must leave no trace in it but these two. */
-static void become(const Offer *offer, int null, pid_t parent, _Atomic pid_t *own_pid, volatile int *error) {
+static void become(const Offer *offer, int null, Output output, pid_t parent, _Atomic pid_t *own_pid,
+                   volatile int *error) {
     atomic_store(own_pid, getpid());
     setsid();
     /* A file system may hold it up, with all that it has from its parent: also with the lock that lets one agent live
@@ -90,7 +127,7 @@ static void become(const Offer *offer, int null, pid_t parent, _Atomic pid_t *ow
         signal(to_default[index], SIG_DFL);
     if (chdir(offer->wd) < 0 && (errno != ENOENT || !make_folders(offer->wd, true) || chdir(offer->wd) < 0))
         goto failed;
-    int out = null, err = null;
+    int out = output.out >= 0 ? output.out : null, err = output.err >= 0 ? output.err : null;
     if (offer->out && (out = open_for_writing(offer->out)) < 0)
         goto failed;
     if (offer->err && offer->out && strcmp(offer->err, offer->out) == 0)
@@ -109,11 +146,11 @@ failed:
     _exit(127);
 }
 
-__attribute__((noinline)) pid_t start(const Offer *offer, int null, _Atomic pid_t *own_pid) {
+__attribute__((noinline)) pid_t start(const Offer *offer, int null, Output output, _Atomic pid_t *own_pid) {
     volatile int error = 0;
     pid_t parent = getpid(), pid = vfork();
     if (pid == 0)
-        become(offer, null, parent, own_pid, &error);
+        become(offer, null, output, parent, own_pid, &error);
     if (pid > 0 && error) {
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;

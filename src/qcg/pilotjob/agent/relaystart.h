@@ -15,8 +15,17 @@ bool is_held(void);
 /* To be called again when handlers of signals may have changed, and never while something is started. */
 void find_signals(void);
 
+extern const Output no_output;
+
+/* How `open_output` makes memory files; see `relay_open`. */
+void set_memory_files(unsigned flags, int highest);
+
+/* New memory files for the streams that are captured. Without room for them, there are none: the job runs all the same. */
+Output open_output(const Offer *offer);
+void close_output(Output output);
+
 /* Its pid, or 0: nothing was started. The child has the cores of the thread that calls this. `pid` is its pid before
    anybody can hear that it has ended. */
-pid_t start(const Offer *offer, int null, _Atomic pid_t *pid);
+pid_t start(const Offer *offer, int null, Output output, _Atomic pid_t *pid);
 
 #endif

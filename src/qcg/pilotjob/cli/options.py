@@ -73,6 +73,11 @@ _SHARED = [
         help="What becomes of jobs whose host died under them.",
     ),
     click.option(
+        "--keep-output",
+        is_flag=True,
+        help="Also keep the output of jobs that succeed, where their description names no file for it.",
+    ),
+    click.option(
         "--patience",
         type=Number(min=0),
         default=600.0,

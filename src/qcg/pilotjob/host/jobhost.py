@@ -14,6 +14,7 @@ from qcg.pilotjob.host.ending import Ending, EndingOfAll, Endings, is_first_proc
 from qcg.pilotjob.host.files import LaunchFiles
 from qcg.pilotjob.host.lanes import Lanes
 from qcg.pilotjob.host.ledger import Ledger, Opened, Record
+from qcg.pilotjob.host.output import Outputs
 from qcg.pilotjob.host.records import Ended, Launch, Running
 from qcg.pilotjob.host.signalling import pass_on
 from qcg.pilotjob.host.spawn import Spawner, read_report
@@ -28,6 +29,8 @@ _ALREADY_GONE = contextlib.suppress(ProcessLookupError, PermissionError)
 _PR_SET_CHILD_SUBREAPER = 36
 _EVERYTHING = ""
 """Key of the ending that takes whatever the jobs have left behind; no job has an empty id."""
+_OWN_ENDS = ("exit", "cancel", "timeout")
+"""Reasons of ends that are final. The output of a job that may run again is not saved: its file system may hang."""
 _SWEEP = "sweep "
 """Before the id, the key of an ending of what is not a job of this host."""
 
@@ -41,9 +44,10 @@ class JobHost:
         grace: float = DEFAULT_GRACE,
         log: Callable[[str], None] = lambda line: None,
         doubt: float = 0.0,
+        output: str = "",
     ) -> None:
         """`doubt`: seconds in which it may turn out that whoever has ended a job from outside ends this host as well,
-        as batch systems do. Then the job did not fail."""
+        as batch systems do. Then the job did not fail. `output`: the directory of saved output."""
         self._ledger = ledger
         self._instance = instance
         self._grace = grace
@@ -53,6 +57,7 @@ class JobHost:
         """Those that have ended like that, and until when nobody is told."""
         self._spawner = Spawner(log, self._is_too_late)
         self._files = LaunchFiles(files)
+        self._outputs = Outputs(output, log)
         self._queue: Deque[Launch] = deque()
         self._queued: Dict[str, Launch] = {}
         """All that are taken on and not started, those that wait in a lane too."""
@@ -208,6 +213,8 @@ class JobHost:
             self._end_overdue(now)
         while self._doubtful and self._doubtful[0][0] <= now:
             self._over(self._doubtful.popleft()[1])
+        if self._outputs.next_look is not None and self._outputs.next_look <= now:
+            self._look_at_outputs(now)
         next_look = self._endings.next_look()
         if next_look is not None and next_look <= now:
             self.reap()
@@ -217,7 +224,13 @@ class JobHost:
     def next_deadline(self) -> Optional[float]:
         """When `due` has to be called next, in monotonic seconds."""
         doubt = self._doubtful[0][0] if self._doubtful else None
-        times = (self._wall_times.next(self._jobs), doubt, self._endings.next_look(), self._room.retry_at)
+        times = (
+            self._wall_times.next(self._jobs),
+            doubt,
+            self._endings.next_look(),
+            self._room.retry_at,
+            self._outputs.next_look,
+        )
         return min((at for at in times if at is not None), default=None)
 
     # Answers
@@ -268,6 +281,8 @@ class JobHost:
         for job in self._jobs.values():
             if job.report >= 0:
                 os.close(job.report)
+            if job.output is not None:
+                job.output.close()
         self._spawner.close()
 
     # Start and end of one job
@@ -282,12 +297,15 @@ class JobHost:
     def _start(self, launch: Launch) -> None:
         since = tree.ticks_now()
         own_files = False
+        captured = self._outputs.capture(launch)
         try:
             if launch.files:
                 own_files = self._files.write(launch.id, launch.files)
             at = time.time()  # before it begins: nothing may seem to have run for less time than it has
-            pid, report = self._spawner.start(launch)
+            pid, report = self._spawner.start(launch, captured)
         except Unstartable as error:
+            if captured is not None:
+                captured.close()
             if launch.files:
                 self._files.remove(launch.id)
             if isinstance(error, TooLate) or (isinstance(error, NoRoom) and self._room.may_come(bool(self._jobs))):
@@ -297,7 +315,7 @@ class JobHost:
             return
         self._room.is_there()
         opened = Opened(launch.env.get(tree.MARKER, ""), pid, at, launch.grant, since, tree.ticks_now())
-        self._began(launch, JobUnderWay(launch.id, opened, report, own_files))
+        self._began(launch, JobUnderWay(launch.id, opened, report, own_files, captured))
 
     def _began(self, launch: Launch, job: JobUnderWay) -> None:
         self._jobs[job.id] = self._by_pid[job.start.pid] = job
@@ -305,6 +323,11 @@ class JobHost:
         if launch.wall_time is not None:
             began = time.monotonic() - tree.seconds_since(job.start.until)
             self._wall_times.begin(job.id, began, launch.wall_time, self._jobs)
+        if job.output is not None:
+            self._outputs.began()
+
+    def _look_at_outputs(self, now: float) -> None:
+        self._outputs.look([job.output for job in self._jobs.values() if job.output is not None], now)
 
     def _reaped(self, job: JobUnderWay, exit_code: int) -> None:
         job.exit_code = exit_code
@@ -336,6 +359,11 @@ class JobHost:
             # Before the ledger has its end: an agent that is killed in between leaves them to the next one.
             self._files.remove(job.id)
         start, code = job.start, -1 if job.exit_code is None else job.exit_code
+        if job.output is not None:
+            # Before anybody is told of the end, and looks for it.
+            if job.output.keep if code == 0 and job.reason == "exit" else job.reason in _OWN_ENDS:
+                self._outputs.save(job.output, job.id)
+            job.output.close()
         self._ledger.ended(Ended(job.id, time.time(), code, job.reason, message, start.pid, start.at, start.grant))
         self._let_next_in(job.id)
 

@@ -15,9 +15,19 @@ SHARED = "shared/"
 """What the names of files begin with that several jobs have in common. One such name never has two contents."""
 
 
+OUTPUT = "out"
+"""The directory of the saved output of jobs, in a run directory."""
+_ENDINGS = {"stdout": "out", "stderr": "err"}
+
+
 def file_path(directory: str, id: str, name: str) -> str:
     """Where the file of a launch is, under the directory of all such files."""
     return "%s/%s" % (directory, name) if name.startswith(SHARED) else "%s/%s/%s" % (directory, id, name)
+
+
+def output_path(directory: str, name: str, stream: str) -> str:
+    """Where the captured output of a job is saved; `stream` is `stdout` or `stderr`."""
+    return "%s/%s.%s" % (directory, name, _ENDINGS[stream])
 
 
 class Launch(NamedTuple):
@@ -34,7 +44,8 @@ class Launch(NamedTuple):
     stdin: Optional[str]
     stdout: Optional[str]
     stderr: Optional[str]
-    """Relative to `wd`; parent folders are made; `None` is /dev/null; stdout == stderr is one file."""
+    """Relative to `wd`; parent folders are made; `None` is /dev/null, for stdout and stderr only without `output`;
+    stdout == stderr is one file."""
     cores: Optional[Tuple[int, ...]]
     """Real core ids to bind to, or `None` where cores are pretended."""
     wall_time: Optional[float]
@@ -48,6 +59,10 @@ class Launch(NamedTuple):
     lane: str = ""
     """Jobs of one lane run one after another, in the order in which they come. A lane has the id of the first of them,
     which itself needs not say so."""
+    output: str = ""
+    """The file name, without its ending, under which captured output is saved. Streams without a file are captured."""
+    keep_output: bool = False
+    """Save it also when the job succeeds."""
 
 
 class Started(NamedTuple):

@@ -12,6 +12,7 @@ import subprocess
 from typing import Callable, Dict, FrozenSet, List, Optional, Tuple
 
 from qcg.pilotjob.host import unstartable
+from qcg.pilotjob.host.output import Captured
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.host.unstartable import TooLate, Unstartable
 
@@ -24,8 +25,10 @@ _PROGRAMS_REMEMBERED = 1000
 _MESSAGE_LENGTH = 1000
 _ENVIRONMENTS_REMEMBERED = 100
 
-Prepared = Tuple[bytes, List[bytes], List[bytes], bytes, Optional[bytes], Optional[bytes], Optional[Tuple[int, ...]]]
-"""Program, argv, environment (`name=value`), wd, stdout, stderr, cores."""
+Prepared = Tuple[
+    bytes, List[bytes], List[bytes], bytes, Optional[bytes], Optional[bytes], Optional[Tuple[int, ...]], bool
+]
+"""Program, argv, environment (`name=value`), wd, stdout, stderr, cores, whether streams without a file are captured."""
 
 
 class Spawner:
@@ -48,22 +51,24 @@ class Spawner:
     def close(self) -> None:
         os.close(self.null)
 
-    def start(self, launch: Launch) -> Tuple[int, int]:
-        """The pid, and the descriptor to read a setup wrapper's report from (-1 without one). Or `Unstartable`."""
+    def start(self, launch: Launch, captured: Optional[Captured] = None) -> Tuple[int, int]:
+        """The pid, and the descriptor to read a setup wrapper's report from (-1 without one). Or `Unstartable`.
+
+        `captured` gives the streams for which the launch names no file."""
         try:
-            return self._start(launch)
+            return self._start(launch, captured)
         except ValueError as error:
             # A zero byte, half a surrogate pair or a "=" in a name: no program can be given that.
             raise Unstartable(unstartable.not_passable(launch, error)) from None
 
-    def _start(self, launch: Launch) -> Tuple[int, int]:
+    def _start(self, launch: Launch, captured: Optional[Captured]) -> Tuple[int, int]:
         argv = [_bytes(argument) for argument in launch.argv]
         environment = self._environment_of(launch)
         _enter(launch.wd)
         ours: List[int] = []
         report = -1
         try:
-            stdin, stdout, stderr = self._open_streams(launch, ours)
+            stdin, stdout, stderr = self._open_streams(launch, captured, ours)
             descriptors = [stdin, stdout, stderr]
             if launch.setup:
                 report, writer = _pipe()
@@ -99,7 +104,7 @@ class Spawner:
         if program is not argv[0] and not program.startswith(b"/"):
             return None
         bound = launch.cores is not None and self._has_to_bind(launch.cores)
-        return program, argv, environment, wd, stdout, stderr, launch.cores if bound else None
+        return program, argv, environment, wd, stdout, stderr, launch.cores if bound else None, bool(launch.output)
 
     def _settings_besides(self, unset: Tuple[str, ...], names: Tuple[str, ...]) -> List[bytes]:
         """A list of what a job has from the host's own environment when it sets `names` itself."""
@@ -145,9 +150,12 @@ class Spawner:
             self._environments[unset] = environment
         return environment
 
-    def _open_streams(self, launch: Launch, ours: List[int]) -> Tuple[int, int, int]:
+    def _open_streams(self, launch: Launch, captured: Optional[Captured], ours: List[int]) -> Tuple[int, int, int]:
         """The working directory has been entered: their paths are relative to it."""
         stdin = stdout = stderr = self.null
+        if captured is not None:
+            stdout = captured.stdout if captured.stdout >= 0 else stdout
+            stderr = captured.stderr if captured.stderr >= 0 else stderr
         if launch.stdin is not None:
             stdin = _open_for_reading(launch.stdin)
             ours.append(stdin)

@@ -22,6 +22,11 @@ class Site(Struct, frozen=True):
     """Jobs see the variables that Slurm would have given them."""
     files: str = ""
     """The directory where hosts put the files of launches, absolute and the same on all nodes."""
+    output: str = ""
+    """The directory where hosts save the output of jobs, absolute and the same on all nodes; without it, output that no
+    file is named for is dropped."""
+    keep_output: bool = False
+    """Save the output of jobs that succeed as well."""
     bindings: dict[str, Mapping[int, int]] = {}
     """For each node whose cores are known, the CPU of its operating system for each core id of a grant. Processes on
     other nodes are not bound. Filled in as agents tell."""

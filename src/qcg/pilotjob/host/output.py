@@ -1,0 +1,237 @@
+"""The output of jobs whose description names no file for it: captured in memory, saved when the job fails.
+
+Each stream without a file is a memory file (`memfd_create`) of its own, new for each attempt. A process that outlives
+its job can therefore never write into the output of another job. When the job succeeds, the memory files are closed:
+no file system is touched. When it fails, or with `keep_output` always, they are copied to
+
+    DIRECTORY/NAME.out      standard output
+    DIRECTORY/NAME.err      standard error
+
+A stream without output gets no file, and a later attempt overwrites the files of an earlier one.
+
+Why not a pipe that the agent reads: every line of every job would wake the agent, a job would stop whenever the agent
+is busy, and would get SIGPIPE when the agent dies. The price is that nothing holds back a job that prints without end.
+So the sizes of the memory files of running jobs are looked at, more often while one of them grows fast, and everything
+but the beginning and the end is given back to the machine. Until the next look a job can occupy more memory than it
+may keep. If the agent is killed, the output is lost.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import resource
+import tempfile
+import time
+from typing import Callable, Iterable, List, Optional, Tuple
+
+from qcg.pilotjob.host.records import Launch, output_path
+
+LIMIT = 1 << 20
+"""Bytes kept of a stream: of a longer one, the first and the last half of this."""
+_HALF = LIMIT // 2
+_FIRST_LOOK = 0.1
+_LONGEST_PAUSE = 0.5
+_SHORTEST_PAUSE = 0.01
+"""Seconds between two looks at the sizes."""
+_BETWEEN_LOOKS = 8 << 20
+"""Bytes that a stream may grow by between two looks, as far as the pauses allow."""
+_CHUNK = 1 << 16
+_CLOEXEC = 1
+_NOEXEC_SEAL = 8
+_KEEP_SIZE_AND_PUNCH_HOLE = 3
+
+
+class Captured:
+    """The descriptors of one attempt's captured streams; -1 for a stream that is not captured."""
+
+    __slots__ = ("keep", "name", "size", "stderr", "stdout")
+
+    def __init__(self, launch: Launch, stdout: int, stderr: int) -> None:
+        self.name = launch.output
+        self.keep = launch.keep_output
+        """Also when the job succeeds."""
+        self.stdout = stdout
+        self.stderr = stderr
+        self.size = 0
+        """Of both streams together, at the last look."""
+
+    def streams(self) -> List[Tuple[str, int]]:
+        return [(name, fd) for name, fd in (("stdout", self.stdout), ("stderr", self.stderr)) if fd >= 0]
+
+    def close(self) -> None:
+        for _, descriptor in self.streams():
+            os.close(descriptor)
+        self.stdout = self.stderr = -1
+
+
+class Outputs:
+    """Captures and saves the output of the jobs of one host."""
+
+    def __init__(self, directory: str, log: Callable[[str], None]) -> None:
+        """`directory` is made when the first output is saved."""
+        self._directory = directory
+        self._log = log
+        self.memory_flags = _memory_flags()
+        """For `memfd_create`; -1 where there are no memory files, and unlinked temporary files are used instead."""
+        self.highest = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        """Descriptors from here on are for everything but captured output."""
+        self.next_look: Optional[float] = None
+        """When to call `look`, in monotonic seconds; None while there is nothing to look at."""
+        self._pause = _FIRST_LOOK
+        self._looked_at = 0.0
+        self._has_complained = False
+        self._fallocate = ctypes.CDLL(None).fallocate
+        self._fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+
+    def capture(self, launch: Launch) -> Optional[Captured]:
+        """New descriptors for the streams without a file; None when there is nothing to capture."""
+        if not launch.output or (launch.stdout is not None and launch.stderr is not None):
+            return None
+        stdout = self._open() if launch.stdout is None else -1
+        stderr = self._open() if launch.stderr is None else -1
+        return self.captured(launch, stdout, stderr)
+
+    def captured(self, launch: Launch, stdout: int, stderr: int) -> Optional[Captured]:
+        """The same for descriptors that others have opened."""
+        if (launch.stdout is None and stdout < 0) or (launch.stderr is None and stderr < 0):
+            self._complain()
+        return Captured(launch, stdout, stderr) if stdout >= 0 or stderr >= 0 else None
+
+    def _open(self) -> int:
+        """-1 when there are too many open files, or too little memory: the job runs, and its output is dropped."""
+        try:
+            descriptor = _new_file(self.memory_flags)
+        except OSError:
+            return -1
+        if descriptor >= self.highest:
+            os.close(descriptor)
+            return -1
+        return descriptor
+
+    def _complain(self) -> None:
+        if not self._has_complained:
+            self._has_complained = True
+            self._log(
+                "The output of some jobs is not captured: too many files are open (the limit is %d), or memory is"
+                " short. Raise the limit with ulimit -n, or give the jobs stdout and stderr." % (2 * self.highest)
+            )
+
+    def began(self) -> None:
+        """A job with captured output has started."""
+        now = time.monotonic()
+        self._pause = _FIRST_LOOK
+        if self.next_look is None:
+            self._looked_at = now
+        if self.next_look is None or self.next_look > now + _FIRST_LOOK:
+            self.next_look = now + _FIRST_LOOK
+
+    def look(self, running: Iterable[Captured], now: float) -> None:
+        """Free the middle of long streams, and find out when to look again."""
+        seconds = max(now - self._looked_at, _SHORTEST_PAUSE)
+        growth, any_running = 0, False
+        for captured in running:
+            any_running = True
+            size = sum(self._trim(descriptor) for _, descriptor in captured.streams())
+            growth = max(growth, size - captured.size)
+            captured.size = size
+        self._looked_at = now
+        pause = min(self._pause, _BETWEEN_LOOKS * seconds / growth) if growth else self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self.next_look = now + max(pause, _SHORTEST_PAUSE) if any_running else None
+
+    def postpone(self, now: float) -> None:
+        self.next_look = now + _LONGEST_PAUSE
+
+    def _trim(self, descriptor: int) -> int:
+        """Its size, which stays: only the memory of the middle is freed."""
+        size = os.fstat(descriptor).st_size
+        if size > 2 * LIMIT:
+            # Temporary files of some file systems cannot be trimmed: then they stay as they are.
+            self._fallocate(descriptor, _KEEP_SIZE_AND_PUNCH_HOLE, _HALF, size - LIMIT)
+        return size
+
+    def save(self, captured: Captured, id: str) -> None:
+        """Copy what was captured to files. A file that cannot be written changes nothing about the job."""
+        for stream, descriptor in captured.streams():
+            path = output_path(self._directory, captured.name, stream)
+            try:
+                _save(descriptor, path.encode("utf-8", "surrogateescape"))
+            except (OSError, ValueError) as error:
+                why = error.strerror if isinstance(error, OSError) else error
+                self._log("The %s of job %s cannot be saved in %s: %s." % (stream, id, path, why))
+
+
+def _memory_flags() -> int:
+    """The best that this kernel knows."""
+    if not hasattr(os, "memfd_create"):
+        return -1
+    for flags in (_CLOEXEC | _NOEXEC_SEAL, _CLOEXEC):
+        try:
+            os.close(os.memfd_create("output", flags))
+        except OSError:
+            continue
+        return flags
+    return -1
+
+
+def _new_file(memory_flags: int) -> int:
+    """Jobs append: one that opens /dev/stdout again and truncates it leaves no gap."""
+    if memory_flags >= 0:
+        descriptor = os.memfd_create("output", memory_flags)
+    else:
+        descriptor, path = tempfile.mkstemp(prefix="qcg-pm-output-")
+        os.unlink(path)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_APPEND)
+    return descriptor
+
+
+def _save(descriptor: int, path: bytes) -> None:
+    size = os.fstat(descriptor).st_size
+    if not size:
+        _remove(path)  # of an earlier attempt
+        return
+    try:
+        file = _create(path)
+        try:
+            if size <= LIMIT:
+                _copy(descriptor, 0, size, file)
+            else:
+                _copy(descriptor, 0, _HALF, file)
+                _write(file, b"\n[%d bytes of output left out here]\n" % (size - LIMIT))
+                _copy(descriptor, size - _HALF, _HALF, file)
+        finally:
+            os.close(file)
+    except OSError:
+        _remove(path)  # half an output would be taken for all of it
+        raise
+
+
+def _create(path: bytes) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        return os.open(path, flags, 0o600)
+
+
+def _remove(path: bytes) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def _copy(source: int, start: int, length: int, target: int) -> None:
+    """Up to `length` bytes: a process that outlives the job may truncate the source meanwhile."""
+    while length > 0:
+        data = os.pread(source, min(length, _CHUNK), start)
+        if not data:
+            return
+        _write(target, data)
+        start += len(data)
+        length -= len(data)
+
+
+def _write(target: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(target, data) :]

@@ -1,0 +1,46 @@
+"""The files in which the captured output of jobs is saved: `out/NAME.out` and `out/NAME.err` in the run directory.
+
+NAME is the name of the job, with `.INDEX` for an iteration. Names of jobs are free text: whatever could not be part of
+a file name, or be mistaken for something else, becomes `%XX` as in a URL, so that two jobs never share a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+
+from qcg.pilotjob.description.model import JobDescription
+
+LONGEST = 200
+"""Bytes of a name; there is room for an index and an ending up to the 255 that file systems allow."""
+
+_INDEX = re.compile(r"\.(?=[0-9]+$)")
+"""The dot of a name that would look like a job and an index."""
+
+
+def output_name(description: JobDescription, job: str, position: int) -> str:
+    """The file name of the output of a job or one of its iterations, without the ending for the stream."""
+    if position < 0 or description.iteration is None:
+        return safe_name(job)
+    return f"{safe_name(job)}.{description.iteration.indices()[position]}"
+
+
+# All iterations of a job have its name.
+@lru_cache(maxsize=1024)
+def safe_name(job: str) -> str:
+    name = "".join(
+        [character if character.isprintable() and character not in "%/~" else _escaped(character) for character in job]
+    )
+    if name.startswith("."):
+        name = "%2E" + name[1:]
+    name = _INDEX.sub("%2E", name)
+    encoded = name.encode()
+    if len(encoded) <= LONGEST:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:16]
+    return f"{encoded[: LONGEST - 17].decode(errors='ignore')}~{digest}"
+
+
+def _escaped(character: str) -> str:
+    return "".join([f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass")])
