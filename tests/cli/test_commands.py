@@ -279,7 +279,7 @@ def test_following_begins_before_the_job_does_and_ends_with_it(pm: Pm, manager: 
     )
     assert pm("logs", "-f", "talks").stdout == "1\n2\n3\n"
     assert pm("logs", "-f", "talks", "-n", "1").stdout == "3\n"
-    assert "has no file for its stdout" in pm("logs", "-f", "mute", code=1).stderr
+    assert "its output was not kept" in pm("logs", "-f", "mute", code=1).stderr
     assert "only one job can be followed" in pm("logs", "-f", "*", code=2).stderr
 
 
@@ -325,7 +325,7 @@ def test_a_job_that_wrote_only_errors_is_told_so(pm: Pm):
     done = pm("logs", "fail")
     assert (done.stdout, done.stderr) == (
         "",
-        "fail has written nothing to its stdout; see: qcg-pm logs --stderr fail\n",
+        "fail has no output on its stdout; see: qcg-pm logs --stderr fail\n",
     )
 
 
@@ -334,9 +334,9 @@ def test_a_job_that_wrote_nothing_is_told_so(pm: Pm):
     pm("submit", "--name", "misspelt", "--wait", "--", "./prgram", code=1)
     for options in ([], ["--follow"]):
         done = pm("logs", *options, "mute")
-        assert (done.stdout, done.stderr) == ("", "mute has written nothing to its stdout\n")
+        assert (done.stdout, done.stderr) == ("", "mute has no output on its stdout\n")
         done = pm("logs", *options, "--stderr", "misspelt")
-        told = "misspelt has written nothing to its stderr; see: qcg-pm why misspelt\n"
+        told = "misspelt has no output on its stderr; see: qcg-pm why misspelt\n"
         assert (done.stdout, done.stderr) == ("", told)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from qcg.pilotjob.cli import streams
 from qcg.pilotjob.cli.refusing import Denial
-from qcg.pilotjob.cli.streams import NotStarted, path_of, show_end
+from qcg.pilotjob.cli.streams import NotYet, path_of, show_end
 
 
 class Out(io.TextIOWrapper):
@@ -60,6 +60,10 @@ def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path):
         show_end(str(tmp_path / "none"), None)
 
 
+def test_saved_output_that_is_not_there_is_no_output(tmp_path: Path):
+    assert not show_end(str(tmp_path / ".qcgpjm-service-x/out/job.err"), None)
+
+
 def test_a_pipe_is_not_read_from(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(Denial, match="is no file"):
@@ -70,9 +74,11 @@ def test_a_pipe_is_not_read_from(tmp_path: Path):
     ("entry", "kind", "sentence"),
     [
         ({"status": 1, "message": "there is no job 'x'"}, Denial, "there is no job 'x'"),
-        ({"status": 0, "data": {"status": "QUEUED"}}, NotStarted, "is QUEUED and has written nothing"),
+        ({"status": 0, "data": {"status": "QUEUED"}}, NotYet, "is QUEUED and has written nothing"),
         ({"status": 0, "data": {"status": "OMITTED"}}, Denial, "is OMITTED and has written nothing"),
-        ({"status": 0, "data": {"status": "FAILED", "runtime": {}}}, Denial, "has no file for its stdout"),
+        ({"status": 0, "data": {"status": "FAILED", "runtime": {}}}, Denial, "was never started"),
+        ({"status": 0, "data": {"status": "EXECUTING", "runtime": {}}}, NotYet, "names no file for its stdout"),
+        ({"status": 0, "data": {"status": "SUCCEED", "runtime": {}}}, Denial, "run it with --keep-output"),
         (
             {"status": 0, "data": {"status": "QUEUED", "iterations": {"start": 4}}},
             Denial,

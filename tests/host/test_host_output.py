@@ -27,6 +27,11 @@ class Output(HostTest):
             {name: self.text(os.path.join("out", name)) for name in os.listdir(folder)} if os.path.isdir(folder) else {}
         )
 
+    def captured(self, id):
+        captured = self.host._jobs[id].output
+        assert captured is not None
+        return captured
+
     def test_both_streams_of_a_job_that_fails_are_saved(self):
         assert self.run_shell(BOTH + "exit 3", output="sim.7").exit_code == 3
         assert self.saved() == {"sim.7.out": "said\n", "sim.7.err": "wrong\n"}
@@ -105,7 +110,7 @@ class Output(HostTest):
         )
         self.host.start([self.launch("long", *python(code), output="long")])
         self.until(lambda: "long" in self.host._jobs, "the start")
-        captured = self.host._jobs["long"].output.stdout
+        captured = self.captured("long").stdout
         self.until(lambda: os.fstat(captured).st_size > size, "all of its output")
         self.until(lambda: os.fstat(captured).st_blocks * 512 <= 2 * LIMIT, "memory given back")
         open(self.path("stop"), "w").close()
@@ -168,7 +173,7 @@ class Output(HostTest):
         self.host.start(
             [self.launch("job", SHELL, "-c", BOTH + "until test -e go; do sleep 0.01; done; exit 1", output="j")]
         )
-        self.until(lambda: "job" in self.host._jobs and self.host._jobs["job"].output.size > 0, "a look at its output")
+        self.until(lambda: "job" in self.host._jobs and self.captured("job").size > 0, "a look at its output")
         open(self.path("go"), "w").close()
         self.ended("job")
         assert self.saved() == {"j.out": "said\n", "j.err": "wrong\n"}

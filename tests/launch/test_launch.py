@@ -215,8 +215,21 @@ def test_only_modules_and_venv_get_a_shell():
 
 def test_streams_are_found_again_without_composing_a_launch():
     description = JobDescription("j", Execution(exec="p", wd="w${it}", stderr="e.${ncores}"), iteration=Iteration(5, 7))
-    found = stream_paths(description, 1, TWO, SITE)
-    assert (found.wd, found.stderr, found.stdout) == ("/data/here/w6", "e.5", None)
+    assert stream_paths(description, "j", 1, TWO, SITE, saved=True) == {"stderr": "/data/here/w6/e.5"}
+    site = replace(SITE, output="/run/out")
+    assert stream_paths(description, "j", 1, TWO, site, saved=False) == {"stderr": "/data/here/w6/e.5"}
+    both = {"stdout": "/run/out/j.6.out", "stderr": "/data/here/w6/e.5"}
+    assert stream_paths(description, "j", 1, TWO, site, saved=True) == both
+
+
+def test_output_without_a_file_is_saved_under_the_name_of_its_job():
+    site = replace(SITE, output="/run/out")
+    assert (launch(site=site).output, launch(site=site).keep_output) == ("job", False)
+    assert launch(site=site, position=2, more={"iteration": Iteration(5, 9)}).output == "job.7"
+    assert launch(site=site, stdout="o").output == launch(site=site, stderr="e").output == "job"
+    assert launch(site=site, stdout="o", stderr="e").output == ""
+    assert launch().output == ""
+    assert launch(site=replace(site, keep_output=True)).keep_output
 
 
 def test_programs_are_called_by_their_last_name():

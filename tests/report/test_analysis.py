@@ -231,11 +231,25 @@ def test_statistics_of_any_number_of_durations(durations: list[float], expected:
     assert statistics_of(durations) == expected
 
 
-@pytest.mark.parametrize(("message", "kept"), [("exit code 7", False), ("there is no such environment", True)])
-def test_what_a_job_wrote_is_missed_only_where_it_was_started(message: str, kept: bool, tmp_path: Path):
-    one = job(1, "one")
-    end = Transition(one, -1, State.FAILED, 103.0, Run(one, -1, 1, Grant(()), 101.0), 7, message)
-    assert ("what it wrote was not kept" not in render_text(told(tmp_path, Added([one]), end))) == kept
+def test_saved_output_of_failed_jobs_is_shown(tmp_path: Path):
+    both, only_out, its, silent = job(1, "both"), job(2, "out"), job(3, "its", Iteration(5, 7)), job(4, "silent")
+    saved = tmp_path / "out"
+    saved.mkdir()
+    for name, text in (("both.err", "wrong"), ("both.out", "said"), ("out.out", "said"), ("its.6.err", "at six")):
+        (saved / name).write_text(text)
+    ends = [ran(one, 101.0, 102.0, State.FAILED) for one in (both, only_out, silent)]
+    ends.append(ran(its, 101.0, 102.0, State.FAILED, position=1))
+    report = told(tmp_path, Added([both, only_out, its, silent]), *ends)
+    found = {failure.name: (failure.stderr, failure.last_lines, failure.last_lines_of) for failure in report.failures}
+    assert found == {
+        "both": (f"{saved}/both.err", ["wrong"], f"{saved}/both.err"),
+        "out": (None, ["said"], f"{saved}/out.out"),
+        "its:6": (f"{saved}/its.6.err", ["at six"], f"{saved}/its.6.err"),
+        "silent": (None, [], ""),
+    }
+    text = render_text(report)
+    assert f"out FAILED: exit code 3; the end of {saved}/out.out:\n    said\n" in text
+    assert "silent FAILED: exit code 3\n" in text
 
 
 def test_who_lost_jobs_with_a_node_is_told_how_they_are_started_again(tmp_path: Path):

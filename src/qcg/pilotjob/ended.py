@@ -13,6 +13,7 @@ from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.descriptions import Descriptions
+from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import JobRecord, RunRecord
@@ -36,9 +37,7 @@ class EndedBooks:
             connection = undo.enter_context(snapshot(run_dir / FILE_NAME))
             self._registry = Questions(connection)
             self.descriptions = Descriptions(self._registry)
-            self.stories = Stories(
-                self._registry, self.descriptions, Site(root_wd=str(run_dir.resolve().parent), instance="")
-            )
+            self.stories = Stories(self._registry, self.descriptions, _site(run_dir, self._registry))
             self._interrupted = frozenset(self._registry.interrupted())
             self.state = CoreState([])
             for record in self._registry.job_records():
@@ -82,6 +81,17 @@ class EndedBooks:
             job.iterations.settle_rest(rest)
         if not (job.state.is_final or job.iterations.runs):
             job.state = State.QUEUED  # it was at work, and nothing of it is any more
+
+
+def _site(run_dir: Path, registry: Questions) -> Site:
+    """As far as it matters for files that jobs have left."""
+    options = msgspec.json.decode(str(registry.get_meta("options") or "{}"))
+    return Site(
+        root_wd=str(run_dir.resolve().parent),
+        instance="",
+        output=str(run_dir.resolve() / OUTPUT),
+        keep_output=options.get("keep_output", False),
+    )
 
 
 def _run(job: Job, record: RunRecord) -> Run:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from posixpath import join, normpath
 
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, Job, Run
 from qcg.pilotjob.core.state import name_of
-from qcg.pilotjob.core.states import FAILED, SUCCEED, State
+from qcg.pilotjob.core.states import CANCELED, FAILED, SUCCEED, State
 from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import RunRecord
@@ -70,12 +69,14 @@ class Stories:
             if job is not None and record.state.is_final and record.seq not in ended_with_run:
                 yield self._without_run(job, -1, record.state)
 
-    def streams_of(self, job: Job, position: int, grant: Grant) -> dict[str, str]:
-        """The absolute paths of the files that a run with this grant writes its `stdout` and `stderr` to, if any."""
-        paths = stream_paths(self._descriptions.of(job), position, grant, self._site)
-        assert paths.wd is not None
-        streams = (("stdout", paths.stdout), ("stderr", paths.stderr))
-        return {name: normpath(join(paths.wd, path)) for name, path in streams if path}
+    def streams_of(self, job: Job, position: int, grant: Grant, end: JobEnd | None = None) -> dict[str, str]:
+        """The absolute paths of the files that a run with this grant writes its `stdout` and `stderr` to, if any.
+
+        After its end, also those in which captured output is saved, if there was any.
+        """
+        saved = end is not None and bool(end.pid) and (self._site.keep_output or end.state in (FAILED, CANCELED))
+        description = self._descriptions.of(job)
+        return stream_paths(description, job.name, position, grant, self._site, saved=saved)
 
     def command_of(self, job: Job, position: int, grant: Grant) -> str:
         """What a run was started with, as it could be typed into a shell."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 def command(manager: Manager, names: tuple[str, ...], follow: bool, stderr: bool, lines: int | None) -> int:
     """Show the file that a job writes its output to: the `stdout`, or `stderr`, of its description.
 
+    Without one, show what was kept of a job that failed, or of any job with --keep-output of the run.
+
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
     """
     stream = "stderr" if stderr else "stdout"
@@ -62,7 +64,7 @@ def _tell_nothing(name: str, entry: dict[str, Any], stream: str) -> None:
         further = f"; see: qcg-pm why {name}"
     else:
         further = ""
-    tell(printable(f"{name} has written nothing to its {stream}{further}"))
+    tell(printable(f"{name} has no output on its {stream}{further}"))
 
 
 def _has_content(info: dict[str, Any], stream: str) -> bool:

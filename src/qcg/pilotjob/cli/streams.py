@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from qcg.pilotjob.cli.refusing import Denial
 from qcg.pilotjob.core.states import State
+from qcg.pilotjob.host.records import OUTPUT
+from qcg.pilotjob.rundir import PREFIX
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
@@ -24,7 +26,7 @@ PAUSE = 0.1
 CHUNK = 1 << 16
 
 
-class NotStarted(Denial):
+class NotYet(Denial):
     """The job has no files yet."""
 
 
@@ -39,15 +41,34 @@ def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
     runtime = info.get("runtime")
     if runtime is None:
         sentence = f"job {name!r} is {info['status']} and has written nothing; see: qcg-pm why {name}"
-        raise Denial(sentence) if State[info["status"]].is_final else NotStarted(sentence)
+        raise Denial(sentence) if State[info["status"]].is_final else NotYet(sentence)
     if stream not in runtime:
-        raise Denial(f"job {name!r} has no file for its {stream}: its description names none")
+        raise _no_file(name, State[info["status"]], stream)
     path: str = runtime[stream]
     return path
 
 
+def _no_file(name: str, state: State, stream: str) -> Denial:
+    why = f"its description names no file for its {stream}"
+    if not state.is_final:
+        return NotYet(f"job {name!r} is {state.name}, and {why}: what it writes is kept if it fails, and shown then")
+    if state is State.SUCCEED:
+        return Denial(
+            f"job {name!r} has succeeded, and its output was not kept: {why}; give it one, or run it with --keep-output"
+        )
+    return Denial(f"job {name!r} was never started, so it has written nothing; see: qcg-pm why {name}")
+
+
+def _has_nothing_saved(path: str) -> bool:
+    """Whether it is the place of saved output of a run, and there is none."""
+    folder = Path(path).parent
+    return folder.name == OUTPUT and folder.parent.name.startswith(PREFIX) and not os.path.lexists(path)
+
+
 def show_end(path: str, lines: int | None) -> bool:
     """The last lines of a file, or all of it. False when there is nothing in it."""
+    if _has_nothing_saved(path):
+        return False
     with _open(path) as file:
         _seek_lines(file, lines)
         _copy(file)
@@ -65,7 +86,10 @@ class Follower:
 
     def follow(self, stream: str, lines: int | None) -> bool:
         """False when there is nothing in its file at the end."""
-        with _open(self._path(stream)) as file:
+        path = self._path(stream)
+        if _has_nothing_saved(path):
+            return False
+        with _open(path) as file:
             _seek_lines(file, lines)
             while True:
                 # Asked before the file is read, so that what was written last is shown too.
@@ -83,7 +107,7 @@ class Follower:
                 path = path_of(self._name, self.info(), stream)
                 if over or Path(path).exists():
                     return path
-            except NotStarted:
+            except NotYet:
                 pass
             time.sleep(PAUSE)
 

@@ -37,6 +37,6 @@ def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
 def _show(told: dict[str, Any]) -> None:
     fields = told.get("first", told)
     tail = fields.get("lastLines", [])
-    colon = f"; the end of {fields['stderr']}:" if tail else ""
+    colon = f"; the end of {fields['lastLinesOf']}:" if tail else ""
     lines = [printable(f"{told['jobName']} {told['status']}: {told['sentence']}{colon}")]
     say("\n".join([*lines, *(f"    {line}" for line in tail)]))

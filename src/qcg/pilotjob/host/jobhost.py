@@ -415,7 +415,8 @@ class JobHost:
             self._log("This kernel gives orphans to init: %s." % os.strerror(ctypes.get_errno()))
 
     def _end_lost_jobs(self) -> None:
-        why = "The agent %s that ran this job was killed; what was left of the job has been ended." % self._instance
+        why = "The agent %s that ran this job was killed; what was left of the job has been ended" % self._instance
+        why += ", and its output is lost, as far as it was not written to files."
         why_unsure = "The agent %s was killed while it started this job; it may or may not have run." % self._instance
         for id, opened in self._ledger.open.items():
             job = self._jobs[id] = JobUnderWay(id, opened, -1, files=True)

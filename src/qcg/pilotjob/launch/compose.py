@@ -6,13 +6,11 @@ import shlex
 from functools import lru_cache
 from posixpath import join, normpath
 
-from msgspec.structs import replace
-
 from qcg.pilotjob.core.records import Grant, Run
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.reading import DOLLAR
 from qcg.pilotjob.description.variables import AT_LAUNCH, iteration_variable, launch_variables, rewrite, substitute
-from qcg.pilotjob.host.records import Launch, file_path
+from qcg.pilotjob.host.records import Launch, file_path, output_path
 from qcg.pilotjob.launch.binding import bound_cpus
 from qcg.pilotjob.launch.environment import MARKER, NOT_FOR_JOBS, job_environment
 from qcg.pilotjob.launch.machine_file import machine_file
@@ -120,12 +118,26 @@ class _Substitution:
         return default if value is None else value
 
 
-def stream_paths(description: JobDescription, position: int, grant: Grant, site: Site) -> Execution:
-    """Where a run had its working directory and streams: an execution with just these, `wd` absolute."""
+def stream_paths(
+    description: JobDescription, job: str, position: int, grant: Grant, site: Site, *, saved: bool
+) -> dict[str, str]:
+    """The absolute paths of the files with the `stdout` and `stderr` of an attempt.
+
+    `saved`: also the files for captured output, which exist if there was any.
+    """
     given = description.execution
-    paths = Execution(wd=given.wd, stdin=given.stdin, stdout=given.stdout, stderr=given.stderr)
-    resolved = rewrite(paths, _Substitution(description, position, grant, site))
-    return replace(resolved, wd=working_directory(resolved, site))
+    paths = rewrite(
+        Execution(wd=given.wd, stdout=given.stdout, stderr=given.stderr),
+        _Substitution(description, position, grant, site),
+    )
+    wd = working_directory(paths, site)
+    files = {}
+    for stream, path in (("stdout", paths.stdout), ("stderr", paths.stderr)):
+        if path:
+            files[stream] = normpath(join(wd, path))
+        elif saved and site.output:
+            files[stream] = output_path(site.output, output_name(description, job, position), stream)
+    return files
 
 
 def directory_of(description: JobDescription, position: int, grant: Grant, site: Site) -> str:

@@ -10,20 +10,21 @@ from pathlib import Path
 
 import msgspec
 
-from qcg.pilotjob.core.records import Grant, Job, Run
+from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.journal import reading, tallies
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.records import JobRecord, RunRecord
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.launch.compose import resolve, working_directory
+from qcg.pilotjob.launch.compose import stream_paths
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.run_report import Failure, RunReport, Slow
 from qcg.pilotjob.report.summary import Ending, Summary, statistics_of, summarise
-from qcg.pilotjob.report.tail import last_lines
+from qcg.pilotjob.report.tail import end_of_output
 from qcg.pilotjob.runs import RunsError, has_manager, with_registry
 
 NONE_STARTED = "none of its iterations was started, because of what they wait for"
@@ -53,7 +54,9 @@ class _Report:
     def __init__(self, run_dir: Path, connection: sqlite3.Connection) -> None:
         self.directory = run_dir.absolute()
         self.connection = connection
-        self.site = Site(root_wd=os.fspath(self.directory.parent), instance="")
+        self.site = Site(
+            root_wd=os.fspath(self.directory.parent), instance="", output=os.fspath(self.directory / OUTPUT)
+        )
 
     def of(self, summary: Summary) -> RunReport:
         cores_of_nodes = self._cores_of_nodes()
@@ -107,13 +110,17 @@ class _Report:
 
     def _failure(self, ending: Ending) -> Failure:
         description = self._description(ending)
-        stderr = None if description is None or ending.run is None else self._stderr(description, ending.run)
+        streams = (
+            {} if description is None or ending.run is None else self._streams(ending.job.name, description, ending.run)
+        )
+        path, lines = end_of_output(streams)
         return Failure(
             name=self._name(ending, description),
             message=ending.job.message if ending.run is None else ending.run.message,
             exit_code=None if ending.run is None else ending.run.exit_code,
-            stderr=stderr,
-            last_lines=[] if stderr is None else last_lines(stderr),
+            stderr=streams.get("stderr"),
+            last_lines=lines,
+            last_lines_of=path,
         )
 
     def _description(self, ending: Ending) -> JobDescription | None:
@@ -125,13 +132,12 @@ class _Report:
             return ending.job.name
         return f"{ending.job.name}:{description.iteration.indices()[ending.run.position]}"
 
-    def _stderr(self, description: JobDescription, record: RunRecord) -> str | None:
-        """Where this run wrote its errors to, variables in place as at its launch."""
-        run = Run(Job(record.seq, "", b"", 0.0), record.position, record.attempt, record.grant or Grant(()), 0.0)
-        execution = resolve(description, run, self.site)
-        if execution.stderr is None:
-            return None
-        return os.path.join(working_directory(execution, self.site), execution.stderr)
+    def _streams(self, job: str, description: JobDescription, record: RunRecord) -> dict[str, str]:
+        """The files that this run wrote to, variables in place as at its launch, and those of its saved output."""
+        grant = record.grant or Grant(())
+        named = stream_paths(description, job, record.position, grant, self.site, saved=False)
+        saved = stream_paths(description, job, record.position, grant, self.site, saved=bool(record.pid))
+        return {stream: path for stream, path in saved.items() if stream in named or os.path.exists(path)}
 
 
 def _by_name(counts: Counter[State]) -> dict[str, int]:

@@ -136,10 +136,7 @@ def _slowest(report: RunReport) -> Table:
 
 def _headline(failure: Failure) -> str:
     reason = failure.message or (f"exit code {failure.exit_code}" if failure.exit_code is not None else "")
-    source = f"; the end of {failure.stderr}:" if failure.last_lines else ""
-    # Where the message says something else, it was never started.
-    if failure.stderr is None and failure.exit_code and reason == f"exit code {failure.exit_code}":
-        source = ' (what it wrote was not kept: give it a "stderr")'
+    source = f"; the end of {failure.last_lines_of}:" if failure.last_lines else ""
     return printable(f"{failure.name} FAILED: {reason}{source}")
 
 

@@ -34,7 +34,9 @@ class Failure(Struct, frozen=True):
     stderr: str | None
     """The path of its standard error."""
     last_lines: list[str]
-    """Of its standard error, as far as it is there."""
+    """Of its standard error, or of its standard output where that is empty."""
+    last_lines_of: str = ""
+    """The file that they are from."""
 
 
 class RunReport(Struct, frozen=True):

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 
 from qcg.pilotjob.printable import printable
 
 LINES = 10
 BYTES = 8192
+
+
+def end_of_output(streams: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The last lines of a job's stderr, or of its stdout where stderr is empty, and the path of that file.
+
+    `streams` holds the paths under `stderr` and `stdout`, as far as the job has such files.
+    """
+    for stream in ("stderr", "stdout"):
+        lines = last_lines(streams[stream]) if stream in streams else []
+        if lines:
+            return streams[stream], lines
+    return "", []
 
 
 def last_lines(path: str, most: int = LINES) -> list[str]:

@@ -73,8 +73,12 @@ def _info(books: Books, name: str, job: Job, position: int, childs: list[dict[st
 
 def _runtime(books: Books, job: Job, position: int, story: JobEnd) -> dict[str, str]:
     """What is known of the run, and where it writes to."""
-    streams = {} if story.grant is None else books.stories.streams_of(job, position, story.grant)
+    streams = {} if story.grant is None else books.stories.streams_of(job, position, story.grant, _end(story))
     return {**runtime_strings(story), **streams}
+
+
+def _end(story: JobEnd) -> JobEnd | None:
+    return story if story.state.is_final else None
 
 
 def _iterations(job: Job) -> dict[str, int]:

@@ -13,7 +13,7 @@ from qcg.pilotjob.description.requests import Why
 from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.report.formats import timestamp
-from qcg.pilotjob.report.tail import last_lines
+from qcg.pilotjob.report.tail import end_of_output
 
 AT_ONCE = 2000
 """Names that are looked at before others are served."""
@@ -81,7 +81,7 @@ def _reason(books: Books, look: Look, job: Job, position: int) -> tuple[Reason, 
     if state is State.QUEUED:
         return look.why_waiting(job, position, books.descriptions.of(job)), {}
     story = books.stories.story_of(job, position)
-    streams = {} if story.grant is None else books.stories.streams_of(job, position, story.grant)
+    streams = {} if story.grant is None else books.stories.streams_of(job, position, story.grant, story)
     return why_ended(story.state, story.message, story.exit_code), streams
 
 
@@ -96,8 +96,9 @@ def _fields(state: State, reason: Reason, streams: dict[str, str]) -> dict[str, 
 
 
 async def _add_last_lines(fields: dict[str, Any]) -> None:
-    """Of the errors that a failed job has written."""
-    if fields.get("reason") == "failed" and "stderr" in fields:
-        lines = await asyncio.get_running_loop().run_in_executor(None, last_lines, fields["stderr"])
+    """Of the errors that a failed job has written, or else of its output."""
+    if fields.get("reason") == "failed":
+        path, lines = await asyncio.get_running_loop().run_in_executor(None, end_of_output, fields)
         if lines:
             fields["lastLines"] = lines
+            fields["lastLinesOf"] = path

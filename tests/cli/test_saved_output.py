@@ -1,0 +1,92 @@
+"""The output of jobs that name no files for it: kept when they fail, and found by the commands."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+from pathlib import Path
+
+from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.api.manager import LocalManager
+from tests.cli.conftest import Pm
+from tests.support.pilot import job, run, run_requests
+from tests.support.waiting import wait_for
+
+TRACEBACK = "echo began; echo 'ValueError: no such mesh' >&2; exit 1"
+
+
+def run_dir(wd: Path) -> Path:
+    return next(wd.glob(".qcgpjm-service-*"))
+
+
+def test_a_run_keeps_the_output_of_failed_jobs_and_shows_its_end(tmp_path: Path):
+    done = run_requests(
+        tmp_path,
+        [
+            job("bad", script=TRACEBACK),
+            job("fine", script="echo fine; echo hm >&2"),
+            job("its", script="echo no ${it} >&2; exit $((${it} % 2))", iteration=4),
+            job("own", script=TRACEBACK, stdout="own.out"),
+            job("a/b", script=TRACEBACK),
+        ],
+    ).done
+    out = run_dir(tmp_path) / "out"
+    files = {path.name: path.read_text() for path in out.iterdir()}
+    assert files == {
+        "bad.out": "began\n",
+        "bad.err": "ValueError: no such mesh\n",
+        "its.1.err": "no 1\n",
+        "its.3.err": "no 3\n",
+        "own.err": "ValueError: no such mesh\n",
+        "a%2Fb.out": "began\n",
+        "a%2Fb.err": "ValueError: no such mesh\n",
+    }
+    assert stat.S_IMODE(out.stat().st_mode) == 0o700
+    assert f"bad FAILED: exit code 1; the end of {out}/bad.err:\n    ValueError: no such mesh\n" in done.stdout
+    assert f"its:3 FAILED: exit code 1; the end of {out}/its.3.err:\n    no 3\n" in done.stdout
+
+    def pm(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run("qcg-pm", *arguments, "--path", tmp_path)
+
+    assert pm("logs", "bad").stdout == "began\n"
+    assert pm("logs", "--stderr", "bad").stdout == "ValueError: no such mesh\n"
+    assert pm("logs", "--stderr", "its:3").stdout == "no 3\n"
+    assert "its:3 has no output on its stdout; see: qcg-pm logs --stderr its:3\n" in pm("logs", "its:3").stderr
+    assert pm("logs", "own").stdout == "began\n"
+    assert "run it with --keep-output" in pm("logs", "fine").stderr
+    end = f"it failed: exit code 1; the end of {out}/bad.err:\n    ValueError: no such mesh\n"
+    assert end in pm("why", "bad").stdout
+
+
+def test_a_run_keeps_the_output_of_all_jobs_on_demand(tmp_path: Path):
+    jobs = [job("bad", script=TRACEBACK), job("its", script="echo ${it}", iteration=3)]
+    run_requests(tmp_path, jobs, options=("--nodes", "2", "--keep-output"))
+    out = run_dir(tmp_path) / "out"
+    assert {path.name for path in out.iterdir()} == {"bad.out", "bad.err", "its.0.out", "its.1.out", "its.2.out"}
+    assert run("qcg-pm", "logs", "its:2", "--path", tmp_path).stdout == "2\n"
+
+
+def test_jobs_of_the_api_are_kept_too(pm: Pm, manager: LocalManager, wd: Path):
+    manager.submit(Jobs().add(name="bad", script=TRACEBACK).add(name="fine", script="echo fine"))
+    manager.wait4all()
+    assert pm("logs", "--stderr", "bad").stdout == "ValueError: no such mesh\n"
+    path = str(run_dir(wd) / "out/bad.err")
+    assert manager.info("bad")["jobs"]["bad"]["data"]["runtime"]["stderr"] == path
+    assert "stderr" not in manager.info("fine")["jobs"]["fine"]["data"]["runtime"]
+    told = manager.why("bad")["jobs"]["bad"]["data"]
+    assert (told["lastLines"], told["lastLinesOf"]) == (["ValueError: no such mesh"], path)
+
+
+def test_the_output_of_a_canceled_job_is_kept(pm: Pm, manager: LocalManager, wd: Path):
+    manager.submit(Jobs().add(name="slow", script="echo began; touch began; sleep 100"))
+    wait_for((wd / "began").exists, what="the start of the job")
+    manager.cancel("slow")
+    manager.wait4("slow")
+    assert pm("logs", "slow").stdout == "began\n"
+
+
+def test_a_job_whose_output_is_captured_can_be_followed_to_its_end(pm: Pm, manager: LocalManager, wd: Path):
+    manager.submit(Jobs().add(name="bad", script="until test -e go; do sleep 0.01; done; echo no; exit 1"))
+    assert "what it writes is kept if it fails" in pm("logs", "bad", code=1).stderr
+    (wd / "go").touch()
+    assert pm("logs", "--follow", "bad").stdout == "no\n"
