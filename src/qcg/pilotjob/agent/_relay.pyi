@@ -1,5 +1,8 @@
 """The relay in C: see `relaying`, which uses it."""
 
+INTERFACE: int
+"""The version of these functions, which may have been compiled for another version of `relaying`."""
+
 Offer = tuple[
     bytes, bytes, bytes, list[bytes], list[bytes], bytes, bytes | None, bytes | None, tuple[int, ...] | None, bool
 ]

@@ -21,6 +21,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/* To be changed with every change that Python has to know of. */
+#define RELAY_INTERFACE 2
+
 /* A start that was prepared; all that it points to is in its own block of memory. */
 typedef struct Offer {
     struct Offer *next;

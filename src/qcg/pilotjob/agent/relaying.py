@@ -20,6 +20,10 @@ from qcg.pilotjob.host.tree import MARKER
 from qcg.pilotjob.host.underway import JobUnderWay
 from qcg.pilotjob.host.unstartable import Unstartable
 
+INTERFACE = 2
+if getattr(_relay, "INTERFACE", 1) != INTERFACE:
+    raise ImportError(f"{_relay.__file__} was compiled for another version; compile it again, with make setup")
+
 SHARE_OF_THREADS = 8
 """Of so many processes that this host may have, one may be a thread of the relay: the others are for jobs."""
 

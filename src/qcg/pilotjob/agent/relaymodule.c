@@ -278,5 +278,8 @@ static struct PyModuleDef definition = {
 };
 
 PyMODINIT_FUNC PyInit__relay(void) {
-    return PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&definition);
+    if (module && PyModule_AddIntConstant(module, "INTERFACE", RELAY_INTERFACE) < 0)
+        Py_CLEAR(module);
+    return module;
 }
