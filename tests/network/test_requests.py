@@ -118,6 +118,38 @@ def test_job_info_tells_of_iterations(client: Bare):
     assert "childs" not in client.ask("jobInfo", jobNames=["it"])["data"]["jobs"]["it"]["data"]
 
 
+def test_job_info_tells_of_iterations_that_never_began(client: Bare):
+    """`failed` counts each that ended without success, whatever its final state is."""
+
+    def told(name: str) -> tuple[dict[str, int], list[tuple[int, str]]]:
+        info = client.ask("jobInfo", jobNames=[name], params={"withChilds": True})["data"]["jobs"][name]["data"]
+        never_began.update({f"{name}:{child['iteration']}": child for child in info["childs"] if not child["runtime"]})
+        counts = {key: info["iterations"][key] for key in ("total", "finished", "failed")}
+        return counts, [(child["iteration"], child["state"]) for child in info["childs"]]
+
+    never_began: dict[str, dict] = {}
+    script = "[ ${it} = 2 ] && exit 3; sleep 60"
+    wide = {"numCores": {"exact": 4}, "iteration": {"start": 2, "stop": 6}}
+    client.ask(
+        "submit",
+        jobs=[job("it", "sh", "-c", script, **wide), job("later", "true", after=["it"], iteration={"stop": 2})],
+    )
+    until(client, "it:3", "EXECUTING")
+    states = [(2, "FAILED"), (3, "EXECUTING"), (4, "QUEUED"), (5, "QUEUED")]
+    assert told("it") == ({"total": 4, "finished": 1, "failed": 1}, states)
+    assert told("later") == ({"total": 2, "finished": 0, "failed": 0}, [(0, "QUEUED"), (1, "QUEUED")])
+    assert never_began.pop("it:5") == {"iteration": 5, "state": "QUEUED", "runtime": {}}
+    client.ask("cancelJob", jobNames=["it:4"])
+    assert told("it") == ({"total": 4, "finished": 2, "failed": 2}, [*states[:2], (4, "CANCELED"), (5, "QUEUED")])
+    client.ask("cancelJob", jobNames=["it"])
+    until(client, "later", "OMITTED")
+    states = [(2, "FAILED"), (3, "CANCELED"), (4, "CANCELED"), (5, "CANCELED")]
+    assert told("it") == ({"total": 4, "finished": 4, "failed": 4}, states)
+    assert told("later") == ({"total": 2, "finished": 2, "failed": 2}, [(0, "OMITTED"), (1, "OMITTED")])
+    assert sorted(never_began) == ["it:4", "it:5", "later:0", "later:1"]
+    assert never_began["later:1"]["messages"].startswith("it waits for 'it', which is FAILED")
+
+
 @pytest.mark.parametrize("names", [{"jobNames": ["a"]}, {"jobName": "a"}, {"jobNames": "a"}])
 def test_cancel_and_remove_take_names_in_every_form(client: Bare, names: dict):
     client.ask("submit", jobs=[job("a", "sleep", "60"), job("after", "true", after=["a"])])

@@ -11,7 +11,7 @@ from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.core.states import CANCELED, FAILED, SUCCEED, State
 from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.journal.questions import Questions
-from qcg.pilotjob.journal.records import RunRecord
+from qcg.pilotjob.journal.records import JobRecord, RunRecord
 from qcg.pilotjob.launch.compose import command_line, directory_of, program_name, stream_paths
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.record import IterationCounts, JobEnd
@@ -44,15 +44,20 @@ class Stories:
         return self._without_run(job, position, state)
 
     def iterations_of(self, job: Job, positions: range) -> Iterator[tuple[int, JobEnd]]:
-        """The stories of those of these iterations, one after another, that have begun or ended."""
+        """The stories of these iterations, one after another."""
         assert job.iterations is not None
-        for record in list(self._journal.runs_among(job.seq, positions)):
-            run = job.iterations.runs.get(record.position)
-            if run is None:
-                yield record.position, self._recorded(job, record.position, record)
+        records = {record.position: record for record in self._journal.runs_among(job.seq, positions)}
+        whole: JobRecord | None = None
+        for position in positions:
+            state, run = job.iterations.state(position), job.iterations.runs.get(position)
+            record = records.get(position)
+            if run is not None:
+                yield position, self._living(job, position, state, run)
+            elif record is not None and state.is_final:
+                yield position, self._recorded(job, position, record)
             else:
-                state = job.iterations.state(record.position)
-                yield record.position, self._living(job, record.position, state, run)
+                whole = whole or self._job_record(job)
+                yield position, self._iteration_without_run(job, position, state, whole)
 
     def recorded_ends(self, jobs: Iterable[Job]) -> Iterator[JobEnd]:
         """Every end that `jobs.report` has an entry for, of these jobs, as the registry knows it."""
@@ -93,15 +98,22 @@ class Stories:
 
     def _without_run(self, job: Job, position: int, state: State) -> JobEnd:
         """It waits, or it ended without a run, or it is an iterated job, which has none of its own."""
+        record = self._job_record(job)
+        if position >= 0:
+            return self._iteration_without_run(job, position, state, record)
+        times = record.started or 0.0, record.ended or 0.0
+        return self._story(job, position, state, 0.0, *times, message=job.message or record.message)
+
+    def _iteration_without_run(self, job: Job, position: int, state: State, record: JobRecord) -> JobEnd:
+        if not state.is_final:
+            return self._story(job, position, state)
+        ended, message = record.rest_at or record.ended or 0.0, job.message or record.message
+        return self._story(job, position, state, ended=ended, message=message)
+
+    def _job_record(self, job: Job) -> JobRecord:
         record = self._journal.job_record(job.seq)
         assert record is not None
-        message = job.message or record.message
-        if position < 0:
-            times = record.started or 0.0, record.ended or 0.0
-            return self._story(job, position, state, 0.0, *times, message=message)
-        if state.is_final:
-            return self._story(job, position, state, ended=record.rest_at or record.ended or 0.0, message=message)
-        return self._story(job, position, state)
+        return record
 
     def _story(
         self,

@@ -38,13 +38,14 @@ async def job_info(books: Books, request: JobInfo) -> Answer:
 
 
 async def _childs(books: Books, job: Job) -> list[dict[str, Any]]:
-    """All iterations that have begun or ended; fewer where the job is removed meanwhile."""
+    """All iterations; fewer where the job is removed meanwhile."""
     assert job.iterations is not None
     childs: list[dict[str, Any]] = []
     for first in range(0, len(job.iterations), AT_ONCE):
         if books.state.jobs.get(job.name) is not job:
             break
-        for position, story in books.stories.iterations_of(job, range(first, first + AT_ONCE)):
+        positions = range(first, min(first + AT_ONCE, len(job.iterations)))
+        for position, story in books.stories.iterations_of(job, positions):
             child = {
                 "iteration": job.iterations.indices[position],
                 "state": story.state.name,
@@ -91,5 +92,5 @@ def _iterations(job: Job) -> dict[str, int]:
         **({"step": indices.step} if indices.step != 1 else {}),
         "total": len(indices),
         "finished": sum(counts[State.SUCCEED :]),
-        "failed": counts[State.FAILED] + counts[State.OMITTED],
+        "failed": counts[State.FAILED] + counts[State.CANCELED] + counts[State.OMITTED],
     }
