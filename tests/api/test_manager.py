@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import logging
 import os
 import statistics
 import subprocess
@@ -315,7 +316,8 @@ def test_a_client_without_the_keys_is_told_so(service: Served, tmp_path: Path, m
 def test_keys_that_are_not_known_have_no_effect(service: Served, caplog: pytest.LogCaptureFixture):
     with Manager.of_run(service.run_dir, {"report_format": "json", "scheduler": 7, "pub_timeout": 300}):
         pass
-    assert [record.getMessage() for record in caplog.records] == [
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == [
         "the configuration key 'report_format' is not known and has no effect",
         "the configuration key 'scheduler' is not known and has no effect",
     ]
@@ -344,10 +346,66 @@ def test_values_that_make_no_sense_are_refused(service: Served, cfg: dict[str, A
     ("cfg", "file"),
     [({"log_level": "DEBUG"}, ".qcgpjm-client/api.log"), ({"log_level": "debug", "log_file": "my.log"}, "my.log")],
 )
-def test_the_client_keeps_a_log_when_told_to(service: Served, tmp_path: Path, cfg: dict[str, Any], file: str):
+def test_the_client_logs_every_request_when_told_to(service: Served, tmp_path: Path, cfg: dict[str, Any], file: str):
     with Manager.of_run(service.run_dir, {**cfg, "wdir": tmp_path}) as manager:
         manager.resources()
     assert "request resourcesInfo" in (tmp_path / file).read_text()
+
+
+@pytest.mark.parametrize(
+    ("cfg", "file"),
+    [
+        ({}, ".qcgpjm-client/api.log"),
+        ({"log_file": "my.log"}, "my.log"),
+        ({"log_level": "info"}, ".qcgpjm-client/api.log"),
+    ],
+)
+def test_the_client_logs_what_it_changes(service: Served, tmp_path: Path, cfg: dict[str, Any], file: str):
+    for _ in range(2):  # the second client begins the file anew
+        with Manager.of_run(service.run_dir, {**cfg, "wdir": tmp_path}) as manager:
+            manager.wait4(manager.submit(group(logged="exit 0")), 60)
+            with pytest.raises(RequestRefusedError) as refused:
+                manager.submit(group(logged="exit 0"))
+            manager.remove("logged")
+    lines = [line.split(maxsplit=3)[2:] for line in (tmp_path / file).read_text().splitlines()]
+    assert [" ".join(line) for line in lines] == [
+        f"INFO connected to the manager at {service.contact.address}",
+        "INFO request submit: 1 jobs",
+        "INFO request submit: 1 jobs",
+        f"INFO refused: {refused.value.reason}",
+        "INFO request removeJob",
+    ]
+    assert (tmp_path / file).stat().st_mode & 0o777 == 0o600
+
+
+def test_the_log_of_the_client_is_not_the_output_of_the_program(
+    service: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    with Manager.of_run(service.run_dir, {"log_level": "debug", "wdir": tmp_path}) as manager:
+        manager.resources()
+    assert [record for record in caplog.records if record.levelno < logging.INFO] == []
+
+
+def test_without_a_place_for_it_there_is_no_log(service: Served, tmp_path: Path):
+    for cfg in ({"log_file": "", "wdir": tmp_path}, {"wdir": "/proc/nowhere"}):
+        with Manager.of_run(service.run_dir, cfg) as manager:
+            manager.resources()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("planted", ["link", "open directory"])
+def test_a_log_is_not_written_where_another_user_may_have_led_it(service: Served, tmp_path: Path, planted: str):
+    directory, victim = tmp_path / ".qcgpjm-client", tmp_path / "victim"
+    victim.write_text("precious")
+    directory.mkdir(mode=0o700)
+    if planted == "link":
+        (directory / "api.log").symlink_to(victim)
+    else:
+        directory.chmod(0o777)
+    with Manager.of_run(service.run_dir, {"wdir": tmp_path}) as manager:
+        manager.resources()
+    assert victim.read_text() == "precious"
+    assert [path.name for path in directory.iterdir() if not path.is_symlink()] == []
 
 
 # -- threads, latency -------------------------------------------------------------------------------------------------

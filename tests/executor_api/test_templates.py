@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from concurrent import futures
 from concurrent.futures import CancelledError
@@ -93,6 +94,21 @@ def test_the_result_tells_how_the_job_ended(executor: QCGPJExecutor):
     assert not good.cancelled()
 
 
+def test_a_future_runs_until_its_job_has_ended(executor: QCGPJExecutor, run_dir: Path):
+    """Also while the job is queued, so that `while future.running()` waits for it."""
+    gate = run_dir / "gate"
+    first = executor.submit(lambda: waiting("first", gate))
+    queued = executor.submit(
+        lambda: "{'name': 'queued', 'execution': {'exec': 'true'}, 'dependencies': {'after': ['first']}}"
+    )
+    assert (queued.running(), queued.done(), queued.has_started) == (True, False, False)
+    gate.touch()
+    while queued.running():
+        time.sleep(0.01)
+    assert queued.result(0) == {"queued": "SUCCEED"}
+    assert first.result(0) == {"first": "SUCCEED"}
+
+
 def test_the_job_knows_its_name(executor: QCGPJExecutor, run_dir: Path):
     script = "echo -n $QCG_PM_EXEC_API_JOB_ID"
     executor.submit(BasicTemplate.template, name="named", exec="bash", args=["-c", script], stdout="name.out").result(
@@ -134,7 +150,7 @@ def test_one_template_may_give_many_jobs_with_one_future(executor: QCGPJExecutor
 
 def test_a_running_job_can_be_cancelled(executor: QCGPJExecutor):
     future = executor.submit(sleeping)
-    wait_for(future.running, what="the start of the job")
+    wait_for(lambda: future.has_started, what="the start of the job")
     assert future.cancel()
     assert future.cancelled()
     assert futures.wait([future], PATIENCE).done == {future}
@@ -205,7 +221,7 @@ def test_shutdown_may_cancel_what_has_not_started(run_dir: Path):
     executor = QCGPJExecutor(resources="1")
     gate = run_dir / "gate"
     first = executor.submit(lambda: waiting("a", gate))
-    wait_for(first.running, what="the start of the job")
+    wait_for(lambda: first.has_started, what="the start of the job")
     second = executor.submit(BasicTemplate.template, name="b", exec="true")
     second.add_done_callback(lambda done: gate.touch())
     executor.shutdown(cancel_futures=True)
@@ -247,7 +263,7 @@ def test_a_future_of_ones_own_follows_jobs_that_were_submitted_before(executor: 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_whatever_happens_to_the_executor_its_futures_end(executor: QCGPJExecutor, monkeypatch: pytest.MonkeyPatch):
     future = executor.submit(sleeping)
-    wait_for(future.running, what="the start of the job")
+    wait_for(lambda: future.has_started, what="the start of the job")
 
     def fail(changes: object) -> None:
         raise RuntimeError("unforeseen")
@@ -260,7 +276,7 @@ def test_whatever_happens_to_the_executor_its_futures_end(executor: QCGPJExecuto
 def test_a_service_that_is_gone_gives_its_futures_a_connection_error(run_dir: Path):
     executor = QCGPJExecutor(resources="1")
     future = executor.submit(sleeping)
-    wait_for(future.running, what="the start of the job")
+    wait_for(lambda: future.has_started, what="the start of the job")
     job = executor.qcgpj_manager.info_parsed("sleeper")["sleeper"].pid
     assert job is not None
     executor.qcgpj_manager.qcgpm_process.send_signal(signal.SIGKILL)

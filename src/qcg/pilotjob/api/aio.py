@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from qcg.pilotjob.api.asking import Limit, Names, accepted, data_of, limit_of, list_of, may_ask_again
+from qcg.pilotjob.api.asking import Limit, Names, accepted, data_of, limit_of, list_of, log_request, may_ask_again
 from qcg.pilotjob.api.async_link import AsyncEvents, AsyncRequests, Context
 from qcg.pilotjob.api.client import DELAYED_PAUSE, LAST_WORD, NONE_LEFT, RECONNECT_PAUSE
-from qcg.pilotjob.api.config import LogFile, log, read_config
+from qcg.pilotjob.api.config import read_config
 from qcg.pilotjob.api.ends import CURRENT, EndStream
 from qcg.pilotjob.api.errors import (
     ConnectionError,
@@ -26,6 +26,7 @@ from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.jobinfo import JobInfo
 from qcg.pilotjob.api.link import NoAnswer, encode_request, make_context, no_answer
 from qcg.pilotjob.api.local import LocalService
+from qcg.pilotjob.api.log import LogFile, log
 from qcg.pilotjob.api.target import Target, find_target, target_of
 from qcg.pilotjob.api.waiting import Wait, WaitForAll, WaitForAny, WaitForJobs
 
@@ -67,11 +68,12 @@ class AsyncManager:
         try:
             if self._local:
                 self._service = await self._start_service()
-            self._log_file = LogFile(self._config)
+            self._log_file = LogFile(self._config.wdir, self._config.log_file, self._config.log_level)
             self._context = make_context()
             self._target = target_of(self._service.run_dir) if self._service else find_target(self._address, os.environ)
             position = data_of(CURRENT, accepted(await self._ask_once(encode_request(CURRENT))))
             self._ends = EndStream(position["first" if self._local else "last"])
+            log.info("connected to the manager at %s", self._target.contact.address)
         except BaseException:
             await self._leave()
             raise
@@ -169,6 +171,7 @@ class AsyncManager:
 
     async def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
         body = encode_request(request)
+        log_request(request)
         while True:
             try:
                 return accepted(await self._ask_once(body))

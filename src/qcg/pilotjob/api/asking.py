@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from qcg.pilotjob.api.errors import ConnectionError, InternalError, RequestRefusedError, WrongArgumentsError
+from qcg.pilotjob.api.log import log
 
 Names = str | Iterable[str]
 
@@ -50,9 +51,22 @@ def limit_of(timeout: Any, timeout_secs: Any) -> Limit:
     return Limit(float(given), time.monotonic() + given)
 
 
+def log_request(request: dict[str, Any]) -> None:
+    """Requests that change something are worth a line in every log."""
+    name = request.get("request")
+    if name in QUESTIONS:
+        log.debug("request %s", name)
+    elif name == "submit":
+        log.info("request submit: %d jobs", len(request.get("jobs", ())))
+    else:
+        log.info("request %s", name)
+
+
 def accepted(answer: dict[str, Any]) -> dict[str, Any]:
     if answer["code"] != 0:
-        raise RequestRefusedError(answer.get("message", "no reason was given"))
+        reason = answer.get("message", "no reason was given")
+        log.info("refused: %s", reason)
+        raise RequestRefusedError(reason)
     return answer
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qcg.pilotjob.api.asking import Limit, Names, accepted, data_of, limit_of, list_of, may_ask_again
-from qcg.pilotjob.api.config import Config, LogFile, log, read_config
+from qcg.pilotjob.api.asking import Limit, Names, accepted, data_of, limit_of, list_of, log_request, may_ask_again
+from qcg.pilotjob.api.config import Config, read_config
 from qcg.pilotjob.api.connections import Connections
 from qcg.pilotjob.api.ends import CURRENT, EndStream
 from qcg.pilotjob.api.errors import (
@@ -24,6 +24,7 @@ from qcg.pilotjob.api.errors import (
 from qcg.pilotjob.api.events import Events
 from qcg.pilotjob.api.jobinfo import JobInfo
 from qcg.pilotjob.api.link import NoAnswer, encode_request, no_answer
+from qcg.pilotjob.api.log import LogFile, log
 from qcg.pilotjob.api.target import DEFAULT_PORT, JOB_ADDRESS, Target, find_target, live_run
 from qcg.pilotjob.api.waiting import FINAL, Wait, WaitForAll, WaitForAny, WaitForJobs
 
@@ -71,11 +72,12 @@ class Manager:
     def _connect(self, target: Target, cfg: Mapping[str, Any] | None, *, own: bool = False) -> None:
         """`own`: the manager was started for this object, which follows its job ends from the first one on."""
         self._config = read_config(cfg)
-        self._log_file = LogFile(self._config)
+        self._log_file = LogFile(self._config.wdir, self._config.log_file, self._config.log_level)
         self._lines = Connections(target)
         try:
             position = data_of(CURRENT, accepted(self._ask_once(encode_request(CURRENT))))
             self._ends = EndStream(position["first" if own else "last"])
+            log.info("connected to the manager at %s", target.contact.address)
         except BaseException:
             self._disconnect()
             raise
@@ -206,8 +208,8 @@ class Manager:
 
     def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
         """Any request, as in a request file; the whole answer."""
-        log.debug("request %s", request.get("request"))
         body = encode_request(request)
+        log_request(request)
         while True:
             try:
                 return accepted(self._ask_once(body))

@@ -1,26 +1,15 @@
-"""The `cfg` of a manager object, and the log of the client."""
+"""The `cfg` of a manager object."""
 
 from __future__ import annotations
 
-import logging
 import math
-import threading
-from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from qcg.pilotjob.api.errors import FileError, WrongArgumentsError
-from qcg.pilotjob.logs import LogFormatter
-
-log = logging.getLogger("qcg.pilotjob.api")
-
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-_users: Counter[Path] = Counter()
-"""Of each log file: several managers may write to the same."""
-_lock = threading.Lock()
+from qcg.pilotjob.api.errors import WrongArgumentsError
+from qcg.pilotjob.api.log import LEVELS, log
 
 
 class Config(Struct, frozen=True):
@@ -34,6 +23,7 @@ class Config(Struct, frozen=True):
     """Seconds that a service of one's own may take to start."""
     wdir: str = "."
     log_file: str | None = None
+    """Where the log of the client goes; `None`: to its usual place, an empty string: nowhere."""
     log_level: str | None = None
     pub_timeout: float = 300.0
     """Accepted for older programs: waiting needs no such limit."""
@@ -63,41 +53,3 @@ def _seconds(key: str, value: Any) -> float:
     if math.isnan(seconds) or seconds < 0:
         raise WrongArgumentsError(f"the configuration key {key!r} cannot be {'negative' if seconds < 0 else value}")
     return seconds
-
-
-class LogFile:
-    """The file that a configuration names for the client's log, if it names one. Several managers may share a file; it
-    is closed with the last of them."""
-
-    def __init__(self, config: Config) -> None:
-        self._path: Path | None = None
-        if not (config.log_file or config.log_level):
-            return
-        self._path = path = Path(config.wdir, config.log_file or ".qcgpjm-client/api.log").absolute()
-        log.setLevel((config.log_level or "info").upper())
-        with _lock:
-            if not _users[path]:
-                try:
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                except OSError as error:
-                    self._path = None
-                    raise FileError(
-                        f"there can be no log file {path}: {error.strerror}; give another log_file"
-                    ) from None
-                handler = logging.FileHandler(path, mode="w", encoding="utf-8", delay=True)
-                handler.setFormatter(LogFormatter())
-                log.addHandler(handler)
-            _users[path] += 1
-
-    def close(self) -> None:
-        with _lock:
-            path, self._path = self._path, None
-            if path is None:
-                return
-            _users[path] -= 1
-            if _users[path]:
-                return
-            for handler in list(log.handlers):
-                if isinstance(handler, logging.FileHandler) and handler.baseFilename == str(path):
-                    log.removeHandler(handler)
-                    handler.close()

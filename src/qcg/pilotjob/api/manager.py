@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from qcg.pilotjob.api.client import Manager
-from qcg.pilotjob.api.config import LogFile, read_config
+from qcg.pilotjob.api.config import read_config
 from qcg.pilotjob.api.connections import Connections
 from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.local import LocalService
+from qcg.pilotjob.api.log import LogFile
 from qcg.pilotjob.api.target import target_of
 
 __all__ = ["LocalManager", "Manager"]

@@ -57,7 +57,7 @@ def command(context: click.Context, /, program: str, arguments: tuple[str, ...],
     resolve_cores(given)
     tell_ignored_options(context)
     try:
-        manager = LocalManager(_given_again(context))
+        manager = LocalManager(_given_again(context), {"log_file": ""})
     except QCGPJMAError as error:
         raise Refusal(str(error)) from None
     try:

@@ -144,7 +144,7 @@ def connect(path: str | None, address: str | None, environ: Mapping[str, str]) -
 
     target = find_target(address, environ, path, _HINT)
     click.get_current_context().meta[_RUN_DIR] = target.run_dir
-    return Manager.at(target)
+    return Manager.at(target, {"log_file": ""})  # commands leave no api.log behind
 
 
 def current_run_dir() -> Path | None:

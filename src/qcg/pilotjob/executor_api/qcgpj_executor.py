@@ -108,7 +108,7 @@ class QCGPJExecutor(Executor):
             first, self._shut = not self._shut, True
         if cancel_futures:
             for future in self._watch.pending():
-                if not future.running():
+                if not future.has_started:
                     future.cancel()
         if first and wait:
             self._end()

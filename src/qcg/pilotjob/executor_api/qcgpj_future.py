@@ -34,7 +34,12 @@ class QCGPJFuture(Future[dict[str, str]]):
             self.add_done_callback(lambda done: watch.close())
 
     def running(self) -> bool:
-        """Whether one of the jobs is executing now, as far as the service has told."""
+        """True until all jobs have ended, also while they are queued."""
+        return not self.done()
+
+    @property
+    def has_started(self) -> bool:
+        """Whether one of the jobs is executing now."""
         return not self.done() and "EXECUTING" in self._states.values()
 
     def cancel(self) -> bool:
