@@ -25,6 +25,7 @@ from qcg.pilotjob.core.effects import (
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.states import State
+from qcg.pilotjob.journal import group
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.grants import decode_grant, encode_grant
 from qcg.pilotjob.journal.journal import Journal
@@ -397,6 +398,25 @@ def test_a_submission_that_is_taken_back_has_no_end(journal: Journal, asked_betw
     journal.record(Removed(one))
     journal.commit()
     assert (ends(journal), journal.last_end) == ([], 0)
+    for effect in (Added([two := job(2)]), ended(run(two))):
+        journal.record(effect)
+    journal.commit()
+    assert ends(journal) == [(1, "job2", "SUCCEED")]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_ends_are_read_across_batches_and_commits(journal: Journal, limit: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(group, "ENDS_IN_BATCH", 2)
+    jobs = [job(number) for number in range(1, 9)]
+    journal.record(Added(jobs))
+    for count in (5, 3):
+        for each in jobs[:count]:
+            journal.record(ended(run(each)))
+        del jobs[:count]
+        journal.commit()
+    found = [(number, f"job{number}", "SUCCEED") for number in range(1, 9)]
+    for after in range(9):
+        assert ends(journal, after, limit) == found[after : after + limit]
 
 
 def test_a_registry_without_the_table_of_ends_is_continued(journal: Journal, path: Path):

@@ -113,6 +113,8 @@ class Journal(Questions):
         """Strike a job from what was gathered. Its end stays, unless its submission was never committed."""
         groups = (*self._waiting, self._gathering)
         withdrawn = any(seq in group.added for group in groups)
+        if withdrawn and self._written:
+            self._roll_back()  # numbers of ends have no gaps, so the groups are written once more, without this job
         for group in groups:
             group.take_back(seq)
             if withdrawn:
@@ -217,17 +219,20 @@ class Journal(Questions):
             raise
 
     def _put_back(self, error: Exception) -> JournalError:
-        """Undo the transaction, if SQLite has not, so that the next try begins with the oldest group again."""
-        self._written = 0
-        if self._connection.in_transaction:
-            with suppress(sqlite3.Error):  # then SQLite has undone it itself
-                self._connection.execute("ROLLBACK")
+        self._roll_back()
         # What is gathered until then joins the newest group: a disk may be full for hours.
         self._gathering = self._waiting.pop()
         return JournalError(
             f"The registry {self.path} could not be written: {error}. Nothing is lost yet: it is tried again,"
             " so make room on the disk or mend what is wrong with it."
         )
+
+    def _roll_back(self) -> None:
+        """Undo the transaction, if SQLite has not, so that the next try begins with the oldest group again."""
+        self._written = 0
+        if self._connection.in_transaction:
+            with suppress(sqlite3.Error):  # then SQLite has undone it itself
+                self._connection.execute("ROLLBACK")
 
 
 def _reason(error: Exception) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from qcg.pilotjob.core.states import STATES, State
+from qcg.pilotjob.journal.end_batches import decode_ends
 from qcg.pilotjob.journal.grants import decode_grant
 from qcg.pilotjob.journal.records import (
     FinalJob,
@@ -116,15 +117,25 @@ def run_records(connection: sqlite3.Connection) -> Iterator[RunRecord]:
 
 def last_end(connection: sqlite3.Connection) -> int:
     """The number of the last end of a job; 0 when no job has ended."""
-    (number,) = connection.execute("SELECT max(number) FROM ends").fetchone()
+    (number,) = connection.execute("SELECT max(last) FROM ends").fetchone()
     return number or 0
 
 
 def ends_between(connection: sqlite3.Connection, after: int, last: int, limit: int) -> list[JobEnded]:
-    query = "SELECT number, name, state FROM ends WHERE number > ? AND number <= ? ORDER BY number LIMIT ?"
-    return [
-        JobEnded(number, name, STATES[state]) for number, name, state in connection.execute(query, (after, last, limit))
-    ]
+    """At most `limit` ends with numbers above `after`, up to `last`."""
+    until = min(last, after + limit)
+    found: list[JobEnded] = []
+    for last_of_batch, batch in connection.execute(
+        "SELECT last, batch FROM ends WHERE last > ? ORDER BY last", (after,)
+    ):
+        ends = decode_ends(batch)
+        numbered = enumerate(ends, last_of_batch - len(ends) + 1)
+        found += [
+            JobEnded(number, name, STATES[state]) for number, (name, state) in numbered if after < number <= until
+        ]
+        if last_of_batch >= until:
+            break
+    return found
 
 
 def meta_value(connection: sqlite3.Connection, key: str) -> Any:

@@ -30,12 +30,12 @@ FINAL = int(State.SUCCEED)
 # The command of a run is stored where it depends on more than the description and the grant: under the models that
 # start a process for each core.
 #
-# Each end of a job has a number: clients ask for the ends after the last one that they have seen. A row stays when its
-# job is removed, so that numbers are never reused.
+# Each end of a job has a number: clients ask for the ends after the last one that they have seen. A row is a batch of
+# consecutive ends and the number of the last one. It stays when its jobs are removed: numbers are never reused.
 #
 # 0 and '' stand for "nothing yet" in most columns, and blobs are given as bytearray: the sqlite3 module sends None and
 # bytes through its adapters, which takes longer than all the rest of a row.
-ENDS = "CREATE TABLE IF NOT EXISTS ends (number INTEGER PRIMARY KEY, name TEXT, state INTEGER);"
+ENDS = "CREATE TABLE IF NOT EXISTS ends (last INTEGER PRIMARY KEY, batch BLOB);"
 TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE agents (name TEXT PRIMARY KEY, acked INTEGER) WITHOUT ROWID;
