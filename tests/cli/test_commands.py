@@ -205,7 +205,14 @@ def test_jobs_are_listed_by_pattern_iteration_and_state(pm: Pm, pm_json: Told):
     ]
     assert pm_json("jobs", "--state", "failed") == {
         "length": 1,
-        "jobs": {"bad": {"status": "FAILED", "messages": "exit code 1"}},
+        "jobs": {
+            "bad": {
+                "state": "FAILED",
+                "status": "FAILED",
+                "message": "exit code 1",
+                "messages": "exit code 1",
+            }
+        },
     }
     for word in ("Finished", "succeeded", "SUCCEED"):
         assert "its" in pm("jobs", "-s", word).stdout
@@ -227,7 +234,7 @@ def test_info_tells_all_that_is_known(pm: Pm, pm_json: Told, wd: Path):
     assert "    its:1 (FAILED)" not in lines
     assert "    its:1 (FAILED)" in pm("info", "-i", "its").stdout.splitlines()
     info = pm_json("info", "its:1")["its:1"]
-    assert info["runtime"]["exit_code"] == "1"
+    assert info["runtime"]["exit_code"] == 1
     assert info["runtime"]["stdout"] == str(wd / "its.1.out")
     assert "there is no job 'x'" in pm("info", "x", code=1).stderr
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
+from typing import Any
+
+import msgspec
+
 from qcg.pilotjob.cli.report import show_report
 from qcg.pilotjob.cli.saying import tell
+from qcg.pilotjob.cli.showing import show_json
+from qcg.pilotjob.core.states import State
 from qcg.pilotjob.outcome import Ending
+from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.report.run_report import RunReport
 from qcg.pilotjob.rundir import discard
 
 
-def tell_end(ending: Ending, *, followed: bool) -> None:
+def tell_end(ending: Ending, *, followed: bool, as_json: bool = False) -> None:
     """`followed`: another allocation goes on by itself with what is left."""
     if ending.refusals:
         nothing = "" if sum(ending.counts) else ", and nothing was run"
@@ -18,9 +27,14 @@ def tell_end(ending: Ending, *, followed: bool) -> None:
         tell(refusal)
     if ending.nothing_accepted:
         discard(ending.run_dir.parent, ending.run_dir)
+        if as_json:
+            show_json(run_result(ending, None))
         return
     try:
-        show_report(ending.run_dir, as_json=False, ended=True)
+        if as_json:
+            show_json(run_result(ending, analyse(ending.run_dir, ended=True)))
+        else:
+            show_report(ending.run_dir, as_json=False, ended=True)
     except ReportError as error:
         tell(str(error))
     if ending.continued == 0:
@@ -34,6 +48,22 @@ def tell_end(ending: Ending, *, followed: bool) -> None:
         tell(ending.what_is_left(followed=followed))
     if ending.trouble:
         tell(f"The run could not go on: {ending.trouble}")
+
+
+def run_result(ending: Ending, report: RunReport | None) -> dict[str, Any]:
+    """The output of `run --json`; without a report, nothing is left of the run."""
+    left = sum(ending.counts[: State.SUCCEED])
+    command = "sbatch" if ending.allocation else "run"
+    return {
+        "directory": None if report is None else str(ending.run_dir),
+        "exit_code": ending.exit_code,
+        "jobs": {state.name: ending.counts[state] for state in State if ending.counts[state]},
+        "jobs_left": left,
+        "resume": f"qcg-pm {command} --resume {shlex.quote(str(ending.run_dir))}" if left else None,
+        "refusals": ending.refusals,
+        "trouble": ending.trouble or None,
+        "report": msgspec.to_builtins(report),
+    }
 
 
 def _were_refused(requests: int) -> str:

@@ -41,8 +41,6 @@ MOST_SUGGESTED = 3
 PAUSE, PROBES = 0.05, 60
 """Seconds between two looks at a manager that has gone away, and how many there are."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
-
 
 def on_manager(function: Callable[..., int | None]) -> Callable[..., None]:
     """Make of `function(manager, …)`, which returns an exit code, the body of a command that finds its manager."""

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.finding import json_option, names_of, on_manager_or_registry, tell_missing
+from qcg.pilotjob.cli.finding import names_of, on_manager_or_registry, tell_missing
+from qcg.pilotjob.cli.json_records import job_information
 from qcg.pilotjob.cli.saying import say
-from qcg.pilotjob.cli.showing import show_json
+from qcg.pilotjob.cli.showing import json_option, show_json
 from qcg.pilotjob.printable import printable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def command(manager: Manager, names: tuple[str, ...], iterations: bool, as_json:
     jobs = manager.info(names_of(manager, names), withChilds=iterations)["jobs"]
     known = {name: entry["data"] for name, entry in jobs.items() if entry["status"] == 0}
     if as_json:
-        show_json(known)
+        show_json({name: job_information(info) for name, info in known.items()})
     elif known:
         say("\n\n".join("\n".join(_lines(info)) for info in known.values()))
     return tell_missing(manager, jobs)

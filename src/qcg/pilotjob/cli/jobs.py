@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.finding import Registry, json_option, on_manager_or_registry, tell_missing
+from qcg.pilotjob.cli.finding import Registry, on_manager_or_registry, tell_missing
+from qcg.pilotjob.cli.json_records import listed_jobs
 from qcg.pilotjob.cli.names import expand
 from qcg.pilotjob.cli.saying import say
-from qcg.pilotjob.cli.showing import show_json, show_table
+from qcg.pilotjob.cli.showing import json_option, show_json, show_table
 from qcg.pilotjob.core.states import State
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def command(manager: Manager, names: tuple[str, ...], states: tuple[str, ...], a
         chosen = {name for word in states for name in STATES[word]}
         jobs = {name: job for name, job in jobs.items() if job["status"] in chosen}
     if as_json:
-        show_json({"length": len(jobs), "jobs": jobs})
+        show_json(listed_jobs(jobs))
     elif jobs:
         rows = [(name, job["status"], job.get("messages", "")) for name, job in jobs.items()]
         show_table(["name", "state", "message"] if any(row[2] for row in rows) else ["name", "state", ""], rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from qcg.pilotjob.cli.saying import any_character, on_terminal, say
+from qcg.pilotjob.cli.saying import any_character, on_terminal, say, tell
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.core.states import State
@@ -36,7 +36,9 @@ def progress_lines(pilot: Pilot) -> None:
 class Progress:
     """One line, from the core's own counters: nothing is done for each job."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, silent: bool = False) -> None:
+        """`silent`: only notices are shown, on the standard error."""
+        self._silent = silent
         self._engine: Engine
         self._told = 0
         self._last = ""
@@ -45,6 +47,9 @@ class Progress:
     def start(self, pilot: Pilot) -> None:
         any_character()
         self._engine = pilot.engine
+        if self._silent:
+            pilot.engine.followers.notices.append(tell)
+            return
         pilot.engine.followers.failures.append(self._failed)
         pilot.engine.followers.notices.append(say)
         self._task = asyncio.ensure_future(self._live() if on_terminal() else self._plain())

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from qcg.pilotjob.cli.ending import end_jobs
-from qcg.pilotjob.cli.finding import json_option, on_manager
+from qcg.pilotjob.cli.finding import on_manager
+from qcg.pilotjob.cli.showing import json_option
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager

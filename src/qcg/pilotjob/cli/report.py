@@ -8,6 +8,7 @@ import click
 
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import say_styled, tell
+from qcg.pilotjob.cli.showing import json_option
 from qcg.pilotjob.cli.target import directory_of
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError
@@ -17,7 +18,7 @@ from qcg.pilotjob.runs import left_runs
 
 @click.command("report")
 @click.argument("directory", type=click.Path(path_type=Path, readable=False), required=False)
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@json_option
 @click.pass_context
 def command(context: click.Context, /, directory: Path | None, as_json: bool) -> None:
     """Show what happened in a run: states, times, core utilisation, the slowest and the failed jobs.

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.finding import json_option, on_manager
+from qcg.pilotjob.cli.finding import on_manager
 from qcg.pilotjob.cli.saying import many, say
-from qcg.pilotjob.cli.showing import show_json, show_table
+from qcg.pilotjob.cli.showing import json_option, show_json, show_table
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager

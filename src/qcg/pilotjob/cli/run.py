@@ -17,9 +17,10 @@ from qcg.pilotjob.going_on import is_followed
 @click.command("run")
 @click.argument("file", required=False)
 @click.option("--no-net", is_flag=True, help="No network interface: no other command can talk to this run.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and no progress.")
 @shared
 @click.pass_context
-def command(context: click.Context, /, file: str | None, no_net: bool, **given: Any) -> None:
+def command(context: click.Context, /, file: str | None, no_net: bool, as_json: bool, **given: Any) -> None:
     """Run the requests of FILE and wait for all jobs. Shows progress and a closing table.
 
     Exit code 0: all jobs succeeded. 1: a job did not, or a request was refused. 2: it could not begin. 4: its time was
@@ -38,8 +39,8 @@ def command(context: click.Context, /, file: str | None, no_net: bool, **given: 
         from qcg.pilotjob.cli.progress import Progress
         from qcg.pilotjob.cli.running import run_service
 
-        progress = Progress()
+        progress = Progress(silent=as_json)
         ending = run_service(context, given, fixed, progress.start, progress.stop, spare)
     with LastWords(ending.run_dir):
-        tell_end(ending, followed=followed)
+        tell_end(ending, followed=followed, as_json=as_json)
     sys.exit(ending.exit_code)

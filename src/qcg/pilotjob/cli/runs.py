@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.cli.finding import json_option
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
-from qcg.pilotjob.cli.showing import show_json, show_table
+from qcg.pilotjob.cli.showing import json_option, show_json, show_table
 from qcg.pilotjob.cli.target import directory_of
 from qcg.pilotjob.going_on import how_to_go_on
 from qcg.pilotjob.run_states import RunInfo, RunState, age_in_words, inspect_runs

@@ -42,7 +42,7 @@ NODES = "Nodes of each allocation: 4 is four nodes, 2-4 two to four, 2x4 two nod
 MOMENT = 0.5
 """Seconds after which Slurm has mostly looked at a new job, and says what it waits for."""
 
-OWN = ("nodes", "cores", "resources", "pretend", "file", "wd", "run_id", "resume", "help")
+OWN = ("nodes", "cores", "resources", "pretend", "file", "wd", "run_id", "resume", "help", "as_json")
 PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN and parameter.expose_value]
 """Options of `qcg-pm run` that are given to it inside the allocation."""
 

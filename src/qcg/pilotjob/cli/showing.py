@@ -17,6 +17,9 @@ from qcg.pilotjob.printable import printable
 COLOURS = {"SUCCEED": "green", "FAILED": "red", "CANCELED": "yellow", "OMITTED": "yellow", "EXECUTING": "cyan"}
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
+
+
 def show_json(data: Any) -> None:
     say_styled(json.dumps(data, indent=2))
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.finding import json_option, on_manager_or_registry
+from qcg.pilotjob.cli.finding import on_manager_or_registry
+from qcg.pilotjob.cli.json_records import counts, system_status
 from qcg.pilotjob.cli.resources import away_lines
 from qcg.pilotjob.cli.saying import many, say
-from qcg.pilotjob.cli.showing import show_json, show_table
+from qcg.pilotjob.cli.showing import json_option, show_json, show_table
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
@@ -32,7 +33,7 @@ def command(manager: Manager, as_json: bool) -> None:
     else:
         status = manager.system_status()
     if as_json:
-        show_json(status)
+        show_json(system_status(status))
         return
     if not isinstance(manager, EndedRun):
         _show_manager(status["System"], status["Resources"])
@@ -57,7 +58,4 @@ def _show_manager(system: dict[str, Any], have: dict[str, Any]) -> None:
 
 def _counts(stats: dict[str, int], what: str) -> list[str]:
     """In the order of the columns."""
-    canceled, omitted = stats[f"Canceled{what}"], stats[f"Omitted{what}"]
-    succeeded, failed = stats[f"Finished{what}"] - canceled, stats[f"Failed{what}"] - omitted
-    open_ones = (stats[f"Total{what}"], stats[f"InSchedule{what}"], stats[f"Executing{what}"])
-    return [str(count) for count in (*open_ones, succeeded, failed, canceled, omitted)]
+    return [str(count) for count in counts(stats, what).values()]

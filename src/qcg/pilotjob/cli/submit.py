@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.finding import json_option, on_manager
+from qcg.pilotjob.cli.finding import on_manager
 from qcg.pilotjob.cli.line import LineError, job_of_line, made_up_name
 from qcg.pilotjob.cli.nearest import with_nearest
 from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.options import seconds_of
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
-from qcg.pilotjob.cli.showing import show_json
+from qcg.pilotjob.cli.showing import json_option, show_json
 from qcg.pilotjob.cli.wait import MOST_EXPLAINED, wait_for
 from qcg.pilotjob.description.reading import Unreadable
 from qcg.pilotjob.printable import printable

@@ -16,6 +16,7 @@ from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.options import resolve_cores
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
+from qcg.pilotjob.cli.showing import json_option, show_json
 from qcg.pilotjob.cli.slips import line_as_program, strings_of_arguments
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
@@ -50,7 +51,8 @@ MOST_DOUBTS = 50
     help="Check against these nodes, not this machine or allocation: 2x4 is two nodes with four cores each, 4 is one"
     " node with four cores; also n1:2, 4,2,2 or n1:4,n2:4.",
 )
-def command(file: Path, **given: Any) -> None:
+@json_option
+def command(file: Path, as_json: bool, **given: Any) -> None:
     """Check FILE: its form, its jobs, their names and dependencies, and whether they fit into the nodes. - means
     standard input.
 
@@ -65,12 +67,26 @@ def command(file: Path, **given: Any) -> None:
         raise Refusal(str(error)) from None
     doubts: list[str] = []
     problems = problems_of(found, core, doubts)
+    jobs = max(len(core.state.jobs), _described(found))
+    if as_json:
+        show_json(
+            {
+                "file": str(file),
+                "valid": not problems,
+                "requests": len(found),
+                "jobs": jobs,
+                "nodes": len(core.state.nodes),
+                "cores": core.state.pool.total_cores,
+                "problems": problems,
+                "warnings": doubts,
+            }
+        )
+        sys.exit(1 if problems else 0)
     for line in (*problems, *(f"Warning: {doubt}" for doubt in doubts[:MOST_DOUBTS])):
         tell(line)
     if len(doubts) > MOST_DOUBTS:
         further = many(len(doubts) - MOST_DOUBTS, "more warning")
         tell(f"... and {further}, most likely of the same kind.")
-    jobs = max(len(core.state.jobs), _described(found))
     against = f"{many(core.state.pool.total_cores, 'core')} on {many(len(core.state.nodes), 'node')}"
     counts = f"{many(len(found), 'request')}, {many(jobs, 'job')}, {many(len(problems), 'problem')}"
     counts += f", {many(len(doubts), 'warning')}" if doubts else ""

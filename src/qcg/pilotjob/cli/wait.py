@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qcg.pilotjob.cli.finding import current_run_dir, json_option, names_of, on_manager
+from qcg.pilotjob.cli.finding import current_run_dir, names_of, on_manager
 from qcg.pilotjob.cli.numbers import Number
 from qcg.pilotjob.cli.saying import say, tell
-from qcg.pilotjob.cli.showing import show_json
+from qcg.pilotjob.cli.showing import json_option, show_json
 from qcg.pilotjob.printable import printable
 
 if TYPE_CHECKING:

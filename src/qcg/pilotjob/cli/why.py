@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.finding import json_option, names_of, on_manager_or_registry, tell_missing
+from qcg.pilotjob.cli.finding import names_of, on_manager_or_registry, tell_missing
+from qcg.pilotjob.cli.json_records import renamed
 from qcg.pilotjob.cli.saying import say
-from qcg.pilotjob.cli.showing import show_json
+from qcg.pilotjob.cli.showing import json_option, show_json
 from qcg.pilotjob.printable import printable
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
     jobs = manager.why(names_of(manager, names))["jobs"]
     known = {name: entry["data"] for name, entry in jobs.items() if entry["status"] == 0}
     if as_json:
-        show_json(known)
+        show_json({name: renamed(told) for name, told in known.items()})
     else:
         for told in known.values():
             _show(told)
