@@ -29,10 +29,19 @@ R = TypeVar("R", Started, Ended)
 NAME = "n1"
 TIMEOUT = 60.0
 
-# An agent with other times than those of the product, so that a test need not be quicker than they are.
+# An agent with other times than those of the product, so that a test need not be quicker than they are. While there is
+# a named pipe `hang` in the run directory, reading the contact file hangs, as on a file system that does not answer.
 WITH_SETTINGS = """
 import importlib, json, sys
 from qcg.pilotjob.agent import __main__
+from qcg.pilotjob.wire import contact
+
+def open_slowly(path, *how, open_own=contact.open_own, **further):
+    if path.with_name("hang").exists():
+        open(path.with_name("hang")).close()
+    return open_own(path, *how, **further)
+
+contact.open_own = open_slowly
 for name, value in json.loads(sys.argv.pop(1)).items():
     module, _, setting = name.partition(".")
     module = importlib.import_module("qcg.pilotjob.agent." + module)

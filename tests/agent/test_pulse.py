@@ -16,7 +16,6 @@ from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.pulse import Pulse
 from qcg.pilotjob.executors.pulses import Pulses
 from qcg.pilotjob.host.tree import MARKER
-from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact
 from qcg.pilotjob.wire.keys import make_keys
 from tests.agent.manager import NAME, AgentProcess, launch, manager
@@ -98,27 +97,25 @@ def test_the_line_outlives_somebody_else_at_the_address_of_the_manager(monkeypat
 
 
 def test_an_agent_that_waits_for_its_files_keeps_its_jobs_as_long_as_its_manager_is_known_to_live(run_dir: Path):
-    """The contact file becomes one whose reader hangs, as on a file system that does not answer."""
+    """Reading the contact file hangs, as on a file system that does not answer."""
     with manager(run_dir, pulse=True) as first:
         assert first.pulses is not None
         agent = AgentProcess(run_dir, settings={"pulse.BEAT": 0.2})
-        path = run_dir / contact.FILE_NAME
+        pipe = run_dir / "hang"
         try:
             instance = f"pilot-{uuid.uuid4().hex}"
             first.meet(instance=instance, fence=5.0)
             first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: f"{instance}.a"}))
             pid = first.started("a").pid
-            path.rename(run_dir / "kept")
-            os.mkfifo(path, 0o600)
+            os.mkfifo(pipe, 0o600)
             wait_for(lambda: _is_opening(agent.pid), what="the agent hangs")
             time.sleep(7)  # longer than the fence allows
             assert is_alive(pid)
             first.pulses.deaf = frozenset([NAME])
             wait_for(lambda: not is_alive(pid), what="the end of the job")
         finally:
-            if path.is_fifo():
-                path.rename(run_dir / "fifo")
-                (run_dir / "kept").rename(path)
+            if pipe.is_fifo():
+                pipe.rename(run_dir / "fifo")
                 for _ in range(2):
                     os.close(os.open(run_dir / "fifo", os.O_RDWR | os.O_NONBLOCK))
             agent.kill()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from qcg.pilotjob.host import safe_open
 from qcg.pilotjob.host.safe_open import (
     UnsafeFile,
     check_own_directory,
@@ -14,6 +15,7 @@ from qcg.pilotjob.host.safe_open import (
     open_output,
     open_own,
     open_regular,
+    read_input,
     read_own,
 )
 from tests.support.second_user import NAME, give_away, needs_root, odd_things
@@ -122,3 +124,30 @@ def test_output_never_goes_through_a_link_or_to_a_file_of_another_user(tmp_path:
     with pytest.raises(UnsafeFile, match=f"it belongs to {NAME}"):
         open_output(target, os.O_WRONLY | os.O_TRUNC)
     assert target.read_bytes() == b"precious"
+
+
+def test_input_comes_from_files_links_and_pipes(tmp_path: Path):
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("file")
+    assert read_input(tmp_path / "file") == read_input(tmp_path / "link") == b"content"
+    reader, writer = os.pipe()
+    os.write(writer, b"content")
+    os.close(writer)
+    assert read_input(f"/dev/fd/{reader}") == b"content"
+    os.close(reader)
+    assert read_input("/dev/null") == b""
+
+
+def test_input_is_not_waited_for_in_vain_and_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(safe_open, "WRITER_PATIENCE", 0.05)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UnsafeFile, match="a named pipe that nobody writes to"):
+        read_input(tmp_path / "pipe")
+    with pytest.raises(UnsafeFile, match="a directory"):
+        read_input(tmp_path)
+    with pytest.raises(UnsafeFile, match="more than the 1 MiB that are read"):
+        read_input("/dev/zero", 1 << 20)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(200 << 30)
+    with pytest.raises(UnsafeFile, match="more than the 1024 MiB that are read"):
+        read_input(tmp_path / "sparse")

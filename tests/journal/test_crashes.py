@@ -184,7 +184,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("only root can mount a file system small enough to fill")
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs", disk], check=True)
     try:
         yield disk
     finally:

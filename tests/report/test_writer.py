@@ -251,6 +251,6 @@ def test_a_disk_that_stays_full_keeps_whole_entries_only(path: Path, monkeypatch
 @pytest.mark.parametrize("place", ["missing/jobs.report", "."])
 def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, place: str):
     with pytest.raises(
-        ReportError, match=r"could not be opened: (No such file or|Is a) directory; give another file with"
+        ReportError, match=r"could not be opened: (No such file or|it is a) directory; give another file with"
     ):
         ReportWriter(tmp_path / place, "text")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from qcg.pilotjob.host.ledger import Ledger, LedgerError
+from qcg.pilotjob.host.ledger import MOST_BYTES, Ledger, LedgerError
 from qcg.pilotjob.host.records import Ended, Started
+from qcg.pilotjob.host.safe_open import open_own
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +63,9 @@ def written_by(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:
     with tempfile.TemporaryDirectory(prefix="qcg-pm-") as directory:
         copy = Path(directory) / path.name
         try:
-            shutil.copyfile(path, copy)
+            with os.fdopen(open_own(path, most_bytes=MOST_BYTES), "rb") as source, copy.open("wb") as target:
+                shutil.copyfileobj(source, target)
+            copy.chmod(0o600)
             ledger = Ledger(str(copy))
         except (OSError, LedgerError) as error:
             log.error("What the agent %s has not told is lost, for its ledger %s cannot be read: %s", name, path, error)

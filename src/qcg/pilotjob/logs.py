@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from qcg.pilotjob.host.safe_open import open_output
 from qcg.pilotjob.printable import printable, printable_entry
 
 LEVELS = ("critical", "error", "warning", "info", "debug")
@@ -58,7 +59,7 @@ def _say(sentence: str) -> None:
 
 def log_to(path: Path, level: str) -> logging.Handler:
     """Send what this package says to a file that only its owner can read. The root logger is nobody's here."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    os.close(open_output(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(LogFormatter())
     logger = logging.getLogger("qcg.pilotjob")

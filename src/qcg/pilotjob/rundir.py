@@ -8,9 +8,10 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, user_name
 from qcg.pilotjob.options import UsageError
 
 log = logging.getLogger(__name__)
@@ -43,10 +44,23 @@ def create(wd: Path, given_id: str | None) -> Path:
                         f" --resume {path}, or give another --id"
                     ) from None
                 continue
+            _check_file_system(path)
             return path
     except OSError as error:
         raise UsageError(
             f"the run directory cannot be made in {wd}: {os.strerror(error.errno or 0)}; choose another --wd"
+        ) from None
+
+
+def _check_file_system(run_dir: Path) -> None:
+    """Some file systems give every file to one user, or let everybody write: no run of theirs could be used again."""
+    try:
+        check_own_directory(run_dir)
+    except UnsafeFile as unsafe:
+        run_dir.rmdir()
+        raise UsageError(
+            f"the file system of {run_dir.parent} does not keep owners and modes of files, so that others could change"
+            f" the run (of a new directory in it, {unsafe.reason}); choose another --wd"
         ) from None
 
 
@@ -57,7 +71,7 @@ def writing_to(run_dir: Path) -> Iterator[None]:
     except OSError as error:
         advice = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "mend that, or choose another --wd"
         raise UsageError(
-            f"the run directory {run_dir} cannot be written: {os.strerror(error.errno or 0)}; {advice}, and try again"
+            f"the run directory {run_dir} cannot be written: {error.strerror}; {advice}, and try again"
         ) from None
 
 
@@ -69,6 +83,11 @@ def link(wd: Path, target: Path, name: str) -> None:
     place = wd / name
     if os.path.lexists(place) and not _leads_to_a_run(place):
         return
+    with suppress(FileNotFoundError):
+        owner = os.lstat(place).st_uid
+        if owner != os.geteuid():
+            log.warning("the link %s is left as it is: it belongs to %s", place, user_name(owner))
+            return
     temporary = wd / f".{name}.{os.getpid()}"
     try:
         temporary.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -20,11 +21,13 @@ from qcg.pilotjob.cluster.fate import Fate, fate_of
 from qcg.pilotjob.cluster.slurm import job_id_of
 from qcg.pilotjob.going_on import ALLOCATION, how_to_go_on
 from qcg.pilotjob.guard import is_alive
+from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, open_own
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.options import Options, UsageError
+from qcg.pilotjob.printable import printable
 from qcg.pilotjob.rundir import PREFIX
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
@@ -41,6 +44,10 @@ class RunsError(Exception):
     """There is no run at that place, or it cannot be looked at; the message says which."""
 
 
+class ForeignRunError(RunsError):
+    """The run belongs to another user, or other users can write to it."""
+
+
 class Left(NamedTuple):
     """A run without a manager, whose jobs have not all ended."""
 
@@ -55,37 +62,102 @@ class Left(NamedTuple):
         return f"{self.run_dir} was left by its manager with {jobs} not ended; go on with {go_on}"
 
 
-def runs_of(path: Path) -> list[Path]:
-    """The run directory that this is, or those in a working directory, the newest first."""
+class PassedOver(NamedTuple):
+    """A run in a working directory that is not the caller's own."""
+
+    run_dir: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"Passed over {printable(str(self.run_dir))}: {self.reason}."
+
+
+class Found(NamedTuple):
+    """The runs of a directory."""
+
+    own: list[Path]
+    """The newest first."""
+    passed_over: list[PassedOver]
+
+    def notices(self) -> list[str]:
+        """Sentences about the runs that were passed over, and only so many."""
+        more = len(self.passed_over) - MOST_NAMED
+        further = [f"Passed over {more} more that {'is' if more == 1 else 'are'} not yours."] if more > 0 else []
+        return [*map(str, self.passed_over[:MOST_NAMED]), *further]
+
+
+def find_runs(path: Path) -> Found:
+    """The run directory that this is, or those in a working directory. Only the caller's own runs are found: another
+    user's would run that user's jobs, or take requests that are meant for others."""
     shown = path.absolute()
     if not path.is_dir():
         what = "is a file" if os.path.lexists(path) else "is not there"
         raise RunsError(f"{shown} {what}; give the directory of a run, or the one that it worked in")
     try:
+        reason = why_not_own_run(path)
+        if shown.name.startswith(PREFIX) and reason:
+            raise ForeignRunError(f"{shown} cannot be used: {reason}; only `qcg-pm report` reads runs of other users")
         names = os.listdir(path)
-        if FILE_NAME in names or contact.FILE_NAME in names or path.name.startswith(PREFIX):
-            return [path]
-        found = [path / name for name in names if name.startswith(PREFIX) and (path / name).is_dir()]
-        return sorted(found, key=lambda run: -run.stat().st_mtime_ns)
+        # In a directory that is not the caller's own, anybody may have put such a file.
+        if shown.name.startswith(PREFIX) or (not reason and (FILE_NAME in names or contact.FILE_NAME in names)):
+            return Found([path], [])
+        return _runs_in(path, names)
     except OSError as error:
         raise RunsError(f"{shown} cannot be looked at: {os.strerror(error.errno or 0)}") from None
 
 
+def runs_of(path: Path) -> list[Path]:
+    """The caller's own runs, the newest first."""
+    return find_runs(path).own
+
+
+def why_not_own_run(run_dir: Path) -> str:
+    """Why a run directory is not the caller's own; empty when it is."""
+    try:
+        check_own_directory(run_dir)
+    except UnsafeFile as unsafe:
+        return unsafe.reason
+    return ""
+
+
+def _runs_in(wd: Path, names: list[str]) -> Found:
+    found: list[tuple[int, Path]] = []
+    passed_over: list[PassedOver] = []
+    for name in sorted(names):
+        run_dir = wd / name
+        if not name.startswith(PREFIX):
+            continue
+        with suppress(FileNotFoundError):  # it was removed meanwhile
+            reason = why_not_own_run(run_dir)
+            if not reason:
+                found.append((run_dir.stat().st_mtime_ns, run_dir))
+            elif run_dir.is_dir() or run_dir.is_symlink():
+                passed_over.append(PassedOver(run_dir.absolute(), reason))
+    found.sort(key=lambda each: -each[0])
+    return Found([run_dir for _, run_dir in found], passed_over)
+
+
 def with_registry(path: Path) -> Path:
     """The newest of these runs that has jobs, in a registry which can be read."""
-    runs = runs_of(path)
+    found = find_runs(path)
     try:
-        readable = [run for run in runs if FILE_NAME in os.listdir(run)]
+        readable = [run for run in found.own if FILE_NAME in os.listdir(run)]
         unreadable = ""
     except PermissionError as error:
-        readable = [run for run in runs if os.access(run, os.R_OK | os.X_OK) and FILE_NAME in os.listdir(run)]
+        readable = [run for run in found.own if os.access(run, os.R_OK | os.X_OK) and FILE_NAME in os.listdir(run)]
         unreadable = f"; {error.filename} cannot be looked at: {os.strerror(error.errno or 0)}"
     if not readable:
         raise RunsError(
             f"There is no run in {path.absolute()}: neither it nor a {PREFIX}* in it has a {FILE_NAME} that can be read"
             f"{unreadable}; give the directory of a run, or the one that it worked in{told_of_waiting(path)}"
+            f"{_told_of_passed_over(found)}"
         )
     return newest_with_jobs(readable)
+
+
+def _told_of_passed_over(found: Found) -> str:
+    """Behind a sentence that has no full stop yet."""
+    return "".join(f". {sentence.removesuffix('.')}" for sentence in found.notices())
 
 
 def newest_with_jobs(runs: list[Path]) -> Path:
@@ -113,14 +185,17 @@ def never_had_jobs(run_dir: Path) -> bool:
 def to_resume(path: Path) -> Path:
     """The run that `--resume` means: the newest one that was left with jobs not ended, or else the newest."""
     try:
-        runs = runs_of(path)
+        found = find_runs(path)
     except RunsError as error:
         raise UsageError(f"--resume: {error}") from None
-    if not runs:
-        waiting = told_of_waiting(path)
-        raise UsageError(f"there is no run to resume in {path.absolute()}: no directory {PREFIX}* is there{waiting}")
-    left = left_runs(path, 1) if len(runs) > 1 else []
-    return left[0].run_dir if left else runs[0]
+    if not found.own:
+        further = told_of_waiting(path) + _told_of_passed_over(found)
+        whose = "of yours " if found.passed_over else ""
+        raise UsageError(
+            f"there is no run to resume in {path.absolute()}: no directory {PREFIX}* {whose}is there{further}"
+        )
+    left = left_runs(path, 1) if len(found.own) > 1 else []
+    return left[0].run_dir if left else found.own[0]
 
 
 def queued_again(wd: Path, file_path: str, id: str | None, environ: Mapping[str, str]) -> Path | None:
@@ -193,7 +268,7 @@ def holder_of(run_dir: Path) -> int | None:
     A manager keeps its registry locked for as long as it lives, whatever becomes of its contact file.
     """
     try:
-        descriptor = os.open(run_dir / FILE_NAME, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_own(run_dir / FILE_NAME)
     except OSError:
         return None
     try:

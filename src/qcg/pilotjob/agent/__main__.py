@@ -15,6 +15,7 @@ from qcg.pilotjob.agent.pidfile import claim, end_frozen, read_agent_pid, remove
 from qcg.pilotjob.agent.saying import say
 from qcg.pilotjob.collecting import collect_seldom
 from qcg.pilotjob.host.ledger import LedgerError
+from qcg.pilotjob.host.safe_open import open_own
 
 
 class Order(msgspec.Struct):
@@ -92,7 +93,7 @@ def _told_later() -> list[str]:
 
 def _log_to(path: Path) -> None:
     """Instead of wherever this process was started from, which may be far away and gone one day."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptor = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)

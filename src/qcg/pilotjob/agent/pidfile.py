@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import signal
 import socket
@@ -12,8 +13,13 @@ from pathlib import Path
 
 import msgspec
 
+from qcg.pilotjob.host.safe_open import UnsafeFile, open_own, read_own
 from qcg.pilotjob.host.tree import look_at, send
 
+log = logging.getLogger(__name__)
+
+MOST_BYTES = 1 << 16
+"""Of a pid file, which has about a hundred."""
 LOOK = 0.1
 DYING = 5.0
 """Seconds for a process that was killed to be gone."""
@@ -49,7 +55,7 @@ def claim(run_dir: Path, name: str) -> bool:
     The pid file alone cannot tell: two agents that start together would both find none. Where the file system has no
     locks, it has to do.
     """
-    descriptor = os.open(lock_path(run_dir, name), os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = open_own(lock_path(run_dir, name), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -106,7 +112,10 @@ def lock_path(run_dir: Path, name: str) -> Path:
 
 def read_agent_pid(run_dir: Path, name: str) -> AgentPid | None:
     try:
-        return msgspec.json.decode(_path(run_dir, name).read_bytes(), type=AgentPid)
+        return msgspec.json.decode(read_own(_path(run_dir, name), MOST_BYTES), type=AgentPid)
+    except UnsafeFile as unsafe:
+        log.warning("passed over %s: %s", unsafe.filename, unsafe.reason)
+        return None
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 

@@ -34,10 +34,12 @@ class NoManager(ConnectionError):
 
     perhaps_sent = False
 
-    def __init__(self, sentence: str, run: Path | None = None) -> None:
-        super().__init__(sentence)
+    def __init__(self, sentence: str, run: Path | None = None, passed_over: tuple[str, ...] = ()) -> None:
+        super().__init__(" ".join([*passed_over, sentence]))
         self.run = run
         """The run whose manager was at work there last."""
+        self.passed_over = passed_over
+        """Sentences about runs of other users that were there too."""
 
 
 class RequestRefusedError(ConnectionError):

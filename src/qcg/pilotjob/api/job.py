@@ -15,6 +15,7 @@ from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.forms import SimpleForm
 from qcg.pilotjob.description.parse import check_alone, simple_to_standard
 from qcg.pilotjob.description.reading import Unreadable
+from qcg.pilotjob.host.safe_open import read_input
 
 JOB_TOP_ATTRS = frozenset(SimpleForm.__struct_encode_fields__)
 """The keys of the simple form."""
@@ -70,7 +71,7 @@ class Jobs:
     def load_from_file(self, file_path: str | Path) -> None:
         """Add the jobs of a file: a JSON array of descriptions in the standard form."""
         try:
-            jobs = json.loads(Path(file_path).read_bytes())
+            jobs = json.loads(read_input(file_path))
         except OSError as error:
             raise FileError(f"{file_path} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError) as error:

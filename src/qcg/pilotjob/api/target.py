@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from qcg.pilotjob.api.errors import ConnectionError, NoManager
+from qcg.pilotjob.api.log import log
 from qcg.pilotjob.rundir import PREFIX
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ClientsContact, Contact, ContactError
@@ -30,6 +31,8 @@ class Target(Struct, frozen=True):
     contact: ClientsContact
     run_dir: Path | None
     """Where to look again when the manager has moved."""
+    passed_over: tuple[str, ...] = ()
+    """Sentences about runs of other users that were in the same directory."""
 
     def again(self) -> Target:
         """The same run's manager as it is now."""
@@ -85,10 +88,13 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
     from qcg.pilotjob.runs import holder_of, is_there, newest_with_jobs, standing, told_of_waiting, without_contact
 
     directory = directory.absolute()
-    runs = _runs_in(directory)
+    runs, passed_over = _runs_in(directory)
     if not runs:
+        whose = "of yours " if passed_over else ""
         raise NoManager(
-            f"no manager was found: there is no run ({PREFIX}*) in {directory}{told_of_waiting(directory)}. {hint}"
+            f"no manager was found: there is no run ({PREFIX}*) {whose}in {directory}{told_of_waiting(directory)}."
+            f" {hint}",
+            passed_over=passed_over,
         )
     problems = []
     for run in runs:
@@ -103,7 +109,7 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
                 problems.append(ConnectionError(without_contact(run, holder)))
         elif is_there(run, found):
             if found.clients is not None:
-                return Target(found.clients, run)
+                return Target(found.clients, run, passed_over)
             problems.append(
                 ConnectionError(
                     f"the manager in {run} has no network interface, so nobody can talk to it: start it without"
@@ -117,6 +123,7 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
         f"{standing(newest)} See what happened with `qcg-pm report {newest}`, start another manager with"
         " `qcg-pm-service --net`, or say where one is with --path",
         newest,
+        passed_over,
     )
 
 
@@ -136,7 +143,7 @@ def _target_at(address: str, environ: Mapping[str, str]) -> Target:
     runs: list[Path] = []
     for place in [*places, Path()]:
         with suppress(NoManager):
-            runs += _runs_in(place.absolute())
+            runs += _runs_in(place.absolute())[0]
     for run in runs:
         try:
             found = _read(run)
@@ -147,14 +154,18 @@ def _target_at(address: str, environ: Mapping[str, str]) -> Target:
     return Target(ClientsContact(address=address), None)
 
 
-def _runs_in(directory: Path) -> list[Path]:
-    """A run directory means itself; in another one, those are meant that lie in it, the newest first."""
-    from qcg.pilotjob.runs import RunsError, runs_of
+def _runs_in(directory: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """A run directory means itself; in another one, those are meant that lie in it, the newest first. And sentences
+    about runs of other users."""
+    from qcg.pilotjob.runs import RunsError, find_runs
 
     try:
-        return runs_of(directory)
+        found = find_runs(directory)
     except RunsError as error:
         raise NoManager(f"no manager was found: {error}") from None
+    for sentence in found.notices():
+        log.info("%s", sentence)
+    return found.own, tuple(found.notices())
 
 
 def _read(run_dir: Path) -> Contact | None:

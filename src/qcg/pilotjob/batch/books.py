@@ -10,11 +10,14 @@ from typing import TypeVar
 import msgspec
 
 from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, read_own
 
 SCRIPT = "batch.sh"
 JOBS_LEFT = 4
 """The exit code of a run that is to be resumed."""
 _FILE = "books.json"
+MOST_BYTES = 1 << 20
+"""Of a note that is read."""
 
 Note = TypeVar("Note", bound=msgspec.Struct)
 
@@ -44,9 +47,12 @@ def write_books(directory: Path, books: Books) -> None:
 
 def read_note(directory: Path, name: str, form: type[Note]) -> Note | None:
     try:
-        return msgspec.json.decode((directory / name).read_bytes(), type=form)
+        check_own_directory(directory)
+        return msgspec.json.decode(read_own(directory / name, MOST_BYTES), type=form)
     except FileNotFoundError:
         return None
+    except UnsafeFile as unsafe:
+        raise BatchError(unsafe.sentence) from None
     except (OSError, msgspec.DecodeError) as error:
         raise BatchError(f"{directory / name} cannot be read: {error}") from None
 
@@ -55,6 +61,7 @@ def write_note(directory: Path, name: str, note: msgspec.Struct) -> None:
     """At once: whoever reads sees the note before or after, never a part of it."""
     try:
         directory.mkdir(mode=0o700, exist_ok=True)  # not there when a printed script was submitted by hand
+        check_own_directory(directory)
         with tempfile.NamedTemporaryFile(dir=directory, prefix=f".{name}.", delete=False) as file:
             file.write(msgspec.json.encode(note))
             file.flush()

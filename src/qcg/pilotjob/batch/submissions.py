@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from qcg.pilotjob.batch.books import read_books, read_note, write_note
 from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.shape import Shape
 from qcg.pilotjob.batch.slurm import JobView
+from qcg.pilotjob.host.safe_open import check_own_directory
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.rundir import PREFIX
 
@@ -41,7 +43,7 @@ def read_submission(directory: Path) -> Submission | None:
 
 def free_directory(run_dir: Path) -> Path:
     """For one more submission of this run."""
-    return next(directory for directory in _candidates(run_dir) if not directory.exists())
+    return next(directory for directory in _candidates(run_dir) if not os.path.lexists(directory))
 
 
 def last_shape(run_dir: Path) -> Shape | None:
@@ -86,7 +88,7 @@ def waiting_in(wd: Path, environ: Mapping[str, str]) -> list[str]:
     """Sentences about runs of this working directory that have been submitted, and have not begun."""
     found = []
     try:
-        directories = sorted(wd.glob(f"{DIRECTORY}*"), key=lambda path: -path.stat().st_mtime_ns)
+        directories = sorted(_own(wd.glob(f"{DIRECTORY}*")), key=lambda path: -path.stat().st_mtime_ns)
     except OSError:
         return []
     for directory in directories[:MOST_ASKED_FOR]:
@@ -112,12 +114,24 @@ def waiting_in(wd: Path, environ: Mapping[str, str]) -> list[str]:
 
 def _submissions(run_dir: Path) -> Iterator[tuple[Path, Submission]]:
     for directory in _candidates(run_dir):
-        if not directory.exists():
+        if not os.path.lexists(directory):
             return
+        if not any(_own([directory])):
+            continue  # another user's: what it says would become options of a batch job
         submission = read_submission(directory)
         # Not that of another run, whose name ends in a number.
         if submission is not None and submission.run_dir == str(run_dir):
             yield directory, submission
+
+
+def _own(directories: Iterable[Path]) -> Iterator[Path]:
+    """Only the caller's own directories: in a shared one anybody may have put others."""
+    for directory in directories:
+        try:
+            check_own_directory(directory)
+        except OSError:
+            continue
+        yield directory
 
 
 def _candidates(run_dir: Path) -> Iterator[Path]:

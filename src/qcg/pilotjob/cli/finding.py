@@ -102,6 +102,8 @@ def _call(
     except NoManager as nobody:
         if not afterwards or nobody.run is None:
             raise Refusal(str(nobody)) from None
+        for sentence in nobody.passed_over:
+            tell(sentence)
         return _ask_registry(nobody.run, function, given)
     except ConnectionError as error:
         run = current_run_dir()
@@ -141,6 +143,8 @@ def connect(path: str | None, address: str | None, environ: Mapping[str, str]) -
     from qcg.pilotjob.api.target import find_target
 
     target = find_target(address, environ, path, _HINT)
+    for sentence in target.passed_over:
+        tell(sentence)
     click.get_current_context().meta[_RUN_DIR] = target.run_dir
     return Manager.at(target, {"log_file": ""})  # commands leave no api.log behind
 

@@ -13,7 +13,7 @@ from qcg.pilotjob.cli.target import directory_of
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.render import print_report, render_json
-from qcg.pilotjob.runs import left_runs
+from qcg.pilotjob.runs import ForeignRunError, find_runs, left_runs, why_not_own_run
 
 
 @click.command("report")
@@ -29,10 +29,19 @@ def command(context: click.Context, /, directory: Path | None, as_json: bool) ->
     found = directory_of(context, directory)
     try:
         show_report(found, as_json=as_json)
-        for left in left_runs(found):
-            tell(f"Note: {left}.")
+        for note in _notes(found):
+            tell(note)
     except ReportError as error:
         raise Refusal(str(error)) from None
+
+
+def _notes(directory: Path) -> list[str]:
+    """Runs that were left with jobs, runs of other users, and whose run this is."""
+    try:
+        return [*(f"Note: {left}." for left in left_runs(directory)), *find_runs(directory).notices()]
+    except ForeignRunError:
+        reason = why_not_own_run(directory)
+        return [f"Note: {directory.absolute()} is not your run: {reason}. What its registry says was not checked."]
 
 
 def show_report(directory: Path, *, as_json: bool, ended: bool = False) -> None:

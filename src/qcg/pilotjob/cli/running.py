@@ -25,7 +25,7 @@ from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.options import Options, Resumption, UsageError
 from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.report.errors import ReportError
-from qcg.pilotjob.runs import left_runs, runs_of
+from qcg.pilotjob.runs import find_runs, left_runs
 from qcg.pilotjob.service import Service
 
 
@@ -78,8 +78,11 @@ def _other_runs(options: Options, resumption: Resumption | None, resume: str | N
     """Those in the same directory that were left with jobs not ended; and which was chosen, unless it is the newest."""
     mine = None if resumption is None else resumption.run_dir
     notes = []
-    if mine is not None and resume is not None and runs_of(Path(resume))[0].resolve() != mine:
-        notes.append(f"Going on with {mine}: of the newer ones none has jobs that have not ended.")
+    if mine is not None and resume is not None:
+        found = find_runs(Path(resume))
+        notes += found.notices()
+        if found.own[0].resolve() != mine:
+            notes.append(f"Going on with {mine}: of the newer ones none has jobs that have not ended.")
     left = left_runs(Path(options.wd) if mine is None else mine.parent, besides=mine)
     if left:
         others = f" So were {', '.join(str(other.run_dir) for other in left[1:])}." if left[1:] else ""

@@ -35,7 +35,7 @@ from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.interfaces.file import FileError
 from qcg.pilotjob.options import UsageError
 from qcg.pilotjob.rundir import PREFIX
-from qcg.pilotjob.runs import has_manager, to_resume
+from qcg.pilotjob.runs import find_runs, has_manager, to_resume
 
 NODES = "Nodes of each allocation: 4 is four nodes, 2-4 two to four, 2x4 two nodes with four cores each."
 
@@ -217,6 +217,8 @@ def _wait(directory: Path, job_id: str, most: int, environ: dict[str, str]) -> i
 def _run_dir(file: str | None, given: dict[str, Any]) -> Path:
     if file is None:
         run_dir = to_resume(Path(given["resume"])).resolve()
+        for notice in find_runs(Path(given["resume"])).notices():
+            tell(notice)
         if not given["dry_run"]:
             refuse_while_under_way(run_dir, environment_for([], dict(os.environ)))
         if has_manager(run_dir):

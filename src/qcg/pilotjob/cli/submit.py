@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +19,7 @@ from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import json_option, show_json
 from qcg.pilotjob.cli.wait import MOST_EXPLAINED, wait_for
 from qcg.pilotjob.description.reading import Unreadable
+from qcg.pilotjob.host.safe_open import read_input
 from qcg.pilotjob.printable import printable
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _job(program: list[str], name: str | None, line: dict[str, Any]) -> dict[str
 def _read(file: str) -> list[Submission]:
     """The submissions of a file, in order."""
     try:
-        content = json.loads(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes())
+        content = json.loads(sys.stdin.buffer.read() if file == "-" else read_input(file))
     except OSError as error:
         raise Refusal(f"{file} cannot be read: {error.strerror}; to submit a program, put -- before it") from None
     except (ValueError, RecursionError) as error:

@@ -26,6 +26,7 @@ from qcg.pilotjob.executor_api.crew import Crew, Leave, Send, Start, Worker
 from qcg.pilotjob.executor_api.door import BEGUN, CONTACT, OUTPUT, WORKER, Answer, Door
 from qcg.pilotjob.executor_api.errors import ExecutorError, WorkerLostError
 from qcg.pilotjob.executor_api.job_watch import JobWatch
+from qcg.pilotjob.host.safe_open import read_own
 
 LEAVING = 5.0
 """Seconds that workers have to leave before their jobs are cancelled."""
@@ -285,6 +286,6 @@ def _fail(call: Call, problem: Exception) -> None:
 def _number_in(path: Path) -> int | None:
     """The call that a worker began last; None when it began none, or that cannot be known."""
     try:
-        return int(path.read_bytes())
+        return int(read_own(path, 64))
     except (OSError, ValueError):
         return None

@@ -10,6 +10,8 @@ import zmq
 from zmq.utils import z85
 
 from qcg.pilotjob.executor_api.calls import Call, Outcome
+from qcg.pilotjob.host.safe_open import read_own
+from qcg.pilotjob.wire.contact import MOST_BYTES_OF_FILE
 from qcg.pilotjob.wire.keys import make_keys
 from qcg.pilotjob.wire.parts import ENCRYPTION, PART, split
 
@@ -47,7 +49,7 @@ class Hello(msgspec.Struct):
 
 
 def read_contact(path: Path) -> WorkersContact:
-    return msgspec.json.decode(path.read_bytes(), type=WorkersContact)
+    return msgspec.json.decode(read_own(path, MOST_BYTES_OF_FILE), type=WorkersContact)
 
 
 def line_to(context: zmq.Context[zmq.Socket[bytes]], contact: WorkersContact, worker: str) -> zmq.Socket[bytes]:

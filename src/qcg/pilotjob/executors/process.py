@@ -13,6 +13,7 @@ from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
 from qcg.pilotjob.executors.spare import SpareAgent
+from qcg.pilotjob.host.safe_open import open_own
 from qcg.pilotjob.host.tree import Snapshot, look_at, send
 from qcg.pilotjob.wire import descriptors
 
@@ -122,7 +123,7 @@ def start_apart(
 ) -> WatchedProcess:
     """In a session of its own, so that nothing that ends the manager ends the process; and in the run directory, so
     that no file of the user's is taken for a module."""
-    descriptor = os.open(run_dir / log_name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptor = open_own(run_dir / log_name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         child = subprocess.Popen(
             command,

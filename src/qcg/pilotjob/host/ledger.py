@@ -30,11 +30,14 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
+from qcg.pilotjob.host.safe_open import open_own
 from qcg.pilotjob.host.tree import boot_id
 
 Record = Union[Started, Ended]
 
 COMPACT_ABOVE = 32 * 1024 * 1024
+MOST_BYTES = 4 << 30
+"""Of a ledger that is opened: room for 20 million records that no manager has acknowledged."""
 SYNC_INTERVAL = 1.0
 _BYTES_PER_RECORD = 200
 
@@ -118,7 +121,7 @@ class Ledger:
         self._next_sync = 0.0
         self._compact_above = COMPACT_ABOVE
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            self._fd = open_own(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, MOST_BYTES)
             self._replay()
         except OSError as error:
             raise LedgerError("The ledger %s cannot be opened: %s." % (path, error.strerror)) from None
@@ -303,7 +306,7 @@ class Ledger:
         new_path = self.path + ".new"
         new_fd = -1
         try:
-            new_fd = os.open(new_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+            new_fd = open_own(new_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
             content = "".join(lines).encode("ascii")
             while content:
                 content = content[os.write(new_fd, content) :]

@@ -11,8 +11,9 @@ others can write to it. This holds for root too: root takes only what belongs to
 import errno
 import os
 import pwd
+import select
 import stat
-from typing import Optional, Union
+from typing import List, Optional, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -26,15 +27,23 @@ _KINDS = {
 }
 
 
+MOST_INPUT = 1 << 30
+"""Bytes of a file of requests or jobs."""
+WRITER_PATIENCE = 5.0
+"""Seconds for a program to begin to write to a pipe that is read."""
+_PART = 1 << 20
+
+
 class UnsafeFile(OSError):
-    """What is at a path must not be used. `strerror` says why: `it belongs to user mallory`."""
+    """What is at a path must not be used. `reason` says why: `it belongs to user mallory`."""
 
     def __init__(self, reason: str, path: PathLike) -> None:
         super().__init__(errno.EPERM, reason, os.fspath(path))
+        self.reason = reason
 
     @property
     def sentence(self) -> str:
-        return "%s cannot be used: %s" % (self.filename, self.strerror)
+        return "%s cannot be used: %s" % (self.filename, self.reason)
 
 
 def why_not_own(status: os.stat_result) -> str:
@@ -59,11 +68,13 @@ def open_own(path: PathLike, flags: int = os.O_RDONLY, most_bytes: Optional[int]
 
     Raises UnsafeFile for everything else, FileNotFoundError when there is nothing.
     """
-    descriptor = _open(path, flags | os.O_NOFOLLOW)
+    descriptor = _open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW)
     try:
         status = os.fstat(descriptor)
         _check_regular(status, path)
         _check_owner(status, path)
+        if flags & os.O_TRUNC:
+            os.ftruncate(descriptor, 0)
         if most_bytes is not None and status.st_size > most_bytes:
             raise UnsafeFile("it has %d bytes, more than the %d that are read" % (status.st_size, most_bytes), path)
     except OSError:
@@ -102,6 +113,32 @@ def open_regular(path: PathLike) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def read_input(path: PathLike, most_bytes: int = MOST_INPUT) -> bytes:
+    """The content of a file that the user has named, whoever owns it: a regular file, a pipe or a device.
+
+    A pipe that nobody writes to is an error, and so is more than `most_bytes`, as a link to `/dev/zero` would give.
+    """
+    descriptor = _open(path, os.O_RDONLY)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise UnsafeFile("it is a directory", path)
+        os.set_blocking(descriptor, True)
+        if stat.S_ISFIFO(status.st_mode) and not select.select([descriptor], [], [], WRITER_PATIENCE)[0]:
+            raise UnsafeFile("it is a named pipe that nobody writes to", path)
+        parts: List[bytes] = []
+        left = most_bytes if status.st_size <= most_bytes else -1
+        while left >= 0:
+            part = os.read(descriptor, min(left + 1, _PART))
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+            left -= len(part)
+    finally:
+        os.close(descriptor)
+    raise UnsafeFile("it has more than the %d MiB that are read" % (most_bytes >> 20), path)
 
 
 def open_output(path: PathLike, flags: int) -> int:

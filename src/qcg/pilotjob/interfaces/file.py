@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 from qcg.pilotjob.description.errors import RequestError
 from qcg.pilotjob.description.requests import decode_request_file
 from qcg.pilotjob.engine import RETRY_DELAY
+from qcg.pilotjob.host.safe_open import read_input
 from qcg.pilotjob.interfaces.answering import attempt
 from qcg.pilotjob.interfaces.answers import Answer
 from qcg.pilotjob.interfaces.pilot import Pilot
@@ -39,9 +39,9 @@ class FileError(Exception):
 def read_requests(path: Path) -> list[msgspec.Raw]:
     """`-`: of standard input."""
     try:
-        return decode_request_file(sys.stdin.buffer.read() if path == _STANDARD_INPUT else path.read_bytes())
+        return decode_request_file(sys.stdin.buffer.read() if path == _STANDARD_INPUT else read_input(path))
     except OSError as error:
-        raise FileError(f"the request file {path} cannot be read: {os.strerror(error.errno or 0)}") from None
+        raise FileError(f"the request file {path} cannot be read: {error.strerror}") from None
     except RequestError as error:
         raise FileError(f"{path}: {error}") from None
     except MemoryError:
@@ -67,7 +67,8 @@ def is_file_done(journal: Journal) -> bool:
 
 def remember_file(journal: Journal, path: Path) -> None:
     """What the file held when this run began with it."""
-    journal.set_meta(DIGEST, _digest(path))
+    if path.is_file():  # a pipe can be read only once
+        journal.set_meta(DIGEST, _digest(path))
 
 
 def check_unchanged(journal: Journal, path: Path) -> None:

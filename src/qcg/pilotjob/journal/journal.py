@@ -12,11 +12,13 @@ from pathlib import Path
 
 from qcg.pilotjob.core.effects import Effect, Removed, Transition
 from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory
 from qcg.pilotjob.journal import reading, schema
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.group import GATHER, PUT_META, Group, Value
 from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import JobEnded, Loaded
+from qcg.pilotjob.journal.registry_files import check_own_files
 
 FILE_NAME = "registry.sqlite"
 
@@ -76,8 +78,13 @@ class Journal(Questions):
     @classmethod
     def open(cls, path: Path) -> Journal:
         """The registry that an earlier manager left, however it ended."""
-        if not path.is_file():
-            raise JournalError(f"There is no registry at {path}; give the run directory of an earlier run.")
+        try:
+            check_own_directory(path.parent)
+            check_own_files(path)
+        except FileNotFoundError:
+            raise JournalError(f"There is no registry at {path}; give the run directory of an earlier run.") from None
+        except UnsafeFile as unsafe:
+            raise JournalError(f"{unsafe.sentence}.") from None
         return cls._start(path, lambda connection: schema.prepare_existing(connection, path))
 
     @classmethod

@@ -165,6 +165,11 @@ def prepare_existing(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(ENDS)
 
 
+def tables_of(connection: sqlite3.Connection) -> list[tuple[str, str, str | None]]:
+    """Kind, name and definition of everything that the file defines."""
+    return connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY type, name").fetchall()
+
+
 def check_format(connection: sqlite3.Connection, path: Path) -> None:
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found == 0:

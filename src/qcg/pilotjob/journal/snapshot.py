@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+from qcg.pilotjob.host.safe_open import UnsafeFile
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.journal.schema import check_format
+from qcg.pilotjob.journal.registry_files import check_foreign_files, check_own_files, copy_own, wal_header
+from qcg.pilotjob.journal.schema import check_format, create_tables, tables_of
 
-WAL_HEADER_SIZE = 32
 TRIES = 10
 
 
 @contextlib.contextmanager
-def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
+def snapshot(path: Path, *, foreign: bool = False) -> Iterator[sqlite3.Connection]:
     """A connection for the functions of `reading`, to the registry as it is now; nothing in its directory changes.
+
+    `foreign`: it may belong to another user. Such a registry is never copied, and read only when its manager has closed
+    it and its tables are exactly those that this program makes.
 
     Not for the process that has the registry open itself: reading the file would drop that manager's locks.
     """
     with contextlib.ExitStack() as stack:
         try:
-            connection = stack.enter_context(contextlib.closing(_open(path, stack)))
+            connection = stack.enter_context(contextlib.closing(_open(path, stack, foreign=foreign)))
             check_format(connection, path)
+            if foreign:
+                _check_tables(connection, path)
         except (OSError, sqlite3.Error) as error:
             raise JournalError(f"The registry {path} could not be read: {error}.") from error
         try:
@@ -36,10 +40,14 @@ def snapshot(path: Path) -> Iterator[sqlite3.Connection]:
             raise JournalError(f"The registry {path} could not be read: {error}.") from error
 
 
-def _open(path: Path, stack: contextlib.ExitStack) -> sqlite3.Connection:
-    if not path.is_file():
-        raise JournalError(f"There is no registry at {path}; give the directory of a run.")
-    if not _wal_header(path):
+def _open(path: Path, stack: contextlib.ExitStack, *, foreign: bool) -> sqlite3.Connection:
+    try:
+        (check_foreign_files if foreign else check_own_files)(path)
+    except FileNotFoundError:
+        raise JournalError(f"There is no registry at {path}; give the directory of a run.") from None
+    except UnsafeFile as unsafe:
+        raise JournalError(f"{unsafe.sentence}.") from None
+    if foreign or not wal_header(path):
         # Closed by its manager: complete in itself.
         return sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
     copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qcg-pm-"))) / path.name
@@ -57,23 +65,19 @@ def _copy(path: Path, copy: Path) -> None:
     what is torn at its end is not yet committed, which SQLite sees from the checksums.
     """
     for _ in range(TRIES):
-        header = _wal_header(path)
+        header = wal_header(path)
         Path(f"{copy}-wal").unlink(missing_ok=True)
-        shutil.copyfile(path, copy)
+        copy_own(path, copy)
         with contextlib.suppress(FileNotFoundError):
-            shutil.copyfile(f"{path}-wal", f"{copy}-wal")
-        if header == _wal_header(path):
+            copy_own(Path(f"{path}-wal"), Path(f"{copy}-wal"))
+        if header == wal_header(path):
             return
     raise JournalError(f"The registry {path} changes too fast to be read now; try again when its manager is less busy.")
 
 
-def _wal_header(path: Path) -> bytes:
-    """Empty when there is no WAL, or nothing in it."""
-    try:
-        descriptor = os.open(f"{path}-wal", os.O_RDONLY)
-    except FileNotFoundError:
-        return b""
-    try:
-        return os.read(descriptor, WAL_HEADER_SIZE)
-    finally:
-        os.close(descriptor)
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """A view or a trigger of another user's making could keep SQLite busy for ever."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
+        create_tables(expected)
+        if not set(tables_of(connection)) <= set(tables_of(expected)):
+            raise JournalError(f"{path} is no registry of this version: its tables are others; its owner can read it.")

@@ -25,7 +25,7 @@ from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.run_report import Failure, RunReport, Slow
 from qcg.pilotjob.report.summary import Ending, Summary, statistics_of, summarise
 from qcg.pilotjob.report.tail import end_of_output
-from qcg.pilotjob.runs import RunsError, has_manager, with_registry
+from qcg.pilotjob.runs import ForeignRunError, RunsError, has_manager, with_registry
 
 NONE_STARTED = "none of its iterations was started, because of what they wait for"
 
@@ -39,19 +39,28 @@ def analyse(path: Path, most: int = 10, *, ended: bool = False) -> RunReport:
     more, although it may not have been able to write that.
     """
     try:
-        run_dir = with_registry(path)
+        run_dir, foreign = _run_of(path)
         # Before its registry is read: what was written last is seen, when it has just ended.
-        at_work = not ended and has_manager(run_dir)
-        with snapshot(run_dir / FILE_NAME) as connection:
-            return _Report(run_dir, connection).of(summarise(connection, most, at_work=at_work))
+        at_work = not (ended or foreign) and has_manager(run_dir)
+        with snapshot(run_dir / FILE_NAME, foreign=foreign) as connection:
+            return _Report(run_dir, connection, foreign).of(summarise(connection, most, at_work=at_work))
     except (JournalError, RunsError) as error:
         raise ReportError(str(error)) from error
+
+
+def _run_of(path: Path) -> tuple[Path, bool]:
+    """The run to report on, and whether it is another user's: such a run has to be named itself."""
+    try:
+        return with_registry(path), False
+    except ForeignRunError:
+        return path, True
 
 
 class _Report:
     """Puts into words what the summary has kept."""
 
-    def __init__(self, run_dir: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, run_dir: Path, connection: sqlite3.Connection, foreign: bool) -> None:
+        self.foreign = foreign
         self.directory = run_dir.absolute()
         self.connection = connection
         self.site = Site(
@@ -113,7 +122,8 @@ class _Report:
         streams = (
             {} if description is None or ending.run is None else self._streams(ending.job.name, description, ending.run)
         )
-        path, lines = end_of_output(streams)
+        # Another user's run names any file, also one of the reader's that nobody else should see.
+        path, lines = end_of_output({} if self.foreign else streams)
         return Failure(
             name=self._name(ending, description),
             message=ending.job.message if ending.run is None else ending.run.message,

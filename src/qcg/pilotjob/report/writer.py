@@ -10,6 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
+from qcg.pilotjob.host.safe_open import open_output
 from qcg.pilotjob.report.entries import json_entry, text_entry
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.record import JobEnd
@@ -45,7 +46,7 @@ class ReportWriter:
         self._file: int | None = None
         if self._entry is not None:
             try:
-                self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._file = open_output(path, os.O_WRONLY | os.O_CREAT)
                 found = os.fstat(self._file)
                 self._size = found.st_size if keep == UNKNOWN else min(keep, found.st_size)
                 self._cut()

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import msgspec
 
+from qcg.pilotjob.host.safe_open import UnsafeFile, open_own
+
 FILE_NAME = "contact.json"
 MOST_BYTES = 64 << 20
 """Of one request. Both sides know it: the service reads no more, and a client that sends more is told at once."""
+MOST_BYTES_OF_FILE = 1 << 16
+"""Of the contact file itself, which has a few hundred."""
 
 
 class ContactError(Exception):
@@ -64,13 +68,15 @@ def read_stamped(run_dir: Path) -> tuple[Contact, int] | None:
     """With the time at which it was touched last. On shared file systems, only who opens a file sees that in time."""
     path = run_dir / FILE_NAME
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_own(path, most_bytes=MOST_BYTES_OF_FILE), "rb") as file:
             status = os.fstat(file.fileno())
             if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise ContactError(f"{path} can be read by others, so its keys are worth nothing; chmod 600 it")
             return msgspec.json.decode(file.read(), type=Contact), status.st_mtime_ns
     except FileNotFoundError:
         return None
+    except UnsafeFile as unsafe:
+        raise ContactError(unsafe.sentence) from None
     except (OSError, msgspec.DecodeError) as error:
         raise ContactError(f"{path} cannot be read: {error}") from None
 
@@ -79,7 +85,7 @@ def write(run_dir: Path, contact: Contact) -> None:
     """Whole or not at all."""
     temporary = run_dir / f".{FILE_NAME}.{os.getpid()}"
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = open_own(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(contact))
             file.flush()

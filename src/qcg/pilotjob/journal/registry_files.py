@@ -1,0 +1,67 @@
+"""The files of a registry, checked before SQLite opens them by their names.
+
+SQLite follows links and opens whatever has the right name. So the checks come first: of a registry of one's own, every
+file has to be a regular one of the caller's own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_file, open_own, open_regular
+from qcg.pilotjob.journal.errors import JournalError
+
+WAL_HEADER_SIZE = 32
+_MAGIC = b"SQLite format 3\0"
+_COMPANIONS = ("-wal", "-shm", "-journal")
+
+
+def check_own_files(path: Path) -> None:
+    """Raises UnsafeFile or FileNotFoundError. Opens nothing: a process that has the registry open would lose its
+    locks."""
+    check_own_file(path)
+    for suffix in _COMPANIONS:
+        with suppress(FileNotFoundError):
+            check_own_file(f"{path}{suffix}")
+
+
+def check_foreign_files(path: Path) -> None:
+    """The same for the registry of another user, which is read where it is: it has to be complete in itself."""
+    os.close(open_regular(path))
+    for suffix in _COMPANIONS:
+        with suppress(FileNotFoundError):
+            if suffix != "-shm" and os.lstat(f"{path}{suffix}").st_size:
+                raise UnsafeFile("its manager has not closed it, and only its owner can read it before", path)
+
+
+def wal_header(path: Path) -> bytes:
+    """Empty when there is no WAL, or nothing in it."""
+    try:
+        descriptor = open_own(f"{path}-wal")
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.read(descriptor, WAL_HEADER_SIZE)
+    finally:
+        os.close(descriptor)
+
+
+def copy_own(path: Path, copy: Path) -> None:
+    """Copy one file of a registry. A main file that is none of SQLite's, or that finds no room, is not copied."""
+    with os.fdopen(open_own(path), "rb") as source:
+        size = os.fstat(source.fileno()).st_size
+        if not path.name.endswith(_COMPANIONS) and os.pread(source.fileno(), len(_MAGIC), 0) != _MAGIC:
+            raise JournalError(
+                f"{path} holds no registry: it was never completely created, or something else replaced it."
+            )
+        free = shutil.disk_usage(copy.parent).free
+        if size > free:
+            raise JournalError(
+                f"The registry {path} has {size >> 20} MiB, and {copy.parent.parent} has room for {free >> 20} MiB; set"
+                " TMPDIR to a directory with more room."
+            )
+        with copy.open("wb") as target:
+            shutil.copyfileobj(source, target)
