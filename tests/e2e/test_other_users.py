@@ -136,6 +136,18 @@ def test_runs_that_others_can_write_to_are_passed_over(shared: Path):
         to_resume(shared)
 
 
+@pytest.mark.parametrize("command", ["runs", "clean"])
+def test_runs_of_another_user_are_neither_listed_nor_removed(shared: Path, left_run: Path, command: str):
+    mine = copy_of(left_run, shared, "mine")
+    theirs = give_away(copy_of(left_run, shared, "theirs"))
+    done = pm(command, *(["--all", "--yes"] if command == "clean" else []))
+    assert done.exit_code == 0, done.output
+    assert mine.name in done.stdout
+    assert theirs.name not in done.stdout
+    assert f"Passed over {theirs}: it belongs to {NAME}." in done.stderr
+    assert theirs.exists()
+
+
 def test_a_link_of_another_user_to_an_own_run_is_passed_over(shared: Path, tmp_path: Path):
     run_dir_in(tmp_path, "mine")
     link = shared / ".qcgpjm-service-link"

@@ -14,7 +14,7 @@ from qcg.pilotjob.cli.showing import json_option, show_json, show_table
 from qcg.pilotjob.cli.target import directory_of
 from qcg.pilotjob.going_on import how_to_go_on
 from qcg.pilotjob.run_states import RunInfo, RunState, age_in_words, inspect_runs
-from qcg.pilotjob.runs import RunsError, runs_of
+from qcg.pilotjob.runs import RunsError, find_runs
 
 
 @click.command("runs")
@@ -44,9 +44,12 @@ def command(context: click.Context, /, directory: Path | None, as_json: bool) ->
 
 
 def list_runs(wd: Path) -> list[RunInfo]:
-    """The caller's own runs, the newest first."""
+    """The caller's own runs, the newest first. Runs of other users are named, and passed over."""
     try:
-        return inspect_runs(runs_of(wd))
+        found = find_runs(wd)
+        for notice in found.notices():
+            tell(notice)
+        return inspect_runs(found.own)
     except RunsError as error:
         raise Refusal(str(error)) from None
 
