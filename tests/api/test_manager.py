@@ -79,6 +79,11 @@ def test_names_are_a_string_or_any_collection(manager: Manager, names: Any):
     assert manager.remove(names) == {"removed": 1}
 
 
+def test_warnings_about_jobs_go_to_the_log(manager: Manager, caplog: pytest.LogCaptureFixture):
+    manager.submit(Jobs().add(name="slip", exec="echo", args=["${itt}"], iteration=2))
+    assert "job 'slip': ${itt} is no variable and stays as it is; did you mean ${it}?" in caplog.messages
+
+
 def test_names_that_are_no_names_are_refused(manager: Manager):
     with pytest.raises(WrongArgumentsError, match="a string or a list of strings"):
         manager.status(7)  # type: ignore[arg-type]

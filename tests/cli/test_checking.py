@@ -231,6 +231,18 @@ def test_an_array_of_jobs_is_one_submission(tmp_path: Path):
     assert (done.exit_code, done.stderr) == (1, 'request 1: jobs[0].exe: unknown key; did you mean "exec"?\n')
 
 
+def test_a_misspelt_variable_is_a_warning(tmp_path: Path):
+    path = tmp_path / "jobs.json"
+    jobs = [job("a", "echo", "${itt}", iteration=2), job("b", "echo", "${itval.x}", iteration=[{"y": 1}])]
+    path.write_text(json.dumps(jobs))
+    done = qcg_pm("validate", path, "--nodes", "1")
+    assert done.exit_code == 0
+    assert done.stderr.splitlines() == [
+        "Warning: request 1: job 'a': ${itt} is no variable and stays as it is; did you mean ${it}?",
+        "Warning: request 1: job 'b': ${itval.x} is no variable and stays as it is; ${itval} is known as a whole only",
+    ]
+
+
 def test_a_file_with_one_request_is_a_request_file(tmp_path: Path):
     path = tmp_path / "one.json"
     path.write_text(json.dumps({"request": "submit", "jobs": [job("a", "true")]}, indent=2))

@@ -41,6 +41,12 @@ def test_waiting_with_json_prints_one_answer(pm: Pm):
     assert json.loads(done.stdout) == {"one": "SUCCEED"}
 
 
+def test_a_misspelt_variable_is_a_warning(pm: Pm):
+    done = pm("submit", "--name", "slip", "--iteration", "2", "--wait", "--", "echo", "${itt}")
+    assert done.stderr.startswith("Warning: job 'slip': ${itt} is no variable and stays as it is; did you mean ${it}?")
+    assert "Warning" not in pm("submit", "--name", "fine", "--iteration", "2", "--", "echo", "${it} ${HOME}").stderr
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_what_was_accepted_before_a_refusal_is_told(pm: Pm, wd: Path, as_json: bool):
     good = {"name": f"good{as_json}", "execution": {"exec": "true"}}

@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 
+from qcg.pilotjob.interfaces.answering import answer
 from qcg.pilotjob.interfaces.file import is_file_done, run_requests
+from qcg.pilotjob.interfaces.handlers.submit import FURTHER
 from qcg.pilotjob.interfaces.pilot import Pilot
 from tests.service.wired import Wired, run
 from tests.support.pilot import job
@@ -79,5 +81,21 @@ def test_every_line_about_dependencies_names_its_request(tmp_path: Path):
             "request 2: job 'a' waits for 'x2', and there is no job 'x2'",
             "request 2: job 'b' waits for itself and could never start",
         ]
+
+    run(tmp_path, test)
+
+
+def test_misspelt_variables_are_told_to_those_who_submit_and_to_those_who_watch(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        told: list[str] = []
+        wired.engine.followers.notices.append(told.append)
+        fine = {"request": "submit", "jobs": [job("fine", "echo", "${it} ${HOME}", iteration=2)]}
+        slips = {"request": "submit", "jobs": [job(f"j{number}", "echo", "${itt}") for number in range(20)]}
+        without, reply = [(await answer(Pilot(wired.engine, "x"), one)).data or {} for one in raw(fine, slips)]
+        assert "warnings" not in without
+        assert reply["submitted"] == 20
+        slip = "${itt} is no variable and stays as it is; did you mean ${it}?"
+        assert reply["warnings"] == [*[f"job 'j{number}': {slip}" for number in range(10)], FURTHER]
+        assert told == [f"Warning: {warning}" for warning in reply["warnings"]]
 
     run(tmp_path, test)

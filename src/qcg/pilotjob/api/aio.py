@@ -10,7 +10,17 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from qcg.pilotjob.api.asking import Limit, Names, accepted, data_of, limit_of, list_of, log_request, may_ask_again
+from qcg.pilotjob.api.asking import (
+    Limit,
+    Names,
+    accepted,
+    data_of,
+    limit_of,
+    list_of,
+    log_request,
+    may_ask_again,
+    submitted,
+)
 from qcg.pilotjob.api.async_link import AsyncEvents, AsyncRequests, Context
 from qcg.pilotjob.api.client import DELAYED_PAUSE, LAST_WORD, NONE_LEFT, RECONNECT_PAUSE
 from qcg.pilotjob.api.config import read_config
@@ -87,8 +97,7 @@ class AsyncManager:
     async def submit(self, jobs: Jobs) -> list[str]:
         if not isinstance(jobs, Jobs):
             raise WrongArgumentsError(f"submit wants a Jobs object, not {type(jobs).__name__}")
-        names: list[str] = (await self._data({"request": "submit", "jobs": jobs.ordered_jobs()}))["jobs"]
-        return names
+        return submitted(await self._data({"request": "submit", "jobs": jobs.ordered_jobs()}))
 
     async def list(self, names: Names | None = None) -> dict[str, Any]:
         jobs: dict[str, Any] = (await self._data({"request": "listJobs"}))["jobs"]

@@ -77,6 +77,14 @@ def data_of(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def submitted(data: dict[str, Any]) -> list[str]:
+    """The names in the answer to a submission, whose warnings go to the log."""
+    for warning in data.get("warnings", ()):
+        log.warning("%s", warning)
+    names: list[str] = data["jobs"]
+    return names
+
+
 def may_ask_again(request: dict[str, Any], error: ConnectionError) -> bool:
     """Whether nothing can happen twice when a request that ended in this error is sent once more."""
     return not error.perhaps_sent or request.get("request") in QUESTIONS

@@ -10,7 +10,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qcg.pilotjob.api.asking import Limit, Names, accepted, data_of, limit_of, list_of, log_request, may_ask_again
+from qcg.pilotjob.api.asking import (
+    Limit,
+    Names,
+    accepted,
+    data_of,
+    limit_of,
+    list_of,
+    log_request,
+    may_ask_again,
+    submitted,
+)
 from qcg.pilotjob.api.config import Config, read_config
 from qcg.pilotjob.api.connections import Connections
 from qcg.pilotjob.api.ends import CURRENT, EndStream
@@ -91,8 +101,7 @@ class Manager:
 
         if not isinstance(jobs, Jobs):
             raise WrongArgumentsError(f"submit wants a Jobs object, not {type(jobs).__name__}")
-        names: list[str] = self._data({"request": "submit", "jobs": jobs.ordered_jobs()})["jobs"]
-        return names
+        return submitted(self._data({"request": "submit", "jobs": jobs.ordered_jobs()}))
 
     def list(self, names: Names | None = None) -> dict[str, Any]:
         """All jobs, or those of these names, with their states."""

@@ -99,7 +99,10 @@ def command(manager: Manager, file: str | None, name: str | None, wait: bool, as
     names: list[str] = []
     for number, jobs in enumerate(submissions, 1):
         try:
-            names += manager.send_request({"request": "submit", "jobs": jobs})["data"]["jobs"]
+            data = manager.send_request({"request": "submit", "jobs": jobs})["data"]
+            names += data["jobs"]
+            for warning in data.get("warnings", ()):
+                tell(f"Warning: {warning}")
         except QCGPJMAError as error:
             if number == 1:
                 raise

@@ -1,21 +1,138 @@
-"""What is allowed in a description, and is hardly what its author means."""
+"""Warnings about what is allowed in a description and most likely not meant."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 
 from qcg.pilotjob.description.errors import shown
 from qcg.pilotjob.description.model import Execution, JobDescription
-from qcg.pilotjob.description.variables import OF_ITERATION, references, rewrite
+from qcg.pilotjob.description.variables import (
+    AT_LAUNCH,
+    AT_SUBMISSION,
+    OF_ITERATION,
+    references,
+    rewrite,
+)
 
 _TELLS_ITERATIONS_APART = frozenset({"it", "itval", "uniq"})
+_KNOWN = tuple(sorted(AT_SUBMISSION | OF_ITERATION | AT_LAUNCH))
 
 
 def doubts_about(job: JobDescription) -> list[str]:
     """Sentences."""
-    return (
-        _without_iterations(job.execution) if job.iteration is None else _same_files(job.execution, len(job.iteration))
-    )
+    doubts = variable_doubts(job)
+    if job.iteration is not None:
+        doubts += _same_files(job.execution, len(job.iteration))
+    return doubts
+
+
+def variable_doubts(job: JobDescription) -> list[str]:
+    """Sentences about variables that stay as they are written, and seem to be meant for substitution."""
+    texts: list[str] = []
+
+    def look(text: str) -> str:
+        if "${" in text:
+            texts.append(text)
+        return text
+
+    rewrite(job.execution, look)
+    if not texts:
+        return []
+    own = _Assigned(texts, job.execution.env)
+    without_value: list[str] = []
+    doubts: list[str] = []
+    for name in dict.fromkeys(name for text in texts for name in references(text)):
+        if name in OF_ITERATION:
+            if job.iteration is None and name not in own:
+                without_value.append(f"${{{name}}}")
+        elif name not in _KNOWN and (near := nearest_variable(name)) and name not in own:
+            doubts.append(f"${{{name}}} is no variable and stays as it is; did you mean ${{{near}}}?")
+    for name, key in dict.fromkeys(found for text in texts for found in _DOTTED.findall(text)):
+        near = name if name in _KNOWN else nearest_variable(name)
+        if near is not None:
+            doubts.append(f"${{{name}.{key}}} is no variable and stays as it is; ${{{near}}} is known as a whole only")
+    if without_value:
+        stand = "stands" if len(without_value) == 1 else "stand"
+        doubts.append(
+            f'{", ".join(without_value)} {stand} for nothing in a job without iterations; give the job an "iteration"'
+        )
+    return doubts
+
+
+_DOTTED = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z0-9_.-]+)\s*\}")
+
+
+class _Assigned:
+    """Names that belong to the job itself: variables of its environment, or of its own scripts."""
+
+    def __init__(self, texts: list[str], environment: Iterable[str]) -> None:
+        self._texts = texts
+        self._names: set[str] | None = None
+        self._environment = set(environment)
+        self._reads_files = False
+
+    def __contains__(self, name: str) -> bool:
+        if self._names is None:
+            self._names = {found for text in self._texts for found in _assigned_in(text)} | self._environment
+            self._reads_files = any(_READS_FILES.search(text) for text in self._texts)
+        return self._reads_files or name in self._names
+
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Each match ends where the next one begins, so that a search takes time in proportion to the text.
+_ASSIGNMENT = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)\+?=|\b(?:for|select)\s+([A-Za-z_][A-Za-z0-9_]*)")
+_DECLARATION = re.compile(r"\b(?:read|readarray|mapfile|local|declare|typeset|export|getopts|printf)\b([^;\n]*)")
+_READS_FILES = re.compile(r"(?:^|[;&|\s])(?:\.|source|eval)\s", re.MULTILINE)
+
+
+def _assigned_in(text: str) -> set[str]:
+    """The names that a script gives values to, as far as a look at its words tells."""
+    names = {name for pair in _ASSIGNMENT.findall(text) for name in pair if name}
+    names.update(name for words in _DECLARATION.findall(text) for name in _WORD.findall(words))
+    return names
+
+
+_ORDINARY = frozenset({"name", "list"})
+"""Words that scripts use for variables of their own, near to ours or not."""
+_SHORT = frozenset({"it", "its", "date", "time"})
+"""Variables that are near to many words: only other orders and numbers of the same letters are taken for them."""
+_LONG = 6
+
+
+@lru_cache(maxsize=1024)
+def nearest_variable(name: str) -> str | None:
+    """The variable that a name is most likely a slip of. Names in capitals are those of an environment."""
+    if len(name) < 3 or len(name) > 2 * _LONG or name.isupper() or name in _ORDINARY:
+        return None
+    found = [(_distance(name.lower(), known.lower()), known) for known in _KNOWN if _may_be(name, known)]
+    near = [(distance, known) for distance, known in found if distance <= _allowed(name, known)]
+    return min(near)[1] if near else None
+
+
+def _may_be(name: str, known: str) -> bool:
+    if known not in _SHORT:
+        return True
+    return set(name.lower()) <= set(known) and (len(name) != len(known) or sorted(name.lower()) == sorted(known))
+
+
+def _allowed(name: str, known: str) -> int:
+    return 2 if min(len(name), len(known)) >= _LONG else 1
+
+
+def _distance(one: str, other: str) -> int:
+    """How many characters have to be inserted, left out, changed or swapped with their neighbour."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for place, character in enumerate(one, 1):
+        before, last, row = row, before, [place]
+        for position, wanted in enumerate(other, 1):
+            best = min(before[position] + 1, row[-1] + 1, before[position - 1] + (character != wanted))
+            if place > 1 and position > 1 and character == other[position - 2] and one[place - 2] == wanted:
+                best = min(best, last[position - 2] + 1)
+            row.append(best)
+    return row[-1]
 
 
 def _same_files(execution: Execution, iterations: int) -> list[str]:
@@ -36,24 +153,3 @@ def _same_files(execution: Execution, iterations: int) -> list[str]:
 
 def _place(execution: Execution, path: str) -> str:
     return path if path.startswith("/") else f"{execution.wd or ''}/{path}"
-
-
-def _without_iterations(execution: Execution) -> list[str]:
-    """Variables of iterations that stay as they are, because there are none."""
-    found: dict[str, None] = {}
-
-    def look(text: str) -> str:
-        found.update(dict.fromkeys(name for name in references(text) if not _is_set_in(text, name)))
-        return text
-
-    rewrite(execution, look)
-    names = [f"${{{name}}}" for name in found if name in OF_ITERATION and name not in execution.env]
-    if not names:
-        return []
-    stand = "stands" if len(names) == 1 else "stand"
-    return [f'{", ".join(names)} {stand} for nothing in a job without iterations; give the job an "iteration"']
-
-
-def _is_set_in(text: str, name: str) -> bool:
-    """A script may have a variable of its own with this name."""
-    return re.search(rf"\b(?:{name}=|(?:for|read)\b[^;\n]*\b{name}\b)", text) is not None

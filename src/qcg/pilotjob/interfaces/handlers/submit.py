@@ -2,11 +2,17 @@ from __future__ import annotations
 
 import asyncio
 
+from qcg.pilotjob.description.doubts import variable_doubts
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.description.parse import parse_in_steps
+from qcg.pilotjob.description.parse import STEP, parse_in_steps
+from qcg.pilotjob.description.reading import DOLLAR
 from qcg.pilotjob.description.requests import Submit
 from qcg.pilotjob.interfaces.answers import Answer, error, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
+
+MOST_WARNINGS = 10
+"""Warnings about one submission: the same slip tends to stand in many jobs."""
+FURTHER = "other jobs were not checked after so many warnings; qcg-pm validate checks all jobs of a file"
 
 
 async def submit(pilot: Pilot, request: Submit) -> Answer:
@@ -15,7 +21,25 @@ async def submit(pilot: Pilot, request: Submit) -> Answer:
     if pilot.ending.is_set():
         return error("the service is ending and takes no more jobs")
     data = await pilot.engine.submit(jobs)
+    if warnings := await _warnings(request, jobs):
+        data = {**data, "warnings": warnings}
+        for warning in warnings:
+            pilot.engine.notice(f"Warning: {warning}")
     return ok(data, f"{data['submitted']} jobs submitted")
+
+
+async def _warnings(request: Submit, jobs: list[JobDescription]) -> list[str]:
+    """Sentences about variables that are most likely misspelt."""
+    if not any(DOLLAR in bytes(job) for job in request.jobs):
+        return []
+    warnings: list[str] = []
+    for number, job in enumerate(jobs, 1):
+        warnings += [f"job {job.name!r}: {doubt}" for doubt in variable_doubts(job)]
+        if len(warnings) >= MOST_WARNINGS:
+            return [*warnings[:MOST_WARNINGS], FURTHER]
+        if number % STEP == 0:
+            await asyncio.sleep(0)
+    return warnings
 
 
 async def _parse(pilot: Pilot, request: Submit) -> list[JobDescription]:
