@@ -75,3 +75,7 @@ def test_a_variable_without_name_or_value_is_refused(text: str):
 )
 def test_a_made_up_name_begins_with_the_program(program: str, name: str):
     assert made_up_name(program, "7") == name
+
+
+def test_a_made_up_name_is_not_too_long_for_a_job():
+    assert made_up_name("ü" * 120, "7") == "ü" * 50 + "-7"

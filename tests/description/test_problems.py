@@ -218,7 +218,7 @@ def test_a_bad_name_is_refused(name: str, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a", "a-b.c_d/1", "ü", "名前", "x" * 10_000, "a+b=c,d;e", "${rcnt}", "${ sname }_${date}"]
+    "name", ["a", "a-b.c_d/1", "ü", "名前", "x" * 200, "a+b=c,d;e", "${rcnt}", "${ sname }_${date}"]
 )
 def test_any_other_name_is_fine(name: str) -> None:
     assert parse_one(standard(name)).name

@@ -13,7 +13,7 @@ from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.binding import Layout, binding
-from qcg.pilotjob.launch.compose import compose, program_name, stream_paths
+from qcg.pilotjob.launch.compose import command_line, compose, directory_of, program_name, stream_paths
 from qcg.pilotjob.launch.environment import compress, job_environment
 from qcg.pilotjob.launch.setup import script_command, wrapped
 from qcg.pilotjob.launch.site import Site
@@ -186,6 +186,18 @@ def test_variables_get_their_values_at_launch():
     assert made.wd == "/data/here/wd.5"
     assert made.stdout == "/data/here/out.5"
     assert made.env["K5"] == "n1,n2"
+
+
+def test_a_job_whose_variables_grow_too_long_is_not_started_and_says_why():
+    more: dict[str, Any] = {"iteration": Iteration(0, 1, 1, ("v" * 100_000,)), "uniq": "u"}
+    made = launch(TWO, position=0, more=more, args=("${itval}",) * 20, wd="${itval}" * 20, stdout="${itval}" * 20)
+    assert made.argv[-1].startswith("It cannot be started: its variables stand for more than 1048576 characters")
+    assert made.setup, "the host takes the message from descriptor 3"
+    assert (made.wd, made.stdout) == ("/data/here", None)
+    description = JobDescription("job", Execution(exec="x", wd="${itval}" * 20, stdout="${itval}" * 20), **more)
+    assert directory_of(description, 0, TWO, SITE) == "/data/here"
+    assert stream_paths(description, "job", 0, TWO, SITE, saved=False) == {}
+    assert command_line(description, 0, TWO, "7.0", SITE) == ""
 
 
 def test_the_user_s_own_environment_wins():

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from qcg.pilotjob.description.limits import LONGEST_NAME
+
 _AMOUNT = re.compile(r"(\d+)(?:(-)(\d*))?")
 _NOT_FOR_NAMES = re.compile(r"[^\w.+-]+")
 
@@ -70,7 +72,8 @@ def amount(option: str, text: str | None) -> dict[str, int] | None:
 def made_up_name(program: str, token: str) -> str:
     """After the program, and unlike any other."""
     base = _NOT_FOR_NAMES.sub("_", program.rpartition("/")[2]).strip("_") or "job"
-    return f"{base}-{token}"
+    short = base.encode()[: LONGEST_NAME // 2].decode(errors="ignore")
+    return f"{short}-{token}"
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Union
 
 from msgspec import Meta, Struct, field
 
+from qcg.pilotjob.description.limits import LONGEST_NAME, LONGEST_NAME_WRITTEN
 from qcg.pilotjob.description.model import ModelName, SharingName
 
 MODELS: tuple[ModelName, ...] = ("default", "threads", "openmpi", "intelmpi", "srunmpi")
@@ -157,7 +158,10 @@ After = Annotated[
 Name = Annotated[
     str,
     Meta(
-        description="Unique name; once its variables are substituted, without colons, white space, quotes or brackets."
+        description="Unique name; once its variables are substituted, without colons, white space, quotes or brackets,"
+        f" and at most {LONGEST_NAME} bytes long.",
+        max_length=LONGEST_NAME_WRITTEN,
+        extra_json_schema={"anyOf": [{"maxLength": LONGEST_NAME}, {"pattern": r"\$\{"}]},
     ),
 ]
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from qcg.pilotjob.description.errors import Problem, shown
+from qcg.pilotjob.description.limits import LONGEST_NAME, Budget
 from qcg.pilotjob.description.variables import AT_LAUNCH, OF_ITERATION, references, substitute_early
 
 SAME_INDEX = "${it}"
@@ -21,9 +22,9 @@ _CHARACTERS = {
 }
 
 
-def final_name(given: str, variables: Mapping[str, str], path: str, problems: list[Problem]) -> str:
+def final_name(given: str, variables: Mapping[str, str], budget: Budget, path: str, problems: list[Problem]) -> str:
     """The name of a job with its variables substituted."""
-    name = substitute_early(given, variables)
+    name = substitute_early(given, variables, budget)
     why = _why_not(name)
     if why is not None:
         problems.append(Problem(f"{path}.name", why))
@@ -33,6 +34,8 @@ def final_name(given: str, variables: Mapping[str, str], path: str, problems: li
 def _why_not(name: str) -> str | None:
     if not name:
         return "the name is empty"
+    if 4 * len(name) > LONGEST_NAME and len(name.encode()) > LONGEST_NAME:
+        return f"the name {shown(name)} has {len(name.encode())} bytes, and {LONGEST_NAME} are the most"
     bad = _BAD_IN_NAME.search(name)
     if bad is None:
         return None
@@ -46,7 +49,12 @@ def _why_not(name: str) -> str | None:
 
 
 def final_after(
-    given: list[str] | str | None, variables: Mapping[str, str], iterated: bool, path: str, problems: list[Problem]
+    given: list[str] | str | None,
+    variables: Mapping[str, str],
+    budget: Budget,
+    iterated: bool,
+    path: str,
+    problems: list[Problem],
 ) -> tuple[str, ...]:
     """The jobs that a job waits for, each once: `job`, `job:3`, or `job:${it}` when it has iterations."""
     if not given:
@@ -54,15 +62,15 @@ def final_after(
             problems.append(Problem(path, "is empty"))
         return ()
     if isinstance(given, str):
-        return (_final_entry(given, variables, iterated, path, problems),)
+        return (_final_entry(substitute_early(given, variables, budget), iterated, path, problems),)
     entries = [
-        _final_entry(entry, variables, iterated, f"{path}[{number}]", problems) for number, entry in enumerate(given)
+        _final_entry(substitute_early(entry, variables, budget), iterated, f"{path}[{number}]", problems)
+        for number, entry in enumerate(given)
     ]
     return tuple(dict.fromkeys(entries))
 
 
-def _final_entry(given: str, variables: Mapping[str, str], iterated: bool, path: str, problems: list[Problem]) -> str:
-    entry = substitute_early(given, variables)
+def _final_entry(entry: str, iterated: bool, path: str, problems: list[Problem]) -> str:
     name, colon, index = entry.partition(":")
     if not entry:
         problems.append(Problem(path, "is empty"))

@@ -13,6 +13,7 @@ import msgspec
 from qcg.pilotjob.description import meaning
 from qcg.pilotjob.description.errors import DescriptionError, Problem, shown
 from qcg.pilotjob.description.forms import SYNONYMS, ExecutionForm, ResourcesForm, SimpleForm, StandardForm
+from qcg.pilotjob.description.limits import Budget, ExpansionError, job_budget, submission_budget
 from qcg.pilotjob.description.model import Iteration, JobDescription, Sharing
 from qcg.pilotjob.description.names import final_after, final_name
 from qcg.pilotjob.description.reading import BACKSLASH, DOLLAR, Unreadable, as_json, decode_anything
@@ -63,9 +64,10 @@ def parse_in_steps(
     described: list[JobDescription] = []
     places: dict[str, str] = {}
     variables = arrival.variables()
+    budget = submission_budget()
     for number, job in enumerate(jobs):
         where = f"{path}[{number}]"
-        for description in _read_job(job, variables, f"{arrival.uniq}-{number}", where, problems):
+        for description in _read_job(job, variables, budget, f"{arrival.uniq}-{number}", where, problems):
             if description.name in places:
                 sentence = f"{shown(description.name)} is already the name of {places[description.name]}"
                 problems.append(Problem(f"{where}.name", sentence))
@@ -131,6 +133,7 @@ def check_alone(job: dict[str, Any], *, simple: bool) -> None:
 def _read_job(
     job: msgspec.Raw | bytes | dict[str, Any],
     variables: dict[str, str],
+    budget: Budget,
     uniq: str,
     where: str,
     problems: list[Problem],
@@ -147,9 +150,9 @@ def _read_job(
     template = _template(form, uniq, where, problems)
     after, after_path = _after(form, where)
     if template.iteration is not None and not _EXPANDING.isdisjoint(references(template.name)):
-        return _expanded(template, template.iteration, after, variables, uniq, where, after_path, problems)
+        return _expanded(template, template.iteration, after, variables, budget, uniq, where, after_path, problems)
     known = {**variables, "uniq": uniq} if DOLLAR in text or BACKSLASH in text else {}
-    return (_finish(template, after, known, where, after_path, problems),)
+    return (_finish(template, after, known, budget, where, after_path, problems),)
 
 
 def _expanded(
@@ -157,6 +160,7 @@ def _expanded(
     iteration: Iteration,
     after: list[str] | str | None,
     variables: dict[str, str],
+    budget: Budget,
     uniq: str,
     where: str,
     after_path: str,
@@ -172,7 +176,7 @@ def _expanded(
             template = msgspec.structs.replace(template, sharing=sharing)
         known = {**variables, **index_variables(iteration, index), "uniq": f"{uniq}-{index}"}
         found = len(problems)
-        finished = _finish(template, after, known, where, after_path, problems)
+        finished = _finish(template, after, known, budget, where, after_path, problems)
         wrong = len(problems) > found
         yield finished
         if wrong:  # and the others would be in the same way
@@ -235,7 +239,7 @@ def _further_problems(
     further: list[Problem] = []
     template = _template(right, "", where, further)
     after, after_path = _after(right, where)
-    _finish(template, after, {"uniq": ""}, where, after_path, further)
+    _finish(template, after, {"uniq": ""}, submission_budget(), where, after_path, further)
     # What was left out is missed around it: that is no news.
     return [
         problem for problem in further if not any(f"{other.path}.".startswith(f"{problem.path}.") for other in found)
@@ -280,19 +284,37 @@ def _finish(
     template: JobDescription,
     after: list[str] | str | None,
     variables: dict[str, str],
+    budget: Budget,
     where: str,
     after_path: str,
     problems: list[Problem],
 ) -> JobDescription:
-    """The submission's step of the variables; `variables` is empty where nothing of the job can name one. `uniq` of an
-    iteration is not known before it starts."""
-    name = final_name(template.name, variables, where, problems)
+    """The submission's step of the variables; `variables` is empty where nothing of the job can name one. `budget` is
+    that of the submission."""
+    try:
+        return _substituted(template, after, variables, job_budget(budget), where, after_path, problems)
+    except ExpansionError as error:
+        problems.append(Problem(where, str(error)))
+        return template
+
+
+def _substituted(
+    template: JobDescription,
+    after: list[str] | str | None,
+    variables: dict[str, str],
+    budget: Budget,
+    where: str,
+    after_path: str,
+    problems: list[Problem],
+) -> JobDescription:
+    """`uniq` of an iteration is not known before it starts."""
+    name = final_name(template.name, variables, budget, where, problems)
     known = {**variables, "jname": name} if variables else {}
-    final = final_after(after, known, template.iteration is not None, after_path, problems)
+    final = final_after(after, known, budget, template.iteration is not None, after_path, problems)
     if not known:
         return msgspec.structs.replace(template, after=final) if final else template
-    attributes = template.attributes and substitute_everywhere(template.attributes, known)
+    attributes = template.attributes and substitute_everywhere(template.attributes, known, budget)
     if template.iteration is not None:
         del known["uniq"]
-    execution = substitute_submission(template.execution, known)
+    execution = substitute_submission(template.execution, known, budget)
     return msgspec.structs.replace(template, name=name, execution=execution, after=final, attributes=attributes)

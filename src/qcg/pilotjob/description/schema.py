@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from qcg.pilotjob.description.forms import SimpleForm, StandardForm
+from qcg.pilotjob.description.limits import MOST_ADDED, MOST_ADDED_IN_ALL
 from qcg.pilotjob.description.requests import REQUESTS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -43,7 +44,10 @@ def request_file_schema() -> dict[str, Any]:
     return {
         "$schema": DIALECT,
         "title": "QCG-PilotJob request file",
-        "description": "Requests that the service carries out in this order; or one request.",
+        "description": (
+            "Requests that the service carries out in this order; or one request. The values of its variables may have"
+            f" {MOST_ADDED} characters in one job, and {MOST_ADDED_IN_ALL} in all jobs of one submission."
+        ),
         "anyOf": [{"type": "array", "items": {"anyOf": requests}}, *requests],
         "$defs": components,
     }

@@ -61,6 +61,9 @@ def _walk(value: Any, expected: inspect.Type, path: str, problems: list[Problem]
             problems.append(Problem(path, f"must be at least {fitting.ge}"))
         elif fitting.le is not None and value > fitting.le:
             problems.append(Problem(path, f"must be at most {fitting.le}"))
+    elif isinstance(fitting, inspect.StrType):
+        if fitting.max_length is not None and len(value) > fitting.max_length:
+            problems.append(Problem(path, f"has {len(value)} characters, and {fitting.max_length} are the most"))
     elif isinstance(fitting, inspect.LiteralType) and value not in fitting.values:
         problems.append(
             Problem(path, f"{shown(value)} is not known{suggestion(value, tuple(map(str, fitting.values)))}")

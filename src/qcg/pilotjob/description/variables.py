@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qcg.pilotjob.description.limits import Budget, job_budget
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelOptions
 
 AT_LAUNCH = frozenset({"root_wd", "ncores", "nnodes", "nlist"})
@@ -65,12 +66,15 @@ class Values(Protocol):
     def get(self, name: str, default: str, /) -> str: ...
 
 
-def substitute(text: str, values: Values) -> str:
+def substitute(text: str, values: Values, budget: Budget | None = None) -> str:
     """A string's last step: known variables get their values, unknown ones stay, literal texts lose their escape."""
     if "${" not in text:
         return text
     references, rest = _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _taken_apart(text)
-    return "".join([before + values.get(name, reference) for before, name, reference in references]) + rest
+    found = [values.get(name, reference) for _, name, reference in references]
+    if budget is not None:
+        budget.spend(sum(map(len, found)))
+    return "".join([before + value for (before, _, _), value in zip(references, found, strict=True)]) + rest
 
 
 def _taken_apart(text: str) -> tuple[list[tuple[str, str, str]], str]:
@@ -95,7 +99,7 @@ _remembered = lru_cache(maxsize=1024)(_taken_apart)
 _LONGEST_REMEMBERED = 1024
 
 
-def substitute_early(text: str, variables: Mapping[str, str]) -> str:
+def substitute_early(text: str, variables: Mapping[str, str], budget: Budget | None = None) -> str:
     """A step that is not the last: known variables get their values, everything else stays for later."""
     if "${" not in text:
         return text
@@ -103,6 +107,8 @@ def substitute_early(text: str, variables: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         if match[2] not in variables or _is_literal(match[1], match[2]):
             return match[0]
+        if budget is not None:
+            budget.spend(len(variables[match[2]]))
         # A dollar sign before the reference and a brace in the value would make another reference.
         dollar = text[match.start() - 1 : match.start()] == "$"
         return _escaped(f"${variables[match[2]]}")[1:] if dollar else _escaped(variables[match[2]])
@@ -124,24 +130,28 @@ def _escape(match: re.Match[str]) -> str:
     return _LITERAL + match[0]
 
 
-def substitute_submission(execution: Execution, variables: Mapping[str, str]) -> Execution:
+def substitute_submission(execution: Execution, variables: Mapping[str, str], budget: Budget) -> Execution:
     """The first of an execution's two steps."""
-    return rewrite(execution, lambda text: substitute_early(text, variables))
+    return rewrite(execution, lambda text: substitute_early(text, variables, budget))
 
 
 def resolve_execution(execution: Execution, values: Values) -> Execution:
     """The last step, at launch: what comes out is what the job gets."""
-    return rewrite(execution, lambda text: substitute(text, values))
+    budget = job_budget()
+    return rewrite(execution, lambda text: substitute(text, values, budget))
 
 
-def substitute_everywhere(value: Any, variables: Mapping[str, str]) -> Any:
+def substitute_everywhere(value: Any, variables: Mapping[str, str], budget: Budget) -> Any:
     """The last step for every string inside a free JSON value."""
     if isinstance(value, str):
-        return substitute(value, variables)
+        return substitute(value, variables, budget)
     if isinstance(value, list):
-        return [substitute_everywhere(item, variables) for item in value]
+        return [substitute_everywhere(item, variables, budget) for item in value]
     if isinstance(value, dict):
-        return {substitute(key, variables): substitute_everywhere(item, variables) for key, item in value.items()}
+        return {
+            substitute(key, variables, budget): substitute_everywhere(item, variables, budget)
+            for key, item in value.items()
+        }
     return value
 
 

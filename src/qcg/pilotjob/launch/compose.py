@@ -7,6 +7,7 @@ from functools import lru_cache
 from posixpath import join, normpath
 
 from qcg.pilotjob.core.records import Grant, Run
+from qcg.pilotjob.description.limits import ExpansionError, job_budget
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.reading import DOLLAR
 from qcg.pilotjob.description.variables import AT_LAUNCH, iteration_variable, launch_variables, rewrite, substitute
@@ -19,9 +20,16 @@ from qcg.pilotjob.launch.output import output_name
 from qcg.pilotjob.launch.setup import refused, script_command, wrapped
 from qcg.pilotjob.launch.site import Site
 
+_NOTHING = Execution(exec="false")
+"""In place of an execution whose variables cannot be substituted."""
+
 
 def compose(description: JobDescription, run: Run, site: Site) -> Launch:
-    execution = resolve(description, run, site)
+    refusal = ""
+    try:
+        execution = resolve(description, run, site)
+    except ExpansionError as error:
+        execution, refusal = _NOTHING, f"It cannot be started: {error}."
     grant = run.grant
     parallel = execution.model in PARALLEL
     slurm = site.slurm_environment or (parallel and bool(site.allocation))
@@ -37,7 +45,6 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
         environment["OMP_NUM_THREADS"] = str(len(grant.parts[0].cores))
     argv = program(execution)
     unset = NOT_FOR_JOBS if site.allocation else list(site.hidden)
-    refusal = ""
     if parallel:
         start = start_of(execution, argv, grant, run.id, site)
         argv, refusal = start.argv, start.refusal
@@ -78,7 +85,10 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
 def command_line(description: JobDescription, position: int, grant: Grant, run_id: str, site: Site) -> str:
     """The command of a run, as it could be typed into a shell. What modules and virtual environments need first is left
     out."""
-    execution = rewrite(description.execution, _Substitution(description, position, grant, site))
+    try:
+        execution = rewrite(description.execution, _Substitution(description, position, grant, site))
+    except ExpansionError:
+        return ""  # it was not started
     return shlex.join(start_of(execution, program(execution), grant, run_id, site).argv)
 
 
@@ -103,9 +113,10 @@ class _Substitution:
         self._position = position
         self._grant = grant
         self._site = site
+        self._budget = job_budget()
 
     def __call__(self, text: str) -> str:
-        return substitute(text, self)
+        return substitute(text, self, self._budget)
 
     def get(self, name: str, default: str) -> str:
         if name in AT_LAUNCH:
@@ -126,10 +137,11 @@ def stream_paths(
     `saved`: also the files for captured output, which exist if there was any.
     """
     given = description.execution
-    paths = rewrite(
-        Execution(wd=given.wd, stdout=given.stdout, stderr=given.stderr),
-        _Substitution(description, position, grant, site),
-    )
+    paths = Execution(wd=given.wd, stdout=given.stdout, stderr=given.stderr)
+    try:
+        paths = rewrite(paths, _Substitution(description, position, grant, site))
+    except ExpansionError:
+        paths = _NOTHING
     wd = working_directory(paths, site)
     files = {}
     for stream, path in (("stdout", paths.stdout), ("stderr", paths.stderr)):
@@ -144,7 +156,10 @@ def directory_of(description: JobDescription, position: int, grant: Grant, site:
     """Where a run had its working directory."""
     wd = description.execution.wd or ""
     if "${" in wd:
-        wd = substitute(wd, _Substitution(description, position, grant, site))
+        try:
+            wd = _Substitution(description, position, grant, site)(wd)
+        except ExpansionError:
+            wd = ""
     return _below(site.root_wd, wd)
 
 
