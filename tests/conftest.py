@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from qcg.pilotjob.claims import DIRECTORY
 
 pytest_plugins = ["pytester", "tests.support.leaks", "tests.support.signals", "tests.support.skips"]
 
@@ -14,6 +17,25 @@ pytest_plugins = ["pytester", "tests.support.leaks", "tests.support.signals", "t
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _claims_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Managers of fixtures that several tests share claim cores in a directory of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(DIRECTORY, str(_private(tmp_path_factory.mktemp("claims"))))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _claims_of_test(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has all cores, whatever other tests run at the same time."""
+    monkeypatch.setenv(DIRECTORY, str(_private(tmp_path_factory.mktemp("claims"))))
+
+
+def _private(directory: Path) -> Path:
+    directory.chmod(0o700)
+    return directory
 
 
 @pytest.fixture

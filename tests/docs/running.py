@@ -17,7 +17,6 @@ from qcg.pilotjob.description.schema import request_file_schema
 from tests.docs.output import lines_of, same
 from tests.docs.pages import Block, commands_of
 
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 TIMEOUT = 120
 ON_EIGHT_CORES = "--nodes 4,4"
 
@@ -31,7 +30,7 @@ def on_this_machine(command: list[str], cwd: Path) -> subprocess.CompletedProces
     return subprocess.run(
         command,
         cwd=cwd,
-        env=ENVIRONMENT,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -16,12 +16,12 @@ from qcg.pilotjob.place import LONGEST_TIMEOUT, Place, _bind_as_agents_tell
 from qcg.pilotjob.wiring import _remember
 
 
-def said_hello(*hellos: Hello) -> tuple[Site, list[str]]:
+def said_hello(*hellos: Hello, bind: bool = True) -> tuple[Site, list[str]]:
     """The site after these; and the nodes whose cores are not known."""
     specs = [NodeSpec(name, (0, 1), ("1", "3")) for name in ("n1", "n2")]
     allocation = Allocation("7", specs, {"n1": (0, 1), "n2": (0, 1)}, {}, None, {"n1": (2, 1), "n2": (2, 1)})
     engine: Any = SimpleNamespace(site=Site("/wd", "i"), executor=SimpleNamespace())
-    unbound = _bind_as_agents_tell(allocation, engine)
+    unbound = _bind_as_agents_tell(allocation, engine, bind=bind)
     for hello in hellos:
         engine.executor.on_hello(hello)
     return engine.site, unbound
@@ -32,6 +32,12 @@ def test_cores_are_those_of_its_machine_where_these_are_as_slurm_counts_them():
     site, unbound = said_hello(with_threads, Hello("n2", "n2", 1, [0], "1", [[0]]))
     assert site.bindings == {"n1": {0: 0, 1: 1}}
     assert unbound == ["n2"]
+
+
+def test_no_core_is_bound_to_where_that_is_not_wanted():
+    site, unbound = said_hello(Hello("n1", "n1", 1, [0, 1], "1", [[0], [1]]), bind=False)
+    assert site.bindings == {}
+    assert unbound == []
 
 
 def test_gpus_are_called_as_its_own_environment_calls_them():

@@ -36,6 +36,10 @@ class Options(Struct, frozen=True, omit_defaults=True):
     report_file: str = "jobs.report"
     log: str = "info"
     system_core: bool = False
+    share_cores: bool = False
+    """Use all cores of this host, also those that other runs have claimed."""
+    no_bind: bool = False
+    """Bind no job to cores, and claim none."""
     show_progress: bool = False
     rerun_lost: bool = False
     keep_output: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -74,22 +74,30 @@ class Place(Struct, frozen=True):
 def find_place(options: Options) -> Place:
     part = NodeRange(options.slurm_limit_nodes_range_begin, options.slurm_limit_nodes_range_end)
     found = find_nodes(options.resources, options.nodes, os.environ, part)
-    specs = _without_system_core(found.specs) if options.system_core else found.specs
     if isinstance(found, Allocation):
-        return Place(specs, {}, found)
-    return Place(specs, {spec.name: {core: core for core in spec.cores} for spec in specs} if found.real else {})
+        return Place(found.specs, {}, found)
+    bound = found.real and not options.no_bind
+    return Place(found.specs, {spec.name: {core: core for core in spec.cores} for spec in found.specs} if bound else {})
 
 
-def _without_system_core(specs: list[NodeSpec]) -> list[NodeSpec]:
+def without_system_core(place: Place) -> Place:
     """The first core of the first node is the manager's own."""
-    first = specs[0]
-    return [msgspec.structs.replace(first, cores=first.cores[1:]), *specs[1:]]
+    first = place.specs[0]
+    first = msgspec.structs.replace(first, cores=first.cores[1:])
+    return msgspec.structs.replace(place, specs=[first, *place.specs[1:]])
 
 
 def look_after_agents(
-    place: Place, engine: Engine, options: Options, run_dir: Path, spare: SpareAgent | None = None
+    place: Place,
+    engine: Engine,
+    options: Options,
+    run_dir: Path,
+    on_local_agent: Callable[[int], None] = lambda pid: None,
+    spare: SpareAgent | None = None,
 ) -> Supervision:
+    """`on_local_agent`: called with the pid of the agent of this host when it connects."""
     if place.allocation is None:
+        engine.executor.on_hello = lambda said: on_local_agent(said.pid)
         return LocalAgent(engine.executor, run_dir, options.linger, pretend=options.pretend, spare=spare)
     times = Times(options.node_timeout, options.nl_init_timeout)
     start = starter(options.nl_start_method, AgentCommand(run_dir, options.linger, place.allocation.end))
@@ -97,7 +105,7 @@ def look_after_agents(
     agents = NodeAgents(engine.executor, start, run_dir, times, options.nl_ready_threshold, earlier)
     engine.gathering = True
     engine.executor.fence = times.fence
-    unbound = _bind_as_agents_tell(place.allocation, engine)
+    unbound = _bind_as_agents_tell(place.allocation, engine, bind=not options.no_bind)
 
     def gathered(missing: list[str]) -> None:
         if missing:
@@ -118,7 +126,7 @@ def look_after_agents(
     return agents
 
 
-def _bind_as_agents_tell(allocation: Allocation, engine: Engine) -> list[str]:
+def _bind_as_agents_tell(allocation: Allocation, engine: Engine, *, bind: bool) -> list[str]:
     """The nodes whose cores cannot be bound to, as they are found."""
     unbound: list[str] = []
     gpus = {spec.name: spec.gpus for spec in allocation.specs}
@@ -126,6 +134,8 @@ def _bind_as_agents_tell(allocation: Allocation, engine: Engine) -> list[str]:
     def hello(said: protocol.Hello) -> None:
         if len(said.gpus) == len(gpus[said.agent]):
             engine.site.visible_gpus[said.agent] = dict(zip(gpus[said.agent], said.gpus, strict=True))
+        if not bind:
+            return
         layout = Layout(*allocation.layouts[said.agent])
         found = binding(allocation.cpus[said.agent], said.cores, said.machine, layout)
         if found is not None:

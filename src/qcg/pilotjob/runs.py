@@ -233,6 +233,20 @@ def left_runs(path: Path, most: int = MOST_NAMED, besides: Path | None = None) -
     return list(islice((left for left in looked_at if left.unfinished), most))
 
 
+def in_same_directory(run_dir: Path) -> list[str]:
+    """A sentence for each other run that has a manager in the same working directory."""
+    try:
+        runs = [run.absolute() for run in runs_of(run_dir.parent)[:MOST_LOOKED_AT]]
+    except RunsError:
+        return []
+    return [
+        f"Another run works in the same directory: {run}. Output files with relative paths are the same files for both"
+        " runs; with --wd DIRECTORY a run gets a directory of its own."
+        for run in runs
+        if run.name != run_dir.name and has_manager(run)
+    ]
+
+
 def unfinished(run_dir: Path) -> int:
     """How many jobs have not ended, as far as its registry knows; 0 when that cannot be read."""
     return look_at_left(run_dir).unfinished

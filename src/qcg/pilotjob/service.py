@@ -23,6 +23,7 @@ from qcg.pilotjob.executors.spare import SpareAgent
 from qcg.pilotjob.executors.supervision import Supervision, raise_its_error
 from qcg.pilotjob.going_on import ALLOCATION, refuse_elsewhere
 from qcg.pilotjob.guard import announce, check_agents, check_free, leave, refresh, withdraw
+from qcg.pilotjob.host_cores import HostCores
 from qcg.pilotjob.interfaces.file import (
     check_unchanged,
     forget_file,
@@ -41,6 +42,7 @@ from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.place import Place, find_place, look_after_agents
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.progress import progress_line
+from qcg.pilotjob.runs import in_same_directory
 from qcg.pilotjob.wire.contact import ContactError
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.keys import make_keys
@@ -120,7 +122,11 @@ class Service:
                 with rundir.writing_to(run_dir):
                     handler = log_to(run_dir / "service.log", self.options.log)
                 log.info("%s %s in %s", "resuming" if self.resumption else "starting", run_dir.name, self.wd)
-                return await self._run(hub, place, network, run_dir, journal, requests)
+                cores = HostCores(place, self.options, run_dir)
+                try:
+                    return await self._run(hub, cores, network, run_dir, journal, requests)
+                finally:
+                    cores.release()
             except BaseException:
                 journal.close(commit=False)
                 raise
@@ -150,12 +156,13 @@ class Service:
     async def _run(
         self,
         hub: Hub,
-        place: Place,
+        cores: HostCores,
         network: NetworkInterface | None,
         run_dir: Path,
         journal: Journal,
         requests: list[msgspec.Raw],
     ) -> Ending:
+        place = cores.place
         clients = network.contact if network else None
         pilot = wire(self.options, place, self.wd, run_dir, journal, clients, resumed=self.resumption is not None)
         rundir.link(self.wd, run_dir / "service.log", "service.log")
@@ -163,7 +170,7 @@ class Service:
         continued = engine.state.unfinished if self.resumption and not requests else None
         if network is not None:
             network.serve(pilot)
-        agents = look_after_agents(place, engine, self.options, run_dir, self._spare)
+        agents = look_after_agents(place, engine, self.options, run_dir, cores.set_agent, self._spare)
         agents.on_hopeless = self._give_up(pilot)
         closing = Closing(pilot, self.options, place.allocation)
         self._watch_signals(pilot, closing, in_allocation=place.allocation is not None)
@@ -177,6 +184,9 @@ class Service:
             with rundir.writing_to(run_dir):
                 announce(run_dir, engine.executor.open(hub, make_keys(), f"tcp://{place.address}:*"), clients)
             self._begun = True
+            for notice in [*cores.notices, *in_same_directory(run_dir)]:
+                log.warning("%s", notice)
+                pilot.start_notices.append(notice)
             agents.start()
             self.on_ready(pilot)
             if requests and self.options.file_path:

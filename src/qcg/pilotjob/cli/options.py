@@ -66,6 +66,10 @@ _SHARED = [
     click.option("--id", "run_id", help="Name of the run; otherwise one is made up."),
     click.option("--system-core", is_flag=True, help="Keep the first core of the first node for the manager."),
     click.option(
+        "--share-cores", is_flag=True, help="Use all cores of this machine, also those that other runs of yours have."
+    ),
+    click.option("--no-bind", is_flag=True, help="Bind no job to cores: the operating system places them."),
+    click.option(
         "--on-lost",
         type=click.Choice(["fail", "rerun"]),
         default="fail",

@@ -47,7 +47,7 @@ def run_service(
 
         def ready(pilot: Pilot) -> None:
             # Not before: when it cannot begin, that is what counts.
-            for note in [*notes, *file_again(resumption, pilot.engine.journal)]:
+            for note in [*notes, *file_again(resumption, pilot.engine.journal), *pilot.start_notices]:
                 tell(note)
             # From here until its end, the service itself takes care of Ctrl-C.
             last_words.run_dir = pilot.engine.journal.path.parent

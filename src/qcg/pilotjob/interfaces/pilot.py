@@ -29,6 +29,8 @@ class Pilot:
         """Somebody has asked for the end, now."""
         self.end_when_done = asyncio.Event()
         """Somebody has asked for the end after all jobs are final."""
+        self.start_notices: list[str] = []
+        """What the user is told when the run begins."""
         self.refusals: list[str] = []
         """What was said to requests of the file that were refused."""
         self._requests = int(engine.journal.get_meta("submissions") or 0)
