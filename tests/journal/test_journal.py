@@ -197,7 +197,9 @@ def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
     ]
     assert [(record.position, record.state) for record in loaded.under_way] == [(2, State.SCHEDULED)]
     assert list(loaded.unfinished) == [
-        UnfinishedJob(1, "job1", 101.0, b"spec of 1", 201.0, State.OMITTED, 300.0, "it waits for 'a', which is FAILED")
+        UnfinishedJob(
+            1, "job1", 101.0, b"spec of 1", 201.0, State.OMITTED, 300.0, "it waits for 'a', which is FAILED", 5
+        )
     ]
     assert [(one.position, one.attempt, one.state) for one in journal.runs_of(1)] == [
         (0, 1, State.SUCCEED),
@@ -246,6 +248,7 @@ def test_iterations_of_a_final_job_are_not_loaded_but_can_be_asked_for(journal: 
 
 def test_the_id_of_a_forgotten_run_stays_used_up(journal: Journal):
     jobs = [job(1), job(2)]
+    jobs[1].iterations = Iterations(range(9))
     first, second = run(jobs[0]), run(jobs[1], 5)
     for effect in (Added(jobs), scheduled(first), executing(second), Requeued(first), Requeued(second)):
         journal.record(effect)
@@ -268,6 +271,8 @@ def test_the_next_attempt_takes_the_place_of_a_forgotten_run(journal: Journal, c
 
 def test_a_removed_job_leaves_nothing_but_its_number(journal: Journal):
     jobs = [job(seq) for seq in (1, 2, 3)]
+    for one in jobs:
+        one.iterations = Iterations(range(1))
     journal.record(Added(jobs))
     for one in jobs:
         journal.record(ended(run(one, 0)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import subprocess
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 from qcg.pilotjob import guard, rundir
-from qcg.pilotjob.agent.pidfile import AgentPid, write_agent_pid
+from qcg.pilotjob.agent.pidfile import AgentPid, lock_path, write_agent_pid
 from qcg.pilotjob.executors import process
 from qcg.pilotjob.options import UsageError
 from qcg.pilotjob.wire import contact
@@ -77,6 +78,22 @@ def test_a_run_whose_agent_is_on_another_host_is_not_taken_up(run_dir: Path, slu
         guard.check_agents(run_dir, "i")
     path.unlink()
     guard.check_agents(run_dir, "i")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", bytes(40), b"{", b"[]", b'{"pid": "x", "started": 1, "host": "h"}', b'{"pid": 1, "host": "\xff"}']
+)
+def test_a_damaged_pid_file_is_named_unless_its_agent_lives_here(run_dir: Path, content: bytes):
+    path = run_dir / "agent-local.json"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"agent-local\.json is damaged.* remove the file"):
+        guard.check_agents(run_dir, "i")
+    lock = os.open(lock_path(run_dir, "local"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        guard.check_agents(run_dir, "i")
+    finally:
+        os.close(lock)
 
 
 def test_agents_on_other_hosts_of_the_same_allocation_are_called(

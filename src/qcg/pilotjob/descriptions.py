@@ -5,10 +5,33 @@ from __future__ import annotations
 import msgspec
 
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.description.model import Iteration, JobDescription
+from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.questions import Questions
 
 _decode = msgspec.msgpack.Decoder(JobDescription).decode
+
+
+class DamagedDescription(JournalError):
+    """A description in the registry that no manager has written."""
+
+
+def decode(spec: bytes, seq: int, name: str) -> JobDescription:
+    try:
+        return _decode(spec)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DamagedDescription(f"job {seq} ({name!r}): spec, its description: {error}") from None
+
+
+def iteration_of(spec: bytes, seq: int, name: str, iterations: int) -> Iteration:
+    """The iteration of a job that has so many of them."""
+    iteration = decode(spec, seq, name).iteration
+    try:
+        if iteration is not None and len(iteration) == iterations:
+            return iteration
+    except (OverflowError, ValueError):  # more than Python can count, or steps of 0
+        pass
+    raise DamagedDescription(f"job {seq} ({name!r}): spec, its description: it is that of another job")
 
 
 class Descriptions:
@@ -29,7 +52,7 @@ class Descriptions:
             return description
         spec = job.spec if job.spec is not None else self._journal.spec_of(job.seq)
         assert spec is not None
-        return _decode(spec)
+        return decode(spec, job.seq, job.name)
 
     def drop(self, job: Job) -> None:
         """The job is final: the journal has its description."""

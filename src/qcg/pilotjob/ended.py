@@ -11,17 +11,15 @@ from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, Job, Run
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.descriptions import Descriptions
+from qcg.pilotjob.descriptions import DamagedDescription, Descriptions, iteration_of
 from qcg.pilotjob.host.records import OUTPUT
+from qcg.pilotjob.journal.damage import unreadable_of
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import JobRecord, RunRecord
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.stories import Stories
-
-_decode = msgspec.msgpack.Decoder(JobDescription).decode
 
 
 class EndedBooks:
@@ -35,13 +33,18 @@ class EndedBooks:
         """Raises JournalError when the registry cannot be read."""
         with contextlib.ExitStack() as undo:
             connection = undo.enter_context(snapshot(run_dir / FILE_NAME))
+            self.unreadable = unreadable_of(connection)
+            """What a damaged registry does not tell."""
             self._registry = Questions(connection)
             self.descriptions = Descriptions(self._registry)
             self.stories = Stories(self._registry, self.descriptions, _site(run_dir, self._registry))
             self._interrupted = frozenset(self._registry.interrupted())
             self.state = CoreState([])
             for record in self._registry.job_records():
-                self.state.register(self._job(record))
+                try:
+                    self.state.register(self._job(record))
+                except DamagedDescription as error:
+                    self.unreadable.append(str(error))
             self._open = undo.pop_all()
 
     def was_interrupted(self, job: Job, position: int) -> bool:
@@ -67,8 +70,7 @@ class EndedBooks:
     def _add_iterations(self, job: Job, record: JobRecord) -> None:
         spec = self._registry.spec_of(job.seq)
         assert spec is not None
-        iteration = _decode(spec).iteration
-        assert iteration is not None
+        iteration = iteration_of(spec, job.seq, job.name, record.iterations)
         job.iterations = Iterations(iteration.indices())
         job.iterations.began = record.started or 0.0
         if record.state is not State.SUCCEED:

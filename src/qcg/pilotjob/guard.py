@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.agent.pidfile import is_alive as is_at_work
-from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
+from qcg.pilotjob.agent.pidfile import is_claimed, is_damaged, read_agent_pid, remove_agent_pid
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.fate import Fate, fate_of
 from qcg.pilotjob.cluster.slurm import cluster_of, is_on_node, job_id_of
@@ -99,6 +99,11 @@ def check_agents(run_dir: Path, instance: str) -> None:
     for path in sorted(run_dir.glob("agent-*.json")):
         name = path.stem.removeprefix("agent-")
         found = read_agent_pid(run_dir, name)
+        if found is None and is_damaged(run_dir, name) and not is_claimed(run_dir, name):
+            raise UsageError(
+                f"{path} is damaged: it does not say on which host the agent {name} was started, and whether it may"
+                " still run jobs; remove the file when no such agent is left anywhere, and try again"
+            )
         if found is None or (found.allocation, found.cluster) == mine:
             continue
         here = found.host == socket.gethostname()

@@ -12,8 +12,8 @@ from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.core.restore import Restoration, known_iterations
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.descriptions import DamagedDescription, decode, iteration_of
+from qcg.pilotjob.journal.journal import Journal, damaged
 from qcg.pilotjob.journal.records import FinalJob
 from qcg.pilotjob.ledgers import Untold
 from qcg.pilotjob.options import Options, UsageError
@@ -26,6 +26,13 @@ REPORT_SIZE = "report_size"
 
 def restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
     """Fill empty books from the journal; what follows from that. `told`: by agents that are not there any more."""
+    try:
+        return _restore(core, journal, told)
+    except DamagedDescription as error:
+        raise damaged(journal.path, str(error)) from None
+
+
+def _restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
     loaded = journal.load()
     restoration = Restoration(core, time.time(), loaded.max_seq)
     iterated: list[FinalJob] = []
@@ -35,7 +42,13 @@ def restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
         else:
             restoration.final_job(final.seq, final.name, final.state, final.submitted, final.message, None)
     for job in loaded.unfinished:
-        restoration.unfinished_job(job.seq, job.name, job.submitted, job.spec, job.started or 0.0)
+        if job.iterations:
+            iteration_of(job.spec, job.seq, job.name, job.iterations)
+        try:
+            restoration.unfinished_job(job.seq, job.name, job.submitted, job.spec, job.started or 0.0)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            decode(job.spec, job.seq, job.name)
+            raise
         if job.rest is not None:
             restoration.rest(job.seq, job.rest)
     for seq, position, state in loaded.settled:
@@ -58,8 +71,7 @@ def restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
 def _iterations(final: FinalJob, journal: Journal) -> Iterations:
     spec = journal.spec_of(final.seq)
     assert spec is not None
-    iteration = msgspec.msgpack.decode(spec, type=JobDescription).iteration
-    assert iteration is not None
+    iteration = iteration_of(spec, final.seq, final.name, final.iterations)
     if final.state is State.SUCCEED:
         return known_iterations(iteration.indices(), State.SUCCEED, ())
     record = journal.job_record(final.seq)
@@ -90,4 +102,7 @@ def stored_options(journal: Journal) -> Options:
     text = journal.get_meta("options")
     if text is None:
         raise UsageError(f"{journal.path.parent} cannot be resumed: its manager died before it had begun; start anew")
-    return msgspec.json.decode(str(text), type=Options)
+    try:
+        return msgspec.json.decode(str(text), type=Options)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{journal.path} is damaged: the options of the run cannot be read ({error})") from None

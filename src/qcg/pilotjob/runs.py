@@ -167,7 +167,7 @@ def newest_with_jobs(runs: list[Path]) -> Path:
 
 def _has_jobs(run_dir: Path) -> bool:
     try:
-        with snapshot(run_dir / FILE_NAME) as connection:
+        with snapshot(run_dir / FILE_NAME, whole=False) as connection:
             return reading.has_jobs(connection)
     except (JournalError, OSError):
         return False
@@ -176,7 +176,7 @@ def _has_jobs(run_dir: Path) -> bool:
 def never_had_jobs(run_dir: Path) -> bool:
     """Whether the registry says so; False when it cannot be read."""
     try:
-        with snapshot(run_dir / FILE_NAME) as connection:
+        with snapshot(run_dir / FILE_NAME, whole=False) as connection:
             return not reading.has_jobs(connection)
     except (JournalError, OSError):
         return False
@@ -214,12 +214,12 @@ def queued_again(wd: Path, file_path: str, id: str | None, environ: Mapping[str,
 
 def _began_with(run_dir: Path, job_id: str, file_path: str) -> bool:
     try:
-        with snapshot(run_dir / FILE_NAME) as connection:
+        with snapshot(run_dir / FILE_NAME, whole=False) as connection:
             options = reading.meta_value(connection, "options")
             same_job = str(reading.meta_value(connection, "allocation")) == job_id
-    except (JournalError, OSError):
+        return same_job and options is not None and msgspec.json.decode(options, type=Options).file_path == file_path
+    except (JournalError, OSError, msgspec.DecodeError, UnicodeDecodeError):
         return False
-    return same_job and options is not None and msgspec.json.decode(options, type=Options).file_path == file_path
 
 
 def left_runs(path: Path, most: int = MOST_NAMED, besides: Path | None = None) -> list[Left]:
@@ -254,7 +254,7 @@ def unfinished(run_dir: Path) -> int:
 
 def look_at_left(run_dir: Path) -> Left:
     try:
-        with snapshot(run_dir / FILE_NAME) as connection:
+        with snapshot(run_dir / FILE_NAME, whole=False) as connection:
             allocation = str(reading.meta_value(connection, ALLOCATION) or "")
             return Left(run_dir, reading.unfinished(connection), allocation)
     except (JournalError, OSError):

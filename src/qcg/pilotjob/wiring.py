@@ -17,6 +17,7 @@ from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.going_on import ALLOCATION
 from qcg.pilotjob.host.records import FILES, OUTPUT
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.launch.environment import variables_of_allocation
 from qcg.pilotjob.launch.site import Site
@@ -75,7 +76,11 @@ def wire(
     if resumed:
         if journal.get_meta("ending"):
             pilot.ending.set()
-        followed = resume.restore(engine.state, journal, untold(run_dir, place.agents, journal.acked()))
+        try:
+            followed = resume.restore(engine.state, journal, untold(run_dir, place.agents, journal.acked()))
+        except JournalError:
+            report.close()
+            raise
         if not report.whole:
             written = resume.complete_report(report, journal, engine.stories, engine.state)
             log.warning("%s was damaged or cut short; entries written again: %d", report_path, written)

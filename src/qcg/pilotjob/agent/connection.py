@@ -137,7 +137,7 @@ class Connection:
             for body in _drain(self._socket):
                 try:
                     messages.append(protocol.decode_from_manager(body))
-                except msgspec.DecodeError as error:
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     self._log(f"a message from the manager could not be read: {error}")
         if self._monitor is not None and self._monitor in ready and any(events_of(self._monitor)):
             # It tells one thing only: the other end has closed the line, or died.

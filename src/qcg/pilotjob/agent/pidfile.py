@@ -67,6 +67,23 @@ def claim(run_dir: Path, name: str) -> bool:
     return other is None or not is_alive(other)
 
 
+def is_claimed(run_dir: Path, name: str) -> bool:
+    """Whether an agent of this name lives, as far as its lock can tell: one on this host."""
+    try:
+        descriptor = os.open(lock_path(run_dir, name), os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def end_frozen(run_dir: Path, name: str, seconds: float) -> bool:
     """Kill the agent of this name if it does nothing at all for so long, and wait until it is gone. False when there is
     none on this host, or it lives."""
@@ -116,8 +133,16 @@ def read_agent_pid(run_dir: Path, name: str) -> AgentPid | None:
     except UnsafeFile as unsafe:
         log.warning("passed over %s: %s", unsafe.filename, unsafe.reason)
         return None
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def is_damaged(run_dir: Path, name: str) -> bool:
+    """Whether there is a pid file of one's own which says nothing."""
+    try:
+        return bool(read_own(_path(run_dir, name), MOST_BYTES) is not None and read_agent_pid(run_dir, name) is None)
+    except OSError:
+        return False
 
 
 def remove_agent_pid(run_dir: Path, name: str) -> None:

@@ -181,7 +181,7 @@ def encode_request(request: dict[str, Any]) -> bytes:
 def decode_answer(body: bytes) -> dict[str, Any]:
     try:
         answer = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InternalError(f"the service answered with something that is not JSON: {error}") from None
     if not isinstance(answer, dict) or not isinstance(answer.get("code"), int):
         raise InternalError("the service answered with something that has no code")

@@ -53,7 +53,7 @@ def read_note(directory: Path, name: str, form: type[Note]) -> Note | None:
         return None
     except UnsafeFile as unsafe:
         raise BatchError(unsafe.sentence) from None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BatchError(f"{directory / name} cannot be read: {error}") from None
 
 

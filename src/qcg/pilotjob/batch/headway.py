@@ -46,6 +46,6 @@ def _longest(run_dir: Path) -> JobDescription | None:
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
             jobs = [decode(job.spec) for job in reading.load(connection).unfinished]
-    except JournalError:
+    except (JournalError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return max(jobs, key=lambda job: job.wall_time or 0, default=None)

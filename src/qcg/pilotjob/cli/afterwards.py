@@ -46,6 +46,11 @@ class EndedRun(Manager):
     def run_dir(self) -> Path:
         return self._run_dir
 
+    @property
+    def unreadable(self) -> list[str]:
+        """What a damaged registry does not tell."""
+        return self._books.unreadable
+
     def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
         wanted = decode_request(request)
         if type(wanted) not in _HANDLERS:

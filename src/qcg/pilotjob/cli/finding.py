@@ -122,6 +122,8 @@ def _is_over(run: Path) -> bool:
 
 def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[str, Any]) -> int | None:
     from qcg.pilotjob.cli.afterwards import EndedRun
+    from qcg.pilotjob.journal.damage import in_words
+    from qcg.pilotjob.journal.errors import JournalError
 
     with EndedRun(run) as ended:
         code: int | None = 1
@@ -130,8 +132,12 @@ def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[st
             return code
         except NoSuchName as error:
             raise Denial(with_suggestion(ended, str(error))) from None
+        except JournalError as error:
+            raise Refusal(str(error)) from None
         finally:
             tell(f"This is what the registry of {run.absolute()} says. {afterword(run)}")
+            if ended.unreadable:
+                tell(f"The registry is damaged. Not readable: {in_words(ended.unreadable)}.")
             others = len(runs_of(run.parent)) - 1
             if code and others:
                 tell(f"{others} other {'run is' if others == 1 else 'runs are'} in {run.absolute().parent}: see --path")

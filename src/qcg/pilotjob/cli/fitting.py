@@ -70,9 +70,11 @@ def left_of(run_dir: Path) -> LeftOver:
             jobs = [decode(job.spec) for job in reading.load(connection).unfinished]
             in_all, done = (int(reading.meta_value(connection, key) or 0) for key in (ALL, DONE))
             options = reading.meta_value(connection, "options")
+        found = msgspec.json.decode(options, type=Options) if options is not None else Options()
     except JournalError as error:
         raise BatchError(str(error).rstrip(".")) from None
-    found = msgspec.json.decode(options, type=Options) if options is not None else Options()
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BatchError(f"the registry of {run_dir} is damaged: {error}") from None
     return LeftOver(jobs, found.file_path is None or 0 < in_all == done, found)
 
 

@@ -182,7 +182,7 @@ class AgentExecutor:
         for peer, *bodies in messages:
             try:
                 message = protocol.decode_from_agent(b"".join(bodies))
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 log.error("a message from an agent could not be read and was dropped: %s", error)
                 continue
             self._message(peer, message)

@@ -13,7 +13,7 @@ from pathlib import Path
 from qcg.pilotjob.core.effects import Effect, Removed, Transition
 from qcg.pilotjob.core.records import Run
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory
-from qcg.pilotjob.journal import reading, schema
+from qcg.pilotjob.journal import damage, reading, schema
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.group import GATHER, PUT_META, Group, Value
 from qcg.pilotjob.journal.questions import Questions
@@ -85,7 +85,13 @@ class Journal(Questions):
             raise JournalError(f"There is no registry at {path}; give the run directory of an earlier run.") from None
         except UnsafeFile as unsafe:
             raise JournalError(f"{unsafe.sentence}.") from None
-        return cls._start(path, lambda connection: schema.prepare_existing(connection, path))
+
+        def prepare(connection: sqlite3.Connection) -> None:
+            schema.check_format(connection, path)
+            _refuse_damage(connection, path)
+            schema.prepare_existing(connection, path)
+
+        return cls._start(path, prepare)
 
     @classmethod
     def _start(cls, path: Path, prepare: Callable[[sqlite3.Connection], None]) -> Journal:
@@ -240,6 +246,24 @@ class Journal(Questions):
         if self._connection.in_transaction:
             with suppress(sqlite3.Error):  # then SQLite has undone it itself
                 self._connection.execute("ROLLBACK")
+
+
+def _refuse_damage(connection: sqlite3.Connection, path: Path) -> None:
+    """Whoever goes on without what cannot be read may lose jobs, or run them twice."""
+    if not damage.is_damaged(connection, whole=True, thorough=True):
+        return
+    with contextlib.closing(damage.salvage(connection)) as copy:
+        found = damage.in_words(damage.unreadable_of(copy))
+    raise damaged(path, found)
+
+
+def damaged(path: Path, what: str) -> JournalError:
+    """The refusal to go on with a damaged registry."""
+    return JournalError(
+        f"The registry {path} is damaged and cannot be continued: jobs might be lost, or run twice. Not readable:"
+        f" {what}. `qcg-pm report {path.parent}` and `qcg-pm jobs --path {path.parent}` show what can still be read;"
+        " restore the file from a backup, or start a new run for the jobs that have not succeeded."
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -174,11 +174,13 @@ def _final_jobs(connection: sqlite3.Connection) -> Iterator[FinalJob]:
 
 
 def _unfinished_jobs(connection: sqlite3.Connection) -> Iterator[UnfinishedJob]:
-    for seq, name, submitted, spec, started, rest, rest_at, message in connection.execute(
-        "SELECT seq, name, submitted, spec, started, rest, rest_at, message FROM jobs"
+    for seq, name, submitted, spec, started, rest, rest_at, message, iterations in connection.execute(
+        "SELECT seq, name, submitted, spec, started, rest, rest_at, message, iterations FROM jobs"
         f" WHERE state < {FINAL} ORDER BY seq"
     ):
-        yield UnfinishedJob(seq, name, submitted, spec, started or None, _rest(rest), rest_at or None, message)
+        yield UnfinishedJob(
+            seq, name, submitted, spec, started or None, _rest(rest), rest_at or None, message, iterations
+        )
 
 
 def _settled_iterations(connection: sqlite3.Connection) -> Iterator[SettledIteration]:

@@ -33,6 +33,8 @@ class UnfinishedJob(NamedTuple):
     rest_at: float | None
     message: str
     """Why the rest was settled."""
+    iterations: int = 0
+    """How many; 0 for a job without."""
 
 
 class SettledIteration(NamedTuple):

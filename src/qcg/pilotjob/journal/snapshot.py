@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from qcg.pilotjob.host.safe_open import UnsafeFile
+from qcg.pilotjob.journal.damage import is_damaged, salvage
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.registry_files import check_foreign_files, check_own_files, copy_own, wal_header
 from qcg.pilotjob.journal.schema import check_format, create_tables, tables_of
@@ -18,11 +19,14 @@ TRIES = 10
 
 
 @contextlib.contextmanager
-def snapshot(path: Path, *, foreign: bool = False) -> Iterator[sqlite3.Connection]:
+def snapshot(path: Path, *, foreign: bool = False, whole: bool = True) -> Iterator[sqlite3.Connection]:
     """A connection for the functions of `reading`, to the registry as it is now; nothing in its directory changes.
 
     `foreign`: it may belong to another user. Such a registry is never copied, and read only when its manager has closed
     it and its tables are exactly those that this program makes.
+
+    A damaged registry is read as far as possible: `damage.unreadable_of` says what is missing then. Without `whole`
+    only its metadata is checked, for questions that only count.
 
     Not for the process that has the registry open itself: reading the file would drop that manager's locks.
     """
@@ -32,6 +36,9 @@ def snapshot(path: Path, *, foreign: bool = False) -> Iterator[sqlite3.Connectio
             check_format(connection, path)
             if foreign:
                 _check_tables(connection, path)
+            if is_damaged(connection, whole=whole):
+                connection = stack.enter_context(contextlib.closing(salvage(connection)))
+            connection.text_factory = _decode
         except (OSError, sqlite3.Error) as error:
             raise JournalError(f"The registry {path} could not be read: {error}.") from error
         try:
@@ -81,3 +88,8 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
         create_tables(expected)
         if not set(tables_of(connection)) <= set(tables_of(expected)):
             raise JournalError(f"{path} is no registry of this version: its tables are others; its owner can read it.")
+
+
+def _decode(text: bytes) -> str:
+    """What is no UTF-8 shows as replacement characters."""
+    return text.decode("utf-8", "replace")

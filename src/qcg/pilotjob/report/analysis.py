@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections import Counter
@@ -15,6 +14,7 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.journal import reading, tallies
+from qcg.pilotjob.journal.damage import unreadable_of
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.records import JobRecord, RunRecord
@@ -29,6 +29,12 @@ from qcg.pilotjob.runs import ForeignRunError, RunsError, has_manager, with_regi
 
 NONE_STARTED = "none of its iterations was started, because of what they wait for"
 
+
+class _Node(msgspec.Struct):
+    cores: int
+
+
+_decode_nodes = msgspec.json.Decoder(list[_Node]).decode
 _decode_description = msgspec.msgpack.Decoder(JobDescription).decode
 
 
@@ -42,7 +48,7 @@ def analyse(path: Path, most: int = 10, *, ended: bool = False) -> RunReport:
         run_dir, foreign = _run_of(path)
         # Before its registry is read: what was written last is seen, when it has just ended.
         at_work = not (ended or foreign) and has_manager(run_dir)
-        with snapshot(run_dir / FILE_NAME, foreign=foreign) as connection:
+        with snapshot(run_dir / FILE_NAME, foreign=foreign, whole=not ended) as connection:
             return _Report(run_dir, connection, foreign).of(summarise(connection, most, at_work=at_work))
     except (JournalError, RunsError) as error:
         raise ReportError(str(error)) from error
@@ -63,6 +69,7 @@ class _Report:
         self.foreign = foreign
         self.directory = run_dir.absolute()
         self.connection = connection
+        self.unreadable = unreadable_of(connection)
         self.site = Site(
             root_wd=os.fspath(self.directory.parent), instance="", output=os.fspath(self.directory / OUTPUT)
         )
@@ -89,6 +96,7 @@ class _Report:
             failures=[self._failure(ending) for ending in summary.failures],
             failed=summary.failed,
             omitted=[f"{job.name} OMITTED: {job.message or self._omitted_iterations(job)}" for job in summary.omitted],
+            unreadable=self.unreadable,
         )
 
     def _omitted_iterations(self, job: JobRecord) -> str:
@@ -106,7 +114,11 @@ class _Report:
 
     def _cores_of_nodes(self) -> list[int] | None:
         stored = reading.meta_value(self.connection, "resources")
-        return None if stored is None else [node["cores"] for node in json.loads(stored)]
+        try:
+            return None if stored is None else [node.cores for node in _decode_nodes(stored)]
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self.unreadable.append(f"meta 'resources': {error}")
+            return None
 
     def _slow(self, ending: Ending) -> Slow:
         run = ending.run
@@ -135,7 +147,11 @@ class _Report:
 
     def _description(self, ending: Ending) -> JobDescription | None:
         spec = reading.spec_of(self.connection, ending.job.seq)
-        return None if spec is None else _decode_description(spec)
+        try:
+            return None if spec is None else _decode_description(spec)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self.unreadable.append(f"job {ending.job.seq} ({ending.job.name!r}): spec: {error}")
+            return None
 
     def _name(self, ending: Ending, description: JobDescription | None) -> str:
         if ending.run is None or ending.run.position < 0 or description is None or description.iteration is None:

@@ -23,6 +23,8 @@ WHY_NOT_FINAL = {
     True: "the manager is still at work",
     False: "the manager has ended before them",
 }
+MOST_UNREADABLE = 20
+"""Lines about what could not be read."""
 NODE_LOST = "node lost"
 """So begin the messages of jobs that have failed with their node."""
 
@@ -47,6 +49,12 @@ def print_report(report: RunReport, console: Console) -> None:
         console.print(Text(printable_lines(line), style=style), soft_wrap=True)
 
     say(f"Run {report.directory}", "bold")
+    if report.unreadable:
+        say("The registry is damaged. All figures are without what could not be read:", "red")
+        for line in report.unreadable[:MOST_UNREADABLE]:
+            say(printable(f"    {line}"), "red")
+        if len(report.unreadable) > MOST_UNREADABLE:
+            say(f"    ... and {len(report.unreadable) - MOST_UNREADABLE} more (see --json)", "red")
     if report.started is None or report.ended is None:
         say("There are no jobs.")
         return

@@ -71,3 +71,5 @@ class RunReport(Struct, frozen=True):
     """How many there are in all."""
     omitted: list[str]
     """The first jobs that were never run, each with the reason."""
+    unreadable: list[str] = []
+    """What a damaged registry did not tell: all figures are without it."""

@@ -77,7 +77,7 @@ def read_stamped(run_dir: Path) -> tuple[Contact, int] | None:
         return None
     except UnsafeFile as unsafe:
         raise ContactError(unsafe.sentence) from None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ContactError(f"{path} cannot be read: {error}") from None
 
 

@@ -1,0 +1,280 @@
+"""Damaged registries: finds cells that no manager has written, and keeps what can still be read.
+
+SQLite sees a damaged page, but not a cell whose type or value makes no sense. The check is made of few SQL statements,
+so that it costs little where nothing is wrong. Only then each row is looked at.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from qcg.pilotjob.core.states import STATES
+from qcg.pilotjob.journal.grants import decode_grant
+from qcg.pilotjob.journal.schema import TABLES, seq_and_position
+
+LATEST = 253402300799
+"""The last second of the year 9999: beyond it there are no dates."""
+MOST = 2**31 - 1
+MOST_NAMED = 3
+"""Of damaged cells, in a sentence."""
+
+
+class Column(NamedTuple):
+    name: str
+    valid: str
+    """SQL: whether the cell `{}` is as a manager writes it."""
+    default: Any = None
+    """What stands in for a cell that is not."""
+    required: bool = False
+    """Without this cell the row says nothing."""
+
+
+def _time(name: str) -> Column:
+    return Column(name, f"(typeof({{0}}) IN ('real', 'integer') AND {{0}} BETWEEN 0 AND {LATEST})", 0.0)
+
+
+def _integer(name: str, most: int, default: int = 0, *, required: bool = False) -> Column:
+    return Column(name, f"(typeof({{0}}) = 'integer' AND {{0}} BETWEEN 0 AND {most})", default, required)
+
+
+def _text(name: str, *, required: bool = False) -> Column:
+    empty = " AND {0} <> ''" if required else ""
+    return Column(name, f"(typeof({{0}}) = 'text'{empty})", "", required)
+
+
+_STATE = len(STATES) - 1
+_COLUMNS: dict[str, tuple[Column, ...]] = {
+    "submitted_jobs": (
+        _text("name", required=True),
+        _time("submitted"),
+        _integer("iterations", MOST, required=True),
+        _integer("state", _STATE, required=True),
+        _time("started"),
+        _time("ended"),
+        _text("message"),
+        _integer("rest", _STATE),
+        _time("rest_at"),
+        Column("spec", "(typeof({0}) = 'blob')", None, required=True),
+    ),
+    "runs": (
+        _integer("attempt", MOST, 1, required=True),
+        _integer("state", _STATE, required=True),
+        _time("scheduled"),
+        _time("started"),
+        _time("ended"),
+        _integer("pid", MOST),
+        Column("exit_code", f"({{0}} IS NULL OR (typeof({{0}}) = 'integer' AND abs({{0}}) <= {MOST}))"),
+        Column("granted", "({0} IS NULL OR typeof({0}) = 'blob')"),
+        _integer("killed", 7),
+        _text("message"),
+    ),
+    "commands": (_text("command", required=True),),
+    "ends": (Column("batch", "(typeof({0}) = 'blob')", None, required=True),),
+    "agents": (_text("name", required=True), _integer("acked", 2**62, required=True)),
+    "meta": (Column("value", "{0}", None, required=True),),
+}
+_KEYS = {
+    "submitted_jobs": "seq",
+    "runs": "place",
+    "commands": "place",
+    "ends": "last",
+    "agents": "name",
+    "meta": "key",
+}
+_META = {
+    **dict.fromkeys(
+        (
+            "epoch",
+            "max_seq",
+            "submissions",
+            "ending",
+            "end_when_done",
+            "file_requests",
+            "file_requests_in_all",
+            "file_requests_refused",
+        ),
+        "(typeof(value) = 'integer' AND value BETWEEN 0 AND 4611686018427387904)",
+    ),
+    "report_size": "(typeof(value) = 'integer' AND value >= -1)",
+    "longest_node_timeout": "(typeof(value) IN ('real', 'integer') AND value BETWEEN 0 AND 1e9)",
+    "options": "(typeof(value) = 'text' AND json_valid(value))",
+    "resources": "(typeof(value) = 'text' AND json_valid(value))",
+    **dict.fromkeys(
+        ("instance", "allocation", "nodes_of_allocation"), "(typeof(value) = 'text' OR value IS NULL OR value = 0)"
+    ),
+}
+_META_VALID = f"CASE key {' '.join(f'WHEN {key!r} THEN {valid}' for key, valid in _META.items())} ELSE 1 END"
+SMALL = ("meta", "agents")
+"""Tables that are looked at whenever anything is read."""
+READ_BY_COMMANDS = ("submitted_jobs", "runs", "commands", *SMALL)
+_HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = ?"
+
+# The same as the conditions of the columns, in as few steps as possible: text and blobs are greater than all numbers, a
+# sum of integers is one, and of NULL nothing is true.
+_SOUND = {
+    "submitted_jobs": f"""
+        min(submitted, started, ended, rest_at, iterations, state, rest) >= 0
+        AND max(submitted, started, ended, rest_at) <= {LATEST} AND max(state, rest) <= {_STATE}
+        AND iterations <= {MOST} AND typeof(iterations + state + rest) = 'integer'
+        AND typeof(name) = 'text' AND name <> '' AND typeof(message) = 'text' AND typeof(spec) = 'blob'""",
+    "runs": f"""
+        min(scheduled, started, ended, attempt, state, pid, killed) >= 0
+        AND max(scheduled, started, ended) <= {LATEST} AND max(attempt, pid) <= {MOST} AND state <= {_STATE}
+        AND killed <= 7 AND typeof(attempt + state + pid + killed + coalesce(exit_code, 0)) = 'integer'
+        AND (exit_code IS NULL OR abs(exit_code) <= {MOST}) AND typeof(message) = 'text'""",
+    "commands": "typeof(command) = 'text' AND command <> ''",
+    "ends": "typeof(batch) = 'blob'",
+    "agents": "typeof(name) = 'text' AND name <> '' AND typeof(acked) = 'integer' AND acked BETWEEN 0 AND 1 << 62",
+    "meta": _META_VALID,
+}
+
+_MISPLACED = """
+    SELECT place FROM runs LEFT JOIN submitted_jobs ON seq = place >> 32
+    WHERE seq IS NULL OR (place & 4294967295) > iterations OR ((place & 4294967295) = 0 AND iterations > 0)"""
+
+
+def is_damaged(connection: sqlite3.Connection, *, whole: bool, thorough: bool = False) -> bool:
+    """Whether there is a cell that no manager has written.
+
+    `whole`: in any table, not only in the small ones. `thorough`: look also at texts, which are readable more or less
+    whatever they hold. What descriptions of jobs hold is not known here.
+    """
+    try:
+        for table in _tables(connection, (_COLUMNS if thorough else READ_BY_COMMANDS) if whole else SMALL):
+            if connection.execute(f"SELECT 1 FROM {table} WHERE ({_SOUND[table]}) IS NOT TRUE LIMIT 1").fetchone():
+                return True
+            if (thorough or table in SMALL) and not _is_text_valid(connection, table):
+                return True
+        return whole and (
+            connection.execute(f"{_MISPLACED} LIMIT 1").fetchone() is not None
+            or not all(_is_grant(granted) for (granted,) in connection.execute("SELECT DISTINCT granted FROM runs"))
+        )
+    except sqlite3.Error:  # a damaged page
+        return True
+
+
+def salvage(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """A registry in memory with all that can be read; `unreadable` lists what cannot."""
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    copy.executescript(f"{TABLES} CREATE TABLE unreadable (what TEXT);")
+    unreadable: list[str] = []
+    factory, connection.text_factory = connection.text_factory, bytes
+    try:
+        for table in _tables(connection, _COLUMNS):
+            _salvage_table(connection, copy, table, unreadable)
+    finally:
+        connection.text_factory = factory
+    for (number,) in copy.execute(_MISPLACED).fetchall():
+        seq, position = seq_and_position(number)
+        unreadable.append(f"a run (job {seq}, position {position}): there is no such job or iteration")
+        copy.execute("DELETE FROM runs WHERE place = ?", (number,))
+    copy.executemany("INSERT INTO unreadable (what) VALUES (?)", [(what,) for what in unreadable])
+    return copy
+
+
+def _tables(connection: sqlite3.Connection, wanted: Collection[str]) -> list[str]:
+    """Those of them that this registry has: an earlier version may have made it."""
+    return [table for table in wanted if connection.execute(_HAS_TABLE, (table,)).fetchone()]
+
+
+def unreadable_of(connection: sqlite3.Connection) -> list[str]:
+    """What could not be read of the registry that this connection was made for: nothing, as a rule."""
+    if connection.execute(_HAS_TABLE, ("unreadable",)).fetchone() is None:
+        return []
+    return [what for (what,) in connection.execute("SELECT what FROM unreadable ORDER BY rowid")]
+
+
+def in_words(unreadable: list[str]) -> str:
+    """The first ones, and how many more there are."""
+    more = len(unreadable) - MOST_NAMED
+    return "; ".join(unreadable[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _salvage_table(connection: sqlite3.Connection, copy: sqlite3.Connection, table: str, unreadable: list[str]) -> None:
+    key, columns = _KEYS[table], _COLUMNS[table]
+    names = [key, *(column.name for column in columns if column.name != key)]
+    checks = ", ".join(_valid(table, column) for column in columns)
+    query = f"SELECT {', '.join(names)}, {checks} FROM {table} ORDER BY {key}"
+    put = f"INSERT OR REPLACE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+    for row in _rows(connection, query, table, unreadable):
+        cells = dict(zip(names, row, strict=False))
+        verdicts = dict(zip((column.name for column in columns), row[len(names) :], strict=True))
+        for name, value in cells.items():
+            if isinstance(value, bytes) and (name not in ("spec", "granted", "batch")):
+                try:
+                    cells[name] = value.decode()
+                except UnicodeDecodeError:
+                    cells[name] = value.decode("utf-8", "replace")
+                    verdicts[name] = 0
+        if table == "runs" and not _is_grant(cells["granted"]):
+            verdicts["granted"] = 0
+        wrong = [column for column in columns if not verdicts[column.name]]
+        if wrong:
+            unreadable.append(f"{_row_name(table, cells)}: {', '.join(column.name for column in wrong)}")
+        if key not in verdicts and not isinstance(cells[key], (int, str)):
+            continue
+        if not any(column.required for column in wrong):
+            cells.update({column.name: column.default for column in wrong})
+            copy.execute(put, [cells[name] for name in names])
+
+
+def _rows(connection: sqlite3.Connection, query: str, table: str, unreadable: list[str]) -> Iterator[tuple[Any, ...]]:
+    """From both ends, as far as the damaged pages."""
+    seen = set()
+    for order in ("", " DESC"):
+        try:
+            for row in connection.execute(query + order):
+                if row[0] in seen:
+                    return
+                seen.add(row[0])
+                yield row
+            return
+        except sqlite3.Error as error:
+            if not order:
+                unreadable.append(f"a part of table {table}: {error}")
+
+
+def _row_name(table: str, cells: dict[str, Any]) -> str:
+    if table == "submitted_jobs":
+        return f"job {cells['seq']} ({cells['name']!r})" if isinstance(cells["name"], str) else f"job {cells['seq']}"
+    if table in ("runs", "commands"):
+        seq, position = seq_and_position(cells["place"])
+        what = "run" if table == "runs" else "command"
+        return f"{what} of job {seq}" if position < 0 else f"{what} of job {seq}, position {position}"
+    return f"{table} {cells[_KEYS[table]]!r}"
+
+
+def _valid(table: str, column: Column) -> str:
+    return _META_VALID if table == "meta" else column.valid.format(column.name)
+
+
+def _is_text_valid(connection: sqlite3.Connection, table: str) -> bool:
+    """SQLite stores text of any encoding. Many cells at a time, because this is looked at in every registry."""
+    names = [column.name for column in _COLUMNS[table] if column.name in ("name", "message", "command", "value")]
+    if table == "meta":
+        names.append("key")
+    group = {"submitted_jobs": " GROUP BY seq >> 12", "runs": " GROUP BY place >> 40"}.get(table, "")
+    factory, connection.text_factory = connection.text_factory, bytes
+    try:
+        for name in names:
+            text_only = f"typeof({name}) = 'text' AND {name} <> ''"
+            query = f"SELECT group_concat({name}) FROM {table} WHERE {text_only}{group}"
+            for (text,) in connection.execute(query):
+                if text is not None:
+                    text.decode()
+    except UnicodeDecodeError:
+        return False
+    finally:
+        connection.text_factory = factory
+    return True
+
+
+def _is_grant(granted: Any) -> bool:
+    try:
+        return granted is None or bool(decode_grant(granted))
+    except (msgspec.DecodeError, TypeError, ValueError):
+        return False

@@ -1,0 +1,230 @@
+"""Registries with cells or pages that no manager has written: every command says so in a sentence, and reads the rest.
+
+QCG_PM_ALL_FAULTS=1 tries every cell with every value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from qcg.pilotjob.cli.main import main
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.options import Options, UsageError
+from qcg.pilotjob.place import find_place
+from qcg.pilotjob.resume import stored_options
+from qcg.pilotjob.service import Service
+from qcg.pilotjob.wiring import wire
+from tests.support.pilot import job, write_requests
+
+EVERYTHING = os.environ.get("QCG_PM_ALL_FAULTS") == "1"
+SEED = 20261117
+RUN = ".qcgpjm-service-x"
+VALUES: list[Any] = [
+    None,
+    "text",
+    "",
+    "not utf-8",
+    "nul\0inside",
+    -1,
+    7,
+    10**6,
+    2**62,
+    3.5,
+    1e300,
+    float("inf"),
+    b"",
+    b"\xff\xfe",
+    b"\x93\x01",
+]
+NOT_UTF_8 = "CAST(x'fffe41' AS TEXT)"
+COMMANDS = [
+    ["report"],
+    ["report", "--json"],
+    ["jobs"],
+    ["jobs", "--json"],
+    ["info", "it", "--json"],
+    ["info", "bad"],
+    ["why", "bad"],
+    ["why", "waits"],
+    ["logs", "bad"],
+    ["status"],
+    ["wait", "good"],
+]
+JOBS = [
+    job("good", "true"),
+    job("bad", script="echo no >&2; exit 3", stderr="bad.err"),
+    job("omitted", "true", after=["bad"]),
+    job("it", script="exit $(( ${it} == 1 ))", iteration=3),
+    job("waits", "true"),
+    job("lost", "true"),
+    job("some", "true", iteration=3),
+    job("mpi", "true", model="openmpi", model_opts={"mpirun": "/bin/true"}),
+]
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working directory of a run that was left with jobs waiting, running, lost and ended."""
+    wd = tmp_path_factory.mktemp("left")
+    options = Options(wd=str(wd), nodes="4", file_path=str(write_requests(wd / "r.json", JOBS)), wait=True, id="x")
+    asyncio.run(asyncio.wait_for(Service(options).run(), 100))
+    with closing(sqlite3.connect(wd / RUN / FILE_NAME, isolation_level=None)) as registry:
+        number = dict(registry.execute("SELECT name, seq FROM submitted_jobs"))
+        registry.execute("DELETE FROM runs WHERE place = ? << 32", (number["waits"],))
+        registry.execute("UPDATE runs SET state = 2, ended = 0 WHERE place = ? << 32", (number["lost"],))
+        registry.execute("UPDATE runs SET state = 0, ended = 0 WHERE place = (? << 32) + 2", (number["some"],))
+        registry.execute("UPDATE submitted_jobs SET state = 2, ended = 0 WHERE name = 'some'")
+    return wd
+
+
+@pytest.fixture
+def wd(left: Path, tmp_path: Path) -> Path:
+    return copied(left, tmp_path / "wd")
+
+
+def copied(left: Path, wd: Path) -> Path:
+    shutil.rmtree(wd, ignore_errors=True)
+    shutil.copytree(left, wd, symlinks=True)
+    return wd
+
+
+def call(wd: Path, command: list[str]) -> Result:
+    where = [str(wd)] if command[0] == "report" else ["--path", str(wd)]
+    done = CliRunner().invoke(main, [*command, *where])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise AssertionError(f"{command} did not end in a sentence") from done.exception
+    assert done.exit_code in (0, 1, 2), done.output
+    assert done.output.strip()
+    return done
+
+
+def resume(wd: Path) -> str:
+    """Take up the run as a manager does; the sentence with which that is refused, or nothing."""
+
+    async def within() -> None:
+        journal = Journal.open(wd / RUN / FILE_NAME)
+        try:
+            options = stored_options(journal)
+            pilot = wire(options, find_place(options), wd, wd / RUN, journal, None, resumed=True)
+            await pilot.engine.close()
+        finally:
+            journal.close(commit=False)
+
+    try:
+        asyncio.run(within())
+    except (JournalError, UsageError) as error:
+        return str(error)
+    return ""
+
+
+def change(wd: Path, table: str, column: str, key: Any, value: Any) -> bool:
+    """Write a value into one cell; False where SQLite refuses it."""
+    with closing(sqlite3.connect(wd / RUN / FILE_NAME, isolation_level=None)) as registry:
+        (first,) = registry.execute(f"SELECT name FROM pragma_table_info('{table}') WHERE cid = 0").fetchone()
+        given, values = (NOT_UTF_8, [key]) if value == "not utf-8" else ("?", [value, key])
+        try:
+            registry.execute(f"UPDATE {table} SET {column} = {given} WHERE {first} = ?", values)
+        except sqlite3.Error:
+            return False
+    return True
+
+
+def cells(left: Path) -> Iterator[tuple[str, str, list[Any]]]:
+    """Table, column, and the keys of all rows."""
+    with closing(sqlite3.connect(f"file:{left / RUN / FILE_NAME}?mode=ro", uri=True)) as registry:
+        for table in ("meta", "agents", "submitted_jobs", "runs", "commands", "ends"):
+            columns = [name for (name,) in registry.execute(f"SELECT name FROM pragma_table_info('{table}')")]
+            keys = [key for (key,) in registry.execute(f"SELECT {columns[0]} FROM {table}")]
+            assert keys, table
+            for column in columns:
+                yield table, column, keys
+
+
+@pytest.mark.timeout(7200 if EVERYTHING else 120)
+def test_every_command_copes_with_any_changed_cell(left: Path, tmp_path: Path):
+    chance = random.Random(SEED)
+    for table, column, keys in cells(left):
+        tries = [(key, value) for key in keys for value in VALUES]
+        for key, value in tries if EVERYTHING else chance.sample(tries, 6 if table == "meta" else 2):
+            wd = copied(left, tmp_path / "wd")
+            if not change(wd, table, column, key, value):
+                continue
+            commands = COMMANDS if EVERYTHING else [["report"], *chance.sample(COMMANDS, 2)]
+            try:
+                for command in commands:
+                    call(wd, command)
+                resume(wd)
+            except Exception as error:
+                raise AssertionError(f"{table}.{column} of {key!r} was {value!r}") from error
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("submitted_jobs", "state", 99),
+        ("submitted_jobs", "spec", b"\x93\x01"),
+        ("submitted_jobs", "submitted", "text"),
+        ("runs", "state", "text"),
+        ("runs", "started", b""),
+        ("runs", "granted", b"\xff"),
+        ("runs", "exit_code", 2**62),
+    ],
+)
+def test_a_damaged_job_is_named_and_the_others_are_shown(wd: Path, table: str, column: str, value: Any):
+    number = 1 + [job["name"] for job in JOBS].index("it")
+    key = number if table == "submitted_jobs" else (number << 32) + 2
+    assert change(wd, table, column, key, value)
+    report = call(wd, ["report"])
+    assert report.exit_code == 0
+    assert "The registry is damaged" in report.output
+    assert f"job {number}" in report.output
+    assert column in report.output
+    assert "bad FAILED: exit code 3" in report.output, "what can be read is read"
+    told = json.loads(call(wd, ["report", "--json"]).output.partition("\nNote:")[0])
+    assert [what for what in told["unreadable"] if column in what]
+    jobs = call(wd, ["jobs"])
+    assert "good" in jobs.output
+    assert "The registry is damaged" in jobs.output
+    refused = resume(wd)
+    assert "is damaged and cannot be continued" in refused
+    assert column in refused
+
+
+def test_a_registry_without_damage_is_reported_without_a_word_about_it(wd: Path):
+    assert "damaged" not in call(wd, ["report"]).output
+    assert json.loads(call(wd, ["report", "--json"]).output.partition("\nNote:")[0])["unreadable"] == []
+    assert resume(wd) == ""
+
+
+@pytest.mark.timeout(7200 if EVERYTHING else 120)
+def test_every_command_copes_with_damaged_pages(left: Path, tmp_path: Path):
+    chance = random.Random(SEED)
+    whole = (left / RUN / FILE_NAME).read_bytes()
+    for number in range(400 if EVERYTHING else 25):
+        wd = copied(left, tmp_path / "wd")
+        place = chance.randrange(len(whole))
+        damaged = [
+            whole[:place],
+            whole[:place] + bytes(512) + whole[place + 512 :],
+            whole[:place] + chance.randbytes(64) + whole[place + 64 :],
+        ][number % 3]
+        (wd / RUN / FILE_NAME).write_bytes(damaged)
+        try:
+            for command in [["report"], *chance.sample(COMMANDS, 2)]:
+                call(wd, command)
+            resume(wd)
+        except Exception as error:
+            raise AssertionError(f"try {number}, byte {place}") from error
