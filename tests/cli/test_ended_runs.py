@@ -100,7 +100,7 @@ def test_jobs_of_an_ended_run_are_listed(over: Path):
     says = f"This is what the registry of {over}/.qcgpjm-service-over says."
     assert done.stderr == f"{says} Its manager has ended, and all jobs have.\n"
     told = json.loads(pm("jobs", "-p", over, "--json", "its:*", "-s", "failed").stdout)["jobs"]
-    assert told == {"its:1": {"status": "FAILED"}, "its:2": {"status": "FAILED"}}
+    assert told == {name: {"state": "FAILED", "status": "FAILED"} for name in ("its:1", "its:2")}
 
 
 def test_an_ended_run_tells_all_that_is_known_of_its_jobs(over: Path):

@@ -10,6 +10,7 @@ from qcg.pilotjob.cli.finding import Registry, on_manager_or_registry, tell_miss
 from qcg.pilotjob.cli.json_records import listed_jobs
 from qcg.pilotjob.cli.names import expand
 from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.showing import json_option, show_json, show_table
 from qcg.pilotjob.core.states import State
 
@@ -28,7 +29,7 @@ STATES: dict[str, tuple[str, ...]] = {
 
 
 @click.command("jobs")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=job_names())
 @click.option(
     "-s",
     "--state",

@@ -11,6 +11,7 @@ from qcg.pilotjob.cli.finding import current_run_dir, names_of, on_manager_or_re
 from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.refusing import Denial
 from qcg.pilotjob.cli.saying import say, tell
+from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.streams import Follower, path_of, show_end
 from qcg.pilotjob.printable import printable
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("logs")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=job_names())
 @click.option("-f", "--follow", is_flag=True, help="Go on showing what is written, until the job has ended.")
 @click.option("-e", "--stderr", is_flag=True, help="Show what it writes to its standard error.")
 @click.option("-n", "--lines", type=Whole(min=0), metavar="N", help="Only the last N lines.")

@@ -7,6 +7,7 @@ import os
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from qcg.pilotjob import __version__
 from qcg.pilotjob.cli.options import join_node_list
@@ -31,6 +32,7 @@ COMMANDS = {
     "resources": "Show how many cores there are and how many are free.",
     "finish": "End a running manager.",
     "sbatch": "Run a request file in an allocation of Slurm.",
+    "completion": "Print the script for completion in a shell.",
     "bench": "Measure how fast a pilot is here.",
 }
 
@@ -61,6 +63,10 @@ class Commands(click.Group):
         command.short_help = COMMANDS[cmd_name]
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """A file may stand in the place of a command."""
+        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # What follows `--` is a program of the user's and its arguments.
         place = args.index("--") if "--" in args else len(args)
@@ -71,7 +77,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and ("." in args[0] or "/" in args[0] or os.path.exists(args[0])):
             args = ["run", *args]
-        elif args and args[0] not in COMMANDS:
+        elif args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             ctx.fail(f"There is no command {args[0]!r}{_instead(args[0])}")
         return super().resolve_command(ctx, args)
 
@@ -85,7 +91,13 @@ def _instead(name: str) -> str:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="qcg-pm")
-@click.option("-p", "--path", metavar="DIR", help="Run or working directory, for commands that ask about a run.")
+@click.option(
+    "-p",
+    "--path",
+    type=click.Path(),
+    metavar="DIR",
+    help="Run or working directory, for commands that ask about a run.",
+)
 @click.option("-a", "--address", help="Address of a manager, for commands that talk to one.")
 @click.pass_context
 def main(context: click.Context, path: str | None, address: str | None) -> None:

@@ -13,6 +13,7 @@ import click
 from qcg.pilotjob.cli.legacy_options import OLD_LEVEL, accept_legacy_options, log_level
 from qcg.pilotjob.cli.numbers import Number, Whole
 from qcg.pilotjob.cli.saying import tell
+from qcg.pilotjob.cli.shell_completion import run_directories
 from qcg.pilotjob.cluster.parse_nodes import MOST_CORES
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.walltime import parse_wall_time
@@ -28,7 +29,13 @@ NODES_HELP = (
 )
 
 _SHARED = [
-    click.option("--wd", default=".", show_default=True, help="Working directory of the jobs and of the run's files."),
+    click.option(
+        "--wd",
+        type=click.Path(),
+        default=".",
+        show_default=True,
+        help="Working directory of the jobs and of the run's files.",
+    ),
     click.option("--cores", type=Whole(1, MOST_CORES), metavar="N", help=CORES_HELP),
     click.option("--nodes", help=NODES_HELP),
     click.option(
@@ -157,7 +164,12 @@ _SHARED = [
         metavar="E",
         help="Use the nodes of the allocation up to the E-th, which is not included.",
     ),
-    click.option("--resume", metavar="PATH", help="Continue this run: its run directory, or the working directory."),
+    click.option(
+        "--resume",
+        metavar="PATH",
+        shell_complete=run_directories,
+        help="Continue this run: its run directory, or the working directory.",
+    ),
 ]
 
 

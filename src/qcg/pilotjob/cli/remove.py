@@ -8,6 +8,7 @@ import click
 
 from qcg.pilotjob.cli.ending import end_jobs
 from qcg.pilotjob.cli.finding import on_manager
+from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.showing import json_option
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("remove")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=job_names(final=True))
 @json_option
 @on_manager
 def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:

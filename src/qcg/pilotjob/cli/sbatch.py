@@ -31,6 +31,7 @@ from qcg.pilotjob.cli.interrupts import INTERRUPTED
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.run import command as run
 from qcg.pilotjob.cli.saying import on_terminal, say, say_styled, tell
+from qcg.pilotjob.cli.shell_completion import run_directories
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.interfaces.file import FileError
 from qcg.pilotjob.options import UsageError
@@ -48,7 +49,7 @@ PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN 
 
 
 @click.command("sbatch")
-@click.argument("file", required=False)
+@click.argument("file", type=click.Path(), required=False)
 @click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- SBATCH OPTIONS]")
 @click.option("-N", "--nodes", default="1", show_default=True, help=NODES)
 @click.option(
@@ -78,9 +79,20 @@ PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN 
     show_default=True,
     help="Allocations, one after another, while jobs are left.",
 )
-@click.option("--wd", default=".", show_default=True, help="Working directory of the jobs and of the run's files.")
+@click.option(
+    "--wd",
+    type=click.Path(),
+    default=".",
+    show_default=True,
+    help="Working directory of the jobs and of the run's files.",
+)
 @click.option("--id", "run_id", help="Name of the run; otherwise one is made up.")
-@click.option("--resume", metavar="PATH", help="Continue this run: its run directory, or the working directory.")
+@click.option(
+    "--resume",
+    metavar="PATH",
+    shell_complete=run_directories,
+    help="Continue this run: its run directory, or the working directory.",
+)
 @click.option("-W", "--wait", is_flag=True, help="Wait for the end of the run, and end with its exit code.")
 @click.option("--dry-run", "--script-only", is_flag=True, help="Print the batch script, and do nothing else.")
 @click.pass_context

@@ -16,6 +16,7 @@ from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.options import seconds_of
 from qcg.pilotjob.cli.refusing import Denial, Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
+from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.showing import json_option, show_json
 from qcg.pilotjob.cli.wait import MOST_EXPLAINED, wait_for
 from qcg.pilotjob.description.reading import Unreadable
@@ -56,7 +57,7 @@ def _check_wall_time(context: click.Context, parameter: click.Parameter, given: 
 
 
 @click.command("submit", cls=WithProgram)
-@click.argument("file", required=False)
+@click.argument("file", type=click.Path(), required=False)
 @click.option("--name", help="Of the job; otherwise one is made up.")
 @click.option("-c", "--cores", metavar="N", help="Cores: 4, 2-4, or 2- for two and more; with --nodes, on each node.")
 @click.option(
@@ -70,7 +71,13 @@ def _check_wall_time(context: click.Context, parameter: click.Parameter, given: 
 @click.option("--stdin", help="Input file.")
 @click.option("--stdout", help="Output file; otherwise NAME.out, with the index for iterations.")
 @click.option("--stderr", help="The same for errors; otherwise NAME.err.")
-@click.option("--after", multiple=True, metavar="NAMES", help="Start after these jobs; names with commas.")
+@click.option(
+    "--after",
+    multiple=True,
+    metavar="NAMES",
+    shell_complete=job_names(),
+    help="Start after these jobs; names with commas.",
+)
 @click.option("--iteration", type=Whole(min=1), metavar="N", help="Run it N times, ${it} from 0 on.")
 @click.option("--wt", "wall_time", callback=_check_wall_time, help="Wall time: 90s, 1h30m.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")

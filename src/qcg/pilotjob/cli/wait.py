@@ -10,6 +10,7 @@ import click
 from qcg.pilotjob.cli.finding import current_run_dir, names_of, on_manager
 from qcg.pilotjob.cli.numbers import Number
 from qcg.pilotjob.cli.saying import say, tell
+from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.showing import json_option, show_json
 from qcg.pilotjob.printable import printable
 
@@ -22,7 +23,7 @@ MOST_EXPLAINED = 20
 
 
 @click.command("wait")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=job_names())
 @click.option("--all", "every", is_flag=True, help="Wait for every job, which is also what no NAMES mean.")
 @click.option("-t", "--timeout", type=Number(min=0), metavar="SECONDS", help="The longest to wait.")
 @json_option

@@ -9,6 +9,7 @@ import click
 from qcg.pilotjob.cli.finding import names_of, on_manager_or_registry, tell_missing
 from qcg.pilotjob.cli.json_records import renamed
 from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.showing import json_option, show_json
 from qcg.pilotjob.printable import printable
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("why")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=job_names())
 @json_option
 @on_manager_or_registry
 def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:

@@ -148,6 +148,13 @@ def has_jobs(connection: sqlite3.Connection) -> bool:
     return _max_seq(connection) > 0
 
 
+def names_beginning_with(connection: sqlite3.Connection, begin: str, final: bool | None, most: int) -> Iterator[str]:
+    """Names of jobs in the order of submission; `final`: only of jobs that have ended, or have not."""
+    condition = "" if final is None else f" AND state {'>=' if final else '<'} {FINAL}"
+    query = f"SELECT name FROM jobs WHERE substr(name, 1, ?) = ?{condition} ORDER BY seq LIMIT ?"
+    yield from (name for (name,) in connection.execute(query, (len(begin), begin, most)))
+
+
 def unfinished(connection: sqlite3.Connection) -> int:
     """How many jobs have not ended."""
     (count,) = connection.execute(f"SELECT count(*) FROM jobs WHERE state < {FINAL}").fetchone()

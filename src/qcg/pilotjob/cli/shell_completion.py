@@ -1,0 +1,102 @@
+"""What the shell offers when Tab is pressed: job names from the registry of a run, and run directories."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from qcg.pilotjob.cli.target import DIRECTORY
+from qcg.pilotjob.rundir import PREFIX
+
+MOST_NAMES = 1000
+"""Names that are offered at most."""
+LARGEST_REGISTRY = 64 << 20
+"""Bytes: a registry whose manager is at work is copied to be read, and nobody waits for Tab."""
+
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def job_names(*, final: bool | None = None) -> Completion:
+    """Completion of job names; `final`: only of jobs that have ended, or have not."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        taken = context.params.get(parameter.name or "") or ()
+        names = _names_in(_directory_of(context), incomplete, final)
+        # The shell would take anything else for more than a word, or run a part of it.
+        return [CompletionItem(name) for name in names if name not in taken and shlex.quote(name) == name]
+
+    return complete
+
+
+def run_directories(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completion of run directories, which are hidden from the shell's own completion; otherwise of any directory."""
+    head, _, begun = incomplete.rpartition("/")
+    if not PREFIX.startswith(begun) and not begun.startswith(PREFIX):
+        return [CompletionItem(incomplete, type="dir")]
+    try:
+        names = sorted(name for name in os.listdir(f"{head}/" if "/" in incomplete else ".") if name.startswith(PREFIX))
+    except OSError:
+        names = []
+    found = [name for name in names if name.startswith(begun)]
+    if not found:
+        return [CompletionItem(incomplete, type="dir")]
+    return [CompletionItem(f"{head}/{name}" if "/" in incomplete else name) for name in found]
+
+
+def _directory_of(context: click.Context) -> Path:
+    """Where the command would look for its run: its own `--path`, the one before the command, or the environment."""
+    at: click.Context | None = context
+    while at is not None:
+        if at.params.get("path"):
+            return Path(str(at.params["path"]))
+        at = at.parent
+    return Path(os.environ.get(DIRECTORY) or ".")
+
+
+def _names_in(directory: Path, incomplete: str, final: bool | None) -> list[str]:
+    """Names of jobs in the live run of a directory, or the newest one with jobs. None when nothing can be read."""
+    # Late: most completions need no registry.
+    from qcg.pilotjob.journal import reading
+    from qcg.pilotjob.journal.errors import JournalError
+    from qcg.pilotjob.journal.journal import FILE_NAME
+    from qcg.pilotjob.journal.snapshot import snapshot
+    from qcg.pilotjob.runs import RunsError, has_manager, newest_with_jobs, runs_of
+
+    try:
+        runs = runs_of(directory)
+        if not runs:
+            return []
+        registry = (next(filter(has_manager, runs), None) or newest_with_jobs(runs)) / FILE_NAME
+        if registry.stat().st_size > LARGEST_REGISTRY:
+            return []
+        with snapshot(registry) as connection:
+            return list(reading.names_beginning_with(connection, incomplete, final, MOST_NAMES))
+    except (RunsError, JournalError, OSError):
+        return []
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every program of this package with its name."""
+    from qcg.pilotjob.cli.client import command as client
+    from qcg.pilotjob.cli.main import main
+    from qcg.pilotjob.cli.service import command as service
+
+    yield from (("qcg-pm", main), ("qcg-pm-service", service), ("qcg-pm-client", client))
+
+
+def completion_script(shell: str) -> str:
+    """The script that enables completion of every program in a shell."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    scripts = []
+    for name, command in commands():
+        variable = f"_{name.replace('-', '_').upper()}_COMPLETE"
+        scripts.append(kind(command, {}, name, variable).source())
+    return "\n".join(scripts)
