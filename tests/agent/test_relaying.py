@@ -19,6 +19,7 @@ from unittest import mock
 import pytest
 
 from qcg.pilotjob.host.ledger import Ledger
+from qcg.pilotjob.host.output import LIMIT
 from qcg.pilotjob.host.records import SHARED, Ended, Launch
 from qcg.pilotjob.host.tree import look_at
 from qcg.pilotjob.host.underway import JobUnderWay
@@ -184,6 +185,51 @@ class Relayed(WithARelay):
         self.let_go()
         assert [self.ended(str(number)).exit_code for number in range(6)] == [0, 1] * 3
         assert self.text("order").split() == list("012345")
+
+    def test_output_is_captured_for_each_job_and_dropped_when_it_succeeds(self) -> None:
+        before = set(os.listdir("/proc/self/fd"))
+        script = "echo from {0}; exit {1}"
+        jobs = [
+            self.script(str(number), script.format(number, int(number == 49)), output=f"j.{number}")
+            for number in range(50)
+        ]
+        self.lane(*jobs)
+        self.let_go()
+        assert self.ended("49").exit_code == 1
+        assert self.host.relayed == 50
+        assert os.listdir(self.path("out")) == ["j.49.out"]
+        assert self.text("out/j.49.out") == "from 49\n"
+        wait_for(lambda: set(os.listdir("/proc/self/fd")) <= before, "the end of the lane")
+
+    def test_looks_at_captured_output_are_at_the_jobs_of_that_moment(self) -> None:
+        """The relay closes descriptors, which become other files, whenever a job has succeeded."""
+        jobs = [self.script(str(number), f"echo {number}", output=str(number)) for number in range(200)]
+        jobs.append(
+            self.script("last", f"head -c {4 * LIMIT} /dev/zero; {_WAITS % self.path('stop')}; exit 1", output="last")
+        )
+        with mock.patch.multiple("qcg.pilotjob.host.output", _FIRST_LOOK=0.0, _SHORTEST_PAUSE=0.0):
+            self.lane(*jobs)
+            self.let_go()
+            self.until(lambda: "last" in self.host._jobs, "the start of the last one")
+            captured = self.host._jobs["last"].output
+            assert captured is not None
+            self.until(lambda: os.fstat(captured.stdout).st_size == 4 * LIMIT, "its output")
+            self.until(lambda: os.fstat(captured.stdout).st_blocks * 512 <= LIMIT, "a look at it")
+        with open(self.path("stop"), "w"):
+            pass
+        assert self.ended("last").exit_code == 1
+        assert os.listdir(self.path("out")) == ["last.out"]
+
+    def test_a_look_at_captured_output_does_not_wait_for_a_start_that_is_held_up(self) -> None:
+        self.host.start([self.script("a", _WAITS % self.path("go"), output="a")])
+        self.until(lambda: "a" in self.host._jobs, "its start")
+        with mock.patch.object(_relay, "enter_within", return_value=False) as enter:
+            self.until(lambda: enter.called, "a look")
+            look = self.host._outputs.next_look
+            assert look is not None
+            assert look > time.monotonic()
+        self.let_go()
+        assert self.ended("a").exit_code == 0
 
     def test_what_a_job_leaves_in_its_group_goes_with_it(self) -> None:
         self.lane(self.script("a", "sleep 1000 & echo $! > pid"), self.launch("b", "true"))
@@ -380,7 +426,8 @@ class Relayed(WithARelay):
         ids = [f"{name}-{number}" for name in names for number in range(60)]
         self.host.start([self.script(name, "exit 0") for name in names])
         for id in ids:
-            self.host.start([self.script(id, f"echo {id} >> order", lane=id.split("-")[0])])
+            script = f"echo {id} >> order; echo {id}"
+            self.host.start([self.script(id, script, lane=id.split("-")[0], output=id)])
             if chance.random() < 0.1:
                 self.turn(0.0)
             if chance.random() < 0.1:
