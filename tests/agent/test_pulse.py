@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import socket
 import time
 import uuid
 from functools import partial
@@ -16,9 +19,12 @@ from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.pulse import Pulse
 from qcg.pilotjob.executors.pulses import Pulses
 from qcg.pilotjob.host.tree import MARKER
+from qcg.pilotjob.wire import gate
 from qcg.pilotjob.wire.contact import AgentsContact
+from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.keys import make_keys
 from tests.agent.manager import NAME, AgentProcess, launch, manager
+from tests.support.connections import is_closed
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
 
@@ -94,6 +100,30 @@ def test_the_line_outlives_somebody_else_at_the_address_of_the_manager(monkeypat
     finally:
         line.close()
         pulses.close()
+
+
+def test_connections_without_keys_to_the_port_of_pulses_are_limited(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gate, "MOST_PENDING", 4)
+
+    async def flood() -> int:
+        hub = Hub()
+        pulses = Pulses(make_keys(), "tcp://127.0.0.1:*", ["n1"], hub.watch)
+        host, _, port = pulses.address.removeprefix("tcp://").rpartition(":")
+        try:
+            with contextlib.ExitStack() as strangers:
+                connections = [strangers.enter_context(socket.create_connection((host, int(port)))) for _ in range(20)]
+                closed = 0
+                for _ in range(1000):
+                    await asyncio.sleep(0.01)
+                    closed = sum(map(is_closed, connections))
+                    if closed >= 16:
+                        break
+                return closed
+        finally:
+            pulses.close()
+            hub.close()
+
+    assert asyncio.run(flood()) == 16
 
 
 def test_an_agent_that_waits_for_its_files_keeps_its_jobs_as_long_as_its_manager_is_known_to_live(run_dir: Path):

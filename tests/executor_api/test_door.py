@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 import zmq
 
-from qcg.pilotjob.executor_api.door import HELLO, Door, Hello, WorkersContact, line_to, read_contact
+from qcg.pilotjob.executor_api.calls import Outcome
+from qcg.pilotjob.executor_api.door import (
+    HELLO,
+    Answer,
+    Door,
+    Hello,
+    WorkersContact,
+    answer_frames,
+    line_to,
+    read_contact,
+)
+from qcg.pilotjob.wire import gate
+from qcg.pilotjob.wire.parts import PART
+from tests.support.connections import is_closed
+from tests.support.waiting import wait_for
 
 PATIENCE = 60_000
 
@@ -32,9 +47,9 @@ def door(tmp_path: Path) -> Iterator[tuple[Door, zmq.Poller, WorkersContact]]:
 
 
 def plain(context: zmq.Context, contact: WorkersContact) -> zmq.Socket:
-    socket = context.socket(zmq.DEALER)
-    socket.setsockopt_string(zmq.IDENTITY, "stranger")
-    return socket
+    client = context.socket(zmq.DEALER)
+    client.setsockopt_string(zmq.IDENTITY, "stranger")
+    return client
 
 
 def wrong_server_key(context: zmq.Context, contact: WorkersContact) -> zmq.Socket:
@@ -59,11 +74,11 @@ def hear(door: Door, poller: zmq.Poller) -> list[object]:
 def test_a_stranger_is_not_heard(door: tuple[Door, zmq.Poller, WorkersContact], context: zmq.Context, stranger):
     opened, poller, contact = door
     with stranger(context, contact) as refused, line_to(context, contact, "w1") as line:
-        for socket in (refused, line):
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.connect(contact.address)
+        for client in (refused, line):
+            client.setsockopt(zmq.LINGER, 0)
+            client.connect(contact.address)
             with suppress(zmq.Again):  # one that was refused at once has nobody to send to any more
-                socket.send(HELLO, zmq.NOBLOCK)
+                client.send(HELLO, zmq.NOBLOCK)
         assert hear(opened, poller) == [Hello("w1")]
         # The stranger has knocked first, and may have knocked again.
         poller.poll(300)
@@ -77,5 +92,36 @@ def test_what_is_no_message_of_a_worker_is_left_alone(
     with line_to(context, contact, "w1") as line:
         line.connect(contact.address)
         line.send_multipart([b"what", b"is", b"this"])
+        line.send(HELLO)
+        assert hear(opened, poller) == [Hello("w1")]
+
+
+def test_a_large_result_arrives_as_it_was_sent(door: tuple[Door, zmq.Poller, WorkersContact], context: zmq.Context):
+    opened, poller, contact = door
+    value = bytes(number % 251 for number in range(5 * PART + 3))
+    with line_to(context, contact, "w1") as line:
+        line.connect(contact.address)
+        line.send_multipart(answer_frames(b"7", Outcome(True, value, 1.5)))
+        assert hear(opened, poller) == [Answer("w1", 7, Outcome(True, value, 1.5))]
+
+
+def test_connections_without_keys_are_limited(
+    door: tuple[Door, zmq.Poller, WorkersContact], context: zmq.Context, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(gate, "MOST_PENDING", 4)
+    opened, poller, contact = door
+    host, _, port = contact.address.removeprefix("tcp://").rpartition(":")
+    with ExitStack() as strangers, line_to(context, contact, "w1") as line:
+        connections = [strangers.enter_context(socket.create_connection((host, int(port)))) for _ in range(20)]
+        for connection in connections:
+            connection.setblocking(False)
+
+        def are_closed() -> bool:
+            poller.poll(0)
+            opened.receive()
+            return sum(map(is_closed, connections)) == 16
+
+        wait_for(are_closed, what="all but four to be closed")
+        line.connect(contact.address)
         line.send(HELLO)
         assert hear(opened, poller) == [Hello("w1")]

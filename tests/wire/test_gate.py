@@ -9,9 +9,11 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from zmq import Event
 
 from qcg.pilotjob.wire import gate
-from qcg.pilotjob.wire.gate import AFTER_HANDSHAKE, Door, Gate
+from qcg.pilotjob.wire.gate import AFTER_HANDSHAKE, Gate, ListeningSocket
+from tests.support.connections import is_closed
 from tests.support.waiting import wait_for
 
 
@@ -21,7 +23,7 @@ class Peers:
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self._stack = stack
         self._listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        self.door = Door(keys=True)
+        self.listening = ListeningSocket(keys=True)
         self.theirs: list[socket.socket] = []
         self.ours: list[socket.socket] = []
 
@@ -31,21 +33,11 @@ class Peers:
         ours.sendall(bytes(AFTER_HANDSHAKE + 20 if with_keys else 64))
         self.theirs.append(theirs)
         self.ours.append(ours)
-        gate.accepted(self.door, ours.fileno())
+        gate.take(self.listening, Event.ACCEPTED, ours.fileno())
 
     def closed(self) -> list[int]:
         """Numbers of the connections that our side has closed."""
-        return [number for number, peer in enumerate(self.theirs) if _is_at_end(peer)]
-
-
-def _is_at_end(peer: socket.socket) -> bool:
-    peer.setblocking(False)
-    try:
-        while peer.recv(4096):
-            pass
-    except BlockingIOError:
-        return False
-    return True
+        return [number for number, peer in enumerate(self.theirs) if is_closed(peer)]
 
 
 @pytest.fixture
@@ -103,19 +95,19 @@ def test_a_connection_that_has_ended_makes_room(peers: Peers):
     guard = Gate()
     for _ in range(4):
         peers.connect(guard)
-    guard.disconnected(peers.door, peers.ours[3].fileno())
+    guard.take(peers.listening, Event.DISCONNECTED, peers.ours[3].fileno())
     peers.connect(guard)
     guard.enforce()
     assert peers.closed() == []
 
 
 @pytest.mark.usefixtures("few")
-def test_an_end_at_one_door_does_not_concern_the_same_descriptor_at_another(peers: Peers):
+def test_the_end_of_a_connection_of_one_socket_does_not_concern_the_same_descriptor_of_another(peers: Peers):
     """The events of two listening sockets may be read in another order than they happened."""
     guard = Gate()
     for _ in range(4):
         peers.connect(guard)
-    guard.disconnected(Door(keys=True), peers.ours[0].fileno())
+    guard.take(ListeningSocket(keys=True), Event.DISCONNECTED, peers.ours[0].fileno())
     peers.connect(guard)
     guard.enforce()
     wait_for(lambda: peers.closed() == [0], what="the oldest to be closed")
@@ -125,8 +117,8 @@ def test_an_end_at_one_door_does_not_concern_the_same_descriptor_at_another(peer
 def test_a_descriptor_that_is_closed_or_no_socket_does_no_harm(peers: Peers):
     guard = Gate()
     with open("/dev/null") as file:
-        guard.accepted(peers.door, file.fileno())
-        guard.accepted(peers.door, 999_999)
+        guard.take(peers.listening, Event.ACCEPTED, file.fileno())
+        guard.take(peers.listening, Event.ACCEPTED, 999_999)
         for _ in range(6):
             peers.connect(guard)
         guard.enforce()

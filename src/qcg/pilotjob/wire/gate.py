@@ -17,6 +17,8 @@ import struct
 import time
 from contextlib import suppress
 
+from zmq import Event
+
 log = logging.getLogger(__name__)
 
 RESERVED = 64
@@ -38,8 +40,8 @@ _SENT = struct.Struct("=200xQQ")
 """`tcpi_bytes_sent`, and how many of them were sent again, from 4.19 on."""
 
 
-class Door:
-    """One listening socket."""
+class ListeningSocket:
+    """A listening socket, as far as the gate knows it."""
 
     def __init__(self, *, keys: bool) -> None:
         self.handshake = AFTER_HANDSHAKE if keys else AFTER_GREETING
@@ -50,19 +52,20 @@ class Gate:
     """Connections of all listening sockets of a process; for one thread."""
 
     def __init__(self) -> None:
-        self._pending: dict[tuple[Door, int], None] = {}
+        self._pending: dict[tuple[ListeningSocket, int], None] = {}
         """Connections that are not known to be authenticated, by descriptor; the oldest first."""
-        self._authenticated: dict[tuple[Door, int], None] = {}
+        self._authenticated: dict[tuple[ListeningSocket, int], None] = {}
         self._closed = 0.0
         """When connections were closed last, in monotonic seconds."""
 
-    def accepted(self, door: Door, descriptor: int) -> None:
-        self._authenticated.pop((door, descriptor), None)
-        self._pending[door, descriptor] = None
-
-    def disconnected(self, door: Door, descriptor: int) -> None:
-        self._pending.pop((door, descriptor), None)
-        self._authenticated.pop((door, descriptor), None)
+    def take(self, listening: ListeningSocket, kind: int, descriptor: int) -> None:
+        """An event of the socket's monitor."""
+        if kind == Event.ACCEPTED:
+            self._authenticated.pop((listening, descriptor), None)
+            self._pending[listening, descriptor] = None
+        elif kind == Event.DISCONNECTED:
+            self._pending.pop((listening, descriptor), None)
+            self._authenticated.pop((listening, descriptor), None)
 
     def enforce(self) -> None:
         """Close connections until there are not too many. ZeroMQ notices and frees their descriptors."""
@@ -72,16 +75,16 @@ class Gate:
         while self._pending and (
             len(self._pending) > most_pending or len(self._pending) + len(self._authenticated) > most
         ):
-            door, descriptor = next(iter(self._pending))
-            del self._pending[door, descriptor]
-            if _has_completed(descriptor, door.handshake):
-                self._authenticated[door, descriptor] = None
+            listening, descriptor = next(iter(self._pending))
+            del self._pending[listening, descriptor]
+            if _has_completed(descriptor, listening.handshake):
+                self._authenticated[listening, descriptor] = None
             else:
                 _close(descriptor)
                 closed = True
         # Clients with keys alone are too many: those that came last have to try again later.
-        for door, descriptor in list(self._authenticated)[most:]:
-            del self._authenticated[door, descriptor]
+        for listening, descriptor in list(self._authenticated)[most:]:
+            del self._authenticated[listening, descriptor]
             _close(descriptor)
             closed = True
         if closed:

@@ -13,7 +13,7 @@ from zmq.auth.asyncio import AsyncioAuthenticator
 
 from qcg.pilotjob.wire import descriptors
 from qcg.pilotjob.wire.doorman import PAUSE, WATCHED, Doorman
-from qcg.pilotjob.wire.gate import Door, Gate
+from qcg.pilotjob.wire.gate import Gate, ListeningSocket
 from qcg.pilotjob.wire.keys import Keys
 from qcg.pilotjob.wire.monitor import events_of
 from qcg.pilotjob.wire.parts import ENCRYPTION, PART
@@ -151,7 +151,7 @@ class Watch:
         self._socket = socket
         self._doorman = doorman
         self._gate = gate
-        self._door = Door(keys=keys)
+        self._listening = ListeningSocket(keys=keys)
         self._explains = explains
         self._heard: set[int] = set()
         """Descriptors of connections that a message has come from."""
@@ -176,14 +176,12 @@ class Watch:
     def _drain(self) -> None:
         for kind, value in events_of(self._monitor):
             was_let_in = self._doorman.take(kind, value)
+            self._gate.take(self._listening, kind, value)
             if kind == zmq.Event.ACCEPTED:
-                self._gate.accepted(self._door, value)
                 self._heard.discard(value)
-            elif kind == zmq.Event.DISCONNECTED:
-                self._gate.disconnected(self._door, value)
-                if was_let_in and value not in self._heard:
-                    self._cut_off.add(value)
-                    self._loop.call_later(PAUSE, self._explain)
+            elif kind == zmq.Event.DISCONNECTED and was_let_in and value not in self._heard:
+                self._cut_off.add(value)
+                self._loop.call_later(PAUSE, self._explain)
         self._gate.enforce()
 
     def _explain(self) -> None:
