@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+import msgspec
+
 from qcg.pilotjob.description.errors import shown
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.variables import (
@@ -30,6 +32,9 @@ def doubts_about(job: JobDescription) -> list[str]:
 
 def variable_doubts(job: JobDescription) -> list[str]:
     """Sentences about variables that stay as they are written, and seem to be meant for substitution."""
+    encoded = _encode(job.execution)
+    if b"${" not in encoded or _WITH_ITERATIONS[job.iteration is not None].issuperset(_NAMES.findall(encoded)):
+        return []
     texts: list[str] = []
 
     def look(text: str) -> str:
@@ -38,8 +43,6 @@ def variable_doubts(job: JobDescription) -> list[str]:
         return text
 
     rewrite(job.execution, look)
-    if not texts:
-        return []
     own = _Assigned(texts, job.execution.env)
     without_value: list[str] = []
     doubts: list[str] = []
@@ -61,6 +64,13 @@ def variable_doubts(job: JobDescription) -> list[str]:
     return doubts
 
 
+# All strings at once, which is quicker than a look at each: most jobs name nothing but variables.
+_encode = msgspec.msgpack.Encoder().encode
+_NAMES = re.compile(rb"\$\{\s*([^}]{0,20})")
+_WITH_ITERATIONS = [
+    {name.encode() for name in AT_LAUNCH | AT_SUBMISSION | more} for more in (frozenset(), OF_ITERATION)
+]
+"""Names that need no closer look in a job without iterations, and in one with them."""
 _DOTTED = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z0-9_.-]+)\s*\}")
 
 

@@ -71,10 +71,16 @@ def substitute(text: str, values: Values, budget: Budget | None = None) -> str:
     if "${" not in text:
         return text
     references, rest = _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _taken_apart(text)
-    found = [values.get(name, reference) for _, name, reference in references]
+    parts: list[str] = []
+    added = 0
+    for before, name, reference in references:
+        value = values.get(name, reference)
+        added += len(value)
+        parts += (before, value)
     if budget is not None:
-        budget.spend(sum(map(len, found)))
-    return "".join([before + value for (before, _, _), value in zip(references, found, strict=True)]) + rest
+        budget.spend(added)
+    parts.append(rest)
+    return "".join(parts)
 
 
 def _taken_apart(text: str) -> tuple[list[tuple[str, str, str]], str]:
