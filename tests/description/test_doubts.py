@@ -143,6 +143,10 @@ def test_variables_of_the_environment_of_the_job_are_not_doubted():
     assert doubts(script="echo ${itt}", env={"itt": "1"}) == []
 
 
+def test_a_warning_stays_short():
+    assert doubts(iteration=2, args=["${itval." + "x" * 10_000 + "}"]) == []
+
+
 def test_each_slip_is_told_once():
     assert len(doubts(args=["${itt}", "${itt}", "${ itt }"], stdout="${itt}")) == 1
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.slurm.allocated import Allocated, granted_cores
+from tests.slurm.allocated import Allocated, granted_cores, left_in
 from tests.support.mpi import ENVIRONMENT, compiled, ranks
 from tests.support.pilot import Run, job
 from tests.support.slurm_cluster import Cluster
@@ -256,6 +256,19 @@ def test_a_job_believes_that_slurm_alone_has_started_it(cluster: Cluster):
         assert not Path(env["SLURM_HOSTFILE"]).exists() or "/shared/" in env["SLURM_HOSTFILE"]
     lines = (cluster.cwd / "machines.out").read_text().split()
     assert lines == [node for node, _ in granted(run, "machines")]
+
+
+def test_jobs_of_a_local_run_in_an_allocation_do_not_see_it(cluster: Cluster):
+    """Also where the manager is a step: a program of MPI must not take itself for a part of that."""
+    (cluster.cwd / "step").mkdir()
+    tell = "env | grep -E '^(SLURM|PMI)' | grep -v '^SLURM_CONF=' | sort"
+    step = "srun -n 1 qcg-pm run requests.json --wd step --resources local --report-format json"
+    jobs = [job("env", script=tell, stdout="env.out")]
+    run = Allocated(cluster, jobs, "--resources local", nodes=1, ntasks_per_node=1, then=f"{step}; exit $code").wait()
+    assert run.states == {"env": "SUCCEED"}
+    assert (cluster.cwd / "env.out").read_text() == ""
+    assert left_in(cluster.cwd / "step").states == {"env": "SUCCEED"}
+    assert (cluster.cwd / "step/env.out").read_text() == ""
 
 
 def test_steps_that_a_job_starts_itself_stay_on_its_nodes(cluster: Cluster):

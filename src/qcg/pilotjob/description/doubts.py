@@ -71,7 +71,7 @@ _WITH_ITERATIONS = [
     {name.encode() for name in AT_LAUNCH | AT_SUBMISSION | more} for more in (frozenset(), OF_ITERATION)
 ]
 """Names that need no closer look in a job without iterations, and in one with them."""
-_DOTTED = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z0-9_.-]+)\s*\}")
+_DOTTED = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z0-9_.-]{1,60})\s*\}")
 
 
 class _Assigned:
