@@ -144,6 +144,15 @@ def test_a_claim_that_is_released_is_gone(directory: Path, start_run: StartRun):
     assert start_run(TWO, [0, 1]).cores == [0, 1]
 
 
+def test_a_claim_in_use_does_not_grow_old(directory: Path):
+    claims = Claims(directory)
+    claims.touch()  # there is no file yet, which does no harm
+    claims.claim(ONE, [0])
+    os.utime(data_file(directory), (0, 0))
+    claims.touch()
+    assert data_file(directory).stat().st_mtime > time.time() - 600
+
+
 def test_a_claim_is_not_released_while_its_agent_lives(
     directory: Path, start_run: StartRun, agent: subprocess.Popen[bytes]
 ):

@@ -111,6 +111,11 @@ class Claims:
                 ],
             )
 
+    def touch(self) -> None:
+        """Mark the file as used: programs that clean `/tmp` remove files that nobody has touched for days."""
+        with suppress(OSError):
+            os.utime(self._directory / f"{self._name}.json", follow_symlinks=False)
+
     def release(self, run_dir: Path) -> None:
         """Give up the claim of a run, unless its agent lives."""
         with self._locked() as directory:

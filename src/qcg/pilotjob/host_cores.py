@@ -33,6 +33,11 @@ class HostCores:
         if self._claims is not None:
             self._attempt(lambda claims: claims.set_agent(self._run_dir, pid))
 
+    def refresh(self) -> None:
+        """Keep the claim of a long run from being cleaned up as an old temporary file."""
+        if self._claims is not None:
+            self._claims.touch()
+
     def release(self) -> None:
         """Leave the cores to others, unless an agent with jobs is left."""
         if self._claims is not None:

@@ -175,7 +175,7 @@ class Service:
         closing = Closing(pilot, self.options, place.allocation)
         self._watch_signals(pilot, closing, in_allocation=place.allocation is not None)
         self._watch_defects(pilot, run_dir)
-        beating = asyncio.ensure_future(self._beat(engine, run_dir))
+        beating = asyncio.ensure_future(self._beat(engine, run_dir, cores))
         watching = asyncio.ensure_future(closing.watch())
         for task in (beating, watching):
             task.add_done_callback(raise_its_error)
@@ -323,13 +323,14 @@ class Service:
         pilot.engine.on_broken = leave
         asyncio.get_running_loop().set_exception_handler(told)
 
-    async def _beat(self, engine: Engine, run_dir: Path) -> None:
+    async def _beat(self, engine: Engine, run_dir: Path, cores: HostCores) -> None:
         told = ""
         contact_file = KeptFresh(lambda: refresh(run_dir), engine.executor)
         pause = BEAT if engine.executor.fence else BEAT_ALONE
         for beat in itertools.count(1):
             await asyncio.sleep(pause)
             contact_file.touch()
+            cores.refresh()
             if beat * pause % LINE == 0 and told != (line := progress_line(engine.state)):
                 log.info("%s", line)
                 told = line
