@@ -11,20 +11,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.agent.pidfile import AgentPid
 from qcg.pilotjob.executors import local
 from qcg.pilotjob.executors.agents import AgentExecutor, Listener
 from qcg.pilotjob.executors.local import LocalAgent
 from qcg.pilotjob.executors.process import WatchedProcess
-from qcg.pilotjob.host.tree import look_at
 
 
 class _Deaf(Listener):
     def agent_ready(self, *told: Any) -> None:
+        pass
+
+    def agent_away(self, *told: Any) -> None:
         pass
 
 
@@ -94,11 +94,8 @@ def test_an_agent_that_came_late_and_works_is_kept_when_the_one_after_it_finds_t
         executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
         agent = LocalAgent(executor, tmp_path, 600.0)
         agent.start()
-        process = look_at(late.pid)
-        assert process is not None
-        info = AgentPid(late.pid, process.began, socket.gethostname())
-        (tmp_path / f"agent-{local.NAME}.json").write_bytes(msgspec.json.encode(info))
-        executor._message(b"late", protocol.Hello(local.NAME, "host", late.pid, [0], "1.0"))
+        # Its pid file may be gone.
+        executor._message(b"late", protocol.Hello(local.NAME, socket.gethostname(), late.pid, [0], "1.0"))
         executor._message(b"late", protocol.Report([], []))
         watched = agent._process
         assert watched is not None
@@ -142,3 +139,45 @@ def test_last_words_that_are_read_after_the_end_of_the_process_are_heard(
 
     asyncio.run(scenario())
     assert len(started) == 1
+
+
+def test_an_agent_that_connects_and_dies_is_replaced_at_once_and_the_next_one_after_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    started: list[WatchedProcess] = []
+
+    def start(run_dir: Path, name: str, linger: float, on_exit: Any, **more: Any) -> WatchedProcess:
+        child = subprocess.Popen(["sleep", "1000"])
+        started.append(WatchedProcess(child.pid, child, on_exit))
+        return started[-1]
+
+    monkeypatch.setattr(local, "start_agent", start)
+
+    async def scenario() -> None:
+        executor = AgentExecutor(_Deaf(), {local.NAME: ["n0"]}, {})
+        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
+        seconds = 0.0
+        agent = LocalAgent(executor, tmp_path, 600.0, now=lambda: seconds)
+        agent.start()
+
+        async def connects_and_dies() -> None:
+            peer, process = str(len(started)).encode(), started[-1]
+            executor._message(peer, protocol.Hello(local.NAME, socket.gethostname(), process.pid, [0], "1.0"))
+            executor._message(peer, protocol.Report([], []))
+            process.kill()
+            await process.exited.wait()
+
+        await connects_and_dies()
+        assert len(started) == 2
+        await connects_and_dies()
+        assert len(started) == 2, "not before the pause is over"
+        assert "another one is started in 0.5 s" in caplog.text
+        agent._start_again()
+        seconds += 1000.0
+        await connects_and_dies()
+        assert len(started) == 4, "after a long life it is replaced at once"
+        started[-1].kill()
+        await started[-1].exited.wait()
+        agent.abandon()
+
+    asyncio.run(scenario())

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid, remove_agent_pid
+from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.agent.pidfile import remove_agent_pid
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.process import WatchedProcess, find_agent, start_agent
+from qcg.pilotjob.executors.restarts import Restarts
 from qcg.pilotjob.executors.spare import SpareAgent
+from qcg.pilotjob.host.tree import look_at
 
 log = logging.getLogger(__name__)
 
 NAME = "local"
-MOST_USELESS = 5
-"""So many agents in a row may end before they have connected."""
-PAUSE = 0.5
-"""Seconds before another agent is started after one that was of no use; twice as long each time."""
 PATIENCE = 120
 """Seconds that an agent has to connect: it, or Python itself, may come from a slow file system."""
 SECOND = 1.0
@@ -36,8 +37,9 @@ class LocalAgent:
         *,
         pretend: bool = False,
         spare: SpareAgent | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`spare`: one to begin with, where it was started in time."""
+        """`spare`: one to begin with, where it was started in time. `now`: seconds of a clock that does not jump."""
         self._executor = executor
         self._run_dir = run_dir
         self._linger = linger
@@ -45,7 +47,12 @@ class LocalAgent:
         self._spare = spare
         self._process: WatchedProcess | None = None
         self._watching: asyncio.Future[None] | None = None
-        self._useless = 0
+        self._now = now
+        self._started = 0.0
+        """When the agent that is watched was started."""
+        self._restarts = Restarts()
+        self._connected_pid = 0
+        """Of the agent that has said Hello last, where it is on this machine."""
         self._ending = False
         self._has_worked = False
         """It may have jobs, or know of some."""
@@ -55,6 +62,8 @@ class LocalAgent:
     def start(self) -> None:
         """Call the agent that an earlier manager left, or start one; it connects through the contact file."""
         self._executor.on_ready = self._at_work
+        self._executor.on_hello = self._hello
+        self._started = self._now()
         try:
             self._process = find_agent(self._run_dir, NAME, self._exited)
             self._has_worked = self._process is not None
@@ -68,7 +77,10 @@ class LocalAgent:
             self._watching = asyncio.ensure_future(self._expect(self._process))
         except OSError as error:
             self._process = None
-            self._was_useless(f"no agent can be started: {error}")
+            self._failed_to_start(f"no agent can be started: {error}")
+
+    def _hello(self, hello: protocol.Hello) -> None:
+        self._connected_pid = hello.pid if hello.host == socket.gethostname() else 0
 
     def _at_work(self, name: str) -> None:
         self._has_worked = True
@@ -82,31 +94,49 @@ class LocalAgent:
     def _exited(self) -> None:
         if self._ending:
             return  # its last words may still be on their way: it is not to be forgotten before them
-        if self._another_is_at_work():
-            self.start()
+        if self._watch_connected_agent():
             return
         had_connected = self._executor.agents[NAME].ready
         self._executor.gone(NAME)
         if had_connected:
-            self._useless = 0
-            log.error("the agent has died; another one is started")
-            self.start()
+            pause = self._restarts.after_life_of(self._now() - self._started)
+            log.error("the agent has died; another one is started%s", f" in {pause:g} s" if pause else "")
+            self._start_after(pause)
         else:
             path = self._run_dir / f"agent-{NAME}.log"
-            self._was_useless(f"the agent ends right after its start; {path} says why")
+            self._failed_to_start(f"the agent ends right after its start; {path} says why")
 
-    def _another_is_at_work(self) -> bool:
-        """One that an earlier manager has started: it loaded slowly, and was there before the one of this manager."""
-        info = read_agent_pid(self._run_dir, NAME)
-        return self._executor.agents[NAME].ready and info is not None and is_alive(info)
+    def _watch_connected_agent(self) -> bool:
+        """Whether another agent than the one that ended is connected and alive; it is watched from now on.
 
-    def _was_useless(self, why: str) -> None:
-        self._useless += 1
-        if self._useless >= MOST_USELESS:
+        An earlier manager started it: it loaded slowly, or its pid file is gone, so that it was not found."""
+        ended = self._process.pid if self._process is not None else 0
+        pid = self._connected_pid
+        if not self._executor.agents[NAME].ready or pid in (0, ended):
+            return False
+        found = look_at(pid)
+        if found is None or found.dead:
+            return False
+        try:
+            self._process = WatchedProcess(pid, None, self._exited)
+        except ProcessLookupError:
+            return False
+        log.info("an agent that was started earlier (pid %d) is connected; no other one is needed", pid)
+        return True
+
+    def _failed_to_start(self, why: str) -> None:
+        pause = self._restarts.after_failed_start()
+        if pause is None:
             self.on_hopeless(why)
         elif not self._ending:
             log.error("%s; it is tried again", why)
-            asyncio.get_running_loop().call_later(PAUSE * 2 ** (self._useless - 1), self._start_again)
+            self._start_after(pause)
+
+    def _start_after(self, pause: float) -> None:
+        if pause:
+            asyncio.get_running_loop().call_later(pause, self._start_again)
+        else:
+            self._start_again()
 
     def _start_again(self) -> None:
         if not self._ending:
@@ -118,13 +148,13 @@ class LocalAgent:
         said_bye = asyncio.Event()
         self._executor.on_bye = lambda name: said_bye.set()
         self._executor.tell_to_exit(grace)
-        while self._useless < MOST_USELESS:
+        while not self._restarts.are_hopeless:
             if self._process is not None:
                 await self._gone(self._process, grace, said_bye)
             if said_bye.is_set():
                 break
             # It was killed, and its jobs may live on: the next one ends what it has left.
-            self._useless += 1
+            self._restarts.after_failed_start()
             self.start()
         remove_agent_pid(self._run_dir, NAME)
 
