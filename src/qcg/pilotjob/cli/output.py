@@ -24,9 +24,13 @@ class Output(io.FileIO):
         except OSError as error:
             self.lost = True
             go_nowhere(self.fileno())
-            if sys.stderr is not None:
+            # Not `sys.stderr`: while a live display is shown, that is a proxy which would write here again.
+            if sys.__stderr__ is not None:
                 with suppress(OSError):
-                    print(f"Error: standard output cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+                    os.write(
+                        sys.__stderr__.fileno(),
+                        f"Error: standard output cannot be written: {error.strerror}\n".encode(),
+                    )
             return memoryview(data).nbytes
 
     def all_written(self) -> bool:
