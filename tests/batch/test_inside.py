@@ -14,6 +14,8 @@ from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.following import Following
 from qcg.pilotjob.batch.inside import InAllocation
 from qcg.pilotjob.batch.slurm import JobView
+from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.resume import TOLD_TO_FINISH
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +62,28 @@ def test_a_controller_that_was_late_is_asked_once_more_when_the_manager_has_ende
     assert inside.run() == JOBS_LEFT
     assert given_back == ["8"]
     assert read_books(tmp_path) == Books(["7"], cancelled="7", exit_code=JOBS_LEFT)
+
+
+@pytest.mark.parametrize("codes", [[JOBS_LEFT], [-signal.SIGKILL]], ids=["shut down", "killed in its shutdown"])
+def test_a_run_that_was_told_to_finish_gets_no_further_manager_and_no_further_allocation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codes: list[int]
+):
+    given_back: list[str] = []
+    monkeypatch.setattr(slurm, "look", lambda job_id, environ: seen(job_id, "COMPLETING"))
+    monkeypatch.setattr(slurm, "cancel", lambda job_id, environ: given_back.append(job_id))
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    journal = Journal.create(run_dir / FILE_NAME)
+    journal.set_meta(TOLD_TO_FINISH, 1)
+    journal.close()
+    write_books(tmp_path, Books(allocations=["7", "8"]))
+    inside = InAllocation(tmp_path, run_dir, 2, [], {"SLURM_JOB_ID": "7"})
+    monkeypatch.setattr(inside, "_run_once", codes.pop)
+    assert inside.run() == JOBS_LEFT
+    assert not codes
+    assert given_back == ["8"]
+    books = read_books(tmp_path)
+    assert (books.allocations, books.cancelled, books.exit_code) == (["7"], "7", JOBS_LEFT)
 
 
 def test_after_an_allocation_that_was_cancelled_unnoticed_nobody_asks_for_another(

@@ -60,13 +60,15 @@ def test_a_program_that_a_signal_ended_ends_as_a_shell_tells_it(how: str, tmp_pa
     assert done.returncode == (143 if "kill" in how else 130)
 
 
-def test_jobs_that_the_program_left_behind_are_cancelled_and_counted(tmp_path: Path):
+def test_jobs_that_the_program_left_behind_are_counted_and_can_be_continued(tmp_path: Path):
     jobs = "Jobs().add(name='a', exec='sleep', args=['100'], iteration=5).add(name='b', exec='true', after='a')"
     program = f"{CONNECT}m.submit({jobs})"
     done = client(tmp_path, program, options=("--nodes", "2"))
     assert done.returncode == 0
-    assert done.stderr == "cancelled 2 jobs that had not ended when the program did\n"
-    assert {states(tmp_path)[name] for name in ("a", "b")} == {"CANCELED"}
+    (run_dir,) = tmp_path.glob(".qcgpjm*")
+    go_on = f"Go on with: qcg-pm run --resume {run_dir}"
+    assert done.stderr == f"2 jobs are left, because the program has ended. {go_on}\n"
+    assert not {"a", "b"} & states(tmp_path).keys()
 
 
 def test_a_program_may_end_the_manager_itself(tmp_path: Path):
@@ -107,7 +109,9 @@ def test_the_program_decides_what_a_signal_means_and_the_jobs_end_after_it(numbe
         else:
             process.terminate()
         assert process.wait(60) == 5
-    assert states(tmp_path) == {"a": "CANCELED"}
+        assert process.stderr is not None
+        assert "1 job is left, because the program has ended." in process.stderr.read()
+    assert states(tmp_path) == {}, "the job is QUEUED again"
 
 
 def test_a_manager_that_was_killed_does_not_change_how_the_program_ends(tmp_path: Path):

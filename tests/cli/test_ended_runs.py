@@ -22,6 +22,7 @@ from qcg.pilotjob.api.target import Target
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.cli.running import refuse_many_at_once
 from qcg.pilotjob.cli.streams import Follower
+from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.going_on import ALLOCATION
 from qcg.pilotjob.guard import announce
@@ -281,9 +282,10 @@ def test_a_run_of_an_allocation_goes_on_in_another_one_or_on_this_machine_when_t
 
 
 def test_where_another_allocation_goes_on_by_itself_no_advice_is_given(tmp_path: Path):
-    ending = Ending(tmp_path, [1, 0, 2, 0, 0, 0, 0], 0, 0, "", 0, [], False, None, "the time is over", "7")
-    assert ending.what_is_left(followed=True) == "3 jobs are left, because the time is over."
-    assert ending.what_is_left() == (
+    counts = [1, 0, 2, 0, 0, 0, 0]
+    ending = Ending(run_dir=tmp_path, counts=counts, cause=Cause.TIME, reason="the time is over", allocation="7")
+    assert ending.last_line(followed=True) == "3 jobs are left, because the time is over."
+    assert ending.last_line() == (
         f"3 jobs are left, because the time is over. Go on with: qcg-pm sbatch --resume {tmp_path}"
         f" (inside an allocation: qcg-pm run --resume {tmp_path})"
     )

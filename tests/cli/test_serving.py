@@ -59,11 +59,15 @@ def test_a_run_whose_file_said_when_to_end_is_served_until_it_is_told_to_finish(
         service.end()
 
 
-def test_a_run_that_was_told_to_finish_and_is_not_served_again_says_how_it_would_be(tmp_path: Path):
-    run_dir = finished(tmp_path)
-    done = run("qcg-pm-service", "--resume", run_dir)
-    assert done.returncode == 0
-    assert f"`qcg-pm-service --net --resume {run_dir}`" in done.stderr
+def test_a_run_that_was_served_keeps_its_options_and_is_served_again(tmp_path: Path):
+    service = again(finished(tmp_path))
+    try:
+        service.submit(job("b", "true"))
+        service.wait("b", "SUCCEED")
+        assert service.ask("finish")["code"] == 0
+        assert service.process.wait(60) == 0
+    finally:
+        service.end()
 
 
 def test_a_service_says_where_it_is_and_how_it_ended_and_leaves_the_output_to_programs(tmp_path: Path):

@@ -29,7 +29,6 @@ from qcg.pilotjob.core.events import (
     AgentReported,
     AgentSilent,
     Cancel,
-    CancelAll,
     Deadline,
     Event,
     NodesLost,
@@ -38,11 +37,12 @@ from qcg.pilotjob.core.events import (
     RunStarted,
     RunSwept,
     Schedule,
+    ShutDown,
     Submit,
-    Suspend,
 )
 from qcg.pilotjob.core.records import Grant, Run
 from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.core.shutdown import Disposition
 from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Amount, Execution, Iteration, JobDescription, Request, Sharing
@@ -219,7 +219,7 @@ class Desk:
         return self.tell(Cancel(list(names)))
 
     def cancel_all(self, message: str = "") -> list[str]:
-        return self.tell(CancelAll(message))
+        return self.tell(ShutDown(Disposition.CANCEL_ALL, message))
 
     def remove(self, *names: str) -> list[str]:
         return self.tell(Remove(list(names)))
@@ -236,7 +236,10 @@ class Desk:
         return [line for node in nodes for line in self.tell(RunSwept(run_id, node))]
 
     def suspend(self) -> list[str]:
-        return self.tell(Suspend("the time is over"))
+        return self.tell(ShutDown(Disposition.REQUEUE, "the time is over"))
+
+    def finish(self) -> list[str]:
+        return self.tell(ShutDown(Disposition.CANCEL_RUNNING, "told to finish"))
 
     def deadline(self, at: float | None) -> None:
         assert self.tell(Deadline(at)) == []

@@ -152,6 +152,7 @@ def test_everything_goes_when_the_service_ends() -> None:
     ]
     assert desk.end("a", "it:0", reason="cancel") == [
         "a CANCELED",
+        "nothing runs",
         "it:0 CANCELED",
         "it CANCELED: the service was ended",
         "all done",

@@ -15,7 +15,6 @@ from qcg.pilotjob.core.errors import Refused
 from qcg.pilotjob.core.events import (
     AgentSilent,
     Cancel,
-    CancelAll,
     Deadline,
     Event,
     NodesLost,
@@ -24,13 +23,14 @@ from qcg.pilotjob.core.events import (
     RunStarted,
     RunSwept,
     Schedule,
+    ShutDown,
     Submit,
-    Suspend,
     Withdraw,
 )
 from qcg.pilotjob.core.outlook import why_over
 from qcg.pilotjob.core.records import Run, parse_run_id
 from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.core.shutdown import Disposition
 from tests.core.desk import node
 from tests.core.hosts import Host
 from tests.core.resuming import Books, books_of, resume
@@ -38,6 +38,7 @@ from tests.core.strategies import Draft, describe, drafts, node_lists
 from tests.core.watcher import Unit, Watcher
 
 WHICH = st.integers(0, 100)
+SHUTDOWNS = (Disposition.REQUEUE, Disposition.CANCEL_RUNNING, Disposition.CANCEL_ALL)
 RARELY = st.integers(1, 10).map(lambda number: number == 7)
 ENDS = st.sampled_from(
     [(0, "exit"), (0, "exit"), (0, "exit"), (1, "exit"), (-15, "timeout"), (-1, "unstartable"), (-1, "lost")]
@@ -190,11 +191,6 @@ class Machine(RuleBasedStateMachine):
     @rule(which=WHICH)
     def remove(self, which: int) -> None:
         self.tell(Remove([self.some_job(which)]))
-
-    @rule(really=RARELY)
-    def cancel_all(self, really: bool) -> None:
-        if really:
-            self.tell(CancelAll("the service ends"))
 
     @rule(late=RARELY)
     def schedule(self, late: bool) -> None:
@@ -350,18 +346,31 @@ class Machine(RuleBasedStateMachine):
     def deadline(self, left: float | None) -> None:
         self.tell(Deadline(None if left is None else self.now + left))
 
-    @rule(really=RARELY, nodes=node_lists(), clean=st.booleans(), ends=st.lists(st.tuples(WHICH, ENDS), max_size=3))
+    @rule(
+        really=RARELY,
+        nodes=node_lists(),
+        shutdown=st.none() | st.sampled_from(SHUTDOWNS),
+        ends=st.lists(st.tuples(WHICH, ENDS), max_size=3),
+    )
     def go_on_elsewhere(
-        self, really: bool, nodes: list[NodeSpec], clean: bool, ends: list[tuple[int, tuple[int, str]]]
+        self,
+        really: bool,
+        nodes: list[NodeSpec],
+        shutdown: Disposition | None,
+        ends: list[tuple[int, tuple[int, str]]],
     ) -> None:
-        """The allocation ends, with or without a good end of its manager; another manager has other nodes."""
+        """The manager shuts down, or dies without a shutdown; the next one has other nodes."""
         if really:
-            if clean:
-                self.suspend(ends)
+            if shutdown is not None:
+                self.shut_down(shutdown, ends)
             self.move(nodes)
 
-    def suspend(self, ends: list[tuple[int, tuple[int, str]]]) -> None:
-        self.tell(Suspend("the time is over"))
+    def shut_down(self, disposition: Disposition, ends: list[tuple[int, tuple[int, str]]]) -> None:
+        waiting = [name for name, job in self.core.state.jobs.items() if job.state.name == "QUEUED"]
+        self.tell(ShutDown(disposition, "the manager ends"))
+        if disposition is not Disposition.CANCEL_ALL:
+            states = {name: self.core.state.jobs[name].state.name for name in waiting}
+            assert set(states.values()) <= {"QUEUED"}
         self.tell(Schedule())
         for which, how in ends:  # some are quicker than their own end
             self.end_some_run(which, how)

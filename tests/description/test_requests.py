@@ -111,7 +111,7 @@ def test_a_wrong_request_is_refused_with_a_sentence(request_: Any, sentence: str
 def test_a_refused_request_tells_its_place_in_a_file() -> None:
     with pytest.raises(DescriptionError) as refusal:
         r.decode_request({"request": "finish", "now": True}, "[3]")
-    assert str(refusal.value) == "[3].now: unknown key"
+    assert str(refusal.value) == "[3].now: unknown key; known here: cancel"
 
 
 @pytest.mark.parametrize(("file", "jobs"), [(SLEEP, 1), (BAC16, 32), (EVERYTHING, 6)])

@@ -207,24 +207,26 @@ def test_an_agent_that_stands_still_for_a_while_loses_nothing(tmp_path: Path):
 
 
 @pytest.mark.timeout(180)
-def test_without_any_agent_the_service_ends_and_says_why(tmp_path: Path):
+def test_without_any_agent_the_service_ends_and_leaves_its_jobs_to_be_resumed(tmp_path: Path):
     """A Python that is not there, and one that ends at once: both at the same time, for each is tried several times."""
     reasons = {"/nowhere/python": "no agent can be started", "/bin/false": "the agent ends right after its start"}
     managers = {python: managed_with(python, tmp_path / f"wd{number}") for number, python in enumerate(reasons)}
     for python, why in reasons.items():
         wd, process = managers[python]
         _, errors = process.communicate(timeout=60)
-        assert process.returncode == 3, errors
-        assert why in errors
-        assert "Traceback" not in errors
-        run_of = Run(wd, subprocess.CompletedProcess(process.args, 3))
-        assert run_of.states == {"one": "CANCELED", "two": "CANCELED"}
-        assert why in run_of.report["one"]["messages"]
+        assert process.returncode == 4, errors
         (run_dir,) = wd.glob(".qcgpjm-service-*")
-        assert not (run_dir / "contact.json").exists()
+        last_line = errors.splitlines()[-1]
+        assert last_line.startswith(f"2 jobs are left, because {why}")
+        assert last_line.endswith(f". Go on with: qcg-pm run --resume {run_dir}")
+        assert "Traceback" not in errors
+        run_of = Run(wd, subprocess.CompletedProcess(process.args, 4))
+        assert run_of.states == {}, "nothing was decided about jobs"
         again = run("qcg-pm", "run", "--resume", run_dir)
-        assert again.returncode == 1
-        assert run_of.states == {"one": "CANCELED", "two": "CANCELED"}
+        assert again.returncode == 0, again.stderr
+        assert run_of.states == {"one": "SUCCEED", "two": "SUCCEED", "two:0": "SUCCEED", "two:1": "SUCCEED"} | {
+            "two:2": "SUCCEED"
+        }
 
 
 def managed_with(python: str, wd: Path) -> tuple[Path, subprocess.Popen[str]]:

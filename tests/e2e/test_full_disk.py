@@ -113,7 +113,7 @@ def test_signals_on_a_full_disk_tell_what_becomes_of_the_run(tmp_path: Path, mou
     manager.send_signal(signal.SIGINT)
     first = next(line for line in manager.stdout if line.startswith("SIGINT: "))
     assert "nothing can be written, and the end waits for that: once there is room, " in first
-    assert " cancelled, for good; a second signal leaves the run as it is, to be resumed\n" in first
+    assert " is left for --resume; a second signal leaves the run as it is, to be resumed\n" in first
     why = next(line for line in manager.stdout if "could not be written: " in line)
     assert why.endswith(" The end waits for that; a second signal leaves the run as it is, to be resumed\n")
     manager.send_signal(signal.SIGINT)

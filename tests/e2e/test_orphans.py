@@ -21,7 +21,8 @@ RELATIVES = ("setsid", "group", "daemon", "child", "grandchild", "job")
 STUBBORN = ("stubborn", "stubborn-child")
 
 PATIENT = (
-    "from qcg.pilotjob import service; service.KILL_GRACE = 1000.0; from qcg.pilotjob.cli.main import main; main()"
+    "from qcg.pilotjob.core import shutdown; shutdown.KILL_GRACE = 1000.0;"
+    " from qcg.pilotjob.cli.main import main; main()"
 )
 """A manager that would wait very long for jobs which ignore SIGTERM."""
 
@@ -76,24 +77,24 @@ def test_finish_ends_the_whole_tree_and_what_ignores_sigterm(tmp_path: Path):
         await service.ask("finish")
 
     ending = talk(tmp_path, walk, report_format="json")
-    assert ending.cut_off == 2
+    assert ending.unfinished == 2
     assert alive(pids(tmp_path / "family", *RELATIVES, *STUBBORN)) == []
     assert alive(pids(tmp_path / "other", *RELATIVES)) == []
     for line in (tmp_path / "jobs.report").read_text().splitlines():
         assert '"state":"CANCELED"' in line
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_cancels_all_jobs_and_completes_the_report(tmp_path: Path, number: signal.Signals, code: int):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_ends_every_process_and_leaves_all_jobs_to_be_resumed(tmp_path: Path, number: signal.Signals):
     requests = write_requests(
         tmp_path / "r.json",
         [
             job("done", "true"),
             family("--bare"),
-            job("queued", "true", numCores=4),
+            job("queued", "touch", "queued.ran", numCores=4),
             job("late", "true", after=["queued"]),
         ],
-        [job("it", "sleep", "1000", iteration=3)],
+        [job("it", script="test -e go || sleep 1000", iteration=3)],
     )
     manager = start("qcg-pm", "run", requests, "--wd", tmp_path, "--nodes", "4", "--report-format", "json")
     found = pids(tmp_path / "family", *RELATIVES)
@@ -102,43 +103,53 @@ def test_a_signal_cancels_all_jobs_and_completes_the_report(tmp_path: Path, numb
     wait_for(lambda: "request 2 answered" in log.read_text(), what="all jobs to be there")
     manager.send_signal(number)
     out, err = manager.communicate(timeout=60)
-    assert manager.returncode == code, err
+    assert manager.returncode == 128 + number, err
     assert alive(found) == []
-    states = Run(tmp_path, subprocess.CompletedProcess([], manager.returncode, out, err)).states
-    assert {name: states[name] for name in ("done", "family", "queued", "late", "it")} == {
-        "done": "SUCCEED",
-        "family": "CANCELED",
-        "queued": "CANCELED",
-        "late": "CANCELED",
-        "it": "CANCELED",
-    }
-    assert "CANCELED" in out, "the closing table"
+    left = Run(tmp_path, subprocess.CompletedProcess([], manager.returncode, out, err))
+    assert left.states == {"done": "SUCCEED"}, "nothing was decided about the others"
     assert "Traceback" not in out + err
-    told = f"{number.name}: 4 jobs that have not ended are cancelled, for good"
-    assert told in out
-    assert told in log.read_text()
-    assert sorted(path.name for path in next(tmp_path.glob(".qcgpjm*")).iterdir() if "contact" in path.name) == []
+    assert f"{number.name}: 4 jobs are left for --resume; " in out
+    assert f"{number.name}: 4 jobs are left for --resume; " in log.read_text()
+    (run_dir,) = tmp_path.glob(".qcgpjm*")
+    command = f"qcg-pm run --resume {run_dir}"
+    assert err.splitlines()[-1] == f"4 jobs are left, because the manager got {number.name}. Go on with: {command}"
+    assert sorted(path.name for path in run_dir.iterdir() if "contact" in path.name) == []
+    (tmp_path / "go").touch()
+    (tmp_path / "family" / "stop").touch()
+    program, *arguments = command.split()
+    resumed = Run(tmp_path, run(program, *arguments))
+    assert {name: state for name, state in resumed.states.items() if ":" not in name} == dict.fromkeys(
+        ("done", "family", "queued", "late", "it"), "SUCCEED"
+    )
 
 
-def test_a_second_sigint_ends_at_once_what_ignores_sigterm(tmp_path: Path):
-    requests = write_requests(tmp_path / "r.json", [family("--stubborn")])
+def test_a_second_sigint_kills_at_once_what_ignores_sigterm_and_its_job_is_queued_again(tmp_path: Path):
+    requests = write_requests(tmp_path / "r.json", [family("--stubborn"), job("waiting", "true", numCores=4)])
     line = [sys.executable, "-c", PATIENT, "run", str(requests), "--wd", str(tmp_path), "--nodes", "4"]
-    manager = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    manager = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     found = pids(tmp_path / "family", *RELATIVES, *STUBBORN)
     manager.send_signal(signal.SIGINT)
     wait_for(lambda: not is_alive(found["job"]), what="the first signal to end the job itself")
     assert is_alive(found["stubborn"])
     manager.send_signal(signal.SIGINT)
-    manager.communicate(timeout=60)
+    out, err = manager.communicate(timeout=60)
     assert manager.returncode == 130
+    assert "SIGINT: running jobs are killed at once" in out
     assert alive(found) == []
+    assert err.splitlines()[-1].startswith("2 jobs are left, because the manager got SIGINT. Go on with: qcg-pm run ")
+    listed = run("qcg-pm", "jobs", "--path", tmp_path)
+    assert [line.split() for line in listed.stdout.splitlines()[1:]] == [["family", "QUEUED"], ["waiting", "QUEUED"]]
 
 
 def test_a_file_without_the_request_to_wait_cuts_its_jobs_off_and_says_so(tmp_path: Path):
-    requests = write_requests(tmp_path / "r.json", [job("a", "sleep", "1000"), job("b", "sleep", "1000", iteration=5)])
+    jobs = [job("a", "sleep", "1000", numCores=2), job("b", "touch", "${it}.ran", iteration=5)]
+    requests = write_requests(tmp_path / "r.json", jobs)
     done = run("qcg-pm-service", "--file-path", requests, "--wd", tmp_path, "--nodes", "2", "--report-format", "json")
-    assert done.returncode == 1
-    assert "2 jobs were cut off" in done.stderr
-    assert "finishAfterAllTasksDone" in done.stderr
-    states = Run(tmp_path, done).states
-    assert (states["a"], states["b"]) == ("CANCELED", "CANCELED")
+    assert done.returncode == 4
+    *_, cut_off, left = done.stderr.splitlines()
+    assert cut_off.startswith("2 jobs were cut off: the request file has no finishAfterAllTasksDone.")
+    # `a` was running and is CANCELED, or the end came before its start: then it waits, too.
+    (run_dir,) = tmp_path.glob(".qcgpjm*")
+    why = "because the request file has no finishAfterAllTasksDone"
+    assert left.endswith(f" left, {why}. Go on with: qcg-pm run --resume {run_dir}")
+    assert "b" not in Run(tmp_path, done).states

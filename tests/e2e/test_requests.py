@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.conversation import Conversation, talk
 from tests.support.pilot import Run, job, run, run_requests, write_requests
 
@@ -253,13 +255,21 @@ def test_a_file_of_requests_is_answered_in_the_log(tmp_path: Path):
     assert "'a' already exists" in done.done.stderr
 
 
-def test_finish_in_a_file_ends_the_service_at_once_and_the_rest_is_not_read(tmp_path: Path):
+@pytest.mark.parametrize("cancel", [False, True])
+def test_finish_in_a_file_ends_the_service_at_once_and_the_rest_is_not_read(tmp_path: Path, cancel: bool):
     requests = write_requests(
         tmp_path / "r.json",
-        [job("sleeps", "sleep", "1000"), job("next", "true", numCores=4)],
-        {"request": "finish"},
+        [job("sleeps", "sleep", "1000", numCores=4), job("next", "true", numCores=4)],
+        {"request": "finish", "cancel": True} if cancel else {"request": "finish"},
         [job("never", "true")],
     )
     done = run("qcg-pm-service", "--file-path", requests, "--wd", tmp_path, "--nodes", "4", "--report-format", "json")
-    assert done.returncode == 1
-    assert Run(tmp_path, done).states == {"sleeps": "CANCELED", "next": "CANCELED"}
+    states = Run(tmp_path, done).states
+    if cancel:
+        assert done.returncode == 1
+        assert states == {"sleeps": "CANCELED", "next": "CANCELED"}
+    else:
+        assert done.returncode == 4
+        # The first job was cancelled, or had not started yet.
+        assert states in ({"sleeps": "CANCELED"}, {})
+        assert "left, because the manager was told to finish. Go on with: qcg-pm run --resume " in done.stderr

@@ -121,19 +121,16 @@ def test_requests_of_the_file_are_run_once_and_the_rest_of_them_by_the_next_mana
     assert crashing.finish().returncode == 1, "the file is not needed any more"
 
 
-def test_a_finish_is_remembered(tmp_path: Path):
-    stubborn = marking("stubborn", "trap '' TERM; echo $$ > pid; touch up; while :; do sleep 0.1; done")
-    requests = [[stubborn], [marking("never", "exit 0", numCores=4)], {"request": "finish"}, [marking("late")]]
-    crashing = begin(tmp_path, *requests)
-    wait_for(lambda: "the service ends before" in crashing.log_so_far(), what="the end to begin")
-    crashing.kill_manager()
+def test_after_a_finish_in_the_file_a_resumed_run_continues_with_the_rest_of_it(tmp_path: Path):
+    crashing = begin(tmp_path, [waiting("first")], {"request": "finish"}, [marking("late")])
+    code = crashing.wait()
+    assert crashing.marks() in ([], ["first"])
+    crashing.release()
     done = crashing.finish()
-    assert done.returncode == 1
-    assert crashing.marks() in ([], ["stubborn"])
-    assert {name: entry["state"] for name, entry in crashing.entries().items()} == {
-        "stubborn": "CANCELED",
-        "never": "CANCELED",
-    }
+    states = {name: entry["state"] for name, entry in crashing.entries().items()}
+    # The first job had started and was cancelled, or was still waiting.
+    assert (code, done.returncode, states["first"]) in ((1, 1, "CANCELED"), (4, 0, "SUCCEED"))
+    assert states["late"] == "SUCCEED"
     crashing.check_nothing_left()
 
 

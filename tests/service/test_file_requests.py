@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.interfaces.answering import answer
 from qcg.pilotjob.interfaces.file import is_file_done, run_requests
 from qcg.pilotjob.interfaces.handlers.submit import FURTHER
@@ -48,7 +49,7 @@ def test_a_submission_that_waits_for_room_is_not_counted_as_run(tmp_path: Path):
         wired.journal.broken = True
         requests = asyncio.ensure_future(run_requests(pilot, raw(submit("a"))))
         await asyncio.sleep(0.1)
-        pilot.ending.set()
+        pilot.shutdown.make(Cause.SIGNAL, "the test ends it")
         assert await requests == 0
         wired.journal.broken = False
         wired.engine.commit()

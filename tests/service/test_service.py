@@ -90,7 +90,7 @@ def test_a_defect_in_a_turn_is_told_and_leaves_the_run_to_be_resumed(tmp_path: P
         patch.setattr(engine, "compose", defective)
         left = serve(options)
     assert left.exit_code == 3
-    assert left.trouble.startswith("an unexpected error, told in ")
+    assert left.reason.startswith("an unexpected error occurred, see ")
     log = (tmp_path / "service.log").read_text()
     assert "CRITICAL" in log
     assert "RuntimeError: a defect" in log

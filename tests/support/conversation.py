@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from qcg.pilotjob.closing import Closing
 from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.interfaces.answering import answer
 from qcg.pilotjob.interfaces.pilot import Pilot
@@ -65,8 +65,8 @@ class Conversation:
 class _Open(Service):
     """Stays until it is told to end, as it would for a client."""
 
-    async def _until_the_end(self, pilot: Pilot, closing: Closing) -> None:
-        await pilot.ending.wait()
+    async def _until_the_end(self, pilot: Pilot) -> None:
+        await pilot.shutdown.wait()
 
 
 def talk(wd: Path, scenario: Callable[[Conversation], Awaitable[None]], nodes: str | None = "4", **more: Any) -> Ending:
@@ -82,7 +82,7 @@ async def _talk(options: Options, scenario: Callable[[Conversation], Awaitable[N
         try:
             await scenario(Conversation(pilot))
         finally:
-            pilot.ending.set()
+            pilot.shutdown.make(Cause.FINISH_AND_CANCEL, "the scenario is over")
 
     service.on_ready = lambda pilot: talking.append(asyncio.ensure_future(converse(pilot)))
     ending = await service.run()

@@ -1,8 +1,9 @@
-"""How to go on with a run that has jobs left, as its user is told."""
+"""The resume hint shown when a run ends with unfinished jobs."""
 
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from qcg.pilotjob.options import UsageError
@@ -13,10 +14,12 @@ ALLOCATION = "nodes_of_allocation"
 """In the registry: the Slurm job whose nodes the latest manager had; empty without."""
 
 
-def how_to_go_on(run_dir: Path, allocation: str) -> str:
-    """`allocation`: that the run has had nodes of."""
-    here = f"`qcg-pm run --resume {run_dir}`"
-    return f"`qcg-pm sbatch --resume {run_dir}` (inside an allocation: {here})" if allocation else here
+def how_to_go_on(run_dir: Path, allocation: str, *, serves: bool = False) -> str:
+    """The commands that continue a run. `allocation`: the Slurm job whose nodes it had. `serves`: its manager served
+    clients until it was told to finish."""
+    path = shlex.quote(str(run_dir))
+    here = f"`qcg-pm-service --net --resume {path}`" if serves else f"`qcg-pm run --resume {path}`"
+    return f"`qcg-pm sbatch --resume {path}` (inside an allocation: {here})" if allocation else here
 
 
 def is_followed() -> bool:

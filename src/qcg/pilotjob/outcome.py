@@ -1,4 +1,4 @@
-"""How a run ended, and what its user is told of it."""
+"""The result of a manager: exit code, and the sentences that its user reads at the end."""
 
 from __future__ import annotations
 
@@ -6,64 +6,73 @@ from pathlib import Path
 
 import msgspec
 
+from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.going_on import how_to_go_on
 from qcg.pilotjob.runs import has_agents, never_had_jobs
 
+FAILED = 1
+UNABLE = 3
+"""Exit code of a manager that could not work any more, for a reason other than its jobs or its time."""
 LEFT = 4
-"""Exit code of a run whose time was over before its jobs."""
+"""Exit code of a manager that ended before its jobs: `--resume` continues with them."""
 
 
-class Ending(msgspec.Struct):
-    """How a run ended, for the exit code and the closing table."""
-
+class Ending(msgspec.Struct, kw_only=True):
     run_dir: Path
     counts: list[int]
-    """Of jobs, by state."""
-    request_errors: int
-    cut_off: int
-    """Jobs that were not final when the service ended."""
-    trouble: str
-    """Why the service could not go on, when it could not."""
-    signal: int
-    refusals: list[str]
-    """What was said to requests that were refused."""
-    told: bool
-    """It ended because it was told to."""
-    continued: int | None
-    """How many jobs a resumed run went on with; None for a new run."""
-    suspended: str = ""
-    """Why it ended before its jobs, when it did; another manager goes on with them."""
+    """Number of jobs in each state."""
+    cause: Cause
+    reason: str
+    """Why the manager ended, as a clause."""
+    unfinished: int = 0
+    """Jobs that were not final when the shutdown began."""
+    request_errors: int = 0
+    refusals: list[str] = []
+    """Error messages for requests of the file that were refused."""
+    signal: int = 0
+    """The first signal that ended the manager, 0 without one."""
+    continued: int | None = None
+    """Number of jobs that a resumed run continued with; None for a new run."""
     allocation: str = ""
-    """The Slurm job whose nodes it had."""
-    left: bool = False
-    """Nothing could be written, and nobody wanted to wait: its agents keep what they run."""
+    """The Slurm job whose nodes the manager had."""
+    serves: bool = False
+    """The manager served clients until it was told to finish."""
+    unwritten: bool = False
+    """Nothing could be written, and the user did not wait: agents keep their jobs."""
 
     @property
     def nothing_accepted(self) -> bool:
         """Requests were refused, and the registry has never had a job: the run directory is of no use."""
-        ended_by_itself = not (self.signal or self.trouble or self.left or self.suspended)
+        ended_by_itself = self.cause in (Cause.DONE, Cause.REQUESTS_READ) and not (self.signal or self.unwritten)
         return bool(self.refusals) and ended_by_itself and never_had_jobs(self.run_dir)
 
-    def what_is_left(self, *, followed: bool = False) -> str:
-        """`followed`: another allocation goes on by itself, so that there is nothing to do."""
-        left = sum(self.counts[: State.SUCCEED])
-        jobs = "1 job is" if left == 1 else f"{left} jobs are"
-        sentence = f"{jobs} left, because {self.suspended}."
-        go_on = how_to_go_on(self.run_dir, self.allocation).replace("`", "")
-        return sentence if followed else f"{sentence} Go on with: {go_on}"
-
-    def how_it_was_left(self) -> str:
-        go_on = how_to_go_on(self.run_dir, self.allocation).replace("`", "")
-        runs = ": what runs goes on" if has_agents(self.run_dir) else ""
-        return f"Nothing could be written, so the run is left as it is{runs}. Make room, and go on with: {go_on}"
+    @property
+    def jobs_left(self) -> int:
+        return sum(self.counts[: State.SUCCEED])
 
     @property
     def exit_code(self) -> int:
-        if self.suspended:
-            return LEFT
+        if self.cause is Cause.DEFECT:
+            return UNABLE
         if self.signal:
             return 128 + self.signal
-        if self.trouble:
-            return 3
-        return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.request_errors else 1
+        if self.jobs_left:
+            return LEFT
+        if self.cause is Cause.NO_AGENT:
+            return UNABLE
+        return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.request_errors else FAILED
+
+    def last_line(self, *, followed: bool = False) -> str:
+        """How many jobs are left, why, and the command that continues with them; empty when no job is left.
+
+        `followed`: another allocation continues without the user."""
+        go_on = how_to_go_on(self.run_dir, self.allocation, serves=self.serves).replace("`", "")
+        if self.unwritten:
+            runs = ": what runs goes on" if has_agents(self.run_dir) else ""
+            return f"Nothing could be written, so the run is left as it is{runs}. Make room, and go on with: {go_on}"
+        if not self.jobs_left:
+            return ""
+        jobs = "1 job is" if self.jobs_left == 1 else f"{self.jobs_left} jobs are"
+        sentence = f"{jobs} left, because {self.reason}."
+        return sentence if followed else f"{sentence} Go on with: {go_on}"

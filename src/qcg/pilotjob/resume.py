@@ -91,10 +91,17 @@ def complete_report(report: ReportWriter, journal: Journal, stories: Stories, co
     return report.add_missing(stories.recorded_ends(core.jobs.values()), known)
 
 
-def forget_end(journal: Journal) -> None:
-    """That an earlier manager of this run was told to end, now or when all is done."""
-    journal.set_meta("ending", 0)
-    journal.set_meta("end_when_done", 0)
+TOLD_TO_FINISH = "ending"
+"""In the registry: 1 after a request `finish`, until the run is resumed."""
+
+
+def forget_end(journal: Journal, *, when_done: bool) -> None:
+    """Forget that an earlier manager was told to finish: whoever resumes a run wants its jobs to continue.
+
+    `when_done`: also that it was to end once all jobs are final."""
+    journal.set_meta(TOLD_TO_FINISH, 0)
+    if when_done:
+        journal.set_meta("end_when_done", 0)
 
 
 def stored_options(journal: Journal) -> Options:

@@ -55,6 +55,8 @@ class Left(NamedTuple):
     unfinished: int
     allocation: str = ""
     """The Slurm job whose nodes its manager had."""
+    serves: bool = False
+    """Its manager served clients until it was told to finish."""
 
     def __str__(self) -> str:
         jobs = "1 job" if self.unfinished == 1 else f"{self.unfinished} jobs"
@@ -256,9 +258,18 @@ def look_at_left(run_dir: Path) -> Left:
     try:
         with snapshot(run_dir / FILE_NAME, whole=False) as connection:
             allocation = str(reading.meta_value(connection, ALLOCATION) or "")
-            return Left(run_dir, reading.unfinished(connection), allocation)
+            options = str(reading.meta_value(connection, "options") or "{}")
+            return Left(run_dir, reading.unfinished(connection), allocation, _serves(options))
     except (JournalError, OSError):
         return Left(run_dir, 0)
+
+
+def _serves(options: str) -> bool:
+    try:
+        found = msgspec.json.decode(options, type=Options)
+    except msgspec.MsgspecError:
+        return False
+    return found.net and not found.wait
 
 
 def has_manager(run_dir: Path) -> bool:
@@ -380,5 +391,5 @@ def without_contact(run: Path, holder: int) -> str:
     kill = f"`kill {holder}`" if holder else "SIGTERM"
     return (
         f"{who} is at work in {run.absolute()}, but its {contact.FILE_NAME} is gone, and without the keys in it"
-        f" nobody can talk to it; {kill} ends it and its jobs"
+        f" nobody can talk to it; {kill} ends it, and --resume continues with its jobs"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,13 +13,14 @@ from typing import Any
 import msgspec
 
 from qcg.pilotjob import resume, rundir
-from qcg.pilotjob.closing import Closing
-from qcg.pilotjob.core.events import CancelAll, NodesLost
+from qcg.pilotjob.clock import Clock
+from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.states import State
+from qcg.pilotjob.deadline import ManagerDeadline
 from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.freshness import KeptFresh
 from qcg.pilotjob.executors.spare import SpareAgent
-from qcg.pilotjob.executors.supervision import Supervision, raise_its_error
+from qcg.pilotjob.executors.supervision import raise_its_error
 from qcg.pilotjob.going_on import ALLOCATION, refuse_elsewhere
 from qcg.pilotjob.guard import announce, check_agents, check_free, leave, refresh, withdraw
 from qcg.pilotjob.host_cores import HostCores
@@ -34,15 +34,15 @@ from qcg.pilotjob.interfaces.file import (
 )
 from qcg.pilotjob.interfaces.network import NetworkInterface
 from qcg.pilotjob.interfaces.pilot import Pilot
-from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.logs import log_to, stop_logging
 from qcg.pilotjob.options import Options, Resumption
 from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.place import Place, find_place, look_after_agents
-from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.progress import progress_line
 from qcg.pilotjob.runs import in_same_directory
+from qcg.pilotjob.shutdown import ShutdownSequence
+from qcg.pilotjob.signals import SignalWatch
 from qcg.pilotjob.wire.contact import ContactError
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.keys import make_keys
@@ -57,10 +57,6 @@ BEAT_ALONE = 5.0
 """The same where nobody but clients may look at it."""
 LINE = 10.0
 """Seconds between two lines of the log that tell how far the run is, when that has changed."""
-PATIENCE = 2.0
-"""Seconds for the last words to reach the disk, before it is said that they do not."""
-KILL_GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL when the service ends."""
 
 
 class Service:
@@ -73,13 +69,7 @@ class Service:
         self.wd = resumption.run_dir.parent if resumption else Path(options.wd).resolve()
         self.on_ready: Callable[[Pilot], None] = lambda pilot: None
         """For displays: called once, before the first request."""
-        self._signal = 0
-        self._hurry = asyncio.Event()
-        self._trouble = ""
         self._begun = False
-        self._waits_for_room = False
-        self._left = False
-        """The run is not over: the agent keeps its jobs, for a manager that resumes it."""
 
     async def run(self) -> Ending:
         hub = Hub()
@@ -96,8 +86,7 @@ class Service:
             check_agents(run_dir, str(journal.get_meta("instance") or ""))
             before = resume.stored_options(journal)
             self.options = msgspec.structs.replace(before, **self.resumption.changes)
-            if self.resumption.anew:
-                resume.forget_end(journal)
+            resume.forget_end(journal, when_done=self.resumption.anew)
             if self.options.file_path != before.file_path:
                 forget_file(journal)
             elif self.options.file_path and ("file_path" in self.resumption.changes or not is_file_done(journal)):
@@ -171,15 +160,18 @@ class Service:
         if network is not None:
             network.serve(pilot)
         agents = look_after_agents(place, engine, self.options, run_dir, cores.set_agent, self._spare)
-        agents.on_hopeless = self._give_up(pilot)
-        closing = Closing(pilot, self.options, place.allocation)
-        self._watch_signals(pilot, closing, in_allocation=place.allocation is not None)
-        self._watch_defects(pilot, run_dir)
+        agents.on_hopeless = lambda reason: _give_up(pilot, Cause.NO_AGENT, reason)
+        deadline = ManagerDeadline(pilot, self.options, place.allocation, Clock())
+        shutdown = ShutdownSequence(engine, pilot.shutdown, deadline)
+        in_allocation = place.allocation is not None
+        signals = SignalWatch(engine, pilot.shutdown, shutdown, deadline, in_allocation=in_allocation)
+        signals.begin()
+        _watch_defects(pilot, run_dir)
         beating = asyncio.ensure_future(self._beat(engine, run_dir, cores))
-        watching = asyncio.ensure_future(closing.watch())
+        watching = asyncio.ensure_future(deadline.watch())
         for task in (beating, watching):
             task.add_done_callback(raise_its_error)
-        errors = cut_off = 0
+        errors = unfinished = 0
         try:
             with rundir.writing_to(run_dir):
                 announce(run_dir, engine.executor.open(hub, make_keys(), f"tcp://{place.address}:*"), clients)
@@ -192,13 +184,10 @@ class Service:
             if requests and self.options.file_path:
                 remember_file(journal, Path(self.options.file_path))
             errors = await run_requests(pilot, requests)
-            closing.all_read = True
-            await self._until_the_end(pilot, closing)
-            cut_off = engine.state.unfinished
-            if closing.over.is_set() and not (self._left or pilot.ending.is_set()):
-                await self._suspend(engine, agents, closing)
-            elif not self._left:
-                await self._end(engine, agents)
+            deadline.all_read = True
+            await self._until_the_end(pilot)
+            unfinished = engine.state.unfinished
+            await shutdown.carry_out(agents)
         finally:
             beating.cancel()
             watching.cancel()
@@ -206,9 +195,9 @@ class Service:
             if network is not None:
                 await network.close()
             await engine.close()
-            self._leave_signals()
+            signals.end()
             asyncio.get_running_loop().set_exception_handler(None)
-        if not self._left:
+        if not shutdown.run_is_left:
             withdraw(run_dir)
         else:
             try:
@@ -219,109 +208,36 @@ class Service:
         counts = engine.state.job_counts
         summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])
         log.info("the end: %s", summary or "no jobs")
-        told = pilot.ending.is_set()
-        suspended = closing.why if engine.state.suspended and engine.state.unfinished else ""
-        return Ending(
-            run_dir,
-            counts,
-            errors,
-            cut_off,
-            self._trouble,
-            self._signal,
-            pilot.refusals,
-            told,
-            continued,
-            suspended,
-            place.job_id,
-            left=self._left and not self._trouble,
+        assert pilot.shutdown.cause is not None
+        ending = Ending(
+            run_dir=run_dir,
+            counts=counts,
+            cause=pilot.shutdown.cause,
+            reason=pilot.shutdown.reason,
+            unfinished=unfinished,
+            request_errors=errors,
+            refusals=pilot.refusals,
+            signal=signals.first,
+            continued=continued,
+            allocation=place.job_id,
+            serves=self.options.net and not self.options.wait,
+            unwritten=shutdown.run_is_left and pilot.shutdown.cause not in (Cause.NO_AGENT, Cause.DEFECT),
         )
+        if last_line := ending.last_line():
+            log.warning("%s", last_line)
+        return ending
 
-    # -- the end ----------------------------------------------------------------------------------------------------
-
-    async def _until_the_end(self, pilot: Pilot, closing: Closing) -> None:
-        """A request to finish; or all jobs final, where that was asked for; or nothing more to wait for; or no time."""
+    async def _until_the_end(self, pilot: Pilot) -> None:
+        """A request to end; or all jobs final, where that was asked for; or the end of the request file."""
         if not (self.options.net or pilot.end_when_done.is_set()):
+            pilot.shutdown.make(Cause.REQUESTS_READ, "the request file has no finishAfterAllTasksDone")
             return
-        told = asyncio.ensure_future(pilot.ending.wait())
-        done = asyncio.ensure_future(self._all_done(pilot))
-        over = asyncio.ensure_future(closing.over.wait())
-        await asyncio.wait({done, told, over}, return_when=asyncio.FIRST_COMPLETED)
-        for waiting in (done, told, over):
+        requested = asyncio.ensure_future(pilot.shutdown.wait())
+        done = asyncio.ensure_future(_all_done(pilot))
+        await asyncio.wait({done, requested}, return_when=asyncio.FIRST_COMPLETED)
+        for waiting in (done, requested):
             waiting.cancel()
-
-    async def _all_done(self, pilot: Pilot) -> None:
-        await pilot.end_when_done.wait()
-        await pilot.engine.all_done.wait()
-
-    async def _suspend(self, engine: Engine, agents: Supervision, closing: Closing) -> None:
-        """No process is left, and what is not final waits for another manager."""
-        runs = engine.state.executing
-        ended = "nothing runs" if not runs else "1 run is ended" if runs == 1 else f"{runs} runs are ended"
-        engine.notice(f"{closing.why}; {ended}, and what is left waits for --resume")
-        await closing.carry_out(agents)
-        await self._stored(engine)
-
-    async def _end(self, engine: Engine, agents: Supervision) -> None:
-        """Nothing is left: no job that is not final, no process."""
-        # First: an agent that has gone cannot tell again what was not written.
-        if not await self._stored(engine):
-            return
-        left = engine.state.unfinished
-        if left:
-            log.warning("the service ends before %d jobs have ended; they are cancelled", left)
-            engine.dispatch(CancelAll(self._trouble or "the service ended before the job did"))
-        hurried = asyncio.ensure_future(self._hurry.wait())
-        ending = asyncio.ensure_future(agents.end(KILL_GRACE))
-        await asyncio.wait({ending, hurried}, return_when=asyncio.FIRST_COMPLETED)
-        if not ending.done():
-            engine.executor.tell_to_exit(0.0)
-        hurried.cancel()
-        await ending
-        if engine.state.unfinished:
-            nodes = [spec.name for spec in engine.state.nodes]
-            engine.dispatch(NodesLost(nodes, "the agent ended without telling what became of the job"))
-        await self._stored(engine)
-
-    async def _stored(self, engine: Engine) -> bool:
-        """Wait until everything is on the disk. False when somebody does not want to wait for room on it."""
-        storing = asyncio.ensure_future(engine.store())
-        hurried = asyncio.ensure_future(self._hurry.wait())
-        await asyncio.wait({storing}, timeout=PATIENCE)
-        if not storing.done():
-            self._waits_for_room = True
-            left = "a second signal leaves" if self._signal else "two signals leave"
-            engine.notice(f"{_why_not_written(engine)} The end waits for that; {left} the run as it is, to be resumed")
-            await asyncio.wait({storing, hurried}, return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
-        self._waits_for_room = False
-        self._left = self._left or not storing.done()
-        storing.cancel()
-        return not self._left
-
-    def _give_up(self, pilot: Pilot) -> Callable[[str], None]:
-        def give_up(reason: str) -> None:
-            log.critical("%s", reason)
-            self._trouble = reason
-            self._hurry.set()
-            pilot.ending.set()
-
-        return give_up
-
-    def _watch_defects(self, pilot: Pilot, run_dir: Path) -> None:
-        """What nobody has thought of must not end in silence: it is told, and the run is left to be resumed."""
-        give_up = self._give_up(pilot)
-
-        def leave() -> None:
-            self._left = True
-            give_up(f"an unexpected error, told in {run_dir / 'service.log'}; go on with --resume {run_dir}")
-
-        def told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-            log.critical("unexpected: %s", context["message"], exc_info=context.get("exception"))
-            if "handle" in context and not self._left:  # in a callback, so that nobody else hears of it
-                leave()
-
-        pilot.engine.on_broken = leave
-        asyncio.get_running_loop().set_exception_handler(told)
+        pilot.shutdown.make(Cause.DONE, "every job had ended")
 
     async def _beat(self, engine: Engine, run_dir: Path, cores: HostCores) -> None:
         told = ""
@@ -335,52 +251,30 @@ class Service:
                 log.info("%s", line)
                 told = line
 
-    def _watch_signals(self, pilot: Pilot, closing: Closing, *, in_allocation: bool) -> None:
-        def told(number: int) -> None:
-            name = signal.Signals(number).name
-            if in_allocation and number == signal.SIGTERM and not self._signal:
-                closing.now("the allocation ends (SIGTERM)")  # which may be told more than once
-                return
-            if self._signal:
-                self._hurry.set()
-            pilot.engine.notice(f"{name}: {self._what_follows(pilot.engine)}")
-            self._signal = number
-            pilot.ending.set()
 
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, told, number)
-
-    def _what_follows(self, engine: Engine) -> str:
-        """From a signal, in words."""
-        engine.try_to_commit()  # a disk may be full, and nobody has noticed
-        waits = engine.stalled or self._waits_for_room
-        if self._signal:
-            return "the run is left as it is, to be resumed" if waits else "everything is ended at once"
-        left = engine.state.unfinished
-        jobs = "1 job that has not ended is" if left == 1 else f"{left} jobs that have not ended are"
-        if waits:
-            return (
-                f"nothing can be written, and the end waits for that: once there is room, {jobs} cancelled, for good;"
-                " a second signal leaves the run as it is, to be resumed"
-            )
-        return (
-            f"{jobs} cancelled, for good; running ones have {KILL_GRACE:g} s to end by themselves, or until the next"
-            " signal"
-        )
-
-    def _leave_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+async def _all_done(pilot: Pilot) -> None:
+    await pilot.end_when_done.wait()
+    await pilot.engine.all_done.wait()
 
 
-def _why_not_written(engine: Engine) -> str:
-    try:
-        engine.commit()
-    except (JournalError, ReportError) as error:
-        return str(error)
-    return "What is written has not reached the disk yet; should that fail, service.log says why."
+def _give_up(pilot: Pilot, cause: Cause, reason: str) -> None:
+    log.critical("%s", reason)
+    pilot.shutdown.make(cause, reason)
+
+
+def _watch_defects(pilot: Pilot, run_dir: Path) -> None:
+    """An exception that no code handles is logged, and the run is left to be resumed."""
+
+    def give_up() -> None:
+        _give_up(pilot, Cause.DEFECT, f"an unexpected error occurred, see {run_dir / 'service.log'}")
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        log.critical("unexpected: %s", context["message"], exc_info=context.get("exception"))
+        if "handle" in context and pilot.shutdown.cause is not Cause.DEFECT:  # in a callback: nothing else handles it
+            give_up()
+
+    pilot.engine.on_broken = give_up
+    asyncio.get_running_loop().set_exception_handler(handle)
 
 
 def main() -> None:

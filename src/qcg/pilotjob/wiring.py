@@ -74,8 +74,6 @@ def wire(
     if options.wait or journal.get_meta("end_when_done"):
         pilot.end_when_done.set()
     if resumed:
-        if journal.get_meta("ending"):
-            pilot.ending.set()
         try:
             followed = resume.restore(engine.state, journal, untold(run_dir, place.agents, journal.acked()))
         except JournalError:

@@ -56,7 +56,7 @@ grandchild()
 if "--stubborn" in sys.argv:
     stubborn()
 write_pid("job")
-if "--leave" not in sys.argv:
+if "--leave" not in sys.argv and not os.path.exists("stop"):
     time.sleep(1000)
 while len([name for name in os.listdir() if name.endswith(".pid") and os.path.getsize(name)]) < 6:
     time.sleep(0.01)

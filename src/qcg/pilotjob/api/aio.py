@@ -15,6 +15,7 @@ from qcg.pilotjob.api.asking import (
     Names,
     accepted,
     data_of,
+    finish_request,
     limit_of,
     list_of,
     log_request,
@@ -172,9 +173,10 @@ class AsyncManager:
     async def system_status(self) -> dict[str, Any]:
         return await self._data({"request": "status"})
 
-    async def finish(self) -> None:
-        """End the service now, and wait until it is gone if it is one's own."""
-        await self.send_request({"request": "finish"})
+    async def finish(self, cancel: bool = False) -> None:
+        """End the service now, and wait until it is gone if it is one's own. Waiting jobs stay QUEUED, unless `cancel`
+        is given."""
+        await self.send_request(finish_request(cancel=cancel))
         if self._service is not None:
             await asyncio.to_thread(self._service.end)
 
@@ -223,7 +225,7 @@ class AsyncManager:
         if self._context is not None:
             self._context.term()
         if self._service is not None:
-            self._service.terminate()
+            self._service.finish()
             await asyncio.to_thread(self._service.end)
         if self._log_file is not None:
             self._log_file.close()

@@ -85,6 +85,10 @@ def submitted(data: dict[str, Any]) -> list[str]:
     return names
 
 
+def finish_request(*, cancel: bool) -> dict[str, Any]:
+    return {"request": "finish", "cancel": True} if cancel else {"request": "finish"}
+
+
 def may_ask_again(request: dict[str, Any], error: ConnectionError) -> bool:
     """Whether nothing can happen twice when a request that ended in this error is sent once more."""
     return not error.perhaps_sent or request.get("request") in QUESTIONS

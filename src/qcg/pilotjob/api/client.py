@@ -15,6 +15,7 @@ from qcg.pilotjob.api.asking import (
     Names,
     accepted,
     data_of,
+    finish_request,
     limit_of,
     list_of,
     log_request,
@@ -201,9 +202,10 @@ class Manager:
         """An overview: the service, its resources, numbers of jobs and iterations by state."""
         return self._data({"request": "status"})
 
-    def finish(self) -> None:
-        """End the service now; running jobs are ended with it."""
-        self.send_request({"request": "finish"})
+    def finish(self, cancel: bool = False) -> None:
+        """End the service now. Running jobs are killed and CANCELED. Waiting jobs stay QUEUED, for a service that
+        resumes the run; with `cancel` they are CANCELED, too."""
+        self.send_request(finish_request(cancel=cancel))
 
     def cleanup(self) -> None:
         """Give back connections. The service goes on."""

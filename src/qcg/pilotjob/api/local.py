@@ -5,18 +5,21 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import shlex
 import subprocess
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
 from qcg.pilotjob.api.errors import ServiceError
+from qcg.pilotjob.api.log import log
 
 FINISH_TIMEOUT = 20.0
 """Seconds that a service may take to end its jobs and itself, before it is killed."""
@@ -32,8 +35,8 @@ main()
 
 
 class LocalService:
-    """The service ends when it is told to, and when this process ends, however it does: it holds the other end of a
-    pipe that nobody writes to."""
+    """A service process that ends when it is told to, and when this process ends, however that happens: it reads from a
+    pipe, whose other end this process holds. A byte in it means `finish`."""
 
     def __init__(self, arguments: Iterable[Any], init_timeout: float) -> None:
         if isinstance(arguments, (str, bytes)):
@@ -76,19 +79,44 @@ class LocalService:
         return self.process.poll() is None
 
     def terminate(self) -> None:
-        """SIGTERM: it cancels its jobs and goes."""
+        """End it with SIGTERM: running jobs are QUEUED again."""
         if self.is_alive:
             self.process.terminate()
 
-    def end(self) -> None:
-        """Wait until it has ended; when that takes too long, it is killed."""
+    def finish(self) -> None:
+        """End it as the request `finish` does, without the network: running jobs are CANCELED."""
         with self._lock:
+            if self._lifeline >= 0:
+                with suppress(BrokenPipeError):  # it has ended
+                    os.write(self._lifeline, b"\n")
+
+    def end(self) -> None:
+        """Wait until it has ended; when that takes too long, it is killed. Jobs that are left are told in the log."""
+        with self._lock:
+            is_first = self._lifeline >= 0
             self._let_go()
         try:
             self.process.wait(FINISH_TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        if is_first:
+            self._log_jobs_left()
+
+    def _log_jobs_left(self) -> None:
+        if self.process.returncode in (0, 1) or not hasattr(self, "conf"):
+            return  # every job is final, or the service did not start
+        # Needed seldom, and it takes time to load.
+        from qcg.pilotjob.runs import unfinished
+
+        left = unfinished(self.run_dir)
+        if left:
+            log.warning(
+                "%s left; LocalManager(['--resume', '%s']) or `qcg-pm run --resume %s` continues with them",
+                "1 job is" if left == 1 else f"{left} jobs are",
+                self.run_dir,
+                shlex.quote(str(self.run_dir)),
+            )
 
     def let_go_in_child(self) -> None:
         """After a fork: it ends with the process that started it, not with the last of its children."""

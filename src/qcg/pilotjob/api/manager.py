@@ -20,8 +20,9 @@ __all__ = ["LocalManager", "Manager"]
 
 
 class LocalManager(Manager):
-    """Starts a service process and talks to it. The service ends with `finish`, at the end of a `with` block, when
-    nobody has this object any more, and when this process ends, however it does."""
+    """Starts a service process and talks to it. The service ends with `finish`. The end of a `with` block and the
+    garbage collection of this object do the same. The service also ends when this process does, however that happens:
+    running jobs are then QUEUED again."""
 
     def __init__(self, server_args: Iterable[Any] | None = None, cfg: Mapping[str, Any] | None = None) -> None:
         """`server_args` are options of `qcg-pm-service`."""
@@ -37,13 +38,14 @@ class LocalManager(Manager):
         # When the program ends, the service sees it by itself.
         weakref.finalize(self, _end_later, self._lines, self._log_file, self._service).atexit = False
 
-    def finish(self) -> None:
-        """End the service and wait until it is gone; running jobs are ended with it. Calling it again does nothing."""
+    def finish(self, cancel: bool = False) -> None:
+        """End the service and wait until it is gone. Running jobs are killed and CANCELED. Waiting jobs stay QUEUED,
+        for a service that resumes the run; with `cancel` they are CANCELED, too. Calling it again does nothing."""
         if self._service.is_alive:
             try:
-                super().finish()
+                super().finish(cancel)
             except ConnectionError:
-                self._service.terminate()
+                self._service.finish()
         self._service.end()
         self._disconnect()
 
@@ -51,8 +53,8 @@ class LocalManager(Manager):
         self.finish()
 
     def kill_manager_process(self) -> None:
-        """End the service with SIGTERM: it cancels its jobs and goes."""
-        self._service.terminate()
+        """End the service as `finish` does, also when it does not answer requests."""
+        self._service.finish()
         self._service.end()
 
     @staticmethod
@@ -67,7 +69,8 @@ def _end_later(lines: Connections, log_file: LogFile, service: LocalService) -> 
 
     def end() -> None:
         lines.close()
-        log_file.close()
+        service.finish()
         service.end()
+        log_file.close()
 
     threading.Thread(target=end, name="qcg-pm-end", daemon=True).start()

@@ -11,6 +11,7 @@ from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.resume import TOLD_TO_FINISH
 
 
 def progress_of(run_dir: Path) -> tuple[int, int] | None:
@@ -22,6 +23,17 @@ def progress_of(run_dir: Path) -> tuple[int, int] | None:
             return reading.starts_and_ends(connection)
     except JournalError:
         return None
+
+
+def was_told_to_finish(run_dir: Path) -> bool:
+    """Whether the last manager was told to `finish`: the user wants no further allocation."""
+    if not (run_dir / FILE_NAME).exists():
+        return False
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            return bool(int(reading.meta_value(connection, TOLD_TO_FINISH) or 0))
+    except JournalError:
+        return False
 
 
 def is_too_long(run_dir: Path, seconds: float | None) -> bool:

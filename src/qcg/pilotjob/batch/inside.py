@@ -19,7 +19,7 @@ from types import FrameType
 from qcg.pilotjob.batch import slurm
 from qcg.pilotjob.batch.books import JOBS_LEFT, SCRIPT, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
-from qcg.pilotjob.batch.headway import is_too_long, longest_of, progress_of
+from qcg.pilotjob.batch.headway import is_too_long, longest_of, progress_of, was_told_to_finish
 from qcg.pilotjob.batch.script import environment_for
 from qcg.pilotjob.batch.times import time_limit
 from qcg.pilotjob.cluster.commands import PATIENCE
@@ -110,7 +110,7 @@ class InAllocation:
             code = self._run_once()
             if code >= 0:
                 return code
-            if self._told_to_end:
+            if self._told_to_end or was_told_to_finish(self._run_dir):
                 return JOBS_LEFT
             deaths += 1
             name = signal.Signals(-code).name
@@ -163,7 +163,11 @@ class InAllocation:
         if code == JOBS_LEFT and self._queued_again:
             say("Slurm has queued this job again; it goes on with the run when it starts.")
             return code
-        if code == JOBS_LEFT and self._books.stuck and self._number < self._most:
+        if code == JOBS_LEFT and was_told_to_finish(self._run_dir):
+            # As after a cancelled job: nobody asks for another allocation.
+            self._books.cancelled = self._id
+            say(f"The run was told to finish, and jobs are left. {self._how_to_go_on()}")
+        elif code == JOBS_LEFT and self._books.stuck and self._number < self._most:
             say(
                 "No job was started or ended in this allocation, and the next one would be like it, so that there is"
                 f" none. {longest_of(self._run_dir)}{self._how_to_go_on()}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -120,15 +121,17 @@ def _directory(wd: str) -> Iterator[str]:
 class _Pilot(LocalManager):
     """Nobody needs what it has not written yet: it ends within seconds, also where nothing can be written."""
 
-    def finish(self) -> None:
+    def finish(self, cancel: bool = False) -> None:
         with signals_wait():
+            # Jobs that are left are of no interest: their run directory is removed.
+            logging.getLogger("qcg.pilotjob.api").addHandler(logging.NullHandler())
             if self.qcgpm_process.poll() is None:
                 self.qcgpm_process.terminate()
             try:
                 self.qcgpm_process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.qcgpm_process.kill()
-            super().finish()
+            super().finish(cancel)
             if self.run_dir is not None:
                 _end_agents(self.run_dir)
 

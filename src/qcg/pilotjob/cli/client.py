@@ -7,6 +7,7 @@ one core. And it has the terminal, as if it were run alone.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, tell
 from qcg.pilotjob.cli.target import DIRECTORY
+from qcg.pilotjob.going_on import how_to_go_on
 from qcg.pilotjob.wire import contact
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 ZMQ_ADDRESS = "QCG_PM_ZMQ_ADDRESS"
 GOING = 5.0
 """Seconds for a manager that has closed its connections to end."""
+ENDING = 20.0
+"""Seconds for a manager to end its jobs after a signal."""
 
 
 @click.command(
@@ -48,8 +52,9 @@ GOING = 5.0
 def command(context: click.Context, /, program: str, arguments: tuple[str, ...], **given: Any) -> None:
     """Start a manager, run PROGRAM with this Python and its ARGUMENTS, and end with the program's exit code.
 
-    The program finds the manager as a job does: `Manager()` needs no address. When it ends, the manager ends, and with
-    it the jobs that have not ended by then.
+    The program finds the manager as a job does: `Manager()` needs no address. When the program ends, so does the
+    manager: jobs that run then are CANCELED, or QUEUED again after a signal. Waiting jobs stay QUEUED, and the last
+    line says how to continue with them.
     """
     from qcg.pilotjob.api.errors import QCGPJMAError
     from qcg.pilotjob.api.manager import LocalManager
@@ -60,21 +65,46 @@ def command(context: click.Context, /, program: str, arguments: tuple[str, ...],
         manager = LocalManager(_given_again(context), {"log_file": ""})
     except QCGPJMAError as error:
         raise Refusal(str(error)) from None
+    # Its warning about jobs that are left is for programs; this command has a line of its own.
+    logging.getLogger("qcg.pilotjob.api").addHandler(logging.NullHandler())
+    run_dir = Path(manager.qcgpm_conf["run_dir"])
+    signals: list[int] = []
     try:
-        code = _run([sys.executable, program, *arguments], _environment(manager), given["wd"])
-        left = _unfinished(manager)
+        code = _run([sys.executable, program, *arguments], _environment(manager), given["wd"], signals)
+        unfinished = _unfinished(manager)
         killed_by = -(manager.qcgpm_process.poll() or 0)
     finally:
+        if signals:
+            _interrupt(manager)
         manager.cleanup()
     if killed_by > 0:
-        run_dir = manager.qcgpm_conf["run_dir"]
         tell(
             f"the manager was killed ({signal.Signals(killed_by).name}) while the program ran; jobs that it had started"
             f" go on, and `qcg-pm run --resume {run_dir}` goes on with the rest"
         )
-    if left:
-        tell(f"cancelled {many(left, 'job')} that had not ended when the program did")
+    else:
+        _tell_what_is_left(run_dir, unfinished)
     sys.exit(code)
+
+
+def _interrupt(manager: LocalManager) -> None:
+    """A signal ended the program: jobs that run are QUEUED again, as after a signal to the manager itself."""
+    manager.qcgpm_process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        manager.qcgpm_process.wait(ENDING)
+
+
+def _tell_what_is_left(run_dir: Path, unfinished: int) -> None:
+    """`unfinished`: jobs that had not ended when the program did."""
+    from qcg.pilotjob.runs import look_at_left
+
+    left = look_at_left(run_dir)
+    if unfinished > left.unfinished:
+        tell(f"cancelled {many(unfinished - left.unfinished, 'job')} that had not ended when the program did")
+    if left.unfinished:
+        go_on = how_to_go_on(run_dir, left.allocation).replace("`", "")
+        jobs = "1 job is" if left.unfinished == 1 else f"{left.unfinished} jobs are"
+        tell(f"{jobs} left, because the program has ended. Go on with: {go_on}")
 
 
 def _given_again(context: click.Context) -> list[str]:
@@ -98,24 +128,27 @@ def _environment(manager: LocalManager) -> dict[str, str]:
     return environment
 
 
-def _run(line: list[str], environment: dict[str, str], wd: str) -> int:
-    """The program's exit code; as a shell tells it when a signal ended it."""
-    with subprocess.Popen(line, env=environment, cwd=wd) as process, _signals_to(process):
+def _run(line: list[str], environment: dict[str, str], wd: str, signals: list[int]) -> int:
+    """The program's exit code; as a shell tells it when a signal ended it. `signals`: gets those that this command
+    received."""
+    with subprocess.Popen(line, env=environment, cwd=wd) as process, _signals_to(process, signals):
         code = process.wait()
     return code if code >= 0 else 128 - code
 
 
 @contextmanager
-def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def _signals_to(process: subprocess.Popen[bytes], signals: list[int]) -> Iterator[None]:
     """The program decides what a signal means; this command ends after it. A terminal sends SIGINT to both itself."""
 
     def pass_on(number: int, frame: object) -> None:
-        process.send_signal(number)
+        signals.append(number)
+        if number != signal.SIGINT:
+            process.send_signal(number)
 
-    before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
-    }
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` makes it
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, pass_on) for number in numbers}
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ import msgspec
 from qcg.pilotjob.cli.report import show_report
 from qcg.pilotjob.cli.saying import tell
 from qcg.pilotjob.cli.showing import show_json
+from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.report.analysis import analyse
@@ -42,26 +43,23 @@ def tell_end(ending: Ending, *, followed: bool, as_json: bool = False) -> None:
     earlier = ending.request_errors - len(ending.refusals)
     if earlier:
         tell(f"{_were_refused(earlier)} before this run was resumed; service.log says why.")
-    if ending.left:
-        tell(ending.how_it_was_left())
-    elif ending.suspended:
-        tell(ending.what_is_left(followed=followed))
-    if ending.trouble:
-        tell(f"The run could not go on: {ending.trouble}")
+    if ending.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
+        tell(f"The run could not go on: {ending.reason}")
+    if last_line := ending.last_line(followed=followed):
+        tell(last_line)
 
 
 def run_result(ending: Ending, report: RunReport | None) -> dict[str, Any]:
     """The output of `run --json`; without a report, nothing is left of the run."""
-    left = sum(ending.counts[: State.SUCCEED])
     command = "sbatch" if ending.allocation else "run"
     return {
         "directory": None if report is None else str(ending.run_dir),
         "exit_code": ending.exit_code,
         "jobs": {state.name: ending.counts[state] for state in State if ending.counts[state]},
-        "jobs_left": left,
-        "resume": f"qcg-pm {command} --resume {shlex.quote(str(ending.run_dir))}" if left else None,
+        "jobs_left": ending.jobs_left,
+        "resume": f"qcg-pm {command} --resume {shlex.quote(str(ending.run_dir))}" if ending.jobs_left else None,
         "refusals": ending.refusals,
-        "trouble": ending.trouble or None,
+        "trouble": ending.reason if ending.cause in (Cause.NO_AGENT, Cause.DEFECT) else None,
         "report": msgspec.to_builtins(report),
     }
 

@@ -10,8 +10,10 @@ import click
 
 from qcg.pilotjob.cli.finding import current_run_dir, on_manager
 from qcg.pilotjob.cli.refusing import Denial
-from qcg.pilotjob.cli.saying import say
+from qcg.pilotjob.cli.saying import say, tell
+from qcg.pilotjob.going_on import how_to_go_on
 from qcg.pilotjob.guard import is_alive
+from qcg.pilotjob.runs import look_at_left
 from qcg.pilotjob.wire import contact
 
 if TYPE_CHECKING:
@@ -24,18 +26,31 @@ PATIENCE = 60.0
 
 @click.command("finish")
 @click.option("--when-done", is_flag=True, help="Not now, but as soon as every job has ended; returns at once.")
+@click.option("--cancel", is_flag=True, help="Cancel waiting jobs, too: no job is left for --resume.")
 @on_manager
-def command(manager: Manager, when_done: bool) -> None:
-    """End a manager, and with it all its jobs. Returns when it is gone."""
+def command(manager: Manager, when_done: bool, cancel: bool) -> None:
+    """End a manager, and return when it is gone.
+
+    Running jobs are killed and CANCELED. Waiting jobs stay QUEUED, and --resume continues with them.
+    """
+    if when_done and cancel:
+        raise click.UsageError("--when-done waits for all jobs, and --cancel for none: give one of them")
     if when_done:
         manager.send_request({"request": "control", "command": "finishAfterAllTasksDone"})
         say("the manager ends as soon as every job has ended")
         return
-    manager.finish()
+    manager.finish(cancel)
     run_dir = current_run_dir()
-    if run_dir is not None:
-        _wait_until_gone(run_dir)
-    say("the manager has ended" if run_dir else "the manager ends now")
+    if run_dir is None:
+        say("the manager ends now")
+        return
+    _wait_until_gone(run_dir)
+    say("the manager has ended")
+    left = look_at_left(run_dir)
+    if left.unfinished:
+        jobs = "1 job is" if left.unfinished == 1 else f"{left.unfinished} jobs are"
+        go_on = how_to_go_on(run_dir, left.allocation, serves=left.serves).replace("`", "")
+        tell(f"{jobs} left. Go on with: {go_on}")
 
 
 def _wait_until_gone(run_dir: Path) -> None:

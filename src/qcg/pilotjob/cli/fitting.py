@@ -41,7 +41,7 @@ class Time(msgspec.Struct, frozen=True):
     @property
     def for_jobs(self) -> float | None:
         """Seconds in which jobs can be started, and have to be over when they say how long they take."""
-        from qcg.pilotjob.closing import GRACE, LARGEST_PART
+        from qcg.pilotjob.deadline import GRACE, LARGEST_PART
 
         if self.seconds is None:
             return None

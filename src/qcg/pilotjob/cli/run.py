@@ -23,8 +23,9 @@ from qcg.pilotjob.going_on import is_followed
 def command(context: click.Context, /, file: str | None, no_net: bool, as_json: bool, **given: Any) -> None:
     """Run the requests of FILE and wait for all jobs. Shows progress and a closing table.
 
-    Exit code 0: all jobs succeeded. 1: a job did not, or a request was refused. 2: it could not begin. 4: its time was
-    over, and jobs are left for --resume.
+    Exit code 0: all jobs succeeded. 1: a job did not, or a request was refused. 2: it could not begin. 4: jobs are
+    left, and the last line says how to continue with them. 130, 143, 129: the same after SIGINT (Ctrl-C), SIGTERM,
+    SIGHUP (a closed terminal).
     """
     if file is None and not given["resume"]:
         raise click.UsageError("give a request FILE, or a run to continue with --resume PATH")

@@ -15,12 +15,12 @@ from qcg.pilotjob.cli.legacy_options import implies_net
 from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
 from qcg.pilotjob.cli.saying import tell
+from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.executors.spare import SpareAgent, is_wanted
 
 if TYPE_CHECKING:
     from qcg.pilotjob.interfaces.pilot import Pilot
-    from qcg.pilotjob.outcome import Ending
 
 DEFAULT_FILE = "qcg_pm_reqs.json"
 FIRST_PORT, LAST_PORT = 2222, 9999
@@ -54,8 +54,10 @@ def command(
 ) -> None:
     """Run the requests of a file, of the network, or of both.
 
-    With a file alone and no request finishAfterAllTasksDone in it, the service ends once all requests are read, and
-    jobs that have not ended then are cut off. With --net it ends when it is told to.
+    With a file alone and no request finishAfterAllTasksDone in it, the service ends once all requests are read: jobs
+    that run then are CANCELED, and waiting ones are left for --resume. With --net it ends when it is told to.
+
+    Exit codes are those of `qcg-pm run`.
     """
     path = file_path or (DEFAULT_FILE if use_file else None)
     given["net"] = given["net"] or implies_net(context)
@@ -92,19 +94,19 @@ def command(
         from qcg.pilotjob.cli.running import run_service  # here, so that both processes load at once
 
         ending = run_service(context, given, fixed, ready, spare=spare)
-    if ending.left:
-        tell(ending.how_it_was_left())
-    elif ending.suspended:
-        tell(ending.what_is_left())
-    elif ending.cut_off and not ending.told:
-        were = "job was" if ending.cut_off == 1 else "jobs were"
+    if ending.cause is Cause.REQUESTS_READ and ending.unfinished:
+        were = "job was" if ending.unfinished == 1 else "jobs were"
         tell(
-            f"{ending.cut_off} {were} cut off: the request file has no finishAfterAllTasksDone."
+            f"{ending.unfinished} {were} cut off: the request file has no finishAfterAllTasksDone."
             " `qcg-pm run` always waits."
         )
     if serving:
-        told_before = not network and path is None and ending.continued == 0 and ending.told and not ending.signal
-        tell(_farewell(ending, told_before=told_before))
+        counts = ", ".join(f"{ending.counts[state]} {state.name}" for state in State if ending.counts[state])
+        tell(f"The service has ended: {counts or 'no jobs'}.")
+    if ending.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
+        tell(f"The service could not go on: {ending.reason}")
+    if last_line := ending.last_line():
+        tell(last_line)
     sys.exit(ending.exit_code)
 
 
@@ -114,17 +116,6 @@ def _welcome(pilot: Pilot) -> str:
         f"Serving {Path(site.contact).parent} at {site.zmq_address}. Talk to it with `qcg-pm submit`, `qcg-pm jobs` and"
         f" others in {site.root_wd}, or with --path {site.root_wd} elsewhere; end it with `qcg-pm finish`, or Ctrl-C."
     )
-
-
-def _farewell(ending: Ending, *, told_before: bool) -> str:
-    counts = ", ".join(f"{ending.counts[state]} {state.name}" for state in State if ending.counts[state])
-    sentence = f"The service has ended: {counts or 'no jobs'}."
-    if told_before:
-        sentence += (
-            " This run had been told to finish; to serve it again, give --net too:"
-            f" `qcg-pm-service --net --resume {ending.run_dir}`."
-        )
-    return sentence
 
 
 def _network_options(given: dict[str, Any]) -> dict[str, Any]:
@@ -156,18 +147,23 @@ def _tell(descriptor: int, pilot: Pilot) -> None:
 
 
 def _end_with(descriptor: int, pilot: Pilot) -> None:
-    """End when the other end of a pipe is closed, which happens however its owner ends."""
+    """End when the owner of the other end of a pipe writes to it, which means `finish`, or ends, however that
+    happens."""
     import asyncio
 
     os.set_inheritable(descriptor, False)
     loop = asyncio.get_running_loop()
 
-    def closed() -> None:
+    def readable() -> None:
+        told_to_finish = bool(os.read(descriptor, 1))
         loop.remove_reader(descriptor)
         os.close(descriptor)
-        pilot.ending.set()
+        if told_to_finish:
+            pilot.shutdown.make(Cause.FINISH, "the manager was told to finish")
+        else:
+            pilot.shutdown.make(Cause.OWNER_GONE, "the program that started the manager has ended")
 
-    loop.add_reader(descriptor, closed)
+    loop.add_reader(descriptor, readable)
 
 
 def main(*, standalone_mode: bool = True) -> Any:

@@ -12,7 +12,6 @@ from qcg.pilotjob.core.events import (
     AgentReported,
     AgentSilent,
     Cancel,
-    CancelAll,
     Deadline,
     Event,
     NodesLost,
@@ -21,8 +20,8 @@ from qcg.pilotjob.core.events import (
     RunStarted,
     RunSwept,
     Schedule,
+    ShutDown,
     Submit,
-    Suspend,
     Warned,
     Withdraw,
 )
@@ -58,9 +57,8 @@ _REACTIONS: dict[type[Event], Callable[[CoreState, Any], None]] = {
     AgentSilent: running.agent_silent,
     NodesLost: running.nodes_lost,
     Cancel: ending.cancel,
-    CancelAll: ending.cancel_all,
     Remove: ending.remove,
     Deadline: ending.deadline,
     Warned: ending.warned,
-    Suspend: ending.suspend,
+    ShutDown: ending.shut_down,
 }

@@ -1,11 +1,12 @@
-"""People end jobs: cancel and remove. And time ends managers: what runs then waits for the next one."""
+"""Jobs end on request (cancel, remove), and managers end: what happens then to jobs that are not final."""
 
 from __future__ import annotations
 
 from qcg.pilotjob.core.effects import AllDone, Kill, NothingRuns, Removed, Reply, Stop
-from qcg.pilotjob.core.events import Cancel, CancelAll, Deadline, Remove, Suspend, Warned, Withdraw
+from qcg.pilotjob.core.events import Cancel, Deadline, Remove, ShutDown, Warned, Withdraw
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.settling import Outcome, Rest, settle
+from qcg.pilotjob.core.shutdown import Disposition
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import CANCELED
 
@@ -36,14 +37,6 @@ def cancel(core: CoreState, event: Cancel) -> None:
             endings.append(Outcome(job, position, CANCELED))
     settle(core, *endings)
     _reply(core, "canceled", len(chosen), errors)
-
-
-def cancel_all(core: CoreState, event: CancelAll) -> None:
-    """Together: what becomes of a job must not depend on whether those that it waits for have started yet."""
-    jobs = [job for job in core.jobs.values() if not job.state.is_final]
-    for job in jobs:
-        _kill_runs(core, job)
-    settle(core, *(Rest(job, CANCELED, event.message) for job in jobs))
 
 
 def remove(core: CoreState, event: Remove) -> None:
@@ -84,14 +77,29 @@ def warned(core: CoreState, event: Warned) -> None:
     core.warned = set(core.runs)
 
 
-def suspend(core: CoreState, event: Suspend) -> None:
+def shut_down(core: CoreState, event: ShutDown) -> None:
+    """Start nothing more, and end running attempts. The record of each end arrives later from its host."""
     core.suspended = True
-    for run in core.runs.values():
-        if not (run.killed or run.stopped):
-            run.stopped = True
-            core.effects.append(Stop(run, "closed", event.message))
+    if event.disposition is Disposition.CANCEL_ALL:
+        _cancel_all(core, event.message)
+    else:
+        for run in [run for run in core.runs.values() if not run.killed]:
+            # An attempt that was sent ahead and has not started is a waiting job to its user.
+            if event.disposition is Disposition.CANCEL_RUNNING and run.started:
+                _kill(core, run)
+            elif not run.stopped:
+                run.stopped = True
+                core.effects.append(Stop(run, "closed", event.message))
     if not core.runs:
         core.effects.append(NothingRuns())
+
+
+def _cancel_all(core: CoreState, message: str) -> None:
+    """Cancel all jobs in one step, so that the state of a job does not depend on the order: none is OMITTED."""
+    jobs = [job for job in core.jobs.values() if not job.state.is_final]
+    for job in jobs:
+        _kill_runs(core, job)
+    settle(core, *(Rest(job, CANCELED, message) for job in jobs))
 
 
 def find(core: CoreState, name: str) -> tuple[Job, int] | str:

@@ -7,6 +7,7 @@ from typing import Union
 
 from msgspec import Struct
 
+from qcg.pilotjob.core.shutdown import Disposition
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import Ended, Running, Started
 
@@ -19,12 +20,6 @@ class Cancel(Struct, frozen=True, gc=False):
     """Names of jobs or of single iterations, `job:3`."""
 
     names: list[str]
-
-
-class CancelAll(Struct, frozen=True, gc=False):
-    """The service ends: everything that is not final goes."""
-
-    message: str
 
 
 class Remove(Struct, frozen=True, gc=False):
@@ -83,10 +78,10 @@ class Warned(Struct, frozen=True, gc=False):
     """All runs have got a signal that says that the time is almost over: who fails after it has not failed."""
 
 
-class Suspend(Struct, frozen=True, gc=False):
-    """This manager ends, and another one goes on later: nothing is started any more, and what runs is ended and waits
-    again."""
+class ShutDown(Struct, frozen=True, gc=False):
+    """This manager ends: nothing is started any more, and jobs that are not final are treated as `disposition` says."""
 
+    disposition: Disposition
     message: str
 
 
@@ -101,7 +96,6 @@ Event = Union[
     Submit,
     Withdraw,
     Cancel,
-    CancelAll,
     Remove,
     RunStarted,
     RunEnded,
@@ -111,6 +105,6 @@ Event = Union[
     NodesLost,
     Deadline,
     Warned,
-    Suspend,
+    ShutDown,
     Schedule,
 ]

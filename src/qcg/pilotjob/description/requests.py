@@ -99,7 +99,9 @@ class ResourcesInfo(Struct, tag_field="request", tag="resourcesInfo", forbid_unk
 
 
 class Finish(Struct, tag_field="request", tag="finish", forbid_unknown_fields=True):
-    """Ends the service now; running jobs are ended."""
+    """Ends the service now. Running jobs are killed and CANCELED, waiting ones stay QUEUED for --resume."""
+
+    cancel: Annotated[bool, Meta(description="Cancel waiting jobs, too.")] = False
 
 
 class StatusOptions(Struct, forbid_unknown_fields=True):

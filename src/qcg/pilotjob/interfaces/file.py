@@ -116,7 +116,7 @@ async def _answer(pilot: Pilot, request: msgspec.Raw, number: int) -> Answer | N
     """Nobody is there to send the request again, so it waits for room on the disk. None when the end comes sooner."""
     journal = pilot.engine.journal
     waits = False
-    while not pilot.ending.is_set():
+    while not pilot.shutdown.is_made:
         # Part of the same commit as what the request does: after a crash it is run again, or it has been run.
         journal.set_meta(DONE, number + 1)
         try:
@@ -127,5 +127,5 @@ async def _answer(pilot: Pilot, request: msgspec.Raw, number: int) -> Answer | N
                 log.error("request %d waits until it can be stored: %s", number + 1, problem)
                 waits = True
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(pilot.ending.wait(), RETRY_DELAY)
+            await asyncio.wait_for(pilot.shutdown.wait(), RETRY_DELAY)
     return None

@@ -11,6 +11,7 @@ from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.description.variables import Arrival
 from qcg.pilotjob.descriptions import Descriptions
 from qcg.pilotjob.engine import Engine
+from qcg.pilotjob.shutdown_request import ShutdownRequest
 
 
 class Pilot:
@@ -25,8 +26,7 @@ class Pilot:
         self.interfaces: list[str] = []
         self.publisher = ""
         """Where events are published, if they are."""
-        self.ending = asyncio.Event()
-        """Somebody has asked for the end, now."""
+        self.shutdown = ShutdownRequest()
         self.end_when_done = asyncio.Event()
         """Somebody has asked for the end after all jobs are final."""
         self.start_notices: list[str] = []

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.description.requests import Finish
 from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.resume import TOLD_TO_FINISH
 
 
 async def finish(pilot: Pilot, request: Finish) -> Answer:
-    """End the service now. Running jobs are ended, nothing is left behind. A manager that resumes ends as well."""
-    pilot.engine.journal.set_meta("ending", 1)
-    pilot.ending.set()
+    """End the manager now. Running jobs are killed and CANCELED; waiting ones too where that was asked for."""
+    pilot.engine.journal.set_meta(TOLD_TO_FINISH, 1)
+    if request.cancel:
+        pilot.shutdown.make(Cause.FINISH_AND_CANCEL, "the manager was told to finish and to cancel all jobs")
+    else:
+        pilot.shutdown.make(Cause.FINISH, "the manager was told to finish")
     return ok(message="the service ends now", data={"when": "now"})

@@ -18,7 +18,7 @@ FURTHER = "other jobs were not checked after so many warnings; qcg-pm validate c
 async def submit(pilot: Pilot, request: Submit) -> Answer:
     """Take in jobs. The answer means that they are on disk."""
     jobs = await _parse(pilot, request)
-    if pilot.ending.is_set():
+    if pilot.shutdown.is_made:
         return error("the service is ending and takes no more jobs")
     data = await pilot.engine.submit(jobs)
     if warnings := await _warnings(request, jobs):

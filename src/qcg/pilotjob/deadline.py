@@ -1,7 +1,8 @@
-"""The end of a manager's time, which comes before the end of its jobs: with the allocation, or when it was told so.
+"""The time that a manager has: `--time-limit`, the end of the allocation, and what happens shortly before.
 
-Nothing is started that would not be done in time. A while before the end running jobs get a signal, where that is
-wanted, and shortly before it they are ended and wait again: another manager goes on with them.
+No job is started that would not end in time. At the beginning of the grace period running jobs get a signal, where the
+user wants that, and shortly before the end the manager shuts down: another manager continues with the jobs that are
+left. All times are measured with a clock that does not jump when the time of day is set.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import os
 import signal
 import time
 
+from qcg.pilotjob.clock import Clock
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError
 from qcg.pilotjob.cluster.slurm import Allocation, find_end
 from qcg.pilotjob.core.displaced import node_of
-from qcg.pilotjob.core.events import Deadline, NodesLost, Suspend, Warned
+from qcg.pilotjob.core.events import Deadline, Warned
 from qcg.pilotjob.core.outlook import why_over
-from qcg.pilotjob.executors.supervision import Supervision
+from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.options import Options
 
@@ -41,73 +43,59 @@ LARGEST_PART = 0.1
 LAST = 15.0
 """Seconds before the end at which what still runs is ended: it takes a while until all is told and written. Half of a
 grace that is short."""
-KILL_GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL then."""
 SHORT_KILL_GRACE = 2.0
-"""The same when it has to be quick: after its own SIGTERM, Slurm may wait five seconds until it kills everything."""
-ENDING = 4.0
-"""Seconds that agents have to end, besides."""
+"""Seconds between SIGTERM and SIGKILL when the batch system may kill everything five seconds after its own SIGTERM."""
+DRIFT = 1.0
+"""Seconds by which the deadline in the core, which is a time of day, may differ before it is set anew."""
 
 
-class Closing:
-    def __init__(self, pilot: Pilot, options: Options, allocation: Allocation | None) -> None:
+class ManagerDeadline:
+    """Requests the shutdown of its manager when the time is over, or when no job that is left can be started."""
+
+    def __init__(self, pilot: Pilot, options: Options, allocation: Allocation | None, clock: Clock) -> None:
         self._engine = pilot.engine
         self._pilot = pilot
         self._options = options
         self._allocation = allocation
-        self._began = time.time()
-        self._allocation_end = allocation.end if allocation is not None else None
+        self._clock = clock
+        self._began = clock.steady()
+        self._offset = self._began - clock.wall()
+        """From a time of day that others tell to the steady clock. Fixed, so that it does not follow a clock that is
+        set later."""
+        self._allocation_end = self._steady(allocation.end) if allocation is not None else None
         self._read_at = self._began
         self._warned = False
         self._quickly = False
-        self._said = ""
+        self._last_error = ""
         self.all_read = False
         """No more requests come from a file."""
-        self.over = asyncio.Event()
-        """The time is over, or nothing can be done with what is left of it."""
-        self.why = ""
-        """A sentence, once it is."""
 
     async def watch(self) -> None:
-        while not self.over.is_set():
+        while not self._pilot.shutdown.is_made:
             await self._look()
             await asyncio.sleep(self._until_next_look())
 
-    def _until_next_look(self) -> float:
-        if self._engine.state.unfinished or not self.all_read:
-            return TICK
-        end = self._end
-        left = math.inf if end is None else end - self._grace(end) - time.time()
-        return min(max(left / 2, TICK), SELDOM)
-
-    def now(self, why: str) -> None:
-        """Somebody else ends everything very soon."""
+    def end_now(self, why: str) -> None:
+        """The batch system ends the allocation within seconds."""
         self._quickly = True
-        self._close(why)
-
-    async def carry_out(self, agents: Supervision) -> None:
-        """End what runs, so that it waits for another manager, and the agents."""
-        engine = self._engine
-        engine.executor.exit_reason = "closed"
-        engine.dispatch(Suspend(self.why))
-        # Before anything else: whatever happens now, the next manager knows that these runs are to be run again.
-        engine.try_to_commit()
-        engine.executor.flush()
-        end = self._end
-        last = LAST if end is None else _last(self._grace(end))
-        grace = SHORT_KILL_GRACE if self._quickly else min(KILL_GRACE, last / 2)
-        ending = asyncio.ensure_future(agents.end(grace))
-        # Where nobody else ends the jobs, they have ended when the agents say so.
-        await asyncio.wait({ending}, timeout=grace + ENDING if self._ends_with_allocation else None)
-        if not ending.done():
-            log.warning("not all agents have said goodbye; their jobs end with the allocation")
-            ending.cancel()
-        if engine.state.runs:
-            engine.dispatch(NodesLost([spec.name for spec in engine.state.nodes], self.why))
+        self._pilot.shutdown.make(Cause.TIME, why)
 
     @property
-    def _ends_with_allocation(self) -> bool:
+    def kill_grace(self) -> float:
+        """Seconds for running jobs between SIGTERM and SIGKILL, when the time is over."""
+        if self._quickly:
+            return SHORT_KILL_GRACE
+        end = self._end
+        last = LAST if end is None else _last(self._grace(end))
+        return min(KILL_GRACE, last / 2)
+
+    @property
+    def is_end_of_allocation(self) -> bool:
+        """The batch system ends what the manager has no time to end."""
         return self._quickly or (self._allocation_end is not None and self._end == self._allocation_end)
+
+    def _steady(self, time_of_day: float | None) -> float | None:
+        return None if time_of_day is None else time_of_day + self._offset
 
     @property
     def _end(self) -> float | None:
@@ -120,33 +108,41 @@ class Closing:
             return self._options.grace
         return min(GRACE, LARGEST_PART * (end - self._began))
 
+    def _until_next_look(self) -> float:
+        if self._engine.state.unfinished or not self.all_read:
+            return TICK
+        end = self._end
+        left = math.inf if end is None else end - self._grace(end) - self._clock.steady()
+        return min(max(left / 2, TICK), SELDOM)
+
     async def _look(self) -> None:
-        if time.time() - self._read_at >= self._pause():
+        if self._clock.steady() - self._read_at >= self._pause():
             await self._read_end(PATIENCE)
         end = self._end
         if end is not None:
             await self._count_down(end)
         self._set_deadline()
-        if self.all_read and self._pilot.end_when_done.is_set() and not (self._engine.gathering or self.over.is_set()):
-            why = why_over(self._engine.state, time.time())
+        shutdown = self._pilot.shutdown
+        if self.all_read and self._pilot.end_when_done.is_set() and not (self._engine.gathering or shutdown.is_made):
+            why = why_over(self._engine.state, self._clock.wall())
             if why is not None:
-                self._close(why)
+                shutdown.make(Cause.TIME, why)
 
     def _pause(self) -> float:
         left = math.inf if self._allocation_end is None else self._allocation_end - self._read_at
         return min(max(left / 6, READ_SOON), READ_AGAIN)
 
     async def _count_down(self, end: float) -> None:
-        grace = self._grace(end)
-        if time.time() < end - grace:
+        grace, now = self._grace(end), self._clock.steady
+        if now() < end - grace:
             self._warned = False
             return
         if not self._warned:
             end = await self._read_end_again()
-            if time.time() >= end - grace:
+            if now() >= end - grace:
                 self._warn(end)
-        if time.time() >= end - _last(grace) and time.time() >= await self._read_end_again() - _last(grace):
-            self._close("the time of this manager is over")
+        if now() >= end - _last(grace) and now() >= await self._read_end_again() - _last(grace):
+            self._pilot.shutdown.make(Cause.TIME, "the time of this manager is over")
 
     async def _read_end_again(self) -> float:
         """The limit may have been raised since it was read."""
@@ -154,13 +150,18 @@ class Closing:
         return math.inf if self._end is None else self._end
 
     def _set_deadline(self) -> None:
+        """The core knows the time of day only, so its deadline moves with a clock that is set."""
         end = self._end
-        deadline = None if end is None else end - self._grace(end)
-        if deadline != self._engine.state.deadline:
+        if end is None:
+            deadline = None
+        else:
+            deadline = self._clock.wall() + (end - self._grace(end) - self._clock.steady())
+        before = self._engine.state.deadline
+        if (deadline is None) != (before is None) or abs((deadline or 0.0) - (before or 0.0)) > DRIFT:
             self._engine.dispatch(Deadline(deadline))
 
     def _warn(self, end: float) -> None:
-        """No job is started any more, because of the deadline; those that run are told, where that is wanted."""
+        """No job is started any more, because of the deadline; running jobs get a signal where the user wants that."""
         self._warned = True
         told = ""
         name = self._options.grace_signal
@@ -171,31 +172,26 @@ class Closing:
             self._engine.dispatch(Warned())
             self._engine.executor.signal(by_node, signal.Signals[name])
             told = f"; those that run get {name}"
-        left = max(end - time.time(), 0.0)
+        left = max(end - self._clock.steady(), 0.0)
         self._engine.notice(f"the time of this manager is over in {left:.0f} s: no job is started any more{told}")
-
-    def _close(self, why: str) -> None:
-        if not self.over.is_set():
-            self.why = why
-            self.over.set()
 
     async def _read_end(self, patience: float) -> None:
         if self._allocation is None:
             return
-        self._read_at = time.time()
+        self._read_at = self._clock.steady()
         try:
             end = await asyncio.get_running_loop().run_in_executor(None, find_end, os.environ, patience)
         except AllocationOver as error:
-            self.now(str(error))
+            self.end_now(str(error))
             return
         except ClusterError as error:
-            if str(error) != self._said:
-                self._said = str(error)
+            if str(error) != self._last_error:
+                self._last_error = str(error)
                 log.warning("when the allocation ends cannot be asked: %s", error)
             return
-        if end != self._allocation_end:
+        if self._steady(end) != self._allocation_end:
             log.info("the allocation ends at %s now", "no known time" if end is None else time.ctime(end))
-            self._allocation_end = end
+            self._allocation_end = self._steady(end)
 
 
 def _last(grace: float) -> float:

@@ -1,0 +1,34 @@
+"""A request to end a manager."""
+
+from __future__ import annotations
+
+import asyncio
+
+from qcg.pilotjob.core.shutdown import Cause
+
+
+class ShutdownRequest:
+    """The first cause counts. Later ones change nothing, except an unexpected error, after which no job is settled."""
+
+    def __init__(self) -> None:
+        self.cause: Cause | None = None
+        """None until somebody asks for the end."""
+        self.reason = ""
+        """Why the manager ends, as a clause."""
+        self.urgent = asyncio.Event()
+        """Running jobs are killed without a grace period."""
+        self._made = asyncio.Event()
+
+    @property
+    def is_made(self) -> bool:
+        return self.cause is not None
+
+    def make(self, cause: Cause, reason: str = "") -> None:
+        if self.cause is None or cause is Cause.DEFECT:
+            self.cause, self.reason = cause, reason
+        if cause is Cause.DEFECT:
+            self.urgent.set()
+        self._made.set()
+
+    async def wait(self) -> None:
+        await self._made.wait()

@@ -1,0 +1,82 @@
+"""Signals to a manager: SIGINT, SIGTERM and SIGHUP end it, and a second SIGINT or SIGTERM ends it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
+from qcg.pilotjob.deadline import ManagerDeadline
+from qcg.pilotjob.engine import Engine
+from qcg.pilotjob.shutdown import ShutdownSequence
+from qcg.pilotjob.shutdown_request import ShutdownRequest
+
+WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class SignalWatch:
+    """Turns signals into shutdown requests, between `begin` and `end`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        request: ShutdownRequest,
+        sequence: ShutdownSequence,
+        deadline: ManagerDeadline,
+        *,
+        in_allocation: bool,
+    ) -> None:
+        self._engine = engine
+        self._request = request
+        self._sequence = sequence
+        self._deadline = deadline
+        self._in_allocation = in_allocation
+        self.first = 0
+        """The first signal, except a SIGTERM by which the batch system announces the end of the allocation."""
+        # `nohup` ignores SIGHUP for the programs that it starts.
+        self._watched = [number for number in WATCHED if not _is_ignored_hangup(number)]
+
+    def begin(self) -> None:
+        for number in self._watched:
+            asyncio.get_running_loop().add_signal_handler(number, self._received, number)
+
+    def end(self) -> None:
+        for number in self._watched:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _received(self, number: signal.Signals) -> None:
+        if self._in_allocation and number is signal.SIGTERM and not self.first:
+            # The batch system may send it several times.
+            self._deadline.end_now("the allocation ends (SIGTERM)")
+            return
+        is_repeated = self._request.is_made
+        if is_repeated and number is signal.SIGHUP:
+            self._engine.notice(f"{number.name}: the manager ends already")
+        else:
+            self._engine.notice(f"{number.name}: {self._consequence(is_repeated=is_repeated)}")
+            if is_repeated:
+                self._request.urgent.set()
+        self.first = self.first or number
+        self._request.make(Cause.SIGNAL, f"the manager got {number.name}")
+
+    def _consequence(self, *, is_repeated: bool) -> str:
+        self._engine.try_to_commit()  # the disk may be full, and nothing was written since
+        cannot_write = self._engine.stalled or self._sequence.waits_for_disk
+        if is_repeated:
+            return "the run is left as it is, to be resumed" if cannot_write else "running jobs are killed at once"
+        left = self._engine.state.unfinished
+        jobs = f"{'1 job is' if left == 1 else f'{left} jobs are'} left for --resume" if left else "the manager ends"
+        if cannot_write:
+            return (
+                f"nothing can be written, and the end waits for that: once there is room, {jobs}; a second signal"
+                " leaves the run as it is, to be resumed"
+            )
+        attempts = self._engine.state.executing
+        if not attempts:
+            return jobs
+        running = "1 running attempt has" if attempts == 1 else f"{attempts} running attempts have"
+        return f"{jobs}; {running} {KILL_GRACE:g} s to end, or until the next signal"
+
+
+def _is_ignored_hangup(number: signal.Signals) -> bool:
+    return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN

@@ -1,0 +1,134 @@
+"""What the end of a manager does to jobs: the table, and what the core makes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause, Disposition, Shutdown, decide
+from tests.core.desk import Desk, job, machine
+from tests.core.resuming import books_of, resume
+
+REQUEUE, CANCEL_RUNNING = Disposition.REQUEUE, Disposition.CANCEL_RUNNING
+
+TABLE = {
+    Cause.DONE: REQUEUE,
+    Cause.SIGNAL: REQUEUE,
+    Cause.TIME: REQUEUE,
+    Cause.OWNER_GONE: REQUEUE,
+    Cause.FINISH: CANCEL_RUNNING,
+    Cause.REQUESTS_READ: CANCEL_RUNNING,
+    Cause.FINISH_AND_CANCEL: Disposition.CANCEL_ALL,
+    Cause.NO_AGENT: Disposition.LEAVE,
+    Cause.DEFECT: Disposition.LEAVE,
+}
+
+
+@pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.name)
+def test_the_cause_decides_what_happens_to_jobs(cause: Cause) -> None:
+    assert decide(cause) == Shutdown(cause, TABLE[cause], KILL_GRACE)
+    assert decide(cause, grace=1.5) == Shutdown(cause, TABLE[cause], 1.5)
+    assert decide(cause, urgent=True) == Shutdown(cause, TABLE[cause], 0.0), "urgency changes the grace period alone"
+
+
+def busy() -> Desk:
+    """`a` and `it:0` run on two cores, `b` and the other iterations wait, `c` depends on `a`, `d` on `b`."""
+    desk = Desk(machine(2))
+    desk.submit(job("a"), job("it", its=3), job("b"), job("c", after="a"), job("d", after="b"))
+    desk.schedule()
+    desk.start("a", "it:0")
+    return desk
+
+
+def next_manager(desk: Desk, cores: int) -> Desk:
+    """A manager of the same run, whose agent has not reported yet."""
+    other = Desk([], available=False)
+    other.now = desk.now
+    other.core, _ = resume(books_of(desk.core.state), machine(cores), desk.now, rerun_lost=False, keeper="n1")
+    return other
+
+
+def test_requeue_ends_running_attempts_and_leaves_every_job_queued() -> None:
+    desk = busy()
+    assert desk.suspend() == ["stop a: closed", "stop it:0: closed"]
+    assert desk.schedule() == []
+    desk.end("a", "it:0", exit_code=-15, reason="closed")
+    assert desk.states() == {"a": "QUEUED", "it": "EXECUTING", "b": "QUEUED", "c": "QUEUED", "d": "QUEUED"}
+    assert desk.iteration_states("it") == ["QUEUED"] * 3
+    assert desk.schedule() == [], "the manager that ends starts nothing"
+    resumed = next_manager(desk, 8)
+    resumed.report("n1")
+    assert resumed.schedule() == [
+        "a (attempt 2) on n1[0]",
+        "it:0 (attempt 2) on n1[1]",
+        "it:1 on n1[2]",
+        "it:2 on n1[3]",
+        "b on n1[4]",
+    ]
+
+
+def test_finish_cancels_running_jobs_and_keeps_waiting_ones() -> None:
+    desk = busy()
+    assert desk.finish() == ["kill a", "kill it:0"]
+    assert desk.schedule() == []
+    assert desk.end("a", "it:0", exit_code=-15, reason="closed") == [
+        "a CANCELED",
+        "c OMITTED: it waits for 'a', which is CANCELED",
+        "nothing runs",
+        "it:0 CANCELED",
+    ]
+    assert desk.states() == {"a": "CANCELED", "it": "EXECUTING", "b": "QUEUED", "c": "OMITTED", "d": "QUEUED"}
+    assert desk.iteration_states("it") == ["CANCELED", "QUEUED", "QUEUED"]
+    resumed = next_manager(desk, 8)
+    resumed.report("n1")
+    assert resumed.schedule() == ["it:1 on n1[0]", "it:2 on n1[1]", "b on n1[2]"]
+    resumed.end("it:1", "it:2", "b")
+    assert resumed.schedule() == ["d on n1[0]"]
+    resumed.end("d")
+    assert resumed.states()["it"] == "CANCELED", "one of its iterations was"
+
+
+def test_a_job_that_ends_by_itself_during_the_shutdown_has_ended_as_it_did() -> None:
+    for end_manager in (Desk.suspend, Desk.finish):
+        desk = busy()
+        end_manager(desk)
+        assert desk.end("a") == ["a SUCCEED"]
+        assert desk.states()["c"] == "QUEUED"
+
+
+def test_an_attempt_that_was_sent_and_has_not_started_is_a_waiting_job_to_finish() -> None:
+    desk = Desk(machine(1))
+    desk.submit(job("a"))
+    desk.schedule()
+    assert desk.finish() == ["stop a: closed"]
+    assert desk.end("a", reason="closed", exit_code=-1)[-1] == "a QUEUED"
+
+
+def test_a_crash_in_the_middle_of_a_shutdown_loses_no_decision() -> None:
+    """The next manager ends what the first one wanted to end, and with the same outcome."""
+    for end_manager, message, outcome in (
+        (Desk.suspend, "stop a: closed", "a QUEUED"),
+        (Desk.finish, "kill a", "a CANCELED"),
+    ):
+        desk = busy()
+        end_manager(desk)
+        resumed = next_manager(desk, 2)
+        live = [desk.running("a"), desk.running("it:0")]
+        assert message in resumed.report("n1", live=live)
+        assert outcome in resumed.end("a", exit_code=-15, reason="closed")
+
+
+def test_a_lost_agent_changes_nothing_about_the_decision() -> None:
+    for end_manager, state in ((Desk.suspend, "QUEUED"), (Desk.finish, "CANCELED")):
+        desk = busy()
+        end_manager(desk)
+        desk.lose("n1")
+        assert desk.states()["a"] == state
+        assert desk.states()["b"] == "QUEUED"
+
+
+def test_finish_with_cancel_leaves_nothing_to_resume() -> None:
+    desk = busy()
+    desk.cancel_all("told to finish and to cancel")
+    desk.end("a", "it:0", exit_code=-15, reason="cancel")
+    assert set(desk.states().values()) == {"CANCELED"}
+    assert desk.core.state.unfinished == 0
