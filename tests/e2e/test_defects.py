@@ -163,12 +163,11 @@ def test_a_refused_submission_leaves_no_job_behind(tmp_path: Path):
 
 
 def test_an_empty_iteration_is_an_error(tmp_path: Path):
-    done = run_requests(tmp_path, [job("a", "true", iteration=[])], [job("b", "true", iterate=[4, 4])])
-    for reply in done.replies:
-        assert reply["code"] == 1
-        assert "jobs[0].iterat" in reply["message"]
-    assert done.states == {}
-    assert done.done.returncode == 1
+    done = run_requests(tmp_path, [job("a", "true", iteration=[])], [job("b", "true", iterate=[4, 4])]).done
+    assert "request 1: jobs[0].iteration: there is no iteration" in done.stderr
+    assert "request 2: jobs[0].iterate: there is no iteration" in done.stderr
+    assert not (tmp_path / "jobs.report").exists(), "nothing was run"
+    assert done.returncode == 1
 
 
 def test_resources_local_and_a_report_of_no_format_work(tmp_path: Path):

@@ -56,7 +56,7 @@ def test_a_request_file_that_is_none_is_refused(tmp_path: Path):
         assert str(file) in sentence
     assert not (tmp_path / "wd").exists(), "nothing is made for a file that is refused"
     assert "No such file" in refused("qcg-pm-service", "--file-path", tmp_path / "missing.json", "--wd", tmp_path)
-    assert "Is a directory" in refused("qcg-pm", "run", tmp_path)
+    assert "it is a directory" in refused("qcg-pm", "run", tmp_path)
     assert "Not a directory" in refused("qcg-pm", "run", file / "below")
 
 
