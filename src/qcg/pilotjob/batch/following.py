@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from qcg.pilotjob.batch import slurm
 from qcg.pilotjob.batch.books import JOBS_LEFT, SCRIPT, Books, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.slurm import JobView
+from qcg.pilotjob.terminal_output import ProgramOutput
 
 GLANCE = 0.3
 """Seconds between two looks at the files of the run, which tell most."""
@@ -39,6 +39,7 @@ class Following:
         self._job = job_id
         self._seen: JobView | None = None
         self._shown = 0
+        self._output = ProgramOutput()
         self._pause = FIRST_QUESTION
         self._question = 0.0
 
@@ -98,8 +99,8 @@ class Following:
         except OSError:
             return  # it has not begun, or its output is kept where only nodes get to
         self._shown += len(new)
-        sys.stdout.write(new.decode(errors="replace"))
-        sys.stdout.flush()
+        self._output.write(new)
+        self._output.flush()
 
     def _show_the_rest(self, books: Books) -> None:
         """Of allocations that began and ended since the controller was asked the last time."""

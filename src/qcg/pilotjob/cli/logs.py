@@ -10,7 +10,7 @@ import click
 from qcg.pilotjob.cli.finding import current_run_dir, names_of, on_manager_or_registry, with_suggestion
 from qcg.pilotjob.cli.numbers import Whole
 from qcg.pilotjob.cli.refusing import Denial
-from qcg.pilotjob.cli.saying import say, tell
+from qcg.pilotjob.cli.saying import any_character, say, tell
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.streams import Follower, path_of, show_end
 from qcg.pilotjob.printable import printable
@@ -24,21 +24,26 @@ if TYPE_CHECKING:
 @click.option("-f", "--follow", is_flag=True, help="Go on showing what is written, until the job has ended.")
 @click.option("-e", "--stderr", is_flag=True, help="Show what it writes to its standard error.")
 @click.option("-n", "--lines", type=Whole(min=0), metavar="N", help="Only the last N lines.")
+@click.option("--raw", is_flag=True, help="On a terminal, too, show every byte as the job wrote it.")
 @on_manager_or_registry
-def command(manager: Manager, names: tuple[str, ...], follow: bool, stderr: bool, lines: int | None) -> int:
+def command(manager: Manager, names: tuple[str, ...], follow: bool, stderr: bool, lines: int | None, raw: bool) -> int:
     """Show the file that a job writes its output to: the `stdout`, or `stderr`, of its description.
 
     Without one, show what was kept of a job that failed, or of any job with --keep-output of the run.
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
+
+    A terminal shows colours; other control characters are escaped, unless --raw is given. Files and pipes get every
+    byte as it is.
     """
+    any_character()
     stream = "stderr" if stderr else "stdout"
     wanted = names_of(manager, names)
     if follow:
         if len(wanted) > 1:
             raise click.UsageError(f"only one job can be followed, and {' '.join(names)} means {len(wanted)}")
         follower = Follower(manager, wanted[0], current_run_dir())
-        if not follower.follow(stream, lines):
+        if not follower.follow(stream, lines, raw=raw):
             _tell_nothing(wanted[0], follower.info(), stream)
         return 0
     code = 0
@@ -47,7 +52,7 @@ def command(manager: Manager, names: tuple[str, ...], follow: bool, stderr: bool
             path = path_of(name, entry, stream)
             if len(wanted) > 1:
                 say(printable(f"==> {name}: {path} <=="))
-            if not show_end(path, lines):
+            if not show_end(path, lines, raw=raw):
                 _tell_nothing(name, entry, stream)
         except Denial as problem:
             tell(printable(f"Error: {with_suggestion(manager, problem.message)}"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from qcg.pilotjob.cli.refusing import Denial
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.rundir import PREFIX
+from qcg.pilotjob.terminal_output import ProgramOutput
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
@@ -65,13 +65,14 @@ def _has_nothing_saved(path: str) -> bool:
     return folder.name == OUTPUT and folder.parent.name.startswith(PREFIX) and not os.path.lexists(path)
 
 
-def show_end(path: str, lines: int | None) -> bool:
-    """The last lines of a file, or all of it. False when there is nothing in it."""
+def show_end(path: str, lines: int | None, *, raw: bool = False) -> bool:
+    """The last lines of a file, or all of it. False when there is nothing in it. `raw`: every byte as it is, also on a
+    terminal."""
     if _has_nothing_saved(path):
         return False
-    with _open(path) as file:
+    with _open(path) as file, ProgramOutput(raw=raw) as output:
         _seek_lines(file, lines)
-        _copy(file)
+        _copy(file, output)
         return os.fstat(file.fileno()).st_size > 0
 
 
@@ -84,17 +85,17 @@ class Follower:
         self._name = name
         self._run_dir = run_dir
 
-    def follow(self, stream: str, lines: int | None) -> bool:
+    def follow(self, stream: str, lines: int | None, *, raw: bool = False) -> bool:
         """False when there is nothing in its file at the end."""
         path = self._path(stream)
         if _has_nothing_saved(path):
             return False
-        with _open(path) as file:
+        with _open(path) as file, ProgramOutput(raw=raw) as output:
             _seek_lines(file, lines)
             while True:
                 # Asked before the file is read, so that what was written last is shown too.
                 over = self._is_over()
-                _copy(file)
+                _copy(file, output)
                 if over:
                     return os.fstat(file.fileno()).st_size > 0
                 time.sleep(PAUSE)
@@ -175,8 +176,8 @@ def _seek_lines(file: BinaryIO, lines: int | None) -> None:
     file.seek(0)
 
 
-def _copy(file: BinaryIO) -> None:
-    """What is there now, byte by byte as it was written."""
+def _copy(file: BinaryIO, output: ProgramOutput) -> None:
+    """Show what is there now."""
     while chunk := file.read(CHUNK):
-        sys.stdout.buffer.write(chunk)
-    sys.stdout.flush()
+        output.write(chunk)
+    output.flush()
