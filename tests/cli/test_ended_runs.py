@@ -149,7 +149,7 @@ def test_a_manager_that_ends_while_one_connects_leaves_the_answer_to_its_registr
 ):
     run_dir = over / ".qcgpjm-service-over"
 
-    def gone(target: Target) -> Manager:
+    def gone(target: Target, cfg: dict[str, Any]) -> Manager:
         contact.remove(run_dir)
         raise ConnectionError("the service is gone")
 

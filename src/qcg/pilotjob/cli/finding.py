@@ -53,7 +53,13 @@ def on_manager_or_registry(function: Callable[..., int | None]) -> Callable[...,
 
 
 def _command(function: Callable[..., int | None], *, afterwards: bool) -> Callable[..., None]:
-    @click.option("-p", "--path", type=click.Path(), metavar="DIR", help=f"Its run or working directory [{DIRECTORY}].")
+    @click.option(
+        "-p",
+        "--path",
+        type=click.Path(readable=False),
+        metavar="DIR",
+        help=f"Its run or working directory [{DIRECTORY}].",
+    )
     @click.option("-a", "--address", help=f"Its address instead [{ADDRESS}].")
     @functools.wraps(function)
     def body(path: str | None, address: str | None, **given: Any) -> None:

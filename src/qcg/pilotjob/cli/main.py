@@ -94,7 +94,7 @@ def _instead(name: str) -> str:
 @click.option(
     "-p",
     "--path",
-    type=click.Path(),
+    type=click.Path(readable=False),
     metavar="DIR",
     help="Run or working directory, for commands that ask about a run.",
 )

@@ -31,7 +31,7 @@ NODES_HELP = (
 _SHARED = [
     click.option(
         "--wd",
-        type=click.Path(),
+        type=click.Path(readable=False),
         default=".",
         show_default=True,
         help="Working directory of the jobs and of the run's files.",

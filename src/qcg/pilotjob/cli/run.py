@@ -15,7 +15,7 @@ from qcg.pilotjob.going_on import is_followed
 
 
 @click.command("run")
-@click.argument("file", type=click.Path(), required=False)
+@click.argument("file", type=click.Path(readable=False), required=False)
 @click.option("--no-net", is_flag=True, help="No network interface: no other command can talk to this run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and no progress.")
 @shared

@@ -49,7 +49,7 @@ PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN 
 
 
 @click.command("sbatch")
-@click.argument("file", type=click.Path(), required=False)
+@click.argument("file", type=click.Path(readable=False), required=False)
 @click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- SBATCH OPTIONS]")
 @click.option("-N", "--nodes", default="1", show_default=True, help=NODES)
 @click.option(
@@ -81,7 +81,7 @@ PASSED_ON = [parameter for parameter in run.params if parameter.name not in OWN 
 )
 @click.option(
     "--wd",
-    type=click.Path(),
+    type=click.Path(readable=False),
     default=".",
     show_default=True,
     help="Working directory of the jobs and of the run's files.",

@@ -57,7 +57,7 @@ def _check_wall_time(context: click.Context, parameter: click.Parameter, given: 
 
 
 @click.command("submit", cls=WithProgram)
-@click.argument("file", type=click.Path(), required=False)
+@click.argument("file", type=click.Path(readable=False), required=False)
 @click.option("--name", help="Of the job; otherwise one is made up.")
 @click.option("-c", "--cores", metavar="N", help="Cores: 4, 2-4, or 2- for two and more; with --nodes, on each node.")
 @click.option(
