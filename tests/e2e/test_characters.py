@@ -189,7 +189,9 @@ def test_modules_and_venv_are_there_and_arguments_stay_exact(
     said = {name: report[name]["messages"] for name in ("missing", "broken", "no-venv", "no-program")}
     assert "module 'no/such' could not be loaded; its stderr says why" in said["missing"]
     assert "no/such" in (tmp_path / "missing.err").read_text()
-    assert """module 'broken' could not be loaded; give the job a "stderr", and it says why""" in said["broken"]
+    assert "module 'broken' could not be loaded; its stderr says why" in said["broken"]
+    (kept,) = tmp_path.glob(".qcgpjm-service-*/out/broken.err")
+    assert "no-such-command" in kept.read_text()
     assert "/no/such/venv" in said["no-venv"]
     assert "no-such-program" in said["no-program"]
     assert {done.states[name] for name in said} == {"FAILED"}
