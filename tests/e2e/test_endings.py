@@ -205,7 +205,7 @@ def test_a_client_program_that_ends_leaves_waiting_jobs_and_the_command_that_con
         client.send_signal(signal.SIGTERM)
     _, err = client.communicate(timeout=60)
     assert client.returncode == (128 + signal.SIGTERM if interrupted else 0), err
-    (run_dir,) = tmp_path.glob(".qcgpjm*")
+    (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
     left = "2 jobs are" if interrupted else "1 job is"
     command = f"qcg-pm run --resume {run_dir}"
     assert err.splitlines()[-1] == f"{left} left, because the program has ended. Go on with: {command}"

@@ -110,7 +110,7 @@ def test_a_signal_ends_every_process_and_leaves_all_jobs_to_be_resumed(tmp_path:
     assert "Traceback" not in out + err
     assert f"{number.name}: 4 jobs are left for --resume; " in out
     assert f"{number.name}: 4 jobs are left for --resume; " in log.read_text()
-    (run_dir,) = tmp_path.glob(".qcgpjm*")
+    (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
     command = f"qcg-pm run --resume {run_dir}"
     assert err.splitlines()[-1] == f"4 jobs are left, because the manager got {number.name}. Go on with: {command}"
     assert sorted(path.name for path in run_dir.iterdir() if "contact" in path.name) == []
@@ -149,7 +149,7 @@ def test_a_file_without_the_request_to_wait_cuts_its_jobs_off_and_says_so(tmp_pa
     *_, cut_off, left = done.stderr.splitlines()
     assert cut_off.startswith("2 jobs were cut off: the request file has no finishAfterAllTasksDone.")
     # `a` was running and is CANCELED, or the end came before its start: then it waits, too.
-    (run_dir,) = tmp_path.glob(".qcgpjm*")
+    (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
     why = "because the request file has no finishAfterAllTasksDone"
     assert left.endswith(f" left, {why}. Go on with: qcg-pm run --resume {run_dir}")
     assert "b" not in Run(tmp_path, done).states

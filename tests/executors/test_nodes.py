@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -79,6 +80,29 @@ def run(
             supervised.agents.abandon()
 
     asyncio.run(within())
+
+
+@pytest.mark.parametrize("has_connected", [False, True])
+def test_a_command_is_left_alone_only_where_it_has_brought_an_agent(run_dir: Path, has_connected: bool):
+    """Otherwise it would start agents when the manager that gives up is gone."""
+
+    async def test(supervised: Supervised) -> None:
+        if has_connected:
+            supervised.ready("n1")
+        (process,) = supervised.agents._starters
+        supervised.agents.abandon()
+        if not has_connected:
+            await supervised.until(lambda: _is_dead(process.pid))
+            return
+        assert not _is_dead(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+
+    run(run_dir, test, Commands("sleep", "1000"))
+
+
+def _is_dead(pid: int) -> bool:
+    found = tree.look_at(pid)
+    return found is None or found.dead
 
 
 def test_all_agents_are_started_by_one_command_and_jobs_start_when_all_are_there(run_dir: Path):

@@ -174,7 +174,7 @@ class PilotExecutor(_Calling):
 
     def _end_manager(self) -> None:
         if self._own_manager is not None:
-            self._own_manager.cleanup()
+            self._own_manager.finish(cancel=True)  # workers are of no use to a manager that resumes the run
 
 
 _open: weakref.WeakSet[PilotExecutor] = weakref.WeakSet()

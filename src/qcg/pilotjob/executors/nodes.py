@@ -124,6 +124,8 @@ class NodeAgents:
             self._executor.pulses.close()
             self._executor.pulses = None
         for process in self._starters:
+            if not self._met:
+                process.kill()  # it would start agents for a manager that has ended
             process.let_go()
         self._starters = {}
 
