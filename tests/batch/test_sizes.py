@@ -41,7 +41,13 @@ def test_where_slurm_tells_nothing_about_nodes_cores_are_no_reason_to_refuse_a_j
 
 
 @pytest.mark.parametrize(
-    ("option", "told"), [("--nodes=few", "write 4, 2-4, or 2x4"), ("--mem=much", "write 4000M, or 4G")]
+    ("option", "told"),
+    [
+        ("--nodes=few", "write 4, 2-4, or 2x4"),
+        (f"--nodes={'9' * 5000}", "write 4, 2-4, or 2x4"),
+        ("--mem=much", "write 4000M, or 4G"),
+        (f"--mem={'9' * 5000}G", "write 4000M, or 4G"),
+    ],
 )
 def test_what_is_no_size_is_refused(option: str, told: str):
     with pytest.raises(BatchError, match=told):

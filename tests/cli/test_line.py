@@ -17,7 +17,7 @@ def test_numbers_of_cores_and_nodes(text: str | None, meant: dict[str, int] | No
     assert amount("--cores", text) == meant
 
 
-@pytest.mark.parametrize("text", ["", "two", "-3", "1-2-3", "2.5"])
+@pytest.mark.parametrize("text", ["", "two", "-3", "1-2-3", "2.5", "9" * 5000, "2-" + "9" * 5000, "٣"])
 def test_what_is_no_number_is_refused_with_the_option(text: str):
     with pytest.raises(LineError, match="--cores .* is not a number"):
         amount("--cores", text)

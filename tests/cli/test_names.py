@@ -39,6 +39,7 @@ class Book:
         ("nobody", "nobody"),
         ("its:3", "its:3"),
         ("its:x", "its:x"),
+        (f"its:0-{'9' * 5000}", f"its:0-{'9' * 5000}"),
         ("sim*", "sim1 sim2"),
         ("sim?", "sim1 sim2"),
         ("[so]*[r2]", "sim2 other"),

@@ -12,10 +12,10 @@ from qcg.pilotjob.core.resources import NodeSpec
 UNKNOWN = 4096
 """Cores or GPUs of a node, where it is not known how many: more than any job asks for."""
 
-_NODES = re.compile(r"(?:\d+-)?(\d+)", re.ASCII)
-_LAST_NUMBER = re.compile(r"(?:.*[:=])?(\d+)", re.ASCII)
+_NODES = re.compile(r"(?:\d{1,9}-)?(\d{1,9})", re.ASCII)
+_LAST_NUMBER = re.compile(r"(?:.*[:=])?(\d{1,9})", re.ASCII)
 _GPUS = re.compile(r"(?:gres/)?gpu(?:[:=].*)?", re.ASCII)
-_MEMORY = re.compile(r"(\d+)([KMGT]?)B?", re.ASCII | re.IGNORECASE)
+_MEMORY = re.compile(r"(\d{1,18})([KMGT]?)B?", re.ASCII | re.IGNORECASE)
 _MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}
 
 

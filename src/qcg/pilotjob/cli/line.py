@@ -8,7 +8,7 @@ from typing import Any
 
 from qcg.pilotjob.description.limits import LONGEST_NAME
 
-_AMOUNT = re.compile(r"(\d+)(?:(-)(\d*))?")
+_AMOUNT = re.compile(r"(\d{1,9})(?:(-)(\d{0,9}))?", re.ASCII)
 _NOT_FOR_NAMES = re.compile(r"[^\w.+-]+")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from typing import Protocol
 
-_RANGE = re.compile(r"(-?\d+)-(-?\d+)")
+_RANGE = re.compile(r"(-?\d{1,18})-(-?\d{1,18})", re.ASCII)
 _PATTERN = re.compile(r"[*?[]")
 
 
