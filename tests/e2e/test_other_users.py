@@ -6,10 +6,12 @@ import os
 import shutil
 import signal
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -19,11 +21,12 @@ from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.batch.shape import Shape
 from qcg.pilotjob.batch.submissions import Submission, free_directory, last_shape, waiting_in, write_submission
 from qcg.pilotjob.cli.main import main
+from qcg.pilotjob.cli.shell_completion import run_directories
 from qcg.pilotjob.host.ledger import Ledger, LedgerError
 from qcg.pilotjob.options import UsageError
 from qcg.pilotjob.runs import find_runs, has_agents, has_manager, holder_of, to_resume, unfinished
 from tests.support.pilot import job, run, start, write_requests
-from tests.support.second_user import NAME, UID, give_away, needs_root, odd_things
+from tests.support.second_user import NAME, UID, give_away, needs_root, odd_things, run_as_second_user
 from tests.support.waiting import wait_for
 
 pytestmark = needs_root
@@ -33,13 +36,16 @@ FILES = ["contact.json", "registry.sqlite", "registry.sqlite-wal", "agent-local.
 
 
 @pytest.fixture
-def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, in which every user can make files."""
-    directory = tmp_path / "shared"
-    directory.mkdir()
-    directory.chmod(0o1777)
-    monkeypatch.chdir(directory)
-    return directory
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working directory, in which every user can make files. Nobody else can enter those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="qcg-pm-test-") as place:
+        Path(place).chmod(0o755)
+        directory = Path(place, "shared")
+        directory.mkdir()
+        directory.chmod(0o1777)
+        monkeypatch.chdir(directory)
+        yield directory
+        monkeypatch.undo()
 
 
 def pm(*arguments: str | Path) -> Result:
@@ -165,6 +171,15 @@ def test_of_many_runs_of_others_only_some_are_named(shared: Path):
     assert notices[-1] == "Passed over 2 more that are not yours."
 
 
+def test_completion_offers_own_runs_alone_and_no_name_that_a_shell_would_run(shared: Path):
+    mine = run_dir_in(shared, "mine")
+    run_dir_in(shared, "$(touch ran)")
+    give_away(run_dir_in(shared, "theirs"))
+    context = click.Context(click.Command("report"))
+    offered = run_directories(context, click.Argument(["directory"]), f"{shared}/")
+    assert [item.value for item in offered] == [str(mine)]
+
+
 def test_files_of_a_run_that_lie_in_a_shared_directory_itself_do_not_make_it_a_run(shared: Path):
     for name in FILES:
         give_away(_touched(shared / name))
@@ -175,6 +190,36 @@ def test_files_of_a_run_that_lie_in_a_shared_directory_itself_do_not_make_it_a_r
 def _touched(path: Path) -> Path:
     path.touch(0o600)
     return path
+
+
+def test_two_users_work_in_one_directory_without_seeing_each_others_runs(shared: Path, left_run: Path):
+    """The other user has a process of its own here; root is the one whose run was left."""
+    roots = copy_of(left_run, shared, "roots")
+    (shared / "service.log").symlink_to(roots / "service.log")
+    path = write_requests(shared / "r.json", [job("a", "true")])
+    done = run_as_second_user(shared, "run", str(path), "--cores", "1", "--id", "theirs", "--share-cores")
+    assert done.returncode == 0, done.stderr
+    theirs = shared / ".qcgpjm-service-theirs"
+    assert theirs.stat().st_uid == UID
+    assert "the link" in (theirs / "service.log").read_text()
+    assert os.readlink(shared / "service.log") == str(roots / "service.log")
+    listed = run_as_second_user(shared, "jobs")
+    assert listed.stdout.splitlines() == ["name  state", "a     SUCCEED"]
+    assert f"Passed over {roots}: it belongs to user root." in listed.stderr
+    refused = run_as_second_user(shared, "run", "--resume", str(roots))
+    assert refused.returncode == 2
+    assert f"{roots} cannot be used: it belongs to user root" in refused.stderr
+    done = run("qcg-pm", "run", "--resume", ".", cwd=shared)
+    assert done.returncode == 0, done.stderr
+    assert f"Passed over {theirs}: it belongs to {NAME}." in done.stderr.splitlines()
+
+
+def test_a_second_user_cannot_submit_to_the_manager_of_root(served: LocalManager):
+    run_dir = Path(served.qcgpm_conf["run_dir"])
+    done = run_as_second_user(run_dir.parent, "submit", "--", "true")
+    assert done.returncode == 2
+    assert f"Passed over {run_dir}: it belongs to user root." in done.stderr
+    assert list(served.list()) == ["a"]
 
 
 @pytest.fixture(scope="module")

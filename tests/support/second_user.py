@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from qcg.pilotjob.host.safe_open import user_name
+from tests.support.pilot import COMMANDS
 
 UID = 65534
 """Has a name on most machines (`nobody`), and needs none."""
@@ -23,6 +26,19 @@ def give_away(path: Path, uid: int = UID) -> Path:
     for each in [path, *(path.rglob("*") if path.is_dir() and not path.is_symlink() else ())]:
         os.chown(each, uid, uid, follow_symlinks=False)
     return path
+
+
+def run_as_second_user(wd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `qcg-pm` in a process of the other user.
+
+    The interpreter may lie where other users cannot read, so the process may read everything. Whose files are whose is
+    not changed by that.
+    """
+    numbers = ["--reuid", str(UID), "--regid", str(UID), "--clear-groups"]
+    rights = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
+    command = ["setpriv", *numbers, *rights, sys.executable, *COMMANDS["qcg-pm"], *arguments]
+    environ = {**os.environ, "HOME": str(wd), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(command, cwd=wd, env=environ, capture_output=True, text=True, timeout=60)
 
 
 def odd_things(path: Path) -> Iterator[str]:

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from qcg.pilotjob.cli.target import DIRECTORY
+from qcg.pilotjob.host.safe_open import check_own_directory
 from qcg.pilotjob.rundir import PREFIX
 
 MOST_NAMES = 1000
@@ -38,14 +39,24 @@ def run_directories(context: click.Context, parameter: click.Parameter, incomple
     head, _, begun = incomplete.rpartition("/")
     if not PREFIX.startswith(begun) and not begun.startswith(PREFIX):
         return [CompletionItem(incomplete, type="dir")]
+    directory = Path(f"{head}/" if "/" in incomplete else ".")
     try:
-        names = sorted(name for name in os.listdir(f"{head}/" if "/" in incomplete else ".") if name.startswith(PREFIX))
+        names = sorted(name for name in os.listdir(directory) if name.startswith(PREFIX))
     except OSError:
         names = []
-    found = [name for name in names if name.startswith(begun)]
+    found = [name for name in names if name.startswith(begun) and _is_offered(directory / name)]
     if not found:
         return [CompletionItem(incomplete, type="dir")]
     return [CompletionItem(f"{head}/{name}" if "/" in incomplete else name) for name in found]
+
+
+def _is_offered(run_dir: Path) -> bool:
+    """Whether it is a run of the caller's own, and its name one word: others choose any name for theirs."""
+    try:
+        check_own_directory(run_dir)
+    except OSError:
+        return False
+    return shlex.quote(run_dir.name) == run_dir.name
 
 
 def _directory_of(context: click.Context) -> Path:
