@@ -38,7 +38,7 @@ $(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp
 	@touch $@
 
 run: $(VENV)/run.stamp
-	@$(BIN)/qcg-pm run examples/quickstart.json --wd build/run --nodes 4,4
+	@$(BIN)/qcg-pm run examples/quickstart.json --wd build/run --nodes 2x4
 	@echo && cat build/run/pi.txt
 
 test: packages lint

@@ -181,7 +181,24 @@ def test_a_place_that_a_command_has_no_use_for_is_refused(arguments: list[str], 
     assert sentence in said.output
 
 
-def test_report_looks_where_it_is_told_before_the_command_or_by_the_environment(tmp_path: Path):
-    for arguments, environ in ((["-p", str(tmp_path), "report"], {}), (["report"], {"QCG_PJM_DIR": str(tmp_path)})):
-        said = CliRunner().invoke(main, arguments, env=environ)
-        assert f"There is no run in {tmp_path}" in said.output
+@pytest.mark.parametrize(
+    ("before", "behind", "variable"),
+    [("-p", "", ""), ("", "-p", ""), ("", " ", ""), ("", "", "QCG_PJM_DIR")],
+    ids=["before the command", "as its option", "as its argument", "by the environment"],
+)
+@pytest.mark.parametrize(
+    ("command", "sentence"), [("report", "There is no run in {}"), ("runs", "There are no runs in {}")]
+)
+def test_commands_without_a_manager_look_where_they_are_told(
+    command: str, sentence: str, before: str, behind: str, variable: str, tmp_path: Path
+):
+    there = str(tmp_path)
+    arguments = [*([before, there] if before else []), command, *([behind, there] if behind.strip() else [])]
+    arguments += [there] if behind == " " else []
+    said = CliRunner().invoke(main, arguments, env={variable: there} if variable else {})
+    assert sentence.format(tmp_path) in said.output
+
+
+def test_a_directory_and_a_path_together_are_refused(tmp_path: Path):
+    said = CliRunner().invoke(main, ["runs", str(tmp_path), "-p", str(tmp_path)])
+    assert "give DIRECTORY or --path, not both" in said.output

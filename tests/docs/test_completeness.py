@@ -61,6 +61,14 @@ def test_every_option_is_described(name: str):
     assert options_of(command) <= words_in("docs/running.md")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_say_cores_or_nodes_by_cores(page: Path):
+    """A plain `--nodes 4` is four cores for some commands and four nodes for others."""
+    options = r"qcg-pm(-service|-client)?(?! sbatch| submit)( [^|`]*)? --nodes[ =]\d+(?![\dx,])"
+    unclear = re.compile(rf'{options}|"--nodes", "\d+"')
+    assert [line for line in page.read_text().splitlines() if unclear.search(line)] == []
+
+
 @pytest.mark.parametrize(
     "form", [*FORMS, *REQUESTS.values(), InfoParams, StatusOptions], ids=lambda form: form.__name__
 )

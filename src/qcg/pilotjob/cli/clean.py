@@ -12,13 +12,12 @@ from qcg.pilotjob.cli.options import seconds_of
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.runs import list_runs
 from qcg.pilotjob.cli.saying import many, say, tell
-from qcg.pilotjob.cli.target import directory_of
+from qcg.pilotjob.cli.target import directory_option
 from qcg.pilotjob.run_removal import RemovalError, reason_to_keep, remove_run
 from qcg.pilotjob.run_states import RunInfo, RunState, age_in_words
 
 
 @click.command("clean")
-@click.argument("directory", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--older-than",
     metavar="TIME",
@@ -28,16 +27,8 @@ from qcg.pilotjob.run_states import RunInfo, RunState, age_in_words
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @click.option("--all", "unfinished_too", is_flag=True, help="Also runs with jobs left, and those that cannot be read.")
 @click.option("-y", "--yes", is_flag=True, help="With --all: do not ask.")
-@click.pass_context
-def command(
-    context: click.Context,
-    /,
-    directory: Path | None,
-    older_than: float,
-    dry_run: bool,
-    unfinished_too: bool,
-    yes: bool,
-) -> None:
+@directory_option
+def command(directory: Path, older_than: float, dry_run: bool, unfinished_too: bool, yes: bool) -> None:
     """Remove the run directories of DIRECTORY whose jobs have all ended: registry, logs, reports, kept output.
 
     Files that jobs wrote elsewhere stay. A run whose manager or agents are at work is never removed.
@@ -45,7 +36,7 @@ def command(
     Exit code 0: done. 1: a run could not be removed. 2: it could not begin.
     """
     now = time.time()
-    old = [run for run in list_runs(directory_of(context, directory)) if run.age(now) >= older_than]
+    old = [run for run in list_runs(directory) if run.age(now) >= older_than]
     removable = []
     for run in old:
         reason = reason_to_keep(run, now=now, unfinished_too=unfinished_too)

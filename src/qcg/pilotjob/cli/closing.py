@@ -29,7 +29,7 @@ def tell_end(ending: Ending, *, followed: bool, as_json: bool = False) -> None:
     if ending.nothing_accepted:
         discard(ending.run_dir.parent, ending.run_dir)
         if as_json:
-            show_json(run_result(ending, None))
+            show_json({**run_result(ending, None), "directory": None})
         return
     try:
         if as_json:
@@ -38,6 +38,8 @@ def tell_end(ending: Ending, *, followed: bool, as_json: bool = False) -> None:
             show_report(ending.run_dir, as_json=False, ended=True)
     except ReportError as error:
         tell(str(error))
+        if as_json:
+            show_json(run_result(ending, None))
     if ending.continued == 0:
         tell("There was nothing to continue: all jobs of this run had ended. A new run runs them again.")
     earlier = ending.request_errors - len(ending.refusals)
@@ -50,10 +52,10 @@ def tell_end(ending: Ending, *, followed: bool, as_json: bool = False) -> None:
 
 
 def run_result(ending: Ending, report: RunReport | None) -> dict[str, Any]:
-    """The output of `run --json`; without a report, nothing is left of the run."""
+    """The output of `run --json`; there is no report when the registry cannot be read."""
     command = "sbatch" if ending.allocation else "run"
     return {
-        "directory": None if report is None else str(ending.run_dir),
+        "directory": str(ending.run_dir),
         "exit_code": ending.exit_code,
         "jobs": {state.name: ending.counts[state] for state in State if ending.counts[state]},
         "jobs_left": ending.jobs_left,

@@ -9,7 +9,7 @@ import click
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import say_styled, tell
 from qcg.pilotjob.cli.showing import json_option
-from qcg.pilotjob.cli.target import directory_of
+from qcg.pilotjob.cli.target import directory_option
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.render import print_report, render_json
@@ -17,19 +17,17 @@ from qcg.pilotjob.runs import ForeignRunError, find_runs, left_runs, why_not_own
 
 
 @click.command("report")
-@click.argument("directory", type=click.Path(path_type=Path, readable=False), required=False)
 @json_option
-@click.pass_context
-def command(context: click.Context, /, directory: Path | None, as_json: bool) -> None:
+@directory_option
+def command(directory: Path, as_json: bool) -> None:
     """Show what happened in a run: states, times, core utilisation, the slowest and the failed jobs.
 
     DIRECTORY is a run directory, or a working directory, whose newest run is taken; by default, that of
     QCG_PJM_DIR, or this one. The run may be over, crashed or still going on.
     """
-    found = directory_of(context, directory)
     try:
-        show_report(found, as_json=as_json)
-        for note in _notes(found):
+        show_report(directory, as_json=as_json)
+        for note in _notes(directory):
             tell(note)
     except ReportError as error:
         raise Refusal(str(error)) from None

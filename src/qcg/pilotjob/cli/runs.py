@@ -11,30 +11,28 @@ import click
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, say, tell
 from qcg.pilotjob.cli.showing import json_option, show_json, show_table
-from qcg.pilotjob.cli.target import directory_of
+from qcg.pilotjob.cli.target import directory_option
 from qcg.pilotjob.going_on import how_to_go_on
 from qcg.pilotjob.run_states import RunInfo, RunState, age_in_words, inspect_runs
 from qcg.pilotjob.runs import RunsError, find_runs
 
 
 @click.command("runs")
-@click.argument("directory", type=click.Path(path_type=Path), required=False)
 @json_option
-@click.pass_context
-def command(context: click.Context, /, directory: Path | None, as_json: bool) -> None:
+@directory_option
+def command(directory: Path, as_json: bool) -> None:
     """List the runs of DIRECTORY, the newest first: their states, jobs, and the time since their last change.
 
     live: a manager is at work. ended: all jobs have ended. left, crashed: the manager ended or died, and jobs are left
     for --resume. empty: there is no registry. damaged: it cannot be read.
     """
-    wd = directory_of(context, directory)
-    runs = list_runs(wd)
+    runs = list_runs(directory)
     now = time.time()
     if as_json:
-        show_json({"directory": str(wd.absolute()), "runs": [as_record(run, now) for run in runs]})
+        show_json({"directory": str(directory.absolute()), "runs": [as_record(run, now) for run in runs]})
         return
     if not runs:
-        say(f"There are no runs in {wd.absolute()}.")
+        say(f"There are no runs in {directory.absolute()}.")
         return
     rows = [_row(run, now) for run in runs]
     show_table(["run", "state", "jobs", "left", "age", ""], rows, right=["jobs", "left", "age"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -35,8 +37,20 @@ def target_of(context: click.Context, path: str | None, address: str | None) -> 
     return target
 
 
-def directory_of(context: click.Context, given: Path | None) -> Path:
-    """The directory that a command without a manager looks at: its argument, `--path`, `$QCG_PJM_DIR`, or this one."""
-    if given is not None:
-        return given
-    return Path(target_of(context, None, None).path or os.environ.get(DIRECTORY) or ".")
+def directory_option(command: Callable[..., None]) -> Callable[..., None]:
+    """DIRECTORY or `--path` of a command that needs no manager: `command` gets `directory`.
+
+    Without both, it is the `--path` before the command, that of `$QCG_PJM_DIR`, or the working directory.
+    """
+
+    @click.argument("directory", type=click.Path(path_type=Path, readable=False), required=False)
+    @click.option("-p", "--path", type=click.Path(readable=False), metavar="DIR", help="The same as DIRECTORY.")
+    @functools.wraps(command)
+    def body(directory: Path | None, path: str | None, **given: Any) -> None:
+        context = click.get_current_context()
+        if directory is not None and path is not None:
+            raise click.UsageError("give DIRECTORY or --path, not both", context)
+        found = path or target_of(context, None, None).path or os.environ.get(DIRECTORY) or "."
+        command(directory=directory or Path(found), **given)
+
+    return body
