@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
 import time
 from pathlib import Path
@@ -16,8 +15,10 @@ from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.fate import Fate, fate_of
 from qcg.pilotjob.cluster.slurm import cluster_of, is_on_node, job_id_of
 from qcg.pilotjob.executors.leaving import has_left
+from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.tree import look_at
 from qcg.pilotjob.options import UsageError
+from qcg.pilotjob.surroundings import sees_processes
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact, Contact, ContactError
 
@@ -40,7 +41,7 @@ def check_free(run_dir: Path) -> None:
     if not is_alive(run_dir, found):
         return
     # On this host the process itself has just been seen; of another one only its file, which gets old slowly.
-    if found.host == socket.gethostname() or not _ended_with(found.allocation, found.cluster):
+    if found.host == host_name() or not _ended_with(found.allocation, found.cluster):
         raise UsageError(
             f"a manager (pid {found.pid} on {found.host}) is at work in {run_dir}; wait for it, or end it first"
         )
@@ -63,7 +64,7 @@ def is_alive(run_dir: Path, found: Contact) -> bool:
     """Whether the manager that wrote this contact file is still there."""
     if not found.pid:
         return False  # it has said so
-    if found.host == socket.gethostname():
+    if found.host == host_name() and sees_processes():
         process = look_at(found.pid)
         return process is not None and not process.dead and process.began == found.started
     try:
@@ -106,7 +107,7 @@ def check_agents(run_dir: Path, instance: str) -> None:
             )
         if found is None or (found.allocation, found.cluster) == mine:
             continue
-        here = found.host == socket.gethostname()
+        here = found.host == host_name()
         if here and not found.allocation:
             continue  # called, or followed by another one that ends what it has left
         if here and is_at_work(found):
@@ -169,7 +170,7 @@ def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | Non
             agents,
             process.pid,
             process.began,
-            socket.gethostname(),
+            host_name(),
             clients,
             allocation,
             cluster_of(os.environ) if allocation else "",

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from qcg.pilotjob.host.ledger import MOST_BYTES, Ledger, LedgerError
 from qcg.pilotjob.host.records import Ended, Started
 from qcg.pilotjob.host.safe_open import open_own
+from qcg.pilotjob.journal.uninterrupted import uninterrupted
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ def written_by(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:
     """What an agent has written down and was not told that it is stored, by its number. The agent may still be at work
     on its ledger: it is read only."""
     path = run_dir / f"agent-{name}.ledger"
-    with tempfile.TemporaryDirectory(prefix="qcg-pm-") as directory:
+    with uninterrupted(), tempfile.TemporaryDirectory(prefix="qcg-pm-") as directory:
         copy = Path(directory) / path.name
         try:
             with os.fdopen(open_own(path, most_bytes=MOST_BYTES), "rb") as source, copy.open("wb") as target:

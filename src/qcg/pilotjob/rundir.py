@@ -6,11 +6,11 @@ import errno
 import logging
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, user_name
 from qcg.pilotjob.options import UsageError
 
@@ -31,7 +31,7 @@ def create(wd: Path, given_id: str | None) -> Path:
         wd.mkdir(parents=True, exist_ok=True)
         while True:
             number = int.from_bytes(os.urandom(8), "big") % 10**8
-            run_id = given_id or f"{socket.gethostname()}.{number:08d}"
+            run_id = given_id or f"{host_name()}.{number:08d}"
             if "/" in run_id or run_id in (".", ".."):
                 raise UsageError(f"--id {run_id!r} cannot be part of a directory's name; leave out the '/'")
             path = wd / (PREFIX + run_id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ from qcg.pilotjob.cluster.fate import Fate, fate_of
 from qcg.pilotjob.cluster.slurm import job_id_of
 from qcg.pilotjob.going_on import ALLOCATION, how_to_go_on
 from qcg.pilotjob.guard import is_alive
+from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, open_own
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.errors import JournalError
@@ -353,7 +353,7 @@ def has_agents(run_dir: Path) -> bool | None:
         if found is None:
             continue
         whose = (found.allocation, found.cluster)
-        if found.host == socket.gethostname():
+        if found.host == host_name():
             at_work: bool | None = is_at_work(found)
         elif whose in fates:
             continue

@@ -43,6 +43,7 @@ from qcg.pilotjob.report.progress import progress_line
 from qcg.pilotjob.runs import in_same_directory
 from qcg.pilotjob.shutdown import ShutdownSequence
 from qcg.pilotjob.signals import SignalWatch
+from qcg.pilotjob.surroundings import check_connections
 from qcg.pilotjob.wire.contact import ContactError
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.keys import make_keys
@@ -96,11 +97,13 @@ class Service:
             was_in = str(journal.get_meta(ALLOCATION) or "")
             if was_in and place.allocation is None and self.options.nodes is None and self.options.resources == "auto":
                 refuse_elsewhere(run_dir, was_in)
+            check_connections(place.address)
             network = self._network(hub, place)
         else:
             requests = self._requests()
             # What is wrong with nodes or ports is told before anything is made.
             place = find_place(self.options)
+            check_connections(place.address)
             network = self._network(hub, place)
             run_dir = rundir.create(self.wd, self.options.id)
             with self._discarded_on_failure(run_dir):
@@ -197,13 +200,14 @@ class Service:
             await engine.close()
             signals.end()
             asyncio.get_running_loop().set_exception_handler(None)
-        if not shutdown.run_is_left:
-            withdraw(run_dir)
-        else:
-            try:
+        try:
+            if shutdown.run_is_left:
                 leave(run_dir)
-            except (OSError, ContactError) as error:
-                log.error("on other hosts this manager counts as alive for a while: %s", error)
+            else:
+                withdraw(run_dir)
+        except (OSError, ContactError) as error:
+            log.error("on other hosts this manager counts as alive for a while: %s", error)
+        if shutdown.run_is_left:
             log.warning("the run is left as it is; continue it with --resume %s", run_dir)
         counts = engine.state.job_counts
         summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])

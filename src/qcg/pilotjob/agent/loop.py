@@ -18,6 +18,7 @@ from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.agent.pretended import PretendedHost
 from qcg.pilotjob.agent.saying import say
+from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import FILES, OUTPUT, Ended
@@ -63,8 +64,7 @@ class Agent:
             pretend=pretend,
         )
         gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-        host_name, pid = socket.gethostname(), os.getpid()
-        hello = protocol.Hello(name, host_name, pid, usable_cpus(), __version__, cpus_of_cores(), gpus)
+        hello = protocol.Hello(name, host_name(), os.getpid(), usable_cpus(), __version__, cpus_of_cores(), gpus)
         self._poller = Poller()
         self._fence = Fence(self._cut_off, self._may_start_until)
         self._connection = Connection(run_dir, hello, self._poller, say, self._fence)

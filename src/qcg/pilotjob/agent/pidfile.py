@@ -6,13 +6,13 @@ import fcntl
 import logging
 import os
 import signal
-import socket
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.safe_open import UnsafeFile, open_own, read_own
 from qcg.pilotjob.host.tree import look_at, send
 
@@ -42,7 +42,7 @@ def write_agent_pid(run_dir: Path, name: str, *, outside: bool = False) -> None:
     process = look_at(os.getpid())
     assert process is not None
     allocation, cluster = (os.environ.get(variable, "") for variable in ("SLURM_JOB_ID", "SLURM_CLUSTER_NAME"))
-    info = AgentPid(process.pid, process.began, socket.gethostname(), allocation, cluster, outside)
+    info = AgentPid(process.pid, process.began, host_name(), allocation, cluster, outside)
     temporary = run_dir / f".agent-{name}.json.{os.getpid()}"
     temporary.touch(mode=0o600)
     temporary.write_bytes(msgspec.json.encode(info))
@@ -152,9 +152,7 @@ def remove_agent_pid(run_dir: Path, name: str) -> None:
 def is_alive(info: AgentPid) -> bool:
     """On this host, and still the same process."""
     process = look_at(info.pid)
-    return (
-        info.host == socket.gethostname() and process is not None and not process.dead and process.began == info.started
-    )
+    return info.host == host_name() and process is not None and not process.dead and process.began == info.started
 
 
 def _path(run_dir: Path, name: str) -> Path:

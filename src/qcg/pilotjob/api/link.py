@@ -14,6 +14,7 @@ import zmq
 from qcg.pilotjob.api.errors import ConnectionError, InternalError, WrongArgumentsError
 from qcg.pilotjob.description.reading import Unreadable
 from qcg.pilotjob.wire.contact import MOST_BYTES, ClientsContact
+from qcg.pilotjob.wire.descriptors import NEEDED_BY_CLIENT, TooFewDescriptors, require
 from qcg.pilotjob.wire.monitor import events_of
 from qcg.pilotjob.wire.parts import request_frames
 from qcg.pilotjob.wire.routing import is_ipv6
@@ -36,6 +37,10 @@ class NoAnswer(Exception):
 
 
 def make_context() -> zmq.Context[zmq.Socket[bytes]]:
+    try:
+        require(NEEDED_BY_CLIENT)
+    except TooFewDescriptors as error:
+        raise ConnectionError(str(error)) from None
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     context.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
     return context

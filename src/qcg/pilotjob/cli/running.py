@@ -27,6 +27,7 @@ from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.runs import find_runs, left_runs
 from qcg.pilotjob.service import Service
+from qcg.pilotjob.surroundings import check_machine
 
 
 def run_service(
@@ -39,6 +40,7 @@ def run_service(
 ) -> Ending:
     tell_ignored_options(context)
     try:
+        check_machine()
         refuse_many_at_once(given["resources"], os.environ)
         options, resumption = build(context, given, **fixed)
         notes = _other_runs(options, resumption, given["resume"])

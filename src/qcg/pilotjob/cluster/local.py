@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from msgspec import Struct
 
 from qcg.pilotjob.cluster.parse_nodes import parse_nodes
 from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.host.hostname import host_name
 
 
 class Nodes(Struct, frozen=True):
@@ -25,7 +25,7 @@ def local_nodes(wanted: str | None, environ: Mapping[str, str]) -> Nodes:
     memory = _memory()
     if wanted is None:
         cores = tuple(sorted(os.sched_getaffinity(0)))
-        return Nodes([NodeSpec(socket.gethostname(), cores, _gpus(environ), memory)], real=True)
+        return Nodes([NodeSpec(host_name(), cores, _gpus(environ), memory)], real=True)
     described = parse_nodes(wanted)
     share = memory // len(described)
     return Nodes([NodeSpec(name, tuple(range(cores)), (), share) for name, cores in described], real=False)

@@ -67,14 +67,22 @@ def is_file_done(journal: Journal) -> bool:
 
 def remember_file(journal: Journal, path: Path) -> None:
     """What the file held when this run began with it."""
-    if path.is_file():  # a pipe can be read only once
+    if not path.is_file():  # a pipe can be read only once
+        return
+    try:
         journal.set_meta(DIGEST, _digest(path))
+    except OSError as error:
+        log.warning("whether %s changes before a resume will not be noticed: %s", path, error.strerror)
 
 
 def check_unchanged(journal: Journal, path: Path) -> None:
     """Of a file that this run has begun with, the rest is run: it must be the same file."""
     before = journal.get_meta(DIGEST)
-    if before and path.is_file() and _digest(path) != before:
+    try:
+        changed = bool(before) and path.is_file() and _digest(path) != before
+    except OSError as error:
+        raise FileError(f"the request file {path} cannot be read: {error.strerror}") from None
+    if changed:
         raise FileError(
             f"{path} was carried out in this run, or a part of it, and has changed since; give the new requests in"
             " another file, or start a new run"

@@ -72,7 +72,8 @@ class Journal(Questions):
             return cls._start(path, schema.create_tables)
         except JournalError:
             for suffix in ("", "-wal", "-journal"):
-                Path(f"{path}{suffix}").unlink(missing_ok=True)
+                with suppress(OSError):  # what is wrong is said already
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
             raise
 
     @classmethod

@@ -14,6 +14,7 @@ from qcg.pilotjob.journal.damage import is_damaged, salvage
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.registry_files import check_foreign_files, check_own_files, copy_own, wal_header
 from qcg.pilotjob.journal.schema import check_format, create_tables, tables_of
+from qcg.pilotjob.journal.uninterrupted import uninterrupted
 
 TRIES = 10
 
@@ -32,7 +33,7 @@ def snapshot(path: Path, *, foreign: bool = False, whole: bool = True) -> Iterat
     """
     with contextlib.ExitStack() as stack:
         try:
-            connection = stack.enter_context(contextlib.closing(_open(path, stack, foreign=foreign)))
+            connection = stack.enter_context(contextlib.closing(_open(path, foreign=foreign)))
             check_format(connection, path)
             if foreign:
                 _check_tables(connection, path)
@@ -47,7 +48,7 @@ def snapshot(path: Path, *, foreign: bool = False, whole: bool = True) -> Iterat
             raise JournalError(f"The registry {path} could not be read: {error}.") from error
 
 
-def _open(path: Path, stack: contextlib.ExitStack, *, foreign: bool) -> sqlite3.Connection:
+def _open(path: Path, *, foreign: bool) -> sqlite3.Connection:
     try:
         (check_foreign_files if foreign else check_own_files)(path)
     except FileNotFoundError:
@@ -57,10 +58,21 @@ def _open(path: Path, stack: contextlib.ExitStack, *, foreign: bool) -> sqlite3.
     if foreign or not wal_header(path):
         # Closed by its manager: complete in itself.
         return sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
-    copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qcg-pm-"))) / path.name
-    _copy(path, copy)
+    with uninterrupted(), tempfile.TemporaryDirectory(prefix="qcg-pm-") as directory:
+        copy = Path(directory) / path.name
+        _copy(path, copy)
+        return _open_copy(copy)
+
+
+def _open_copy(copy: Path) -> sqlite3.Connection:
+    """SQLite has the files open from now on, so that they can be removed: however this process ends, none is left."""
     connection = sqlite3.connect(copy, isolation_level=None)
-    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    try:
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

@@ -6,10 +6,39 @@ may have, and leaves its jobs the limit that it was given: some programs do not 
 
 from __future__ import annotations
 
+import os
 import resource
 
 GIVEN, MOST = resource.getrlimit(resource.RLIMIT_NOFILE)
 
+NEEDED_BY_MANAGER = 48
+"""Free descriptors without which a manager, or its agent, hangs or is aborted by the network library."""
+NEEDED_BY_CLIENT = 16
+
+
+class TooFewDescriptors(Exception):
+    """The limit of open files is too low; the message says how to raise it."""
+
 
 def take_all() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (MOST, MOST))
+
+
+def require(needed: int) -> None:
+    """Raise TooFewDescriptors where so many more files cannot be opened.
+
+    The network library ends the process when it finds that out itself.
+    """
+    opened: list[int] = []
+    try:
+        for _ in range(needed):
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))  # noqa: PERF401 an error closes all of them
+    except OSError as error:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise TooFewDescriptors(
+            f"{needed} more files cannot be opened: {os.strerror(error.errno or 0)}. The limit of this process is"
+            f" {limit}; raise it, for example with `ulimit -n 1024`, and try again"
+        ) from None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)

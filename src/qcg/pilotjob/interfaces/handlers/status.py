@@ -3,13 +3,13 @@ from __future__ import annotations
 import getpass
 import os
 import platform
-import socket
 import sys
 from datetime import datetime
 from typing import Any
 
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.requests import Status
+from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.interfaces.handlers.resources_info import resources
@@ -56,7 +56,7 @@ def _system(pilot: Pilot) -> dict[str, Any]:
         "Zmqaddress": pilot.engine.site.zmq_address,
         "Ifaces": ";".join(pilot.interfaces),
         "StatusPublisher": pilot.publisher,
-        "Host": socket.gethostname(),
+        "Host": host_name(),
         "Account": _account(),
         "Wd": pilot.engine.site.root_wd,
         "PythonVersion": platform.python_version(),
