@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from qcg.pilotjob.api.errors import ConnectionError, InternalError, RequestRefusedError, WrongArgumentsError
 from qcg.pilotjob.api.log import log
+from qcg.pilotjob.description.reading import Unreadable
 
 Names = str | Iterable[str]
 
@@ -22,7 +23,10 @@ def list_of(names: Names) -> list[str]:
     try:
         return [str(name) for name in names]
     except TypeError:
-        raise WrongArgumentsError(f"names of jobs are a string or a list of strings, not {names!r}") from None
+        kind = type(names).__name__
+        raise WrongArgumentsError(f"names of jobs are a string or a list of strings, not of type {kind}") from None
+    except ValueError as error:
+        raise WrongArgumentsError(f"a name {Unreadable.because(error)}") from None
 
 
 class Limit(NamedTuple):
@@ -44,11 +48,15 @@ def limit_of(timeout: Any, timeout_secs: Any) -> Limit:
     given = timeout_secs if timeout is None else timeout
     if given is None:
         return Limit(math.inf, math.inf)
-    if not isinstance(given, (int, float)) or math.isnan(given):
+    if not isinstance(given, (int, float)) or (isinstance(given, float) and math.isnan(given)):
         raise WrongArgumentsError(
             f"a timeout is a number of seconds, not {given!r}; several names of jobs are given as one list"
         )
-    return Limit(float(given), time.monotonic() + given)
+    try:
+        seconds = float(given)
+    except OverflowError:  # an integer with hundreds of digits
+        seconds = math.copysign(math.inf, 1 if given > 0 else -1)
+    return Limit(seconds, time.monotonic() + seconds)
 
 
 def log_request(request: dict[str, Any]) -> None:

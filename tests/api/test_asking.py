@@ -1,0 +1,36 @@
+"""Arguments that all clients read in the same way."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from qcg.pilotjob.api.asking import limit_of, list_of
+from qcg.pilotjob.api.errors import WrongArgumentsError
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (7, "names of jobs are a string or a list of strings, not of type int"),
+        (10**5000, "names of jobs are a string or a list of strings, not of type int"),
+        (["a", 10**5000], "a name holds a number with too many digits; write it as a string"),
+    ],
+    ids=range(3),
+)
+def test_what_are_no_names_is_refused_in_words(names: Any, sentence: str):
+    with pytest.raises(WrongArgumentsError) as caught:
+        list_of(names)
+    assert str(caught.value) == sentence
+
+
+def test_a_timeout_may_be_as_large_as_one_likes():
+    assert limit_of(10**5000, None).seconds == math.inf
+    assert limit_of(None, -(10**5000)).seconds == -math.inf
+    assert limit_of(math.inf, None).seconds == math.inf
+    assert limit_of(None, 2).seconds == 2
+    for wrong in ("2", math.nan, [1]):
+        with pytest.raises(WrongArgumentsError, match="a timeout is a number of seconds"):
+            limit_of(wrong, None)
