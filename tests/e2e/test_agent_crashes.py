@@ -206,6 +206,22 @@ def test_an_agent_that_stands_still_for_a_while_loses_nothing(tmp_path: Path):
     crashing.check_nothing_left()
 
 
+def test_an_agent_whose_pid_file_is_gone_is_kept_by_the_next_manager(tmp_path: Path):
+    crashing = Crashing(tmp_path, write_requests(tmp_path / "r.json", [waiting("a")]), *NODES)
+    crashing.start()
+    crashing.wait_for_marks(1)
+    agent = crashing.agent_pid()
+    crashing.kill_manager()
+    (crashing.run_dir / "agent-local.json").unlink()
+    crashing.start()
+    wait_for(lambda: f"an agent that was started earlier (pid {agent})" in crashing.log(), what="the agent to be kept")
+    crashing.release()
+    assert crashing.wait() == 0
+    assert crashing.marks() == ["a"]
+    assert crashing.log().count("agent started") <= 3
+    crashing.check_nothing_left()
+
+
 @pytest.mark.timeout(180)
 def test_without_any_agent_the_service_ends_and_leaves_its_jobs_to_be_resumed(tmp_path: Path):
     """A Python that is not there, and one that ends at once: both at the same time, for each is tried several times."""
