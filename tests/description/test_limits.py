@@ -76,6 +76,12 @@ def test_nothing_is_built_of_what_is_refused() -> None:
     assert peak < 20 * 2**20, "without a bound it takes 1.4 GB"
 
 
+def test_values_of_iterations_do_not_grow_without_bound() -> None:
+    job = simple(iteration=["v", "v" * 100_000, "v"], args=["${itval}"] * 10 + ["$${itval}"])
+    assert problems_of(job) == [TOO_MUCH]
+    assert parse_one({**job, "args": ["${itval}"] * 10 + ["$$$${itval}"]})
+
+
 def test_variables_of_the_launch_do_not_grow_without_bound() -> None:
     execution = parse_one(simple(args=["${nlist}"] * 200)).execution
     with pytest.raises(ExpansionError, match="its variables stand for more than 1048576 characters"):

@@ -114,12 +114,11 @@ line"
 
 
 def test_a_misspelt_variable_is_told_and_one_that_grows_too_long_fails_its_job(tmp_path: Path):
+    name = "n" * 100
     done = run_requests(
         tmp_path,
-        [
-            job("slip", "echo", "${itt}", iteration=1),
-            job("long", "echo", *["${itval}"] * 20, iteration=["v" * 100_000]),
-        ],
+        [job("slip", "echo", "${itt}", iteration=1), job("long", "echo", "${nlist}" * 11_000, iteration=1)],
+        options=("--nodes", f"{name}:2"),
     )
     assert "Warning: job 'slip': ${itt} is no variable and stays as it is; did you mean ${it}?" in done.done.stdout
     assert done.states["slip"] == "SUCCEED"

@@ -20,6 +20,7 @@ from qcg.pilotjob.description.reading import BACKSLASH, DOLLAR, Unreadable, as_j
 from qcg.pilotjob.description.structure import find_nulls, find_problems, without_problems
 from qcg.pilotjob.description.variables import (
     Arrival,
+    count_references,
     index_variables,
     references,
     substitute_everywhere,
@@ -317,4 +318,7 @@ def _substituted(
     if template.iteration is not None:
         del known["uniq"]
     execution = substitute_submission(template.execution, known, budget)
+    if template.iteration is not None and template.iteration.values is not None:
+        # Put in at the start of each iteration; here, so that it is told at once when the longest is too long.
+        job_budget().spend(max(map(len, template.iteration.values)) * count_references(execution, "itval"))
     return msgspec.structs.replace(template, name=name, execution=execution, after=final, attributes=attributes)

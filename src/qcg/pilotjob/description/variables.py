@@ -197,6 +197,19 @@ def references(text: str) -> list[str]:
     return [name for escape, name in _REFERENCE.findall(text) if not _is_literal(escape, name)]
 
 
+def count_references(execution: Execution, name: str) -> int:
+    """How often an execution names a variable."""
+    found = 0
+
+    def look(text: str) -> str:
+        nonlocal found
+        found += references(text).count(name)
+        return text
+
+    rewrite(execution, look)
+    return found
+
+
 def rewrite(execution: Execution, change: Callable[[str], str]) -> Execution:
     """Change every string that may hold a variable. Runs at every launch; most executions stay as they are."""
     # All strings at once: encoding them takes less time than a look at each.
