@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pty
+import select
 import sqlite3
 import subprocess
 import sys
@@ -70,6 +72,33 @@ def test_bash_completes_commands_options_and_job_names(tmp_path: Path):
     assert tab(tmp_path, "qcg-pm", "why", "j") == ["j1", "j2"]
     assert tab(tmp_path, "qcg-pm-service", "--resources", "sl") == ["slurm"]
     assert tab(tmp_path, "qcg-pm-client", "--on-l") == ["--on-lost"]
+
+
+def test_tab_on_a_terminal_completes_the_line(tmp_path: Path):
+    new_run(tmp_path, "over", State.SUCCEED)
+    main_end, child_end = pty.openpty()
+    env = environment(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}", TERM="dumb", PS1="$ ")
+    line = ["bash", "--norc", "--noprofile", "-i"]
+    with subprocess.Popen(
+        line, stdin=child_end, stdout=child_end, stderr=child_end, cwd=tmp_path, env=env, start_new_session=True
+    ) as shell:
+        os.close(child_end)
+        shown = ""
+
+        def type_and_expect(keys: str, text: str) -> None:
+            nonlocal shown
+            shown = ""
+            os.write(main_end, keys.encode())
+            while text not in shown:
+                assert select.select([main_end], [], [], 60)[0], f"{text!r} does not come; shown: {shown!r}"
+                shown += os.read(main_end, 4096).decode()
+
+        type_and_expect('eval "$(qcg-pm completion bash)"; echo rea""dy\n', "ready")
+        type_and_expect("qcg-pm st\t", "qcg-pm status ")
+        type_and_expect("\x15qcg-pm why j\t", "qcg-pm why j1 ")
+        os.write(main_end, b"\x15exit\n")
+        shell.wait(60)
+    os.close(main_end)
 
 
 def test_names_come_from_the_run_whose_manager_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
