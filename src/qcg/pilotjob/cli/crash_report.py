@@ -34,7 +34,7 @@ def _write(command: str, error: BaseException) -> str:
     descriptor, path = tempfile.mkstemp(prefix="qcg-pm-error-", suffix=".txt")  # readable by its owner only
     try:
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+            file.write(printable_lines(text))
     except OSError:
         with suppress(OSError):
             os.unlink(path)

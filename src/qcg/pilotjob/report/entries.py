@@ -15,8 +15,10 @@ from qcg.pilotjob.report.record import JobEnd, dependencies_form, execution_form
 
 _encode = msgspec.json.Encoder().encode
 
+# The same cores, directories and programs come again and again.
+_shared_text = lru_cache(maxsize=4096)(printable)
 
-# The same cores are given again and again.
+
 @lru_cache(maxsize=4096)
 def _allocation(grant: Grant) -> str:
     return printable(str(grant))
@@ -33,14 +35,14 @@ def text_entry(end: JobEnd) -> bytes:
         text += f"\n    {timestamp(end.started)}: EXECUTING"
     text += f"\n    {timestamp(end.ended)}: {state}"
     if end.grant is not None:
-        text += f"\n    allocation: {_allocation(end.grant)}\n    wd: {printable(end.wd)}"
+        text += f"\n    allocation: {_allocation(end.grant)}\n    wd: {_shared_text(end.wd)}"
         if end.started:
             text += f"\n    rtime: {duration(end.ended - end.started)}"
         if end.exit_code is not None:
             text += f"\n    exit_code: {end.exit_code}"
         if end.pid:
             text += f"\n    pid: {end.pid}"
-        text += f"\n    pname: {printable(end.pname)}"
+        text += f"\n    pname: {_shared_text(end.pname)}"
     if end.iterations is not None:
         counts = msgspec.structs.asdict(end.iterations)
         text += f"\n    iterations: {', '.join([f'{key} {count}' for key, count in counts.items()])}"
