@@ -12,9 +12,8 @@ from zmq.utils import z85
 from qcg.pilotjob.executor_api.calls import Call, Outcome
 from qcg.pilotjob.host.safe_open import read_own
 from qcg.pilotjob.wire.contact import MOST_BYTES_OF_FILE
-from qcg.pilotjob.wire.gate import Gate, ListeningSocket
+from qcg.pilotjob.wire.gate import Gate, GatedSocket
 from qcg.pilotjob.wire.keys import make_keys
-from qcg.pilotjob.wire.monitor import events_of
 from qcg.pilotjob.wire.parts import ENCRYPTION, PART, split
 
 CONTACT = "QCG_PM_EXECUTOR_CONTACT"
@@ -83,15 +82,13 @@ class Door:
         self._router.curve_server = True
         self._router.curve_publickey = keys.server_public.encode()
         self._router.curve_secretkey = keys.server_secret.encode()
-        self._gate = Gate()
-        self._listening = ListeningSocket(keys=True)
-        self._monitor: zmq.Socket[bytes] = self._router.get_monitor_socket(zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED)
+        self._gated = GatedSocket(self._router, Gate())
         self._router.bind(f"tcp://{host}:*")
         self._address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self._keys = keys
         poller.register(self._guard, zmq.POLLIN)
         poller.register(self._router, zmq.POLLIN)
-        poller.register(self._monitor, zmq.POLLIN)
+        poller.register(self._gated.monitor, zmq.POLLIN)
 
     def write_contact(self, path: Path, python_path: list[str]) -> None:
         """For the owner alone, from the first byte on."""
@@ -103,7 +100,7 @@ class Door:
 
     def receive(self) -> list[Hello | Answer]:
         """All that has arrived."""
-        self._limit_connections()
+        self._gated.limit_connections()
         self._let_in()
         messages: list[Hello | Answer] = []
         while True:
@@ -124,16 +121,10 @@ class Door:
         self._router.send_multipart([worker.encode(), LEAVE])
 
     def close(self) -> None:
-        self._router.disable_monitor()
-        self._monitor.close()
+        self._gated.close()
         self._router.close(1000)
         self._guard.close(0)
         self._context.term()
-
-    def _limit_connections(self) -> None:
-        for kind, descriptor in events_of(self._monitor):
-            self._gate.take(self._listening, kind, descriptor)
-        self._gate.enforce()
 
     def _let_in(self) -> None:
         """Answer the questions of the router about who knocks."""

@@ -94,7 +94,7 @@ class AgentExecutor:
         """Listen; what agents need to connect."""
         self._port = hub.router(DOMAIN, keys, address, self._messages)
         if self.fence:
-            self.pulses = Pulses(keys, address, self.agents, hub.watch)
+            self.pulses = Pulses(keys, address, self.agents)
         pulse = self.pulses.address if self.pulses else ""
         return AgentsContact(self._port.address, keys.server_public, keys.client_public, keys.client_secret, pulse)
 

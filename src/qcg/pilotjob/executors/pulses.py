@@ -5,26 +5,22 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import zmq
 
-from qcg.pilotjob.wire.hub import HANDSHAKE, Watch
+from qcg.pilotjob.wire.gate import Gate, GatedSocket
+from qcg.pilotjob.wire.hub import HANDSHAKE
 from qcg.pilotjob.wire.keys import Keys
 from qcg.pilotjob.wire.routing import is_ipv6
 
 MOST_BYTES = 1024
+PENDING_SHARE = 0.25
+"""The part of all connections that may be without keys. The other ports of the manager may have half of all."""
 
 
 class Pulses:
-    def __init__(
-        self,
-        keys: Keys,
-        address: str,
-        names: Collection[str],
-        watch: Callable[[zmq.Socket[bytes]], Watch] | None = None,
-    ) -> None:
-        """`watch`: limits the connections of peers without keys."""
+    def __init__(self, keys: Keys, address: str, names: Collection[str]) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._port = self._context.socket(zmq.ROUTER)
         self._port.setsockopt(zmq.IPV6, is_ipv6(address))
@@ -34,7 +30,8 @@ class Pulses:
         self._port.curve_publickey = keys.server_public.encode()
         self._port.curve_secretkey = keys.server_secret.encode()
         self._port.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE)
-        self._watch = watch(self._port) if watch else None
+        # In its own thread, like everything here, and without a line in the log, which is a file.
+        self._gated = GatedSocket(self._port, Gate(PENDING_SHARE, logs=False))
         self._port.bind(address)
         self.address: str = self._port.getsockopt_string(zmq.LAST_ENDPOINT)
         self._names = {name.encode(): name for name in names}
@@ -49,8 +46,7 @@ class Pulses:
     def close(self) -> None:
         self._wakes.send(b"\0")
         self._thread.join()
-        if self._watch is not None:
-            self._watch.close()
+        self._gated.close()
         self._port.close(linger=0)
         self._context.term()
         self._woken.close()
@@ -60,10 +56,15 @@ class Pulses:
         poller = zmq.Poller()
         poller.register(self._woken.fileno(), zmq.POLLIN)
         poller.register(self._port, zmq.POLLIN)
+        poller.register(self._gated.monitor, zmq.POLLIN)
         while True:
             ready = dict(poller.poll())
             if self._woken.fileno() in ready:
                 return
+            if self._gated.monitor in ready:
+                self._gated.limit_connections()
+            if self._port not in ready:
+                continue
             frames = self._port.recv_multipart()
             name = self._names.get(frames[1]) if len(frames) == 3 else None
             if name is not None and name not in self.deaf:

@@ -17,7 +17,9 @@ import struct
 import time
 from contextlib import suppress
 
-from zmq import Event
+from zmq import Event, Socket
+
+from qcg.pilotjob.wire.monitor import events_of
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,10 @@ class ListeningSocket:
 class Gate:
     """Connections of all listening sockets of a process; for one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float = 0.5, *, logs: bool = True) -> None:
+        """`share`: the part of all connections that may be without keys."""
+        self._share = share
+        self._logs = logs
         self._pending: dict[tuple[ListeningSocket, int], None] = {}
         """Connections that are not known to be authenticated, by descriptor; the oldest first."""
         self._authenticated: dict[tuple[ListeningSocket, int], None] = {}
@@ -70,7 +75,7 @@ class Gate:
     def enforce(self) -> None:
         """Close connections until there are not too many. ZeroMQ notices and frees their descriptors."""
         most = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - RESERVED, FEWEST)
-        most_pending = min(MOST_PENDING, most // 2)
+        most_pending = min(MOST_PENDING, int(self._share * most))
         closed = False
         while self._pending and (
             len(self._pending) > most_pending or len(self._pending) + len(self._authenticated) > most
@@ -87,7 +92,7 @@ class Gate:
             del self._authenticated[listening, descriptor]
             _close(descriptor)
             closed = True
-        if closed:
+        if closed and self._logs:
             self._log_closing(most_pending, most)
 
     def _log_closing(self, most_pending: int, most: int) -> None:
@@ -100,6 +105,28 @@ class Gate:
                 most,
             )
         self._closed = now
+
+
+class GatedSocket:
+    """A listening socket with keys and a gate of its own, for the one thread that polls `monitor`."""
+
+    def __init__(self, socket: Socket[bytes], gate: Gate) -> None:
+        """To be called before the socket listens, so that no connection is missed."""
+        self._socket = socket
+        self._gate = gate
+        self._listening = ListeningSocket(keys=True)
+        self.monitor: Socket[bytes] = socket.get_monitor_socket(Event.ACCEPTED | Event.DISCONNECTED)
+
+    def limit_connections(self) -> None:
+        """To be called whenever `monitor` has events."""
+        for kind, descriptor in events_of(self.monitor):
+            self._gate.take(self._listening, kind, descriptor)
+        self._gate.enforce()
+
+    def close(self) -> None:
+        """Before the socket is closed."""
+        self._socket.disable_monitor()
+        self.monitor.close()
 
 
 def _borrow(descriptor: int) -> socket.socket | None:

@@ -117,10 +117,6 @@ class Hub:
         self._ports.append(port)
         return port
 
-    def watch(self, socket: zmq.Socket[bytes]) -> Watch:
-        """Limit the connections of a listening socket with keys that another thread reads; before it listens."""
-        return Watch(self._loop, socket, self._doorman, self._gate, keys=True)
-
     def close(self) -> None:
         """Calling it again does nothing."""
         if self._context.closed:
