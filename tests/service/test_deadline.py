@@ -13,7 +13,7 @@ from qcg.pilotjob import deadline, shutdown
 from qcg.pilotjob.clock import Clock
 from qcg.pilotjob.cluster.errors import AllocationOver
 from qcg.pilotjob.cluster.slurm import Allocation
-from qcg.pilotjob.core.events import Deadline, NodesLost
+from qcg.pilotjob.core.events import Deadline, NodesLost, ShutDown
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
 from qcg.pilotjob.deadline import ManagerDeadline
 from qcg.pilotjob.options import Options
@@ -258,6 +258,25 @@ def test_at_the_end_of_an_allocation_what_runs_ends_with_it(monkeypatch: pytest.
     waits, engine = asyncio.run(shut_down(monkeypatch, Options(), an_allocation(10.0), patience=30))
     assert not waits
     assert len(lost(engine)) == 1
+
+
+def test_an_end_that_no_agent_has_told_is_left_to_the_next_manager(monkeypatch: pytest.MonkeyPatch):
+    """The ledger of an agent that died may have it: a job that has succeeded must not run again."""
+
+    async def die(self: SlowAgents, grace: float) -> None:
+        await self.may_end.wait()
+
+    monkeypatch.setattr(SlowAgents, "end", die)
+    _, engine = asyncio.run(shut_down(monkeypatch, Options(time_limit=10.0), None, patience=0))
+    assert not lost(engine)
+    assert engine.state.runs
+
+
+def test_nothing_is_started_from_the_beginning_of_a_shutdown_on(monkeypatch: pytest.MonkeyPatch):
+    _, engine = asyncio.run(shut_down(monkeypatch, Options(), None, patience=0))
+    deadline, shut_down_event, *_ = engine.events
+    assert deadline == Deadline(0.0)
+    assert isinstance(shut_down_event, ShutDown)
 
 
 def test_the_grace_period_of_jobs_fits_into_the_time_that_is_left():

@@ -252,6 +252,22 @@ def test_a_job_that_its_user_cancels_is_not_followed_by_another(cluster: Cluster
     assert len(run.starts) == 4
 
 
+@story
+def test_a_run_that_is_told_to_finish_is_not_followed_by_another_allocation(cluster: Cluster):
+    jobs = [stamped("endless", "sleep 600", iteration=4), stamped("waiting", iteration=2, numNodes=1)]
+    run = Submitted(cluster, jobs, "--max-allocations=3", "--nodes=1")
+    run.wait_for_starts_of(*(f"endless.{index}" for index in range(4)))
+    first, _ = run.books["allocations"]
+    cluster.node("n1").exec("qcg-pm", "finish")
+    assert run.wait() == 4, run.told
+    wait_for(lambda: not queue(cluster))
+    assert run.books == {"allocations": [first], "cancelled": first, "exit_code": 4}
+    assert "The run was told to finish, and jobs are left. To go on: `qcg-pm sbatch --resume " in run.told
+    assert set(run.starts) == {f"endless.{index}" for index in range(4)}
+    assert submit(cluster, "--resume=.", "--wait", check=False).returncode == 1, "iterations were cancelled"
+    assert {"waiting.0", "waiting.1"} <= set(run.starts)
+
+
 def test_a_job_that_is_cancelled_before_it_begins_ends_the_waiting(cluster: Cluster):
     run = Submitted(cluster, [job("a", "true")], "--", "--hold")
     run.wait_for_words("PENDING (JobHeldUser)")

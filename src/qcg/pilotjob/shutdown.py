@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from qcg.pilotjob.core.events import NodesLost, ShutDown
+from qcg.pilotjob.core.events import Deadline, NodesLost, ShutDown
 from qcg.pilotjob.core.shutdown import Cause, Disposition, Shutdown, decide
 from qcg.pilotjob.deadline import ManagerDeadline
 from qcg.pilotjob.engine import Engine
@@ -43,15 +43,25 @@ class ShutdownSequence:
         if shutdown.disposition is Disposition.LEAVE:
             self.run_is_left = True
             return
+        self._engine.dispatch(Deadline(0.0))  # a job that waits now stays QUEUED
         # An agent that has ended cannot repeat what was not written. The end of an allocation does not wait for that.
         if cause is not Cause.TIME and not await self._stored():
             return
         self._settle_jobs(shutdown)
-        await self._end_agents(agents, shutdown)
+        ends_with_allocation = cause is Cause.TIME and self._deadline.is_end_of_allocation
+        await self._end_agents(agents, shutdown.grace, shutdown.grace + ENDING if ends_with_allocation else None)
         if self._engine.state.runs:
-            nodes = [spec.name for spec in self._engine.state.nodes]
-            self._engine.dispatch(NodesLost(nodes, "the agent ended without a record of the end of this job"))
+            self._settle_unknown_ends(ends_with_allocation=ends_with_allocation)
         await self._stored()
+
+    def _settle_unknown_ends(self, *, ends_with_allocation: bool) -> None:
+        """Attempts whose end no agent has told. Their agents may have written it down, or have jobs that still run:
+        the next manager asks them, unless nothing is left when the allocation has ended."""
+        engine = self._engine
+        log.warning("the end of %d attempts is not known", len(engine.state.runs))
+        if ends_with_allocation:
+            nodes = [spec.name for spec in engine.state.nodes]
+            engine.dispatch(NodesLost(nodes, "the agent ended without a record of the end of this job"))
 
     def _settle_jobs(self, shutdown: Shutdown) -> None:
         engine = self._engine
@@ -68,10 +78,9 @@ class ShutdownSequence:
         engine.try_to_commit()
         engine.executor.flush()
 
-    async def _end_agents(self, agents: Supervision, shutdown: Shutdown) -> None:
-        in_allocation = shutdown.cause is Cause.TIME and self._deadline.is_end_of_allocation
-        timeout = shutdown.grace + ENDING if in_allocation else None
-        ending = asyncio.ensure_future(agents.end(shutdown.grace))
+    async def _end_agents(self, agents: Supervision, grace: float, timeout: float | None) -> None:
+        """`timeout`: seconds after which the allocation ends them."""
+        ending = asyncio.ensure_future(agents.end(grace))
         urgent = asyncio.ensure_future(self._request.urgent.wait())
         await asyncio.wait({ending, urgent}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if urgent.done() and not ending.done():
