@@ -416,6 +416,7 @@ class AfterACrash(HostTest):
         ended = self.ended("a")
         assert (ended.reason, ended.pid in pids) == ("lost", True)
         assert "The agent n1 that ran this job was killed" in ended.message
+        assert "its output is lost" in ended.message
         self.assert_gone(pids)
 
     def test_a_lost_id_is_not_started_again(self):

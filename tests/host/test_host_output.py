@@ -1,5 +1,6 @@
 """Output without a file of its own: captured while a job runs, saved when it fails."""
 
+import errno
 import os
 import signal
 import stat
@@ -139,6 +140,13 @@ class Output(HostTest):
         ended = self.run_shell(BOTH + "exit 3")
         assert (ended.exit_code, ended.reason, ended.message) == (3, "exit", "")
         assert any("The stdout of job job cannot be saved in" in line for line in self.log), self.log
+
+    def test_half_an_output_is_not_left_where_the_disk_is_full(self):
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with mock.patch("qcg.pilotjob.host.output._write", side_effect=full):
+            assert self.run_shell(BOTH + "exit 3").exit_code == 3
+        assert self.saved() == {}
+        assert any("job.err: No space left on device." in line for line in self.log), self.log
 
     def test_a_link_under_the_name_of_the_file_is_not_followed(self):
         os.mkdir(self.path("out"))
