@@ -40,7 +40,7 @@ def test_every_example_of_a_page_does_what_the_page_says(page: Path, pages_tried
 
 
 def test_the_example_of_make_run_succeeds_and_comes_close_to_pi(tmp_path: Path):
-    arguments = ["run", "examples/quickstart.json", "--wd", "build/run", "--nodes", "4,4"]
+    arguments = ["run", "examples/quickstart.json", "--wd", "build/run", "--nodes", "2x4"]
     assert f"qcg-pm {' '.join(arguments)}\n" in (ROOT / "Makefile").read_text()
     arguments[3] = str(tmp_path)
     done = run("qcg-pm", *arguments, "--report-format", "json", cwd=ROOT)
