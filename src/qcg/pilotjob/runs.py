@@ -309,8 +309,11 @@ def holder_of(run_dir: Path) -> int | None:
 def standing(run: Path) -> str:
     """How it is about a run that has no manager, and about others beside it that wait for one."""
     run = run.absolute()
-    found = contact.read(run)
-    became = "has died" if found is not None and found.pid else "has ended"
+    try:
+        found = contact.read(run)
+        became = "has died" if found is not None and found.pid else "has ended"
+    except ContactError as error:
+        became = f"cannot be found ({error})"
     sentence = f"No manager is at work in {run.parent}: that of the newest run, {run}, {became}."
     left = look_at_left(run)
     if left.unfinished:

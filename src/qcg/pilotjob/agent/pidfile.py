@@ -146,7 +146,11 @@ def is_damaged(run_dir: Path, name: str) -> bool:
 
 
 def remove_agent_pid(run_dir: Path, name: str) -> None:
-    _path(run_dir, name).unlink(missing_ok=True)
+    """A file that stays does little harm: it names a process that is gone."""
+    try:
+        _path(run_dir, name).unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", _path(run_dir, name), error.strerror)
 
 
 def is_alive(info: AgentPid) -> bool:

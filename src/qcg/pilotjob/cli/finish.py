@@ -15,6 +15,7 @@ from qcg.pilotjob.going_on import how_to_go_on
 from qcg.pilotjob.guard import is_alive
 from qcg.pilotjob.runs import look_at_left
 from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import Contact, ContactError
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
@@ -53,9 +54,16 @@ def command(manager: Manager, when_done: bool, cancel: bool) -> None:
         tell(f"{jobs} left. Go on with: {go_on}")
 
 
+def _contact_of(run_dir: Path) -> Contact | None:
+    try:
+        return contact.read(run_dir)
+    except ContactError as error:
+        raise Denial(f"the manager was told to end, and whether it has cannot be seen: {error}") from None
+
+
 def _wait_until_gone(run_dir: Path) -> None:
     deadline = time.monotonic() + PATIENCE
-    while (found := contact.read(run_dir)) is not None and is_alive(run_dir, found):
+    while (found := _contact_of(run_dir)) is not None and is_alive(run_dir, found):
         if time.monotonic() > deadline:
             raise Denial(f"the manager (pid {found.pid}) was told to end, and is still there after {PATIENCE:g} s")
         time.sleep(PAUSE)
