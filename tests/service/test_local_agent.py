@@ -28,6 +28,19 @@ class _Deaf(Listener):
         pass
 
 
+def started_agents(monkeypatch: pytest.MonkeyPatch) -> list[WatchedProcess]:
+    """The processes that are started from now on instead of agents."""
+    started: list[WatchedProcess] = []
+
+    def start(run_dir: Path, name: str, linger: float, on_exit: Any, **more: Any) -> WatchedProcess:
+        child = subprocess.Popen(["sleep", "1000"])
+        started.append(WatchedProcess(child.pid, child, on_exit))
+        return started[-1]
+
+    monkeypatch.setattr(local, "start_agent", start)
+    return started
+
+
 def stand_still() -> None:
     """What a large submission does to the loop."""
     time.sleep(0.5)
@@ -115,14 +128,7 @@ def test_last_words_that_are_read_after_the_end_of_the_process_are_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Else another agent is started, for jobs that this one may have left."""
-    started: list[WatchedProcess] = []
-
-    def start(run_dir: Path, name: str, linger: float, on_exit: Any, **more: Any) -> WatchedProcess:
-        child = subprocess.Popen(["sleep", "1000"])
-        started.append(WatchedProcess(child.pid, child, on_exit))
-        return started[-1]
-
-    monkeypatch.setattr(local, "start_agent", start)
+    started = started_agents(monkeypatch)
 
     async def scenario() -> None:
         executor = AgentExecutor(Listener(), {local.NAME: ["n0"]}, {})
@@ -144,14 +150,7 @@ def test_last_words_that_are_read_after_the_end_of_the_process_are_heard(
 def test_an_agent_that_connects_and_dies_is_replaced_at_once_and_the_next_one_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    started: list[WatchedProcess] = []
-
-    def start(run_dir: Path, name: str, linger: float, on_exit: Any, **more: Any) -> WatchedProcess:
-        child = subprocess.Popen(["sleep", "1000"])
-        started.append(WatchedProcess(child.pid, child, on_exit))
-        return started[-1]
-
-    monkeypatch.setattr(local, "start_agent", start)
+    started = started_agents(monkeypatch)
 
     async def scenario() -> None:
         executor = AgentExecutor(_Deaf(), {local.NAME: ["n0"]}, {})

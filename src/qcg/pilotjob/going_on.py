@@ -14,6 +14,10 @@ ALLOCATION = "nodes_of_allocation"
 """In the registry: the Slurm job whose nodes the latest manager had; empty without."""
 
 
+def are_left(jobs: int) -> str:
+    return "1 job is left" if jobs == 1 else f"{jobs} jobs are left"
+
+
 def how_to_go_on(run_dir: Path, allocation: str, *, serves: bool = False) -> str:
     """The commands that continue a run. `allocation`: the Slurm job whose nodes it had. `serves`: its manager served
     clients until it was told to finish."""

@@ -8,7 +8,7 @@ import msgspec
 
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.going_on import how_to_go_on
+from qcg.pilotjob.going_on import are_left, how_to_go_on
 from qcg.pilotjob.runs import has_agents, never_had_jobs
 
 FAILED = 1
@@ -73,6 +73,5 @@ class Ending(msgspec.Struct, kw_only=True):
             return f"Nothing could be written, so the run is left as it is{runs}. Make room, and go on with: {go_on}"
         if not self.jobs_left:
             return ""
-        jobs = "1 job is" if self.jobs_left == 1 else f"{self.jobs_left} jobs are"
-        sentence = f"{jobs} left, because {self.reason}."
+        sentence = f"{are_left(self.jobs_left)}, because {self.reason}."
         return sentence if followed else f"{sentence} Go on with: {go_on}"

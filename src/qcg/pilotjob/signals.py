@@ -8,6 +8,7 @@ import signal
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
 from qcg.pilotjob.deadline import ManagerDeadline
 from qcg.pilotjob.engine import Engine
+from qcg.pilotjob.going_on import are_left
 from qcg.pilotjob.shutdown import ShutdownSequence
 from qcg.pilotjob.shutdown_request import ShutdownRequest
 
@@ -65,7 +66,7 @@ class SignalWatch:
         if is_repeated:
             return "the run is left as it is, to be resumed" if cannot_write else "running jobs are killed at once"
         left = self._engine.state.unfinished
-        jobs = f"{'1 job is' if left == 1 else f'{left} jobs are'} left for --resume" if left else "the manager ends"
+        jobs = f"{are_left(left)} for --resume" if left else "the manager ends"
         if cannot_write:
             return (
                 f"nothing can be written, and the end waits for that: once there is room, {jobs}; a second signal"

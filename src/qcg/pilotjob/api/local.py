@@ -107,13 +107,14 @@ class LocalService:
         if self.process.returncode in (0, 1) or not hasattr(self, "conf"):
             return  # every job is final, or the service did not start
         # Needed seldom, and it takes time to load.
+        from qcg.pilotjob.going_on import are_left
         from qcg.pilotjob.runs import unfinished
 
         left = unfinished(self.run_dir)
         if left:
             log.warning(
-                "%s left; LocalManager(['--resume', '%s']) or `qcg-pm run --resume %s` continues with them",
-                "1 job is" if left == 1 else f"{left} jobs are",
+                "%s; LocalManager(['--resume', '%s']) or `qcg-pm run --resume %s` continues with them",
+                are_left(left),
                 self.run_dir,
                 shlex.quote(str(self.run_dir)),
             )

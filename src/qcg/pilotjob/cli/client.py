@@ -27,7 +27,7 @@ from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
 from qcg.pilotjob.cli.refusing import Refusal
 from qcg.pilotjob.cli.saying import many, tell
 from qcg.pilotjob.cli.target import DIRECTORY
-from qcg.pilotjob.going_on import how_to_go_on
+from qcg.pilotjob.going_on import are_left, how_to_go_on
 from qcg.pilotjob.wire import contact
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def _tell_what_is_left(run_dir: Path, unfinished: int) -> None:
         tell(f"cancelled {many(unfinished - left.unfinished, 'job')} that had not ended when the program did")
     if left.unfinished:
         go_on = how_to_go_on(run_dir, left.allocation).replace("`", "")
-        jobs = "1 job is" if left.unfinished == 1 else f"{left.unfinished} jobs are"
-        tell(f"{jobs} left, because the program has ended. Go on with: {go_on}")
+        tell(f"{are_left(left.unfinished)}, because the program has ended. Go on with: {go_on}")
 
 
 def _given_again(context: click.Context) -> list[str]:

@@ -11,7 +11,7 @@ import click
 from qcg.pilotjob.cli.finding import current_run_dir, on_manager
 from qcg.pilotjob.cli.refusing import Denial
 from qcg.pilotjob.cli.saying import say, tell
-from qcg.pilotjob.going_on import how_to_go_on
+from qcg.pilotjob.going_on import are_left, how_to_go_on
 from qcg.pilotjob.guard import is_alive
 from qcg.pilotjob.runs import look_at_left
 from qcg.pilotjob.wire import contact
@@ -49,9 +49,8 @@ def command(manager: Manager, when_done: bool, cancel: bool) -> None:
     say("the manager has ended")
     left = look_at_left(run_dir)
     if left.unfinished:
-        jobs = "1 job is" if left.unfinished == 1 else f"{left.unfinished} jobs are"
         go_on = how_to_go_on(run_dir, left.allocation, serves=left.serves).replace("`", "")
-        tell(f"{jobs} left. Go on with: {go_on}")
+        tell(f"{are_left(left.unfinished)}. Go on with: {go_on}")
 
 
 def _contact_of(run_dir: Path) -> Contact | None:
