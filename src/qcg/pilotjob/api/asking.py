@@ -61,11 +61,11 @@ def limit_of(timeout: Any, timeout_secs: Any) -> Limit:
 
 def log_request(request: dict[str, Any]) -> None:
     """Requests that change something are worth a line in every log."""
-    name = request.get("request")
+    name, jobs = str(request.get("request")), request.get("jobs")
     if name in QUESTIONS:
         log.debug("request %s", name)
-    elif name == "submit":
-        log.info("request submit: %d jobs", len(request.get("jobs", ())))
+    elif name == "submit" and isinstance(jobs, (list, tuple)):
+        log.info("request submit: %d jobs", len(jobs))
     else:
         log.info("request %s", name)
 
