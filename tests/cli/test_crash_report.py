@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob import __version__
-from qcg.pilotjob.cli.crash_report import UNEXPECTED
+from qcg.pilotjob.crash_report import UNEXPECTED
 from tests.support.pilot import environment
 
 # Each entry point, with something on its way that nobody has thought of.
@@ -36,6 +36,10 @@ COMMANDS = {
         "import sys; sys.argv = ['qcg-pm-client', 'private-directory/program.py'];"
         "import qcg.pilotjob.cli.client as place; place.own_arguments = defect;"
         "from qcg.pilotjob.cli.entry import qcg_pm_client as main"
+    ),
+    "python -m qcg.pilotjob.batch": (
+        "import sys; sys.argv = ['x', '--books', 'b', '--run-dir', 'private-directory', '--most', '1', 'run'];"
+        "import qcg.pilotjob.batch.__main__ as place; place.InAllocation = defect; main = place.main"
     ),
 }
 DEFECT = """

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.inside import InAllocation
+from qcg.pilotjob.crash_report import report_crash
 
 
 def main() -> None:
@@ -22,6 +23,8 @@ def main() -> None:
         code = InAllocation(given.books, given.run_dir, given.most, given.run, os.environ).run()
     except BatchError as error:
         sys.exit(f"Error: {error}")
+    except Exception as error:  # noqa: BLE001 the last resort for what nobody has thought of
+        sys.exit(report_crash("python -m qcg.pilotjob.batch", error))
     sys.exit(code)
 
 

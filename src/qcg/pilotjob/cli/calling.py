@@ -8,11 +8,11 @@ from functools import partial
 
 from click import Abort, ClickException, NoSuchOption
 
-from qcg.pilotjob.cli.crash_report import report_crash
 from qcg.pilotjob.cli.interrupts import INTERRUPTED
 from qcg.pilotjob.cli.nearest import with_nearest
 from qcg.pilotjob.cli.output import leave_standard_error, take_standard_output
 from qcg.pilotjob.cli.saying import tell
+from qcg.pilotjob.crash_report import report_crash
 
 NOT_WRITTEN = 5
 """The exit code of a command that has done everything, but what it had to say is lost."""

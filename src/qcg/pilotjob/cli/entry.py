@@ -29,7 +29,7 @@ def _enter(module: str, command: str, **options: str) -> None:
 
             loaded = import_module(module)
         except Exception as error:  # noqa: BLE001 a broken installation, or no descriptors left
-            from qcg.pilotjob.cli.crash_report import report_crash
+            from qcg.pilotjob.crash_report import report_crash
 
             sys.exit(report_crash(command, error))
     heed_what_is_raised_in_vain()
