@@ -97,8 +97,14 @@ def look_after_agents(
 ) -> Supervision:
     """`on_local_agent`: called with the pid of the agent of this host when it connects."""
     if place.allocation is None:
-        engine.executor.on_hello = lambda said: on_local_agent(said.pid)
-        return LocalAgent(engine.executor, run_dir, options.linger, pretend=options.pretend, spare=spare)
+        return LocalAgent(
+            engine.executor,
+            run_dir,
+            options.linger,
+            pretend=options.pretend,
+            spare=spare,
+            on_connected=on_local_agent,
+        )
     times = Times(options.node_timeout, options.nl_init_timeout)
     start = starter(options.nl_start_method, AgentCommand(run_dir, options.linger, place.allocation.end))
     earlier = Times(float(engine.journal.get_meta(LONGEST_TIMEOUT) or options.node_timeout), options.nl_init_timeout)

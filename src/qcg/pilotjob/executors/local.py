@@ -38,8 +38,10 @@ class LocalAgent:
         pretend: bool = False,
         spare: SpareAgent | None = None,
         now: Callable[[], float] = time.monotonic,
+        on_connected: Callable[[int], None] = lambda pid: None,
     ) -> None:
-        """`spare`: one to begin with, where it was started in time. `now`: seconds of a clock that does not jump."""
+        """`spare`: one to begin with, where it was started in time. `now`: seconds of a clock that does not jump.
+        `on_connected`: called with the pid of each agent that connects from this machine."""
         self._executor = executor
         self._run_dir = run_dir
         self._linger = linger
@@ -48,6 +50,7 @@ class LocalAgent:
         self._process: WatchedProcess | None = None
         self._watching: asyncio.Future[None] | None = None
         self._now = now
+        self._on_connected = on_connected
         self._started = 0.0
         """When the agent that is watched was started."""
         self._restarts = Restarts()
@@ -81,6 +84,8 @@ class LocalAgent:
 
     def _hello(self, hello: protocol.Hello) -> None:
         self._connected_pid = hello.pid if hello.host == socket.gethostname() else 0
+        if self._connected_pid:
+            self._on_connected(self._connected_pid)
 
     def _at_work(self, name: str) -> None:
         self._has_worked = True
