@@ -60,11 +60,12 @@ WAITS: list[Callable[[Manager], Any]] = [
     lambda manager: manager.wait4("long"),
     lambda manager: manager.wait4all(),
     lambda manager: manager.wait4_any_job_finish(),
+    lambda manager: list(manager.as_completed(["long"])),
 ]
 
 
 def test_waits_end_in_an_error_when_the_service_is_killed(service: Served):
-    with ThreadPoolExecutor(3) as threads:
+    with ThreadPoolExecutor(len(WAITS)) as threads:
         waiting = started(service, WAITS, {}, threads)
         service.kill()
         began = time.monotonic()
@@ -125,7 +126,7 @@ def test_a_call_has_a_timeout_of_its_own(service: Served):
 
 
 def test_waits_go_on_with_the_resumed_service_when_told_to_reconnect(service: Served):
-    with ThreadPoolExecutor(3) as threads:
+    with ThreadPoolExecutor(len(WAITS)) as threads:
         waiting = started(service, WAITS, {"reconnect": 60}, threads)
         service.kill()
         time.sleep(1)  # while there is no service at all
@@ -135,6 +136,7 @@ def test_waits_go_on_with_the_resumed_service_when_told_to_reconnect(service: Se
         assert waiting[0].result(PATIENCE) == {"long": "SUCCEED"}
         assert waiting[1].result(PATIENCE) is None
         assert waiting[2].result(PATIENCE) == ("long", "SUCCEED")
+        assert waiting[3].result(PATIENCE) == [("long", "SUCCEED")]
 
 
 def test_questions_go_on_with_the_resumed_service_when_told_to_reconnect(service: Served):
