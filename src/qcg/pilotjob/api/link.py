@@ -40,7 +40,7 @@ def make_context() -> zmq.Context[zmq.Socket[bytes]]:
     try:
         require(NEEDED_BY_CLIENT)
     except TooFewDescriptors as error:
-        raise ConnectionError(str(error)) from None
+        raise InternalError(str(error)) from None
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     context.set(zmq.MAX_SOCKETS, MOST_SOCKETS)
     return context
