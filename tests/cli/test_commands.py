@@ -13,6 +13,7 @@ from click.testing import Result
 
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.cli.wait import wait_for as wait_for_jobs
 from tests.support.pilot import WAIT, job, start, write_requests
 
 Pm = Callable[..., Result]
@@ -77,6 +78,14 @@ def test_who_waited_is_told_how_to_see_the_errors_that_a_job_wrote(pm: Pm):
     assert done.stdout.splitlines()[1] == "bad FAILED: it failed: exit code 3; see: qcg-pm why bad"
     done = pm("submit", "--name", "its", "--iteration", "2", "--wait", *program, code=1)
     assert done.stdout.splitlines()[1].endswith("; see: qcg-pm why its")
+
+
+def test_waiting_lists_jobs_as_they_were_named_whichever_ended_first(
+    manager: LocalManager, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(manager, "wait4", lambda names, timeout: {"b": "SUCCEED", "a": "SUCCEED"})
+    assert wait_for_jobs(manager, ["a", "b", "a"], None, as_json=True) == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["a", "b"]
 
 
 def test_of_many_that_did_not_succeed_the_first_are_explained(pm: Pm):

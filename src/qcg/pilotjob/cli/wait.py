@@ -65,7 +65,8 @@ def _states(manager: Manager, names: list[str] | None, timeout: float | None) ->
             manager.wait4all(timeout)
             states = {name: job["status"] for name, job in manager.list().items()}
         else:
-            states = manager.wait4(names, timeout)
+            ended = manager.wait4(names, timeout)
+            states = {name: ended[name] for name in dict.fromkeys(names)}  # not in the order of their ends
         return states, sentences_of(manager, states)
     except RequestRefusedError:
         raise
