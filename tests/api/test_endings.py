@@ -16,7 +16,7 @@ import pytest
 from qcg.pilotjob.api.aio import AsyncManager
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.runs import has_manager
+from qcg.pilotjob.runs import has_manager, unfinished
 from tests.support.pilot import run
 from tests.support.waiting import wait_for
 
@@ -126,6 +126,21 @@ def test_jobs_of_a_program_that_was_killed_are_queued_again(tmp_path: Path):
     (tmp_path / "go").touch()
     assert run("qcg-pm", "run", "--resume", tmp_path).returncode == 0
     assert (tmp_path / "a.starts").read_text().split() == ["x", "x"]
+
+
+def test_workers_of_a_program_that_was_killed_are_not_left_to_be_resumed(tmp_path: Path):
+    program = (
+        "import os, signal\n"
+        "from qcg.pilotjob.executor_api import PilotExecutor\n"
+        f"executor = PilotExecutor(wd={str(tmp_path)!r}, server_args=['--nodes', '1', '--id', 'x'])\n"
+        "executor.submit(abs, -1).result(60)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    run_dir = tmp_path / ".qcgpjm-service-x"
+    wait_for(lambda: not has_manager(run_dir), what="the end of the manager")
+    assert unfinished(run_dir) == 0
 
 
 # -- a program of the old system ---------------------------------------------------------------------------------------

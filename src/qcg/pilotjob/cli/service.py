@@ -39,6 +39,7 @@ PORT = Whole(1, 65535)
 @click.option("--show-progress", is_flag=True, help="Print when jobs start and end.")
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--lifeline-fd", type=int, hidden=True)
+@click.option("--cancel-with-owner", is_flag=True, hidden=True)
 @click.version_option(__version__, "-V", "--version", prog_name="qcg-pm-service")
 @shared
 @click.pass_context
@@ -50,6 +51,7 @@ def command(
     show_progress: bool,
     ready_fd: int | None,
     lifeline_fd: int | None,
+    cancel_with_owner: bool,
     **given: Any,
 ) -> None:
     """Run the requests of a file, of the network, or of both.
@@ -82,7 +84,7 @@ def command(
 
             progress_lines(pilot)
         if lifeline_fd is not None:
-            _end_with(lifeline_fd, pilot)
+            _end_with(lifeline_fd, pilot, Cause.FINISH_AND_CANCEL if cancel_with_owner else Cause.OWNER_GONE)
         if ready_fd is not None:
             _tell(ready_fd, pilot)
         elif pilot.interfaces:
@@ -146,7 +148,7 @@ def _tell(descriptor: int, pilot: Pilot) -> None:
         ready.write(json.dumps(conf) + "\n")
 
 
-def _end_with(descriptor: int, pilot: Pilot) -> None:
+def _end_with(descriptor: int, pilot: Pilot, if_gone: Cause) -> None:
     """End when the owner of the other end of a pipe writes to it, which means `finish`, or ends, however that
     happens."""
     import asyncio
@@ -161,7 +163,7 @@ def _end_with(descriptor: int, pilot: Pilot) -> None:
         if told_to_finish:
             pilot.shutdown.make(Cause.FINISH, "the manager was told to finish")
         else:
-            pilot.shutdown.make(Cause.OWNER_GONE, "the program that started the manager has ended")
+            pilot.shutdown.make(if_gone, "the program that started the manager has ended")
 
     loop.add_reader(descriptor, readable)
 

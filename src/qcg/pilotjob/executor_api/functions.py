@@ -89,7 +89,9 @@ class PilotExecutor(_Calling):
             raise WrongArgumentsError(f"max_workers must be at least 1, not {max_workers}")
         directory = Path(wd).absolute()
         job = _worker_job(directory, env or {})
-        self._own_manager = LocalManager(["--wd", directory, *server_args]) if manager is None else None
+        # Workers are of no use to a manager that resumes the run, when this program was killed.
+        options = ["--wd", directory, "--cancel-with-owner", *server_args]
+        self._own_manager = LocalManager(options) if manager is None else None
         self._manager = manager or self._own_manager
         assert self._manager is not None
         try:
@@ -174,7 +176,7 @@ class PilotExecutor(_Calling):
 
     def _end_manager(self) -> None:
         if self._own_manager is not None:
-            self._own_manager.finish(cancel=True)  # workers are of no use to a manager that resumes the run
+            self._own_manager.finish(cancel=True)
 
 
 _open: weakref.WeakSet[PilotExecutor] = weakref.WeakSet()
