@@ -77,7 +77,7 @@ def test_a_clock_that_jumps_ahead_does_not_end_a_run(tmp_path: Path, moved_clock
 
 
 def test_a_clock_that_jumps_back_does_not_let_a_run_go_on(tmp_path: Path, moved_clock: Path):
-    manager = begin(tmp_path, moved_clock, "6s", "--grace", "2")
+    manager = begin(tmp_path, moved_clock, "14s", "--grace", "4")
     set_clock(tmp_path, -HOURS)
     _, err = manager.communicate(timeout=60)
     assert manager.returncode == 4, err
