@@ -36,6 +36,8 @@ def test_a_file_name_is_the_name_of_the_job_as_far_as_it_can_be(name: str, safe:
 def test_iterations_have_their_index_behind_the_name():
     assert output_name(ITERATED, "sim", 7) == "sim.7"
     assert output_name(PLAIN, "sim", -1) == "sim"
+    in_steps = JobDescription("job", Execution(exec="prog"), iteration=Iteration(10, 100, 5))
+    assert output_name(in_steps, "sim", 2) == "sim.20"
 
 
 @given(st.text(min_size=1, max_size=400), st.integers(0, 99))

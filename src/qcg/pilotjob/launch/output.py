@@ -21,9 +21,10 @@ _INDEX = re.compile(r"\.(?=[0-9]+$)")
 
 def output_name(description: JobDescription, job: str, position: int) -> str:
     """The file name of the output of a job or one of its iterations, without the ending for the stream."""
-    if position < 0 or description.iteration is None:
+    iteration = description.iteration
+    if position < 0 or iteration is None:
         return safe_name(job)
-    return f"{safe_name(job)}.{description.iteration.indices()[position]}"
+    return f"{safe_name(job)}.{iteration.start + position * iteration.step}"
 
 
 # All iterations of a job have its name.
