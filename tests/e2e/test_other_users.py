@@ -7,7 +7,7 @@ import shutil
 import signal
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -23,6 +23,9 @@ from qcg.pilotjob.batch.submissions import Submission, free_directory, last_shap
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.cli.shell_completion import run_directories
 from qcg.pilotjob.host.ledger import Ledger, LedgerError
+from qcg.pilotjob.journal import schema
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.options import UsageError
 from qcg.pilotjob.runs import find_runs, has_agents, has_manager, holder_of, to_resume, unfinished
 from tests.support.pilot import job, run, start, write_requests
@@ -128,6 +131,20 @@ def test_a_registry_of_another_user_in_an_own_directory_is_not_opened(shared: Pa
     done = run("qcg-pm", "run", "--resume", mine, cwd=shared)
     assert done.returncode == 2
     assert f"{mine}/registry.sqlite cannot be used: it belongs to {NAME}" in done.stderr
+
+
+def test_a_registry_that_is_replaced_while_it_is_opened_is_not_used(
+    shared: Path, left_run: Path, monkeypatch: pytest.MonkeyPatch
+):
+    mine = copy_of(left_run, shared, "mine")
+
+    def replaced(path: Path, connect: Callable[[Path], sqlite3.Connection] = schema.connect) -> sqlite3.Connection:
+        give_away(mine)
+        return connect(path)
+
+    monkeypatch.setattr(schema, "connect", replaced)
+    with pytest.raises(JournalError, match=f"it belongs to {NAME}"):
+        Journal.open(mine / "registry.sqlite")
 
 
 def test_runs_that_others_can_write_to_are_passed_over(shared: Path):
@@ -360,7 +377,7 @@ def _look_at_everything(run_dir: Path) -> None:
         look(run_dir)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, "jobs.report", "service.log"])
 def test_a_run_with_an_odd_file_is_resumed_or_refused_and_never_hangs(shared: Path, left_run: Path, name: str):
     mine = copy_of(left_run, shared, "mine")
     (mine / name).unlink(missing_ok=True)

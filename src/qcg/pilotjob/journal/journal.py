@@ -88,6 +88,9 @@ class Journal(Questions):
             raise JournalError(f"{unsafe.sentence}.") from None
 
         def prepare(connection: sqlite3.Connection) -> None:
+            # SQLite opens files by name: others may have put their own there since the first check.
+            check_own_directory(path.parent)
+            check_own_files(path)
             schema.check_format(connection, path)
             _refuse_damage(connection, path)
             schema.prepare_existing(connection, path)
