@@ -271,4 +271,4 @@ def damaged(path: Path, what: str) -> JournalError:
 
 
 def _reason(error: Exception) -> str:
-    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
