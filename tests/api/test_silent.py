@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import zmq
 
+from qcg.pilotjob.api import aio, client
 from qcg.pilotjob.api.aio import AsyncManager
 from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import ConnectionError, TimeoutElapsed
@@ -37,6 +38,8 @@ class Puppet:
         self.name = "a"
         self.states: list[str] = []
         """Of this job, one for each question; the last one stays."""
+        self.ends: list[dict[str, Any]] = []
+        """What replies to `endedJobs` have beside the usual, one after the other."""
         self.asked: list[str] = []
         self.subscribed: set[bytes] = set()
         """Topics that somebody wanted or wants."""
@@ -73,7 +76,8 @@ class Puppet:
 
     def _data(self, request: str) -> dict[str, Any]:
         if request == "endedJobs":
-            return {"ends": [], "last": 0, "first": 0, "more": True, "delayed": False}
+            reply = {"ends": [], "last": 0, "first": 0, "more": True, "delayed": False}
+            return {**reply, **(self.ends.pop(0) if self.ends else {})}
         if request != "jobStatus":
             return {}
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
@@ -151,6 +155,35 @@ def test_a_request_without_an_answer_is_an_error_after_its_time(puppet: Puppet, 
     puppet.mute = {"jobStatus"}
     with pytest.raises(ConnectionError, match=r"did not answer within 0.5 s"):
         waited(puppet, face, {"poll_delay": 0.2, "request_timeout": 0.5}, None)
+
+
+@pytest.mark.parametrize("face", ["threads", "asyncio"])
+def test_ends_that_the_manager_cannot_write_yet_are_asked_for_until_it_can(face: str, monkeypatch: pytest.MonkeyPatch):
+    """As while a disk is full: no event says when there is room again."""
+    for module in (aio, client):
+        monkeypatch.setattr(module, "DELAYED_PAUSE", 0.01)
+    puppet = Puppet(welcomes=True)
+    later = {"ends": [{"number": 1, "job": "a", "state": "FAILED"}], "last": 1}
+    puppet.ends = [{}, {"delayed": True}, {"delayed": True}, {"delayed": True}, later]
+    try:
+        assert waited_for_any(puppet, face) == ("a", "FAILED")
+        assert puppet.asked == ["endedJobs"] * 5
+    finally:
+        puppet.close()
+
+
+def waited_for_any(puppet: Puppet, face: str) -> tuple[str, str]:
+    cfg = {"poll_delay": 60}
+    if face == "threads":
+        with Manager.at(puppet.target, cfg) as manager:
+            return manager.wait4_any_job_finish(50)
+
+    async def wait() -> tuple[str, str]:
+        async with AsyncManager(puppet.target.contact.address, cfg) as manager:
+            manager._target = puppet.target
+            return await manager.wait4_any_job_finish(50)
+
+    return asyncio.run(wait())
 
 
 def test_a_request_without_an_answer_costs_the_others_nothing(puppet: Puppet):

@@ -291,7 +291,8 @@ class AsyncManager:
                         await self._ask(wait)
                     if wait.over:
                         return
-                    await events.next(wait, self._config.poll_delay)
+                    if not wait.delayed:
+                        await events.next(wait, self._config.poll_delay)
         finally:
             if events.is_idle:
                 events.close(ConnectionError(_CLOSED))

@@ -292,7 +292,7 @@ class Manager:
                 if time.monotonic() >= deadline:
                     yield from self._last_word(wait, deadline)
                     return
-                heard = events.wait(self._pause(deadline))
+                heard = events.wait(0.0 if wait.delayed else self._pause(deadline))
                 for topic, data in events.take() if heard else ():
                     wait.event(topic, data)
                 in_silence = time.monotonic() < deadline and (
