@@ -135,17 +135,18 @@ def drained(stream: EndStream) -> list[str]:
 def test_replies_that_overlap_give_each_end_once():
     """As when two threads have asked at the same time."""
     stream = EndStream(0)
+    asked = stream.position
     for reply in (ends("a", "b"), ends("a", "b", "c"), ends("c", "d", first=3), ends("b", first=2, last=4)):
-        stream.receive(reply)
+        assert stream.receive(asked, reply)
     assert drained(stream) == ["a", "b", "c", "d"]
-    assert stream.question()["after"] == 4
+    assert stream.position.number == 4
 
 
 def test_numbers_that_were_lost_with_the_machine_are_asked_for_again():
     stream = EndStream(57)
-    stream.receive(ends(last=50))
-    assert stream.question()["after"] == 50
-    stream.receive(ends("a", first=51))
+    assert stream.receive(stream.position, ends(last=50))
+    assert stream.position.number == 50
+    assert stream.receive(stream.position, ends("a", first=51))
     assert drained(stream) == ["a"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
@@ -14,16 +14,25 @@ CURRENT = {"request": "endedJobs"}
 """Asks for the position in the stream, not for ends."""
 
 
+class Position(NamedTuple):
+    """The position of a client in the stream of ends."""
+
+    losses: int
+    """How often the registry was found to have lost its last ends, whose numbers are then given to other ends."""
+    number: int
+    """Of the last end that was received."""
+
+
 class EndStream:
     """Ends of jobs, each returned once. Threads that share a client share its stream.
 
     The manager numbers all ends. The client asks for those after the last one that it has received, so no end is
-    missed, whatever happened between two calls.
+    missed, whatever happened between two calls. Replies may arrive in another order than they were asked for.
     """
 
     def __init__(self, number: int) -> None:
         """`number`: of the last end that is not part of the stream any more."""
-        self._number = number
+        self._position = Position(0, number)
         self._ends: deque[tuple[str, str]] = deque()
 
     @property
@@ -31,20 +40,36 @@ class EndStream:
         """Whether `pop` has something to return."""
         return bool(self._ends)
 
-    def question(self) -> dict[str, Any]:
-        return {"request": "endedJobs", "after": self._number}
+    @property
+    def position(self) -> Position:
+        """The position to ask from, and to give to `receive` with the reply."""
+        return self._position
 
-    def receive(self, data: dict[str, Any]) -> None:
-        """Take in the reply. Another thread may have received some of these ends already."""
+    def receive(self, asked: Position, data: dict[str, Any]) -> bool:
+        """Take in the reply to a question asked at `asked`. Another thread may have received some of them already.
+
+        False when ends were lost since the question was asked: the numbers in the reply mean nothing, so ask again.
+        """
         with _lock:
-            # A registry that lost its last ends with the machine gives their numbers to other ends.
-            self._number = min(self._number, data["last"])
+            losses, number = self._position
+            if asked.losses != losses:
+                return False
+            if data["last"] < asked.number:
+                # The registry lost its last ends, as with the machine, and gives their numbers to other ends.
+                losses, number = losses + 1, data["last"]
             for end in data["ends"]:
-                if end["number"] > self._number:
-                    self._number = end["number"]
+                if end["number"] > number:
+                    number = end["number"]
                     self._ends.append((end["job"], end["state"]))
+            self._position = Position(losses, number)
+            return True
 
     def pop(self) -> tuple[str, str] | None:
         """The name and state of the next job that has ended."""
         with _lock:
             return self._ends.popleft() if self._ends else None
+
+
+def question(position: Position) -> dict[str, Any]:
+    """Asks for the ends after this position."""
+    return {"request": "endedJobs", "after": position.number}

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from qcg.pilotjob.api.ends import EndStream
+from qcg.pilotjob.api.ends import EndStream, question
 
 MOST_TOLD = 5
 """Of names in a sentence."""
@@ -152,11 +152,12 @@ class WaitForAny:
 
     def __init__(self, ends: EndStream) -> None:
         self._ends = ends
+        self._asked = ends.position
         self.ask_again = True
         self.hopeless = False
         """No job is left that could end, and all ends were returned."""
         self.delayed = False
-        """The manager knows of more ends, and cannot write them to its registry at the moment."""
+        """Ask again soon: the manager cannot write ends to its registry at the moment, or the reply is outdated."""
 
     def left(self) -> str:
         return "no job has ended"
@@ -167,12 +168,13 @@ class WaitForAny:
 
     def question(self) -> dict[str, Any]:
         self.ask_again = False
-        return self._ends.question()
+        self._asked = self._ends.position
+        return question(self._asked)
 
     def answer(self, data: dict[str, Any]) -> str | None:
-        self._ends.receive(data)
-        self.hopeless = not (data["more"] or self.over)
-        self.delayed = data["delayed"] and not self.over
+        is_current = self._ends.receive(self._asked, data)
+        self.hopeless = is_current and not (data["more"] or self.over)
+        self.delayed = (data["delayed"] or not is_current) and not self.over
         return None
 
     def event(self, topic: str, data: dict[str, Any]) -> None:
