@@ -28,6 +28,7 @@ typedef struct Lane {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below, never held for long */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_once_t clock_chosen = PTHREAD_ONCE_INIT;
 static int halfway, entered;
 static Lane *lanes;
 static Event *first_event, **last_event = &first_event;
@@ -266,7 +267,7 @@ void relay_enter(void) {
 }
 
 bool relay_enter_within(double seconds) {
-    double until = now(CLOCK_REALTIME) + seconds;
+    double until = now(CLOCK_MONOTONIC) + seconds;
     struct timespec moment = {.tv_sec = (time_t)until};
     moment.tv_nsec = (long)((until - moment.tv_sec) * 1e9);
     pthread_mutex_lock(&lock);
@@ -287,9 +288,19 @@ void relay_leave(void) {
     pthread_mutex_unlock(&lock);
 }
 
+/* Once: threads of an earlier relay may still wait. */
+static void choose_clock(void) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 int relay_open(int wakeup_descriptor, int null_descriptor, unsigned memory_flags, int highest) {
     if (running)
         return EBUSY;
+    pthread_once(&clock_chosen, choose_clock);
     wakeup = wakeup_descriptor;
     null = null_descriptor;
     set_memory_files(memory_flags, highest);
