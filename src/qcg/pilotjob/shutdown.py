@@ -66,17 +66,17 @@ class ShutdownSequence:
     def _settle_jobs(self, shutdown: Shutdown) -> None:
         engine = self._engine
         unfinished, attempts = engine.state.unfinished, engine.state.executing
-        if unfinished:
-            running = "no attempt runs" if not attempts else f"{_count(attempts, 'running attempt')} ended"
-            sentence = f"{self._request.reason}; {running}, {_what_happens(shutdown.disposition)}"
-            # The user has read it when the signal came.
-            (log.info if shutdown.cause is Cause.SIGNAL else engine.notice)(sentence)
         # The end of an attempt that was not killed on request must not count as cancelled.
         engine.executor.exit_reason = "cancel" if shutdown.disposition is Disposition.CANCEL_ALL else "closed"
         engine.dispatch(ShutDown(shutdown.disposition, self._request.reason))
         # First of all: after a crash from here on, the next manager knows what was decided.
         engine.try_to_commit()
         engine.executor.flush()
+        if unfinished:
+            running = "no attempt runs" if not attempts else f"{_count(attempts, 'running attempt')} ended"
+            sentence = f"{self._request.reason}; {running}, {_what_happens(shutdown.disposition)}"
+            # The user has read it when the signal came.
+            (log.info if shutdown.cause is Cause.SIGNAL else engine.notice)(sentence)
 
     async def _end_agents(self, agents: Supervision, grace: float, timeout: float | None) -> None:
         """`timeout`: seconds after which the allocation ends them."""
