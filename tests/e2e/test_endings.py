@@ -213,3 +213,17 @@ def test_a_client_program_that_ends_leaves_waiting_jobs_and_the_command_that_con
     (tmp_path / "go").touch()
     assert carry_out(command, tmp_path).returncode == (0 if interrupted else 1)
     assert starts(tmp_path, "b") == 1
+
+
+# -- request files ----------------------------------------------------------------------------------------------------
+
+
+def test_a_resumed_service_without_requests_runs_the_jobs_that_are_left(tmp_path: Path):
+    requests = write_requests(tmp_path / "r.json", [job(f"j{number}", "sleep", "0.1") for number in range(8)])
+    done = run("qcg-pm-service", "--file-path", requests, "--wd", tmp_path, "--nodes", "2")
+    assert done.returncode == 4
+    (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
+    assert "QUEUED" in states(tmp_path).values()
+    assert run("qcg-pm-service", "--resume", run_dir).returncode in (0, 1)
+    assert set(states(tmp_path).values()) <= {"SUCCEED", "CANCELED"}
+    assert "SUCCEED" in states(tmp_path).values()

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from qcg.pilotjob.core.shutdown import Cause
+from qcg.pilotjob.core.states import State
 from qcg.pilotjob.interfaces.answering import answer
-from qcg.pilotjob.interfaces.file import is_file_done, run_requests
+from qcg.pilotjob.interfaces.file import FileProgress, how_far, is_file_done, run_requests
 from qcg.pilotjob.interfaces.handlers.submit import FURTHER
 from qcg.pilotjob.interfaces.pilot import Pilot
 from tests.service.wired import Wired, run
@@ -34,7 +35,7 @@ def test_a_submission_that_cannot_be_stored_is_tried_again(tmp_path: Path):
         assert wired.engine.state.jobs == {}
         assert not requests.done()
         wired.journal.broken = False
-        assert await requests == 0
+        assert await requests == FileProgress()
         assert set(wired.engine.state.jobs) == {"a", "b"}
         assert is_file_done(wired.journal)
 
@@ -50,10 +51,52 @@ def test_a_submission_that_waits_for_room_is_not_counted_as_run(tmp_path: Path):
         requests = asyncio.ensure_future(run_requests(pilot, raw(submit("a"))))
         await asyncio.sleep(0.1)
         pilot.shutdown.make(Cause.SIGNAL, "the test ends it")
-        assert await requests == 0
+        assert await requests == FileProgress(unread=1)
         wired.journal.broken = False
         wired.engine.commit()
         assert not is_file_done(wired.journal)
+
+    run(tmp_path, test)
+
+
+MANY = {"request": "submit", "jobs": [job(f"j{number}", "true") for number in range(1000)]}
+"""So many jobs that other work is done while they are parsed."""
+
+
+def test_a_request_counts_as_done_in_the_commit_that_stores_its_jobs(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        requests = asyncio.ensure_future(run_requests(Pilot(wired.engine, "x"), raw(MANY)))
+        seen = set()
+        while not requests.done():
+            wired.engine.try_to_commit()
+            seen.add((how_far(wired.journal), bool(wired.engine.state.jobs)))
+            await asyncio.sleep(0)
+        assert seen >= {((0, 1), False), ((1, 1), True)}
+        assert seen <= {((0, 0), False), ((0, 1), False), ((1, 1), True)}
+
+    run(tmp_path, test)
+
+
+def test_a_submission_that_is_parsed_when_the_manager_ends_is_left_for_the_next_one(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        pilot = Pilot(wired.engine, "x")
+        requests = asyncio.ensure_future(run_requests(pilot, raw(MANY, submit("last"))))
+        await asyncio.sleep(0)
+        pilot.shutdown.make(Cause.SIGNAL, "the test ends it")
+        assert await requests == FileProgress(unread=2)
+        assert (pilot.refusals, wired.engine.state.jobs, how_far(wired.journal)) == ([], {}, (0, 2))
+
+    run(tmp_path, test)
+
+
+def test_finish_with_cancel_is_stored_before_it_is_answered(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        pilot = Pilot(wired.engine, "x")
+        request, finish = raw(submit("a"), {"request": "finish", "cancel": True})
+        await answer(pilot, request)
+        assert (await answer(pilot, finish)).code == 0
+        assert wired.engine.state.jobs["a"].state is State.CANCELED
+        assert (wired.journal.last_end, wired.journal.has_uncommitted_ends) == (1, False)
 
     run(tmp_path, test)
 
@@ -63,7 +106,7 @@ def test_other_requests_go_on_and_are_stored_later(tmp_path: Path):
         pilot = Pilot(wired.engine, "x")
         wired.journal.broken = True
         wait = {"request": "control", "command": "finishAfterAllTasksDone"}
-        assert await run_requests(pilot, raw(wait, {"request": "nonsense"})) == 1
+        assert await run_requests(pilot, raw(wait, {"request": "nonsense"})) == FileProgress(errors=1)
         assert wired.engine.stalled
         wired.journal.broken = False
         await wired.engine.store()
@@ -76,7 +119,9 @@ def test_every_line_about_dependencies_names_its_request(tmp_path: Path):
     async def test(wired: Wired) -> None:
         pilot = Pilot(wired.engine, "x")
         jobs = [job("a", "true", after=["x1", "x2"]), job("b", "true", after=["b"])]
-        assert await run_requests(pilot, raw(submit("first"), {"request": "submit", "jobs": jobs})) == 1
+        assert await run_requests(pilot, raw(submit("first"), {"request": "submit", "jobs": jobs})) == FileProgress(
+            errors=1
+        )
         assert pilot.refusals[0].splitlines() == [
             "request 2: job 'a' waits for 'x1', and there is no job 'x1'",
             "request 2: job 'a' waits for 'x2', and there is no job 'x2'",

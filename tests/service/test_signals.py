@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.outcome import Ending
 from qcg.pilotjob.shutdown_request import ShutdownRequest
-from qcg.pilotjob.signals import SignalWatch
+from qcg.pilotjob.signals import EarlySignals, SignalWatch
 
 HUP, INT, TERM = signal.SIGHUP, signal.SIGINT, signal.SIGTERM
 
@@ -33,7 +34,8 @@ class Watched:
         )
         sequence: Any = SimpleNamespace(waits_for_disk=False)
         deadline: Any = SimpleNamespace(end_now=self.end_of_allocation.append)
-        self.watch = SignalWatch(engine, self.request, sequence, deadline, in_allocation=in_allocation)
+        self.early = EarlySignals()
+        self.watch = SignalWatch(self.early, engine, self.request, sequence, deadline, in_allocation=in_allocation)
 
     def gets(self, *numbers: signal.Signals) -> None:
         for number in numbers:
@@ -43,6 +45,8 @@ class Watched:
 def within(test: Any) -> None:
     async def run() -> None:
         test()
+        for number in (HUP, INT, TERM):
+            asyncio.get_running_loop().remove_signal_handler(number)
 
     asyncio.run(run())
 
@@ -157,3 +161,33 @@ def test_the_last_line_has_the_exact_command_also_for_a_directory_with_spaces(tm
         line = ended(run_dir, Cause.SIGNAL, State.QUEUED, **more).last_line()
         assert line == f"{left}{command} --resume '{run_dir}'"
     assert ended(run_dir, Cause.FINISH, State.SUCCEED).last_line() == ""
+
+
+def test_a_signal_during_the_start_is_acted_upon_when_the_manager_is_ready():
+    async def test() -> None:
+        watched = Watched()
+        signal.raise_signal(INT)
+        while not watched.early.received:  # noqa: ASYNC110 the loop itself fills it
+            await asyncio.sleep(0.001)
+        assert not watched.request.is_made
+        watched.watch.begin()
+        assert (watched.request.cause, watched.watch.first) == (Cause.SIGNAL, INT)
+        watched.watch.end()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("jobs", "requests", "sentence"),
+    [
+        (2, 0, "2 jobs are left, because it was told so."),
+        (0, 1, "1 request of the file is left, because it was told so."),
+        (0, 3, "3 requests of the file are left, because it was told so."),
+        (1, 2, "1 job is left, and 2 requests of the file, because it was told so."),
+    ],
+)
+def test_the_last_line_counts_jobs_and_requests_that_are_left(jobs: int, requests: int, sentence: str):
+    counts = [jobs, *[0] * (len(State) - 1)]
+    ending = Ending(run_dir=Path("/x"), counts=counts, cause=Cause.TIME, reason="it was told so", unread=requests)
+    assert ending.exit_code == 4
+    assert ending.last_line(followed=True) == sentence

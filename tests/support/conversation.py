@@ -65,7 +65,7 @@ class Conversation:
 class _Open(Service):
     """Stays until it is told to end, as it would for a client."""
 
-    async def _until_the_end(self, pilot: Pilot) -> None:
+    async def _until_the_end(self, pilot: Pilot, *, read: bool) -> None:
         await pilot.shutdown.wait()
 
 

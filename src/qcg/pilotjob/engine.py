@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 # By its own name, which loads it now: once strangers have taken all descriptors, nothing can be imported any more.
 from concurrent.futures.thread import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from qcg.pilotjob.acknowledging import Acknowledging
 from qcg.pilotjob.agent.protocol import EndedRecord, Record
@@ -48,6 +48,14 @@ STARTS_A_TURN = 500
 COMMIT_DELAY = 0.05
 SYNC_DELAY = 0.5
 RETRY_DELAY = 1.0
+
+
+class Counted(NamedTuple):
+    """A number in the registry that changes in the same commit as a submission: both are stored, or neither."""
+
+    key: str
+    before: int
+    after: int
 
 
 class Engine(Listener):
@@ -115,16 +123,20 @@ class Engine(Listener):
             self.all_done.clear()
         self._apply(happened)
 
-    async def submit(self, jobs: list[JobDescription]) -> dict[str, Any]:
+    async def submit(self, jobs: list[JobDescription], counted: Counted | None = None) -> dict[str, Any]:
         """Take in jobs. When this returns, they are on disk. When it raises, they can be sent again: they were never
         there; or, where they could be written and not synced, those that had started are gone once they are ended."""
         reported = self.report.length
         reply = self.dispatch(events.Submit(jobs))
+        if counted is not None:
+            self.journal.set_meta(counted.key, counted.after)
         try:
             self.commit()
         except Exception:  # whatever it is: its sender gets an error, so the jobs must not run
             self.report.take_back(reported)
             self.dispatch(events.Withdraw(reply["jobs"]))
+            if counted is not None:
+                self.journal.set_meta(counted.key, counted.before)
             raise
         taken = [self.state.jobs[name] for name in reply["jobs"]]
         try:
@@ -133,6 +145,8 @@ class Engine(Listener):
             self._unwanted += taken  # refused, and nobody can say what a crash would leave of them
             self.dispatch(events.Cancel([job.name for job in self._still_there(taken)]))
             self._remove_unwanted()
+            if counted is not None:
+                self.journal.set_meta(counted.key, counted.before)
             self.try_to_commit()
             if self.stalled:
                 raise JournalError(

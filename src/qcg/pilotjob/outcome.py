@@ -27,6 +27,8 @@ class Ending(msgspec.Struct, kw_only=True):
     """Why the manager ended, as a clause."""
     unfinished: int = 0
     """Jobs that were not final when the shutdown began."""
+    unread: int = 0
+    """Requests of the file that were not carried out."""
     request_errors: int = 0
     refusals: list[str] = []
     """Error messages for requests of the file that were refused."""
@@ -57,21 +59,29 @@ class Ending(msgspec.Struct, kw_only=True):
             return UNABLE
         if self.signal:
             return 128 + self.signal
-        if self.jobs_left:
+        if self.jobs_left or self.unread:
             return LEFT
         if self.cause is Cause.NO_AGENT:
             return UNABLE
         return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.request_errors else FAILED
 
     def last_line(self, *, followed: bool = False) -> str:
-        """How many jobs are left, why, and the command that continues with them; empty when no job is left.
+        """How many jobs and requests are left, why, and the command that continues with them; empty without any.
 
         `followed`: another allocation continues without the user."""
         go_on = how_to_go_on(self.run_dir, self.allocation, serves=self.serves).replace("`", "")
         if self.unwritten:
             runs = ": what runs goes on" if has_agents(self.run_dir) else ""
             return f"Nothing could be written, so the run is left as it is{runs}. Make room, and go on with: {go_on}"
-        if not self.jobs_left:
+        if not (self.jobs_left or self.unread):
             return ""
-        sentence = f"{are_left(self.jobs_left)}, because {self.reason}."
+        sentence = f"{self._what_is_left()}, because {self.reason}."
         return sentence if followed else f"{sentence} Go on with: {go_on}"
+
+    def _what_is_left(self) -> str:
+        if not self.unread:
+            return are_left(self.jobs_left)
+        requests = "1 request" if self.unread == 1 else f"{self.unread} requests"
+        if not self.jobs_left:
+            return f"{requests} of the file {'is' if self.unread == 1 else 'are'} left"
+        return f"{are_left(self.jobs_left)}, and {requests} of the file"

@@ -25,6 +25,7 @@ from qcg.pilotjob.going_on import ALLOCATION, refuse_elsewhere
 from qcg.pilotjob.guard import announce, check_agents, check_free, leave, refresh, withdraw
 from qcg.pilotjob.host_cores import HostCores
 from qcg.pilotjob.interfaces.file import (
+    FileProgress,
     check_unchanged,
     forget_file,
     is_file_done,
@@ -42,7 +43,7 @@ from qcg.pilotjob.place import Place, find_place, look_after_agents
 from qcg.pilotjob.report.progress import progress_line
 from qcg.pilotjob.runs import in_same_directory
 from qcg.pilotjob.shutdown import ShutdownSequence
-from qcg.pilotjob.signals import SignalWatch
+from qcg.pilotjob.signals import EarlySignals, SignalWatch
 from qcg.pilotjob.surroundings import check_connections
 from qcg.pilotjob.wire.contact import ContactError
 from qcg.pilotjob.wire.hub import Hub
@@ -80,6 +81,13 @@ class Service:
             hub.close()
 
     async def _run_with(self, hub: Hub) -> Ending:
+        early_signals = EarlySignals()
+        try:
+            return await self._prepare_and_run(hub, early_signals)
+        finally:
+            early_signals.end()
+
+    async def _prepare_and_run(self, hub: Hub, early_signals: EarlySignals) -> Ending:
         if self.resumption:
             run_dir = self.resumption.run_dir
             check_free(run_dir)
@@ -116,7 +124,7 @@ class Service:
                 log.info("%s %s in %s", "resuming" if self.resumption else "starting", run_dir.name, self.wd)
                 cores = HostCores(place, self.options, run_dir)
                 try:
-                    return await self._run(hub, cores, network, run_dir, journal, requests)
+                    return await self._run(hub, early_signals, cores, network, run_dir, journal, requests)
                 finally:
                     cores.release()
             except BaseException:
@@ -148,6 +156,7 @@ class Service:
     async def _run(
         self,
         hub: Hub,
+        early_signals: EarlySignals,
         cores: HostCores,
         network: NetworkInterface | None,
         run_dir: Path,
@@ -167,14 +176,15 @@ class Service:
         deadline = ManagerDeadline(pilot, self.options, place.allocation, Clock())
         shutdown = ShutdownSequence(engine, pilot.shutdown, deadline)
         in_allocation = place.allocation is not None
-        signals = SignalWatch(engine, pilot.shutdown, shutdown, deadline, in_allocation=in_allocation)
+        signals = SignalWatch(early_signals, engine, pilot.shutdown, shutdown, deadline, in_allocation=in_allocation)
         signals.begin()
         _watch_defects(pilot, run_dir)
         beating = asyncio.ensure_future(self._beat(engine, run_dir, cores))
         watching = asyncio.ensure_future(deadline.watch())
         for task in (beating, watching):
             task.add_done_callback(raise_its_error)
-        errors = unfinished = 0
+        file = FileProgress()
+        unfinished = 0
         try:
             with rundir.writing_to(run_dir):
                 announce(run_dir, engine.executor.open(hub, make_keys(), f"tcp://{place.address}:*"), clients)
@@ -186,9 +196,9 @@ class Service:
             self.on_ready(pilot)
             if requests and self.options.file_path:
                 remember_file(journal, Path(self.options.file_path))
-            errors = await run_requests(pilot, requests)
+            file = await run_requests(pilot, requests)
             deadline.all_read = True
-            await self._until_the_end(pilot)
+            await self._until_the_end(pilot, read=bool(requests))
             unfinished = engine.state.unfinished
             await shutdown.carry_out(agents)
         finally:
@@ -209,7 +219,11 @@ class Service:
             log.error("on other hosts this manager counts as alive for a while: %s", error)
         if shutdown.run_is_left:
             log.warning("the run is left as it is; continue it with --resume %s", run_dir)
-        counts = engine.state.job_counts
+        counts = list(engine.state.job_counts)
+        if not shutdown.run_is_left:
+            # An iterated job of which some iterations have ended waits for its others.
+            counts[State.QUEUED] += counts[State.SCHEDULED] + counts[State.EXECUTING]
+            counts[State.SCHEDULED] = counts[State.EXECUTING] = 0
         summary = ", ".join(f"{counts[state]} {state.name}" for state in State if counts[state])
         log.info("the end: %s", summary or "no jobs")
         assert pilot.shutdown.cause is not None
@@ -219,7 +233,8 @@ class Service:
             cause=pilot.shutdown.cause,
             reason=pilot.shutdown.reason,
             unfinished=unfinished,
-            request_errors=errors,
+            unread=file.unread,
+            request_errors=file.errors,
             refusals=pilot.refusals,
             signal=signals.first,
             continued=continued,
@@ -231,8 +246,11 @@ class Service:
             log.warning("%s", last_line)
         return ending
 
-    async def _until_the_end(self, pilot: Pilot) -> None:
-        """A request to end; or all jobs final, where that was asked for; or the end of the request file."""
+    async def _until_the_end(self, pilot: Pilot, *, read: bool) -> None:
+        """A request to end; or all jobs final, where that was asked for; or the end of the request file. `read`: this
+        manager has read requests of it. A manager that has nothing to read is there for the jobs that are left."""
+        if not read and not self.options.net:
+            pilot.end_when_done.set()
         if not (self.options.net or pilot.end_when_done.is_set()):
             pilot.shutdown.make(Cause.REQUESTS_READ, "the request file has no finishAfterAllTasksDone")
             return

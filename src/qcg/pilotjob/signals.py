@@ -15,11 +15,29 @@ from qcg.pilotjob.shutdown_request import ShutdownRequest
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class EarlySignals:
+    """Keeps signals that come before a manager can act on them: from the creation of its run directory on, a signal
+    must not interrupt a step half-way."""
+
+    def __init__(self) -> None:
+        self.received: list[signal.Signals] = []
+        # `nohup` ignores SIGHUP for the programs that it starts.
+        self.watched = [number for number in WATCHED if not _is_ignored_hangup(number)]
+        for number in self.watched:
+            asyncio.get_running_loop().add_signal_handler(number, self.received.append, number)
+
+    def end(self) -> None:
+        """Restore the default handling. Calling it again does nothing."""
+        for number in self.watched:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+
 class SignalWatch:
     """Turns signals into shutdown requests, between `begin` and `end`."""
 
     def __init__(
         self,
+        early: EarlySignals,
         engine: Engine,
         request: ShutdownRequest,
         sequence: ShutdownSequence,
@@ -27,6 +45,7 @@ class SignalWatch:
         *,
         in_allocation: bool,
     ) -> None:
+        self._early = early
         self._engine = engine
         self._request = request
         self._sequence = sequence
@@ -34,16 +53,16 @@ class SignalWatch:
         self._in_allocation = in_allocation
         self.first = 0
         """The first signal, except a SIGTERM by which the batch system announces the end of the allocation."""
-        # `nohup` ignores SIGHUP for the programs that it starts.
-        self._watched = [number for number in WATCHED if not _is_ignored_hangup(number)]
 
     def begin(self) -> None:
-        for number in self._watched:
+        """Act on signals from now on, and on those that have come already."""
+        for number in self._early.watched:
             asyncio.get_running_loop().add_signal_handler(number, self._received, number)
+        for number in self._early.received:
+            self._received(number)
 
     def end(self) -> None:
-        for number in self._watched:
-            asyncio.get_running_loop().remove_signal_handler(number)
+        self._early.end()
 
     def _received(self, number: signal.Signals) -> None:
         if self._in_allocation and number is signal.SIGTERM and not self.first:

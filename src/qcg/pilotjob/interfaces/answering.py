@@ -12,7 +12,8 @@ from qcg.pilotjob.core.errors import CoreError, Refused
 from qcg.pilotjob.description import requests
 from qcg.pilotjob.description.errors import DescriptionError, RequestError
 from qcg.pilotjob.description.requests import Request, decode_request
-from qcg.pilotjob.interfaces.answers import Answer, error
+from qcg.pilotjob.engine import Counted
+from qcg.pilotjob.interfaces.answers import Answer, ManagerEnding, error
 from qcg.pilotjob.interfaces.handlers.cancel_job import cancel_job
 from qcg.pilotjob.interfaces.handlers.control import control
 from qcg.pilotjob.interfaces.handlers.ended_jobs import ended_jobs
@@ -32,7 +33,6 @@ from qcg.pilotjob.report.errors import ReportError
 log = logging.getLogger(__name__)
 
 _HANDLERS: dict[type[Request], Callable[[Pilot, Any], Awaitable[Answer]]] = {
-    requests.Submit: submit,
     requests.Control: control,
     requests.ListJobs: list_jobs,
     requests.JobStatus: job_status,
@@ -51,14 +51,17 @@ async def answer(pilot: Pilot, raw: bytes | msgspec.Raw, path: str = "") -> Answ
     """Also of a request that could not be stored: whoever has sent it can send it again."""
     try:
         return await attempt(pilot, raw, path)
-    except (JournalError, ReportError) as problem:
+    except (JournalError, ReportError, ManagerEnding) as problem:
         return error(_at(path, problem))
 
 
-async def attempt(pilot: Pilot, raw: bytes | msgspec.Raw, path: str) -> Answer:
-    """Raises JournalError or ReportError when there is no room for what the request does: then it has done nothing."""
+async def attempt(pilot: Pilot, raw: bytes | msgspec.Raw, path: str, counted: Counted | None = None) -> Answer:
+    """Raises JournalError or ReportError when there is no room for what the request does, and ManagerEnding when it
+    came too late: then it has done nothing. `counted`: stored together with the jobs of a submission."""
     try:
         request = decode_request(raw, path)
+        if isinstance(request, requests.Submit):
+            return await submit(pilot, request, counted)
         return await _HANDLERS[type(request)](pilot, request)
     except RequestError as problem:
         return error(str(problem))
@@ -68,7 +71,7 @@ async def attempt(pilot: Pilot, raw: bytes | msgspec.Raw, path: str) -> Answer:
         return error("\n".join(_at(path, sentence) for sentence in problem.sentences))
     except CoreError as problem:
         return error(_at(path, problem))
-    except (JournalError, ReportError):
+    except (JournalError, ReportError, ManagerEnding):
         raise
     except Exception:
         # Blind on purpose, and nowhere else: a defect in the handling of one request must not harm all the others.

@@ -7,6 +7,10 @@ from typing import Any
 import msgspec
 
 
+class ManagerEnding(Exception):
+    """A shutdown was requested before the request could be carried out; the message is for the client."""
+
+
 class Answer(msgspec.Struct, frozen=True):
     code: int = 0
     message: str | None = None

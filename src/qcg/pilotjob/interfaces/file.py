@@ -8,15 +8,16 @@ import logging
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from qcg.pilotjob.description.errors import RequestError
 from qcg.pilotjob.description.requests import decode_request_file
-from qcg.pilotjob.engine import RETRY_DELAY
+from qcg.pilotjob.engine import RETRY_DELAY, Counted
 from qcg.pilotjob.host.safe_open import read_input
 from qcg.pilotjob.interfaces.answering import attempt
-from qcg.pilotjob.interfaces.answers import Answer
+from qcg.pilotjob.interfaces.answers import Answer, ManagerEnding
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
@@ -97,16 +98,29 @@ def _digest(path: Path) -> str:
     return found.hexdigest()
 
 
-async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> int:
-    """Run those that have not been run before; how many were answered with an error, by earlier managers too."""
+class FileProgress(NamedTuple):
+    """How far the requests of a file have been carried out, by this manager and earlier ones."""
+
+    errors: int = 0
+    """Requests that were answered with an error."""
+    unread: int = 0
+    """Requests that are left for the next manager."""
+
+
+async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> FileProgress:
+    """Run those that have not been run before, until a shutdown is requested."""
     journal = pilot.engine.journal
     done = int(journal.get_meta(DONE) or 0)
     errors = int(journal.get_meta(ERRORS) or 0)
-    for number, request in enumerate(requests[done:], done):
+    if requests:
+        # From here on, a manager that resumes the run knows of requests that were not carried out.
         journal.set_meta(ALL, len(requests))
+        pilot.engine.try_to_commit()
+    for number, request in enumerate(requests[done:], done):
         reply = await _answer(pilot, request, number)
         if reply is None:
-            break
+            return FileProgress(errors, len(requests) - number)
+        journal.set_meta(DONE, number + 1)
         if reply.code:
             errors += 1
             journal.set_meta(ERRORS, errors)
@@ -117,20 +131,20 @@ async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> int:
             pilot.refusals.append(reply.message or "")
         log.info("request %d answered: %s", number + 1, text if len(text) <= 2000 else text[:2000] + " …")
         await asyncio.sleep(0)  # agents and signals want to be heard between requests, too
-    return errors
+    return FileProgress(errors)
 
 
 async def _answer(pilot: Pilot, request: msgspec.Raw, number: int) -> Answer | None:
     """Nobody is there to send the request again, so it waits for room on the disk. None when the end comes sooner."""
-    journal = pilot.engine.journal
     waits = False
     while not pilot.shutdown.is_made:
-        # Part of the same commit as what the request does: after a crash it is run again, or it has been run.
-        journal.set_meta(DONE, number + 1)
         try:
-            return await attempt(pilot, request, f"request {number + 1}")
+            # Jobs are stored in the same commit as the number of requests done: after a crash, the request is carried
+            # out by the next manager, or it has been carried out.
+            return await attempt(pilot, request, f"request {number + 1}", Counted(DONE, number, number + 1))
+        except ManagerEnding:
+            return None
         except (JournalError, ReportError) as problem:
-            journal.set_meta(DONE, number)
             if not waits:
                 log.error("request %d waits until it can be stored: %s", number + 1, problem)
                 waits = True

@@ -7,7 +7,8 @@ from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import STEP, parse_in_steps
 from qcg.pilotjob.description.reading import DOLLAR
 from qcg.pilotjob.description.requests import Submit
-from qcg.pilotjob.interfaces.answers import Answer, error, ok
+from qcg.pilotjob.engine import Counted
+from qcg.pilotjob.interfaces.answers import Answer, ManagerEnding, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
 
 MOST_WARNINGS = 10
@@ -15,12 +16,15 @@ MOST_WARNINGS = 10
 FURTHER = "other jobs were not checked after so many warnings; qcg-pm validate checks all jobs of a file"
 
 
-async def submit(pilot: Pilot, request: Submit) -> Answer:
-    """Take in jobs. The answer means that they are on disk."""
+async def submit(pilot: Pilot, request: Submit, counted: Counted | None = None) -> Answer:
+    """Take in jobs. The answer means that they are on disk, with the number that counts this request.
+
+    Raises ManagerEnding when the shutdown began while the jobs were parsed.
+    """
     jobs = await _parse(pilot, request)
     if pilot.shutdown.is_made:
-        return error("the service is ending and takes no more jobs")
-    data = await pilot.engine.submit(jobs)
+        raise ManagerEnding("the service is ending and takes no more jobs")
+    data = await pilot.engine.submit(jobs, counted)
     if warnings := await _warnings(request, jobs):
         data = {**data, "warnings": warnings}
         for warning in warnings:
