@@ -10,6 +10,8 @@ from qcg.pilotjob.description.model import Request
 from tests.core.desk import machine, node, request
 
 GPUS = [node("n1", 4, gpus=2, memory=100), node("n2", 8)]
+CLAIMED = [NodeSpec("n1", (3,), claimed=3)]
+"""A host of 4 cores on which other runs have claimed 3."""
 
 NEVER: list[tuple[list[NodeSpec], Request, str]] = [
     (machine(2, 3), request(6), "6 cores asked for, and 5 exist"),
@@ -39,6 +41,20 @@ NEVER: list[tuple[list[NodeSpec], Request, str]] = [
     ),
     (machine(1), request(2, nodes=1), "1 node with 2 cores each asked for, and 0 exist: there is 1 node with 1 core"),
     (machine(0, 1), request(nodes=2), "2 nodes asked for, and 1 exist"),
+    (
+        CLAIMED,
+        request(2),
+        "2 cores asked for, and 1 exist; other runs of this user have claimed 3 cores: with --share-cores or --no-bind"
+        " a run uses all cores",
+    ),
+    (
+        CLAIMED,
+        request(4, nodes=1),
+        "1 node with 4 cores each asked for, and 0 exist: there is 1 node with 1 core; other runs of this user have"
+        " claimed 3 cores: with --share-cores or --no-bind a run uses all cores",
+    ),
+    (CLAIMED, request(5), "5 cores asked for, and 1 exist"),
+    (CLAIMED, request(1, gpus=1), "1 GPU on a node asked for, and no node has that"),
     ([], request(1), "1 core asked for, and 0 exist"),
     ([], request(1, one=True), "1 core on one node asked for, and 0 exist"),
 ]

@@ -70,10 +70,16 @@ def test_a_run_gets_the_cores_that_are_left(tmp_path: Path):
         other = Served(tmp_path / "other")
     try:
         cores, told = affinity_of_a_job(tmp_path / "mine")
+        all_cores = job("big", "true", resources={"numCores": {"exact": len(CORES)}})
+        path = write_requests(tmp_path / "big.json", [all_cores])
+        too_big = run("qcg-pm", "run", path, "--wd", tmp_path / "mine")
     finally:
         other.end()
     assert cores == CORES[1:2]
-    assert f"{len(CORES) - 1} of {len(CORES)} cores of this host are used; the others are in use by" in told
+    assert f"This run uses {len(CORES) - 1} of the {len(CORES)} cores of this host: the others are in use by" in told
+    assert too_big.returncode == 1
+    why = f"{len(CORES)} cores asked for, and {len(CORES) - 1} exist; other runs of this user have claimed 1 core"
+    assert why in " ".join(too_big.stdout.split())
 
 
 def test_with_share_cores_jobs_are_bound_to_the_cores_of_another_run(tmp_path: Path, other: Served):

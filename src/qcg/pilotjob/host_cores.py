@@ -84,10 +84,10 @@ class HostCores:
             )
             return msgspec.structs.replace(place, bindings={})
         self.notices.append(
-            f"{len(mine)} of {_cores(node)} of this host are used; the others are in use by {runs}. With --share-cores"
-            " or --no-bind this run uses all of them."
+            f"This run uses {len(mine)} of the {_cores(node)} of this host: the others are in use by {runs}. With"
+            " --share-cores or --no-bind it uses all of them."
         )
-        spec = msgspec.structs.replace(node, cores=tuple(mine))
+        spec = msgspec.structs.replace(node, cores=tuple(mine), claimed=len(node.cores) - len(mine))
         return msgspec.structs.replace(place, specs=[spec], bindings={spec.name: {core: core for core in mine}})
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import Request
 
@@ -28,7 +30,19 @@ def why_never(request: Request, nodes: Sequence[NodeSpec]) -> str | None:
         return f"{extras(request)} on a node asked for, and no node has that"
     of_nodes = f" and {extras(request)}" if request.nodes and (request.gpus or request.memory) else ""
     have = f": there {_sizes(nodes)}" if request.nodes and request.cores and nodes and not of_nodes else ""
-    return f"{least_words(request)}{of_nodes} asked for, and {exist} exist{have}"
+    return f"{least_words(request)}{of_nodes} asked for, and {exist} exist{have}{_claimed(request, nodes)}"
+
+
+def _claimed(request: Request, nodes: Sequence[NodeSpec]) -> str:
+    """What to do about cores claimed by other runs, where the request could be given with them."""
+    claimed = sum(node.claimed for node in nodes)
+    whole = [structs.replace(node, cores=node.cores + (-1,) * node.claimed) for node in nodes]
+    if not claimed or least(request) > how_many(request, whole):
+        return ""
+    return (
+        f"; other runs of this user have claimed {count(claimed, 'core')}: with --share-cores or --no-bind a run uses"
+        " all cores"
+    )
 
 
 def least(request: Request) -> int:

@@ -23,6 +23,8 @@ class NodeSpec(Struct, frozen=True):
     gpus: tuple[str, ...] = ()
     memory: int = 0
     """MiB; 0 where it is not known."""
+    claimed: int = 0
+    """The number of further cores that other runs of the user have claimed."""
 
 
 class Node:
