@@ -135,6 +135,10 @@ class Output(HostTest):
         self.run_shell("echo one; echo two > /dev/stdout; echo three; exit 1")
         assert self.saved() == {"job.out": "two\nthree\n"}
 
+    def test_a_script_truncates_its_stderr_by_name_and_not_by_number(self):
+        self.run_shell("echo one >&2; echo two > /dev/stderr; echo three >&2; echo four >> /dev/stderr; exit 1")
+        assert self.saved() == {"job.err": "two\nthree\nfour\n"}
+
     def test_what_cannot_be_saved_changes_nothing_about_the_job(self):
         open(self.path("out"), "w").close()
         ended = self.run_shell(BOTH + "exit 3")

@@ -86,7 +86,8 @@ _SHARED = [
     click.option(
         "--keep-output",
         is_flag=True,
-        help="Also keep the output of jobs that succeed, where their description names no file for it.",
+        help="Also keep the output of jobs that succeed, where their description names no file for it. The output of"
+        " attempts that are queued again is not kept.",
     ),
     click.option(
         "--patience",
