@@ -112,6 +112,26 @@ def test_an_asyncio_manager_of_ones_own_ends_in_the_same_way(tmp_path: Path, can
     assert states(tmp_path) == {"a": "CANCELED", "b": "CANCELED" if cancel else "QUEUED"}
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, NameError])
+def test_an_exception_that_leaves_the_block_decides_nothing_about_jobs(tmp_path: Path, error: type[BaseException]):
+    manager = busy(tmp_path)
+    with pytest.raises(error), manager:
+        raise error
+    assert manager.qcgpm_process.returncode == 4
+    assert states(tmp_path) == {"a": "QUEUED", "b": "QUEUED", "c": "QUEUED"}
+
+
+def test_an_exception_that_leaves_an_asyncio_block_decides_nothing_about_jobs(tmp_path: Path):
+    async def scenario() -> None:
+        async with AsyncManager(local=True, server_args=["--wd", tmp_path, "--nodes", 1]) as manager:
+            await manager.submit(Jobs().add(name="a", exec="sleep", args=["1000"]))
+            raise NameError
+
+    with pytest.raises(NameError):
+        asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert states(tmp_path) == {"a": "QUEUED"}
+
+
 def test_jobs_of_a_program_that_was_killed_are_queued_again(tmp_path: Path):
     program = (
         "import os, signal\n"

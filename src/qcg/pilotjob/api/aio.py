@@ -90,8 +90,9 @@ class AsyncManager:
             raise
         return self
 
-    async def __aexit__(self, *exception: object) -> None:
-        await self._leave()
+    async def __aexit__(self, kind: type[BaseException] | None, *exception: object) -> None:
+        # A program that was interrupted or has failed decides nothing about its jobs.
+        await self._leave(finish=kind is None)
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
@@ -215,7 +216,8 @@ class AsyncManager:
             await asyncio.to_thread(service.end)
             raise
 
-    async def _leave(self) -> None:
+    async def _leave(self, *, finish: bool = True) -> None:
+        """`finish`: end a service of one's own as `finish` does; otherwise running jobs are QUEUED again."""
         self._target = None
         self._left = True
         if self._requests is not None:
@@ -225,7 +227,8 @@ class AsyncManager:
         if self._context is not None:
             self._context.term()
         if self._service is not None:
-            self._service.finish()
+            if finish:
+                self._service.finish()
             await asyncio.to_thread(self._service.end)
         if self._log_file is not None:
             self._log_file.close()

@@ -21,8 +21,8 @@ __all__ = ["LocalManager", "Manager"]
 
 class LocalManager(Manager):
     """Starts a service process and talks to it. The service ends with `finish`. The end of a `with` block and the
-    garbage collection of this object do the same. The service also ends when this process does, however that happens:
-    running jobs are then QUEUED again."""
+    garbage collection of this object do the same. The service also ends when an exception leaves the `with` block, and
+    when this process ends, however that happens: running jobs are then QUEUED again."""
 
     def __init__(self, server_args: Iterable[Any] | None = None, cfg: Mapping[str, Any] | None = None) -> None:
         """`server_args` are options of `qcg-pm-service`."""
@@ -51,6 +51,14 @@ class LocalManager(Manager):
 
     def cleanup(self) -> None:
         self.finish()
+
+    def __exit__(self, *exception: object) -> None:
+        if not any(exception):
+            self.finish()
+        else:
+            # The program was interrupted or has failed, which decides nothing about its jobs.
+            self._service.end()
+            self._disconnect()
 
     def kill_manager_process(self) -> None:
         """End the service as `finish` does, also when it does not answer requests."""
