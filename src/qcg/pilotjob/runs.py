@@ -393,6 +393,7 @@ def without_contact(run: Path, holder: int) -> str:
     who = f"a manager (pid {holder})" if holder else "a manager"
     kill = f"`kill {holder}`" if holder else "SIGTERM"
     return (
-        f"{who} is at work in {run.absolute()}, but its {contact.FILE_NAME} is gone, and without the keys in it"
-        f" nobody can talk to it; {kill} ends it, and --resume continues with its jobs"
+        f"{who} is at work in {run.absolute()}, but there is no {contact.FILE_NAME}, which has its address and keys. If"
+        " it has just been started, try again in a few seconds. If the file was removed, nobody can talk to it any"
+        f" more: {kill} ends it, and --resume continues with its jobs"
     )

@@ -64,4 +64,8 @@ def tell_ignored_options(context: click.Context) -> None:
     ignored = ignored_options(context)
     if ignored:
         has = "has" if len(ignored) == 1 else "have"
-        tell(f"Note: {', '.join(ignored)} {has} no meaning in this version of QCG-PilotJob, and no effect.")
+        nets = [option for option in ignored if option in IMPLY_NET]
+        further = [f"{', '.join(nets)} still open{'s' if len(nets) == 1 else ''} the network interface"] if nets else []
+        further += [f"--log {OLD_LEVEL} logs as debug does"] if f"--log {OLD_LEVEL}" in ignored else []
+        but = f"; but {', and '.join(further)}" if further else ""
+        tell(f"Note: {', '.join(ignored)} {has} no meaning in this version of QCG-PilotJob{but}.")
