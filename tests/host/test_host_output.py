@@ -166,13 +166,17 @@ class Output(HostTest):
             self.run_job("/no/such/program", id=f"no{number}", output="no")
         assert open_descriptors() == before
 
-    def test_without_descriptors_to_spare_jobs_run_and_their_output_is_dropped(self):
+    def test_without_descriptors_to_spare_jobs_run_and_a_file_says_that_output_is_missing(self):
         self.close_host()
         with mock.patch("resource.getrlimit", return_value=(0, 0)):
             self.open_host()
         for id in ("a", "b"):
             assert self.run_shell("test /dev/stdout -ef /dev/null && exit 7", id=id).exit_code == 7
-        assert self.saved() == {}
+        note = "[The output was not captured: too many files were open on the node, or memory was short.]\n"
+        assert self.saved() == {"a.out": note, "a.err": note, "b.out": note, "b.err": note}
+        assert self.run_shell("exit 7", id="c", stdout="mine").exit_code == 7
+        assert self.run_shell("exit 0", id="d").exit_code == 0
+        assert {name for name in self.saved() if name[0] in "cd"} == {"c.err"}
         assert len([line for line in self.log if "is not captured" in line]) == 1, self.log
 
     def test_where_there_are_no_memory_files_temporary_ones_do(self):

@@ -7,7 +7,8 @@ no file system is touched. When it fails, or with `keep_output` always, they are
     DIRECTORY/NAME.out      standard output
     DIRECTORY/NAME.err      standard error
 
-A stream without output gets no file, and a later attempt overwrites the files of an earlier one.
+A stream without output gets no file, and a later attempt overwrites the files of an earlier one. The file of a stream
+that could not be captured says so.
 
 Why not a pipe that the agent reads: every line of every job would wake the agent, a job would stop whenever the agent
 is busy, and would get SIGPIPE when the agent dies. The price is that nothing holds back a job that prints without end.
@@ -36,6 +37,7 @@ _SHORTEST_PAUSE = 0.01
 """Seconds between two looks at the sizes."""
 _BETWEEN_LOOKS = 8 << 20
 """Bytes that a stream may grow by between two looks, as far as the pauses allow."""
+_NOT_CAPTURED = b"[The output was not captured: too many files were open on the node, or memory was short.]\n"
 _CHUNK = 1 << 16
 _CLOEXEC = 1
 _NOEXEC_SEAL = 8
@@ -45,7 +47,7 @@ _KEEP_SIZE_AND_PUNCH_HOLE = 3
 class Captured:
     """The descriptors of one attempt's captured streams; -1 for a stream that is not captured."""
 
-    __slots__ = ("keep", "name", "size", "stderr", "stdout")
+    __slots__ = ("dropped", "keep", "name", "size", "stderr", "stdout")
 
     def __init__(self, launch: Launch, stdout: int, stderr: int) -> None:
         self.name = launch.output
@@ -53,6 +55,12 @@ class Captured:
         """Also when the job succeeds."""
         self.stdout = stdout
         self.stderr = stderr
+        self.dropped: List[str] = []
+        """Streams that should have been captured and are not."""
+        if launch.stdout is None and stdout < 0:
+            self.dropped.append("stdout")
+        if launch.stderr is None and stderr < 0:
+            self.dropped.append("stderr")
         self.size = 0
         """Of both streams together, at the last look."""
 
@@ -93,10 +101,13 @@ class Outputs:
         return self.captured(launch, stdout, stderr)
 
     def captured(self, launch: Launch, stdout: int, stderr: int) -> Optional[Captured]:
-        """The same for descriptors that others have opened."""
-        if (launch.stdout is None and stdout < 0) or (launch.stderr is None and stderr < 0):
+        """The same for descriptors that others have opened; -1 for those that could not be opened."""
+        if launch.stdout is not None and launch.stderr is not None:
+            return None
+        captured = Captured(launch, stdout, stderr)
+        if captured.dropped:
             self._complain()
-        return Captured(launch, stdout, stderr) if stdout >= 0 or stderr >= 0 else None
+        return captured
 
     def _open(self) -> int:
         """-1 when there are too many open files, or too little memory: the job runs, and its output is dropped."""
@@ -114,7 +125,7 @@ class Outputs:
             self._has_complained = True
             self._log(
                 "The output of some jobs is not captured: too many files are open (the limit is %d), or memory is"
-                " short. Raise the limit with ulimit -n, or give the jobs stdout and stderr." % (2 * self.highest)
+                " short. Raise the hard limit (ulimit -Hn), or give the jobs stdout and stderr." % (2 * self.highest)
             )
 
     def began(self) -> None:
@@ -153,7 +164,7 @@ class Outputs:
 
     def save(self, captured: Captured, id: str) -> None:
         """Copy what was captured to files. A file that cannot be written changes nothing about the job."""
-        for stream, descriptor in captured.streams():
+        for stream, descriptor in captured.streams() + [(stream, -1) for stream in captured.dropped]:
             path = output_path(self._directory, captured.name, stream)
             try:
                 _save(descriptor, path.encode("utf-8", "surrogateescape"))
@@ -187,14 +198,17 @@ def _new_file(memory_flags: int) -> int:
 
 
 def _save(descriptor: int, path: bytes) -> None:
-    size = os.fstat(descriptor).st_size
+    """-1 for a stream that was not captured. Its file says so: a missing file means that nothing was written."""
+    size = os.fstat(descriptor).st_size if descriptor >= 0 else len(_NOT_CAPTURED)
     if not size:
         _remove(path)  # of an earlier attempt
         return
     try:
         file = _create(path)
         try:
-            if size <= LIMIT:
+            if descriptor < 0:
+                _write(file, _NOT_CAPTURED)
+            elif size <= LIMIT:
                 _copy(descriptor, 0, size, file)
             else:
                 _copy(descriptor, 0, _HALF, file)
