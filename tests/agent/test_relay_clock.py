@@ -42,7 +42,7 @@ try:
 except BlockingIOError:
     os.set_blocking(ledger, True)
 
-_relay.open(wakeup, os.open(os.devnull, os.O_RDWR), 1, 1000)
+_relay.open(wakeup, os.open(os.devnull, os.O_RDWR), 1, 1000, 0)
 done = subprocess.Popen(["true"])
 offer = (b'"b"', b"\n", b"/bin/true", [b"true"], [], b"/", None, None, None, False)
 assert _relay.watch(1, done.pid, b'"a"', time.time(), -1, -1, ledger, [offer])

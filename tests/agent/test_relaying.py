@@ -67,6 +67,7 @@ class WithARelay(HostTest):
             self.log.append,
             self.doubt,
             self.path("out"),
+            self.open_files,
             wakeup=self.wakeup,
             pause=0.02,
         )
@@ -219,6 +220,22 @@ class Relayed(WithARelay):
             pass
         assert self.ended("last").exit_code == 1
         assert os.listdir(self.path("out")) == ["last.out"]
+
+    def test_output_is_captured_while_the_process_has_the_limit_of_jobs(self) -> None:
+        """As in the moment in which Python starts a job of another lane."""
+        self.close_host()
+        self.open_files = 64
+        self.open_host()
+        self.lane(self.script("a", "echo said; exit 1", output="a"))
+        with open(self.path("ready"), "w"):
+            pass
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        os.rename(self.path("ready"), self.path("go"))
+        assert self.ended("a").exit_code == 1
+        assert self.host.relayed == 1
+        assert self.text("out/a.out") == "said\n"
 
     def test_a_look_at_captured_output_does_not_wait_for_a_start_that_is_held_up(self) -> None:
         self.host.start([self.script("a", _WAITS % self.path("go"), output="a")])

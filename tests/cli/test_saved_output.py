@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import stat
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 from tests.cli.conftest import Pm
 from tests.support.pilot import job, run, run_requests
+from tests.support.serving import Served
 from tests.support.waiting import wait_for
 
 TRACEBACK = "echo began; echo 'ValueError: no such mesh' >&2; exit 1"
@@ -90,3 +92,24 @@ def test_a_job_whose_output_is_captured_can_be_followed_to_its_end(pm: Pm, manag
     assert "what it writes is kept if it fails" in pm("logs", "bad", code=1).stderr
     (wd / "go").touch()
     assert pm("logs", "--follow", "bad").stdout == "no\n"
+
+
+def test_more_jobs_than_the_soft_limit_of_open_files_allows_keep_their_output(tmp_path: Path):
+    given = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (96, given[1]))
+    try:
+        service = Served(tmp_path, "--nodes", "60")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, given)
+    try:
+        script = "touch began.${it}; until [ -e go ]; do sleep 0.1; done; ulimit -Sn; echo wrong >&2; exit 1"
+        service.submit(job("many", script=script, iteration=60))
+        wait_for(lambda: len([*tmp_path.glob("began.*")]) == 60, what="all of them to run at once")
+        (tmp_path / "go").touch()
+        service.wait("many", "FAILED")
+        files = {path.name: path.read_text() for path in (service.run_dir / "out").iterdir()}
+    finally:
+        service.end()
+    assert files == {
+        f"many.{index}.{stream}": text for index in range(60) for stream, text in (("out", "96\n"), ("err", "wrong\n"))
+    }

@@ -37,6 +37,7 @@ def alive(pid):
 class HostTest(unittest.TestCase):
     grace = 10.0
     doubt = 0.0
+    open_files = 0
 
     def setUp(self):
         before = os.getcwd()
@@ -61,8 +62,16 @@ class HostTest(unittest.TestCase):
 
     def open_host(self):
         self.ledger = Ledger(self.ledger_path)
-        directories = {"files": self.path("files"), "output": self.path("out")}
-        self.host = JobHost(self.ledger, "n1", grace=self.grace, log=self.log.append, doubt=self.doubt, **directories)
+        self.host = JobHost(
+            self.ledger,
+            "n1",
+            self.path("files"),
+            self.grace,
+            self.log.append,
+            self.doubt,
+            self.path("out"),
+            self.open_files,
+        )
 
     def close_host(self):
         self.host.finish(0.0)

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import resource
 import signal
 import stat
 from unittest import mock
@@ -53,6 +54,30 @@ class WhatAJobFinds(HostTest):
             "OTHER": None,
             "STEP_NEW": "5",
         }
+
+    def test_the_limit_of_open_files_for_jobs_up_to_the_hard_limit(self):
+        self.close_host()
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for wanted, soft in ((99, 99), (10**9 + limits[1], limits[1])):
+            self.open_files = wanted
+            self.open_host()
+            self.run_job(SHELL, "-c", "ulimit -Sn > limits; ulimit -Hn >> limits", id=f"job{wanted}")
+            assert self.text("limits").split() == [str(soft), str(limits[1])]
+            assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
+            self.close_host()
+        self.open_host()
+
+    def test_streams_whose_descriptors_are_above_the_limit_for_jobs(self):
+        self.close_host()
+        self.open_files = max(map(int, os.listdir("/proc/self/fd"))) + 20
+        self.open_host()
+        for descriptor in iter(lambda: os.dup(1), self.open_files):
+            self.addCleanup(os.close, descriptor)
+        self.addCleanup(os.close, self.open_files)
+        with open(self.path("in"), "w") as file:
+            file.write("read")
+        assert self.run_job(SHELL, "-c", "cat; echo wrong >&2", stdin="in", stdout="o", stderr="e").exit_code == 0
+        assert (self.text("o"), self.text("e")) == ("read", "wrong\n")
 
     def test_no_descriptor_but_the_standard_streams(self):
         inherited = os.dup(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import resource
 import sys
@@ -46,9 +47,7 @@ def main() -> int:
     if arguments == ["--later"] and not (arguments := _told_later()):
         return 0  # nobody needs it
     options = parser.parse_args(arguments)
-    if options.open_files:
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (options.open_files, most))
+    open_files = _raise_limit_of_open_files(options.open_files)
     run_dir = options.run_dir.resolve()
     claimed = False
     try:
@@ -62,7 +61,9 @@ def main() -> int:
         claimed = True
         # Before the ledger is opened: whoever opens it ends what the one before has left.
         write_agent_pid(run_dir, options.name, outside=options.outside)
-        agent = Agent(run_dir, options.name, options.linger, options.parent, pretend=options.pretend)
+        agent = Agent(
+            run_dir, options.name, options.linger, options.parent, pretend=options.pretend, open_files=open_files
+        )
         if options.outside:
             from qcg.pilotjob.agent import outliving  # here: few need it, and all would wait for it
 
@@ -76,6 +77,17 @@ def main() -> int:
     agent.run()
     remove_agent_pid(run_dir, options.name)
     return 0
+
+
+def _raise_limit_of_open_files(wanted: int) -> int:
+    """Use all descriptors that the hard limit allows: each captured stream of a running job takes one.
+
+    The soft limit that jobs get: `wanted`, or without it the one this process was given.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # the hard limit is lowered at this moment
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return min(wanted or soft, hard)
 
 
 def _told_later() -> list[str]:

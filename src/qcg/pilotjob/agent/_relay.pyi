@@ -14,10 +14,10 @@ Event = tuple[int, float, int, float, int, int, int, int]
 when it was started, the ticks before and after that, and the descriptors of its captured stdout and stderr (-1: not
 captured). The relay closes these when that job has succeeded and it starts the next one."""
 
-def open(wakeup: int, null: int, memory_flags: int, highest: int) -> None:
+def open(wakeup: int, null: int, memory_flags: int, highest: int, open_files: int) -> None:
     """Start its first thread. To `wakeup` it writes a byte 0 when there is something to take, and SIGCHLD when there is
     a child to be reaped that is not for it. Memory files for captured output are made with `memory_flags`, and have
-    descriptors below `highest`."""
+    descriptors below `highest`. Jobs get the soft limit `open_files` of open files; 0: the limit of this process."""
 
 def close() -> None: ...
 def enter() -> None:

@@ -44,7 +44,10 @@ STARTS_A_TURN = 16
 
 
 class Agent:
-    def __init__(self, run_dir: Path, name: str, linger: float, parent: int = 0, *, pretend: bool = False) -> None:
+    def __init__(
+        self, run_dir: Path, name: str, linger: float, parent: int = 0, *, pretend: bool = False, open_files: int = 0
+    ) -> None:
+        """`open_files`: the soft limit of open files that jobs get; 0: the limit of this process."""
         self._linger = linger
         self._ledger = Ledger(str(run_dir / f"agent-{name}.ledger"))
         if self._ledger.unreadable_lines:
@@ -62,6 +65,7 @@ class Agent:
             self._signalled.fileno(),
             in_allocation=self._in_allocation,
             pretend=pretend,
+            open_files=open_files,
         )
         gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         hello = protocol.Hello(name, host_name(), os.getpid(), usable_cpus(), __version__, cpus_of_cores(), gpus)
@@ -268,7 +272,15 @@ class Agent:
 
 
 def _host(
-    ledger: Ledger, name: str, files: str, output: str, wakeup: int, *, in_allocation: bool, pretend: bool
+    ledger: Ledger,
+    name: str,
+    files: str,
+    output: str,
+    wakeup: int,
+    *,
+    in_allocation: bool,
+    pretend: bool,
+    open_files: int,
 ) -> JobHost:
     """The fastest that there is: the one with a relay in C, where that could be compiled."""
     doubt = DOUBT if in_allocation else 0.0
@@ -278,7 +290,17 @@ def _host(
         from qcg.pilotjob.agent.relaying import RelayingHost
 
         try:
-            return RelayingHost(ledger, name, files, log=say, doubt=doubt, output=output, wakeup=wakeup, pause=PAUSE)
+            return RelayingHost(
+                ledger,
+                name,
+                files,
+                log=say,
+                doubt=doubt,
+                output=output,
+                open_files=open_files,
+                wakeup=wakeup,
+                pause=PAUSE,
+            )
         except OSError as error:
             say(f"jobs are started without the relay, which cannot have a thread: {error.strerror}")
-    return JobHost(ledger, name, files, log=say, doubt=doubt, output=output)
+    return JobHost(ledger, name, files, log=say, doubt=doubt, output=output, open_files=open_files)

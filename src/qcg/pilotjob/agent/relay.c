@@ -297,13 +297,15 @@ static void choose_clock(void) {
     pthread_condattr_destroy(&attributes);
 }
 
-int relay_open(int wakeup_descriptor, int null_descriptor, unsigned memory_flags, int highest) {
+int relay_open(int wakeup_descriptor, int null_descriptor, unsigned memory_flags, int highest,
+               unsigned long long open_files) {
     if (running)
         return EBUSY;
     pthread_once(&clock_chosen, choose_clock);
     wakeup = wakeup_descriptor;
     null = null_descriptor;
     set_memory_files(memory_flags, highest);
+    set_open_files(open_files);
     ticks_per_second = sysconf(_SC_CLK_TCK);
     if (sched_getaffinity(0, sizeof all_cpus, &all_cpus) < 0)
         return errno;

@@ -22,7 +22,7 @@
 #include <sys/types.h>
 
 /* To be changed with every change that Python has to know of. */
-#define RELAY_INTERFACE 2
+#define RELAY_INTERFACE 3
 
 /* A start that was prepared; all that it points to is in its own block of memory. */
 typedef struct Offer {
@@ -56,8 +56,9 @@ typedef struct Event {
 } Event;
 
 /* 0, or an errno. To `wakeup` it writes a byte 0 when there is something to take. Memory files are made with
-   `memory_flags`, and not kept when their descriptor is not below `highest`. */
-int relay_open(int wakeup, int null, unsigned memory_flags, int highest);
+   `memory_flags`, and not kept when their descriptor is not below `highest`. Jobs get the soft limit `open_files` of open
+   files; 0: the limit of this process. */
+int relay_open(int wakeup, int null, unsigned memory_flags, int highest, unsigned long long open_files);
 
 /* What it has done can still be taken. */
 void relay_close(void);

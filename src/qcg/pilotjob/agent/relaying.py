@@ -20,7 +20,7 @@ from qcg.pilotjob.host.tree import MARKER
 from qcg.pilotjob.host.underway import JobUnderWay
 from qcg.pilotjob.host.unstartable import Unstartable
 
-INTERFACE = 2
+INTERFACE = 3
 if getattr(_relay, "INTERFACE", 1) != INTERFACE:
     raise ImportError(f"{_relay.__file__} was compiled for another version; compile it again, with make setup")
 
@@ -41,6 +41,7 @@ class RelayingHost(JobHost):
         log: Callable[[str], None] = lambda line: None,
         doubt: float = 0.0,
         output: str = "",
+        open_files: int = 0,
         *,
         wakeup: int,
         pause: float,
@@ -61,9 +62,9 @@ class RelayingHost(JobHost):
         self._numbers = itertools.count(1)
         self._pause = pause
         self._taken_at = 0.0
-        super().__init__(ledger, instance, files, grace, log, doubt, output)
+        super().__init__(ledger, instance, files, grace, log, doubt, output, open_files)
         ledger.before_replacing = self._take_all_back
-        _relay.open(wakeup, self._spawner.null, self._outputs.memory_flags, self._outputs.highest)
+        _relay.open(wakeup, self._spawner.null, self._outputs.memory_flags, self._outputs.highest, open_files)
 
     @property
     def cut_off(self) -> str:

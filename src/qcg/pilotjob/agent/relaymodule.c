@@ -15,9 +15,10 @@
 
 static PyObject *py_open(PyObject *module, PyObject *arguments) {
     int wakeup, null, memory_flags, highest;
-    if (!PyArg_ParseTuple(arguments, "iiii:open", &wakeup, &null, &memory_flags, &highest))
+    unsigned long long open_files;
+    if (!PyArg_ParseTuple(arguments, "iiiiK:open", &wakeup, &null, &memory_flags, &highest, &open_files))
         return NULL;
-    errno = relay_open(wakeup, null, (unsigned)memory_flags, highest);
+    errno = relay_open(wakeup, null, (unsigned)memory_flags, highest, open_files);
     if (errno)
         return PyErr_SetFromErrno(PyExc_OSError);
     Py_RETURN_NONE;

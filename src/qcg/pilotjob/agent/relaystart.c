@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@ static _Atomic double held_after = INFINITY;
 static int to_default[NSIG], to_default_count; /* signals that a child must not inherit as they are */
 static unsigned memory_flags;
 static int highest;
+static rlim_t open_files;
 
 const Output no_output = {-1, -1};
 
@@ -62,8 +64,28 @@ void set_memory_files(unsigned flags, int highest_descriptor) {
     highest = highest_descriptor;
 }
 
+void set_open_files(unsigned long long limit) {
+    open_files = limit;
+}
+
+/* Up to the hard limit. Whether it has changed. */
+static bool limit_open_files(rlim_t soft) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return false;
+    if (soft > limit.rlim_max)
+        soft = limit.rlim_max;
+    if (soft == limit.rlim_cur)
+        return false;
+    limit.rlim_cur = soft;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 static int new_memory_file(void) {
     int descriptor = memfd_create("output", memory_flags);
+    /* While Python starts a job, the limit of this process is the one of jobs. */
+    if (descriptor < 0 && errno == EMFILE && open_files && limit_open_files(RLIM_INFINITY))
+        descriptor = memfd_create("output", memory_flags);
     /* Jobs append: one that opens /dev/stdout again and truncates it leaves no gap. */
     if (descriptor >= 0 && descriptor < highest && fcntl(descriptor, F_SETFL, O_APPEND) == 0)
         return descriptor;
@@ -136,6 +158,8 @@ static void become(const Offer *offer, int null, Output output, pid_t parent, _A
         goto failed;
     if (dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0)
         goto failed;
+    if (open_files)
+        limit_open_files(open_files);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

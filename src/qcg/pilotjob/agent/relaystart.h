@@ -20,6 +20,9 @@ extern const Output no_output;
 /* How `open_output` makes memory files; see `relay_open`. */
 void set_memory_files(unsigned flags, int highest);
 
+/* The soft limit of open files that jobs get; 0: the limit of this process. */
+void set_open_files(unsigned long long limit);
+
 /* New memory files for the streams that are captured. Without room for them, there are none: the job runs all the same. */
 Output open_output(const Offer *offer);
 void close_output(Output output);

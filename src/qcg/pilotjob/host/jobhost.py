@@ -45,9 +45,11 @@ class JobHost:
         log: Callable[[str], None] = lambda line: None,
         doubt: float = 0.0,
         output: str = "",
+        open_files: int = 0,
     ) -> None:
         """`doubt`: seconds in which it may turn out that whoever has ended a job from outside ends this host as well,
-        as batch systems do. Then the job did not fail. `output`: the directory of saved output."""
+        as batch systems do. Then the job did not fail. `output`: the directory of saved output. `open_files`: the soft
+        limit of open files that jobs get; 0: the limit of this process."""
         self._ledger = ledger
         self._instance = instance
         self._grace = grace
@@ -55,7 +57,7 @@ class JobHost:
         self._doubt = doubt
         self._doubtful: Deque[Tuple[float, JobUnderWay]] = deque()
         """Those that have ended like that, and until when nobody is told."""
-        self._spawner = Spawner(log, self._is_too_late)
+        self._spawner = Spawner(log, self._is_too_late, open_files)
         self._files = LaunchFiles(files)
         self._outputs = Outputs(output, log)
         self._queue: Deque[Launch] = deque()

@@ -3,9 +3,11 @@
 Everything is tried first and explained afterwards, so that a good launch pays for no check.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
+import resource
 import signal
 import stat
 import subprocess
@@ -34,8 +36,11 @@ Prepared = Tuple[
 class Spawner:
     """Knows what all jobs of this process share: base environment, own cores, where programs are."""
 
-    def __init__(self, log: Callable[[str], None], is_too_late: Callable[[], bool] = lambda: False) -> None:
-        """`is_too_late` is asked last of all: what comes before it may have waited for a file system."""
+    def __init__(
+        self, log: Callable[[str], None], is_too_late: Callable[[], bool] = lambda: False, open_files: int = 0
+    ) -> None:
+        """`is_too_late` is asked last of all: what comes before it may have waited for a file system. `open_files`: the
+        soft limit of open files that jobs get; 0: the limit of this process."""
         self._log = log
         self._is_too_late = is_too_late
         self._environment = dict(os.environb)
@@ -46,9 +51,15 @@ class Spawner:
         self._programs: Dict[Tuple[bytes, bytes], bytes] = {}
         self.null = _open_null_above_the_standard_streams()
         _keep_descriptors_from_jobs()
-        self._spawn = _posix_spawn() or _Popen()
+        self._limited: Optional[_Limited] = None
+        spawn = _posix_spawn()
+        if spawn is not None and open_files:
+            spawn = self._limited = _Limited(spawn, open_files, self.null)
+        self._spawn: _Spawn = spawn or _Popen(open_files)
 
     def close(self) -> None:
+        if self._limited is not None:
+            self._limited.close()
         os.close(self.null)
 
     def start(self, launch: Launch, captured: Optional[Captured] = None) -> Tuple[int, int]:
@@ -362,8 +373,49 @@ def _posix_spawn() -> Optional[_Spawn]:
     return start
 
 
+class _Limited:
+    """The fast way for jobs with a lower limit of open files than this process.
+
+    A child has the limits that its parent has at that moment: they are lowered for each start. Descriptors above the
+    limit stay open then, but the C library passes none of them on. So they are copied to low ones, which are reserved.
+    """
+
+    def __init__(self, spawn: _Spawn, open_files: int, null: int) -> None:
+        self._spawn = spawn
+        self._open_files = open_files
+        self._null = null
+        above = REPORT_DESCRIPTOR + 1
+        self._reserved = [fcntl.fcntl(null, fcntl.F_DUPFD_CLOEXEC, above) for _ in range(above)]
+
+    def close(self) -> None:
+        for descriptor in self._reserved:
+            os.close(descriptor)
+
+    def __call__(
+        self, program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], descriptors: List[int]
+    ) -> int:
+        own, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        low = list(descriptors)
+        copies = []
+        for index, descriptor in enumerate(descriptors):
+            if descriptor >= self._open_files:
+                low[index] = self._reserved[index]
+                copies.append(low[index])
+                os.dup2(descriptor, low[index], inheritable=False)
+        _limit_open_files(self._open_files)
+        try:
+            return self._spawn(program, argv, environment, low)
+        finally:
+            _limit_open_files(own)
+            for descriptor in copies:
+                os.dup2(self._null, descriptor, inheritable=False)
+
+
 class _Popen:
     """The way for old Pythons and C libraries: a fork, some ten times slower."""
+
+    def __init__(self, open_files: int) -> None:
+        self._open_files = open_files
 
     def __call__(
         self, program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], descriptors: List[int]
@@ -373,6 +425,8 @@ class _Popen:
                 if signal.getsignal(number) == signal.SIG_IGN:
                     signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            if self._open_files:
+                _limit_open_files(self._open_files)
             if len(descriptors) > REPORT_DESCRIPTOR:
                 os.dup2(descriptors[REPORT_DESCRIPTOR], REPORT_DESCRIPTOR)
 
@@ -391,6 +445,13 @@ class _Popen:
         # It is reaped by the host, not by the subprocess module.
         process.returncode = 0
         return process.pid
+
+
+def _limit_open_files(soft: int) -> None:
+    """Set the soft limit, up to the hard limit, which others may have lowered since this process was started."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # lowered at this moment
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, hard), hard))
 
 
 def _occupy(descriptor: int) -> None:
