@@ -135,6 +135,10 @@ class _Pilot(LocalManager):
             if self.run_dir is not None:
                 _end_agents(self.run_dir)
 
+    def __exit__(self, *exception: object) -> None:
+        """Also after a signal: no job of a measurement is ever resumed."""
+        self.finish()
+
 
 def _end_agents(run_dir: Path) -> None:
     """Those of this machine that the service has left, before the files under them are removed."""
@@ -155,7 +159,7 @@ def _start(directory: str, options: list[str]) -> LocalManager:
     manager: _Pilot | None = None
     try:
         with signals_wait():
-            manager = _Pilot(given)
+            manager = _Pilot(given, {"log_file": ""})
     except ServiceError as error:
         raise_cannot_write(error)
         raise
