@@ -80,7 +80,7 @@ def test_only_an_agent_that_may_have_jobs_is_left_to_the_next_manager(
         executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
         agent = LocalAgent(executor, tmp_path, 600.0)
         agent.start()
-        executor._message(b"it", protocol.Hello(local.NAME, "host", child.pid, [0], "1.0"))
+        executor._message(b"it", protocol.Hello(local.NAME, "host", child.pid, [0], "1.0", protocol=protocol.PROTOCOL))
         if has_worked:
             executor._message(b"it", protocol.Report([], []))
         agent.abandon()
@@ -108,7 +108,9 @@ def test_an_agent_that_came_late_and_works_is_kept_when_the_one_after_it_finds_t
         agent = LocalAgent(executor, tmp_path, 600.0)
         agent.start()
         # Its pid file may be gone.
-        executor._message(b"late", protocol.Hello(local.NAME, socket.gethostname(), late.pid, [0], "1.0"))
+        executor._message(
+            b"late", protocol.Hello(local.NAME, socket.gethostname(), late.pid, [0], "1.0", protocol=protocol.PROTOCOL)
+        )
         executor._message(b"late", protocol.Report([], []))
         watched = agent._process
         assert watched is not None
@@ -135,7 +137,9 @@ def test_last_words_that_are_read_after_the_end_of_the_process_are_heard(
         executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
         agent = LocalAgent(executor, tmp_path, 0.0)
         agent.start()
-        executor._message(b"it", protocol.Hello(local.NAME, "host", started[0].pid, [0], "1.0"))
+        executor._message(
+            b"it", protocol.Hello(local.NAME, "host", started[0].pid, [0], "1.0", protocol=protocol.PROTOCOL)
+        )
         ending = asyncio.ensure_future(agent.end(0.0))
         await asyncio.sleep(0)
         started[0].kill()
@@ -161,7 +165,10 @@ def test_an_agent_that_connects_and_dies_is_replaced_at_once_and_the_next_one_af
 
         async def connects_and_dies() -> None:
             peer, process = str(len(started)).encode(), started[-1]
-            executor._message(peer, protocol.Hello(local.NAME, socket.gethostname(), process.pid, [0], "1.0"))
+            executor._message(
+                peer,
+                protocol.Hello(local.NAME, socket.gethostname(), process.pid, [0], "1.0", protocol=protocol.PROTOCOL),
+            )
             executor._message(peer, protocol.Report([], []))
             process.kill()
             await process.exited.wait()
@@ -180,3 +187,16 @@ def test_an_agent_that_connects_and_dies_is_replaced_at_once_and_the_next_one_af
         agent.abandon()
 
     asyncio.run(scenario())
+
+
+def test_an_agent_of_another_version_is_not_used_and_the_reason_says_what_to_do(tmp_path: Path):
+    sent: list[Any] = []
+    reasons: list[str] = []
+    executor = AgentExecutor(_Deaf(), {local.NAME: ["n0"]}, {})
+    executor._port = SimpleNamespace(send=sent.append)  # type: ignore[assignment]
+    executor.on_incompatible = reasons.append
+    executor._message(b"it", protocol.Hello(local.NAME, "host", 4711, [0], "0.9", protocol=protocol.PROTOCOL - 1))
+    assert sent == []
+    (reason,) = reasons
+    assert "agent local (pid 4711 on host) belongs to another version of QCG-PilotJob (0.9)" in reason
+    assert "`kill 4711`" in reason

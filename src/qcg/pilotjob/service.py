@@ -173,6 +173,7 @@ class Service:
             network.serve(pilot)
         agents = look_after_agents(place, engine, self.options, run_dir, cores.set_agent, self._spare)
         agents.on_hopeless = lambda reason: _give_up(pilot, Cause.NO_AGENT, reason)
+        engine.executor.on_incompatible = agents.on_hopeless
         deadline = ManagerDeadline(pilot, self.options, place.allocation, Clock())
         shutdown = ShutdownSequence(engine, pilot.shutdown, deadline)
         in_allocation = place.allocation is not None

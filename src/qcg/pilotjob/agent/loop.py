@@ -68,7 +68,9 @@ class Agent:
             open_files=open_files,
         )
         gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-        hello = protocol.Hello(name, host_name(), os.getpid(), usable_cpus(), __version__, cpus_of_cores(), gpus)
+        hello = protocol.Hello(
+            name, host_name(), os.getpid(), usable_cpus(), __version__, cpus_of_cores(), gpus, protocol.PROTOCOL
+        )
         self._poller = Poller()
         self._fence = Fence(self._cut_off, self._may_start_until)
         self._connection = Connection(run_dir, hello, self._poller, say, self._fence)

@@ -30,6 +30,9 @@ from msgspec import Struct
 
 from qcg.pilotjob.host.records import Ended, Launch, Running, Started
 
+PROTOCOL = 2
+"""Version of these messages, to be raised with every change that the other side could not read."""
+
 
 class StartedRecord(Struct, tag="s", array_like=True):
     number: int
@@ -59,6 +62,8 @@ class Hello(Struct, tag="hello"):
     """All CPUs of its machine, those of each core together, in the same order."""
     gpus: list[str] = []
     """As the batch system has told it to call them, if it has."""
+    protocol: int = 1
+    """Version of the messages that this agent reads and writes; the first one was not sent."""
 
 
 class Report(Struct, tag="report"):

@@ -82,6 +82,8 @@ class AgentExecutor:
         self.touched = 0.0
         """When the contact file was kept fresh last, in monotonic seconds."""
         self.on_hello: Callable[[protocol.Hello], None] = lambda hello: None
+        self.on_incompatible: Callable[[str], None] = lambda reason: None
+        """Called with a clause when an agent of another version connects."""
         self.on_heard: Callable[[str], None] = lambda name: None
         self.on_ready: Callable[[str], None] = lambda name: None
         self.on_bye: Callable[[str], None] = lambda name: None
@@ -223,6 +225,13 @@ class AgentExecutor:
         agent = self.agents.get(hello.agent)
         if agent is None:
             log.error("an agent that nobody asked for says hello: %s on %s; it is left alone", hello.agent, hello.host)
+            return
+        if hello.protocol != protocol.PROTOCOL:
+            self.on_incompatible(
+                f"agent {hello.agent} (pid {hello.pid} on {hello.host}) belongs to another version of QCG-PilotJob"
+                f" ({hello.version}) and would not understand this one; resume the run with that version, or end the"
+                f" agent and its jobs with `kill {hello.pid}` first"
+            )
             return
         self.gone(agent.name)  # its earlier connection; until it has reported, it gets nothing
         agent.peer = peer
