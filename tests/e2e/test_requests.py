@@ -272,4 +272,5 @@ def test_finish_in_a_file_ends_the_service_at_once_and_the_rest_is_not_read(tmp_
         assert done.returncode == 4
         # The first job was cancelled, or had not started yet.
         assert states in ({"sleeps": "CANCELED"}, {})
-        assert "left, because the manager was told to finish. Go on with: qcg-pm run --resume " in done.stderr
+        left = " left, and 1 request of the file, because the manager was told to finish."
+        assert f"{left} Go on with: qcg-pm run --resume " in done.stderr

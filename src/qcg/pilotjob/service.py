@@ -234,7 +234,8 @@ class Service:
             cause=pilot.shutdown.cause,
             reason=pilot.shutdown.reason,
             unfinished=unfinished,
-            unread=file.unread,
+            # After `finish` with `cancel` nothing is left: the rest of the file is cancelled like the jobs.
+            unread=0 if pilot.shutdown.cause is Cause.FINISH_AND_CANCEL else file.unread,
             request_errors=file.errors,
             refusals=pilot.refusals,
             signal=signals.first,
