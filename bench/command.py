@@ -19,7 +19,7 @@ from bench.kept import Kept, all_kept, keep
 from bench.limit import clear
 from bench.pilot import ENVIRONMENT
 from qcg.pilotjob.cli.interrupts import heed_what_is_raised_in_vain
-from qcg.pilotjob.cli.tidily import end_tidily
+from qcg.pilotjob.cli.signals import end_tidily
 
 BENCHMARKS = {
     "noop": "no-op jobs against the limit in C and against peers",
@@ -93,7 +93,7 @@ def _tell(on: list[str], kept: list[Kept], setting: Setting) -> None:
 
 def _look_for_dependencies() -> None:
     try:
-        import_module("qcg.pilotjob.service")
+        import_module("qcg.pilotjob.manager.service")
     except ModuleNotFoundError as missing:
         raise BenchError(
             f"{sys.executable} has no module {missing.name!r}: call `make bench`, or, after `make setup`,"

@@ -23,7 +23,7 @@ from bench.finding import BenchError, Finding, Result, Setting, at_most
 from bench.inside import ROOT, Inside, told_by
 from bench.limit import fresh
 from bench.turns import Contestant, in_turns, medians, ratio
-from qcg.pilotjob.collecting import collect_seldom
+from qcg.pilotjob.common.gc_tuning import collect_seldom
 
 SHORT, LONG = 10_000, 1_000_000
 STEP = 5_000

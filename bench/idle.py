@@ -12,7 +12,7 @@ from bench.service import service
 from bench.turns import in_turns
 from qcg.pilotjob.agent.pidfile import read_agent_pid
 from qcg.pilotjob.api.job import Jobs
-from qcg.pilotjob.executors.local import NAME
+from qcg.pilotjob.executors.local_agent import NAME
 
 WINDOW = 10.0
 """Seconds: two beats of the agent, and two touches of the contact file."""

@@ -20,19 +20,19 @@ from typing import Any
 
 from bench import pilot, processes
 from bench.finding import BenchError
-from qcg.pilotjob import rundir
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.collecting import collect_seldom
+from qcg.pilotjob.common.gc_tuning import collect_seldom
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.executors.agents import Agent, AgentExecutor, Listener
 from qcg.pilotjob.host.records import Ended, Launch
-from qcg.pilotjob.interfaces.answering import answer
+from qcg.pilotjob.interfaces.dispatch import answer
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.report.writer import ReportWriter
+from qcg.pilotjob.runs import rundir
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from qcg.pilotjob.cli.tidily import signals_wait
+from qcg.pilotjob.cli.signals import signals_wait
 
 PATIENCE = 20.0
 """Seconds that a process has after each word to end what it has started itself."""

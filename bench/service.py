@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.cli.tidily import signals_wait
+from qcg.pilotjob.cli.signals import signals_wait
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from qcg.pilotjob.claims import DIRECTORY
+from qcg.pilotjob.manager.core_claims import DIRECTORY
 
 pytest_plugins = ["pytester", "tests.support.leaks", "tests.support.signals", "tests.support.skips"]
 

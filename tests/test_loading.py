@@ -13,10 +13,13 @@ import pytest
     [
         ("qcg.pilotjob.agent.__main__", {"asyncio", "sqlite3", "qcg.pilotjob.cluster.fate"}),
         # Before Ctrl-C is taken care of.
-        ("qcg.pilotjob.cli.entry", {"click", "msgspec", "typing", "contextlib", "qcg.pilotjob.cli.output"}),
+        ("qcg.pilotjob.cli.entrypoints", {"click", "msgspec", "typing", "contextlib", "qcg.pilotjob.cli.stdout"}),
         # Before the process of the agent is started.
-        ("qcg.pilotjob.cli.main, qcg.pilotjob.cli.run", {"asyncio", "zmq", "sqlite3", "rich", "qcg.pilotjob.engine"}),
-        ("qcg.pilotjob.cli.service", {"asyncio", "zmq", "sqlite3", "rich", "qcg.pilotjob.engine"}),
+        (
+            "qcg.pilotjob.cli.main, qcg.pilotjob.cli.commands.run",
+            {"asyncio", "zmq", "sqlite3", "rich", "qcg.pilotjob.manager.engine"},
+        ),
+        ("qcg.pilotjob.cli.commands.service", {"asyncio", "zmq", "sqlite3", "rich", "qcg.pilotjob.manager.engine"}),
     ],
 )
 def test_what_is_not_needed_at_once_is_not_loaded_first(module: str, spared: set[str]) -> None:

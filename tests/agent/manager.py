@@ -17,7 +17,7 @@ import msgspec
 import zmq
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.executors.pulses import Pulses
+from qcg.pilotjob.executors.heartbeats import Pulses
 from qcg.pilotjob.host.records import Ended, Launch, Started
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, Contact

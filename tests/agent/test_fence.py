@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob import service
 from qcg.pilotjob.agent import lease, protocol
 from qcg.pilotjob.agent.connection import DOUBT, LOOK, SELDOM, Connection
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.lease import ASKING, TICK, Lease, Standing
+from qcg.pilotjob.agent.manager_liveness import STALE, Signs
 from qcg.pilotjob.agent.pidfile import lock_path
 from qcg.pilotjob.agent.poller import Poller
-from qcg.pilotjob.agent.signs import STALE, Signs
-from qcg.pilotjob.executors import nodes
-from qcg.pilotjob.executors.vigil import Times
+from qcg.pilotjob.executors import allocation_agents
+from qcg.pilotjob.executors.liveness import Times
 from qcg.pilotjob.host.tree import MARKER
+from qcg.pilotjob.manager import service
 from qcg.pilotjob.wire import contact
 from tests.agent.manager import AgentProcess, Manager, launch, manager
 from tests.support.processes import is_alive
@@ -155,7 +155,7 @@ def test_a_contact_file_that_is_touched_speaks_for_a_manager_and_a_stale_one_aga
 
 
 def test_a_manager_that_is_busy_or_looked_at_seldom_is_not_taken_for_dead():
-    assert service.BEAT + nodes.ASLEEP + max(LOOK, SELDOM) < STALE
+    assert service.BEAT + allocation_agents.ASLEEP + max(LOOK, SELDOM) < STALE
 
 
 @pytest.mark.parametrize("lost", [20.0, 25.0])

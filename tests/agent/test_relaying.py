@@ -18,11 +18,11 @@ from unittest import mock
 
 import pytest
 
+from qcg.pilotjob.host.job import JobUnderWay
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.output import LIMIT
 from qcg.pilotjob.host.records import SHARED, Ended, Launch
 from qcg.pilotjob.host.tree import look_at
-from qcg.pilotjob.host.underway import JobUnderWay
 from tests.host import (
     test_host_files,
     test_host_jobs,

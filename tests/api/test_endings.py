@@ -16,7 +16,7 @@ import pytest
 from qcg.pilotjob.api.aio import AsyncManager
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.runs import has_manager, unfinished
+from qcg.pilotjob.runs.discovery import has_manager, unfinished
 from tests.support.pilot import run
 from tests.support.waiting import wait_for
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.batch.books import Books, write_books
+from qcg.pilotjob.batch.chain_state import Books, write_books
 from qcg.pilotjob.batch.following import Following
 from tests.support.pilot import environment
 from tests.support.slurm_programs import SlurmPrograms

@@ -19,8 +19,8 @@ from bench.finding import BenchError, Finding, Result, Setting
 from bench.growth import chained_jobs, mixed_jobs
 from bench.limit import build, limit_seconds
 from bench.utilisation import ideal_seconds, mix
-from qcg.pilotjob.cli import bench as command_for_users
-from qcg.pilotjob.cli.measuring import Figures
+from qcg.pilotjob.cli.bench_runs import Figures
+from qcg.pilotjob.cli.commands import bench as command_for_users
 from tests.support.pilot import run, start
 from tests.support.processes import descendants
 from tests.support.waiting import wait_for

@@ -12,7 +12,7 @@ import pytest
 
 from bench import processes
 from bench.service import service
-from qcg.pilotjob.cli.tidily import signals_wait
+from qcg.pilotjob.cli.signals import signals_wait
 from tests.support.processes import descendants
 from tests.support.waiting import wait_for
 

@@ -13,7 +13,7 @@ from click.testing import Result
 
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.cli.wait import wait_for as wait_for_jobs
+from qcg.pilotjob.cli.commands.wait import wait_for as wait_for_jobs
 from tests.support.pilot import WAIT, job, start, write_requests
 
 Pm = Callable[..., Result]

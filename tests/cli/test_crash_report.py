@@ -12,30 +12,30 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob import __version__
-from qcg.pilotjob.crash_report import UNEXPECTED
+from qcg.pilotjob.common.crash_report import UNEXPECTED
 from tests.support.pilot import environment
 
 # Each entry point, with something on its way that nobody has thought of.
 COMMANDS = {
     "qcg-pm report": (
         "import sys; sys.argv = ['qcg-pm', 'report', '--json', 'private-directory'];"
-        "import qcg.pilotjob.cli.report as place; place.show_report = defect;"
-        "from qcg.pilotjob.cli.entry import qcg_pm as main"
+        "import qcg.pilotjob.cli.commands.report as place; place.show_report = defect;"
+        "from qcg.pilotjob.cli.entrypoints import qcg_pm as main"
     ),
     "qcg-pm": (
         "import sys; sys.argv = ['qcg-pm', 'private-directory/file.json'];"
         "import qcg.pilotjob.cli.main as place; place.Commands.resolve_command = defect;"
-        "from qcg.pilotjob.cli.entry import qcg_pm as main"
+        "from qcg.pilotjob.cli.entrypoints import qcg_pm as main"
     ),
     "qcg-pm-service": (
         "import sys; sys.argv = ['qcg-pm-service', '--file-path', 'private-directory'];"
         "import qcg.pilotjob.service as place; place.Service = defect;"
-        "from qcg.pilotjob.service import main"
+        "from qcg.pilotjob.manager.service import main"
     ),
     "qcg-pm-client": (
         "import sys; sys.argv = ['qcg-pm-client', 'private-directory/program.py'];"
-        "import qcg.pilotjob.cli.client as place; place.own_arguments = defect;"
-        "from qcg.pilotjob.cli.entry import qcg_pm_client as main"
+        "import qcg.pilotjob.cli.commands.client as place; place.own_arguments = defect;"
+        "from qcg.pilotjob.cli.entrypoints import qcg_pm_client as main"
     ),
     "python -m qcg.pilotjob.batch": (
         "import sys; sys.argv = ['x', '--books', 'b', '--run-dir', 'private-directory', '--most', '1', 'run'];"

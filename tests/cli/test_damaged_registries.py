@@ -20,13 +20,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from qcg.pilotjob.cli.main import main
+from qcg.pilotjob.common.options import Options, UsageError
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
-from qcg.pilotjob.options import Options, UsageError
-from qcg.pilotjob.place import find_place
-from qcg.pilotjob.resume import stored_options
-from qcg.pilotjob.service import Service
-from qcg.pilotjob.wiring import wire
+from qcg.pilotjob.manager.bootstrap import wire
+from qcg.pilotjob.manager.placement import find_place
+from qcg.pilotjob.manager.resume import stored_options
+from qcg.pilotjob.manager.service import Service
 from tests.support.pilot import job, write_requests
 
 EVERYTHING = os.environ.get("QCG_PM_ALL_FAULTS") == "1"

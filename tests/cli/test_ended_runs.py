@@ -20,16 +20,16 @@ from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.target import Target
 from qcg.pilotjob.cli.main import main
-from qcg.pilotjob.cli.running import refuse_many_at_once
-from qcg.pilotjob.cli.streams import Follower
+from qcg.pilotjob.cli.output_files import Follower
+from qcg.pilotjob.cli.service_runner import refuse_many_at_once
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.going_on import ALLOCATION
-from qcg.pilotjob.guard import announce
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.outcome import Ending
-from qcg.pilotjob.runs import look_at_left
+from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.runs.discovery import look_at_left
+from qcg.pilotjob.runs.guard import announce
+from qcg.pilotjob.runs.resume_hint import ALLOCATION
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact
 from tests.support.pilot import COMMANDS, job, run, start, write_requests

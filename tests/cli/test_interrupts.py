@@ -63,7 +63,7 @@ def interrupted(*arguments, **options):
 owner.{function} = interrupted
 """
 """Ctrl-C once the jobs of a run are over: as soon as the service has left signals alone, or before the table."""
-CLOSING = [("qcg.pilotjob.signals", "SignalWatch", "end"), ("qcg.pilotjob.report", "analysis", "analyse")]
+CLOSING = [("qcg.pilotjob.manager.signals", "SignalWatch", "end"), ("qcg.pilotjob.report", "analysis", "analyse")]
 
 
 def call(name: str, *arguments: str, instead_of: str, by: str, shims: Path) -> subprocess.CompletedProcess[str]:

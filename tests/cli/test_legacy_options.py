@@ -8,8 +8,8 @@ import pytest
 
 from qcg.pilotjob import __version__
 from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.cli.commands.service import command as service
 from qcg.pilotjob.cli.legacy_options import implies_net
-from qcg.pilotjob.cli.service import command as service
 from tests.support.pilot import WAIT, job, run, write_requests
 
 OPTIONS = {

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.cli.running import file_again
+from qcg.pilotjob.cli.service_runner import file_again
+from qcg.pilotjob.common.logs import log_to, stop_logging
+from qcg.pilotjob.common.options import Resumption
 from qcg.pilotjob.interfaces.file import ALL, DONE
 from qcg.pilotjob.journal.journal import Journal
-from qcg.pilotjob.logs import log_to, stop_logging
-from qcg.pilotjob.options import Resumption
 from tests.support.pilot import COMMANDS, WAIT, Run, environment, job, run, run_requests, start, write_requests
 
 GATE = "until [ -e go ]; do sleep 0.02; done"

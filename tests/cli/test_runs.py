@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 
 from qcg.pilotjob.agent.pidfile import write_agent_pid
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.batch.books import Books, write_books
-from qcg.pilotjob.batch.shape import Shape
+from qcg.pilotjob.batch.chain_state import Books, write_books
+from qcg.pilotjob.batch.spec import Shape
 from qcg.pilotjob.batch.submissions import Submission, write_submission
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.core.effects import Added, Transition
@@ -25,9 +25,9 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.interfaces.file import ALL, DONE
 from qcg.pilotjob.journal.journal import Journal
-from qcg.pilotjob.run_states import age_in_words
+from qcg.pilotjob.runs.states import age_in_words
 from qcg.pilotjob.wire import contact
-from tests.cli.test_finding import make_run
+from tests.cli.test_manager_lookup import make_run
 from tests.support.pilot import job, run, write_requests
 
 DAY = 86400

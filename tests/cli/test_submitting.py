@@ -9,8 +9,8 @@ import pytest
 
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.cli.afterwards import final_states
-from qcg.pilotjob.cli.client import own_arguments
+from qcg.pilotjob.cli.commands.client import own_arguments
+from qcg.pilotjob.cli.offline_client import final_states
 from tests.cli.conftest import Pm
 
 AS_GIVEN = ["--nodes", "a,", "b", "--nodes=1,", ",2"]

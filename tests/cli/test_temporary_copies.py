@@ -27,7 +27,7 @@ def interrupted(*given):
 
 snapshot.{function} = interrupted
 sys.argv = ["qcg-pm", "jobs", "--path", sys.argv[1]]
-from qcg.pilotjob.cli.entry import qcg_pm
+from qcg.pilotjob.cli.entrypoints import qcg_pm
 qcg_pm()
 """
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from qcg.pilotjob.core import settling
+from qcg.pilotjob.core import finalize
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.events import AgentReported, Cancel, RunEnded, Schedule, Submit
@@ -119,7 +119,7 @@ def test_what_has_failed_already_is_not_waited_for(after: str, reason: str) -> N
 
 
 def test_many_iterations_that_wait_for_what_has_not_succeeded_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settling, "FEW", 1)
+    monkeypatch.setattr(finalize, "FEW", 1)
     desk = Desk(machine(7))
     desk.submit(job("it", its=range(1, 8)))
     desk.schedule()

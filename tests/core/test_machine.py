@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from qcg.pilotjob.core import sanity, settling
+from qcg.pilotjob.core import finalize, sanity
+from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Recall, Requeued, Stop, Sweep
 from qcg.pilotjob.core.errors import Refused
@@ -27,7 +28,6 @@ from qcg.pilotjob.core.events import (
     Submit,
     Withdraw,
 )
-from qcg.pilotjob.core.outlook import why_over
 from qcg.pilotjob.core.records import Run, parse_run_id
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.shutdown import Disposition
@@ -49,7 +49,7 @@ LAST_MOMENTS = (Schedule, RunStarted, RunEnded, RunSwept)
 """What a journal may not have of the last moments of a manager."""
 
 
-FEW = settling.FEW
+FEW = finalize.FEW
 
 
 class Machine(RuleBasedStateMachine):
@@ -61,7 +61,7 @@ class Machine(RuleBasedStateMachine):
         few=st.sampled_from([FEW, 0]),
     )
     def begin(self, nodes: list[NodeSpec], rerun_lost: bool, wanted: list[Draft], tick: float, few: int) -> None:
-        settling.FEW = few
+        finalize.FEW = few
         self.nodes = nodes
         self.tick = tick
         """Seconds from event to event. Where all is over soon, work is sent ahead."""
@@ -415,7 +415,7 @@ class Machine(RuleBasedStateMachine):
         try:
             self.all_ends_well()
         finally:
-            settling.FEW = FEW
+            finalize.FEW = FEW
 
     def all_ends_well(self) -> None:
         """Everybody comes back, and everything ends well: nothing is left, but for what needs more than there is."""

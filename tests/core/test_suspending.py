@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from qcg.pilotjob.core import sanity
+from qcg.pilotjob.core.can_progress import HOPE, NO_TIME, why_over
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import AgentReported, Warned
-from qcg.pilotjob.core.outlook import HOPE, NO_TIME, why_over
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import Sharing
 from tests.core.desk import Desk, job, line, machine

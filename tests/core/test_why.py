@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from qcg.pilotjob.core.arrivals import Arrivals
+from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.ending import find
 from qcg.pilotjob.core.events import AgentReported, AgentSilent, RunEnded
 from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.resources import NodeSpec

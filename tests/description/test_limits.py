@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from qcg.pilotjob.description import limits
-from qcg.pilotjob.description.doubts import doubts_about
 from qcg.pilotjob.description.limits import LONGEST_NAME, MOST_ADDED, ExpansionError
 from qcg.pilotjob.description.schema import request_file_schema
 from qcg.pilotjob.description.variables import resolve_execution
+from qcg.pilotjob.description.warnings import doubts_about
 from tests.description.helpers import parse, parse_one, problems_of, simple, standard
 
 TOO_MUCH = "jobs[0]: its variables stand for more than 1048576 characters; use them less often, or with shorter values"

@@ -15,16 +15,16 @@ from qcg.pilotjob.api.config import Config
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.jobinfo import JobInfo
 from qcg.pilotjob.api.manager import LocalManager, Manager
-from qcg.pilotjob.cli.client import command as client
+from qcg.pilotjob.cli.commands.client import command as client
+from qcg.pilotjob.cli.commands.service import command as service
 from qcg.pilotjob.cli.main import COMMANDS, main
-from qcg.pilotjob.cli.service import command as service
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description import forms
 from qcg.pilotjob.description.requests import REQUESTS, InfoParams, StatusOptions
 from qcg.pilotjob.description.sharing import MaximumIters
 from qcg.pilotjob.description.variables import AT_LAUNCH, AT_SUBMISSION, OF_ITERATION
 from qcg.pilotjob.interfaces import network, publisher
-from qcg.pilotjob.wire import doorman, hub
+from qcg.pilotjob.wire import auth_log, hub
 from qcg.pilotjob.wire.contact import MOST_BYTES
 from tests.docs.pages import PAGES, ROOT
 from tests.test_project import project_files
@@ -121,7 +121,7 @@ def test_every_event_is_described():
 
 
 def test_every_way_not_to_be_let_in_is_described():
-    reasons = [value for name, value in vars(doorman).items() if name.isupper() and isinstance(value, str)]
+    reasons = [value for name, value in vars(auth_log).items() if name.isupper() and isinstance(value, str)]
     assert len(reasons) == 5
     assert all(f"| `{reason}` |" in text_of("docs/network.md") for reason in reasons)
 

@@ -17,7 +17,7 @@ import pytest
 
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.runs import unfinished
+from qcg.pilotjob.runs.discovery import unfinished
 from tests.support.crashing import Crashing, marking, waiting
 from tests.support.pilot import Run, job, run, write_requests
 from tests.support.processes import is_alive

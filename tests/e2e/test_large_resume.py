@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.parse import parse_jobs
@@ -19,7 +20,6 @@ from qcg.pilotjob.journal import group
 from qcg.pilotjob.journal.grants import encode_grant
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.schema import place
-from qcg.pilotjob.options import Options
 from tests.support.pilot import job, start
 
 MILLION = 1_000_000

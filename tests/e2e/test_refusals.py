@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from qcg.pilotjob.cli.commands.service import command
 from qcg.pilotjob.cli.main import main
-from qcg.pilotjob.cli.service import command
 from tests.support.pilot import WAIT, job, run, run_requests, start, write_requests
 from tests.support.waiting import wait_for
 

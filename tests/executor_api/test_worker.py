@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import zmq
 
-from qcg.pilotjob.executor_api.door import CONTACT, WORKER, WorkersContact
+from qcg.pilotjob.executor_api.endpoint import CONTACT, WORKER, WorkersContact
 from qcg.pilotjob.executor_api.worker import work
 from qcg.pilotjob.wire.keys import make_keys
 from tests.support.waiting import wait_for

@@ -9,7 +9,7 @@ import signal
 import stat
 from unittest import mock
 
-from qcg.pilotjob.host import spawn, unstartable
+from qcg.pilotjob.host import spawn, start_errors
 from qcg.pilotjob.host.records import Started
 from tests.host.driver import SHELL, HostTest, python
 
@@ -341,7 +341,7 @@ class Mishaps(Refusals):
 
     def test_a_host_without_room_for_processes(self):
         self.host._spawner._spawn = mock.Mock(side_effect=BlockingIOError(11, "Resource temporarily unavailable"))
-        with mock.patch.object(unstartable, "PATIENCE", 0.0):
+        with mock.patch.object(start_errors, "PATIENCE", 0.0):
             assert "no room for another process" in self.refused("true")
 
 
@@ -350,7 +350,7 @@ class NoRoom(HostTest):
         spawn = self.host._spawner._spawn
         full = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         self.host._spawner._spawn = mock.Mock(side_effect=[full, full])
-        with mock.patch.object(unstartable, "RETRY", 0.01):
+        with mock.patch.object(start_errors, "RETRY", 0.01):
             self.host.start([self.launch("a", "true"), self.launch("b", "true")])
             self.until(lambda: self.host._spawner._spawn.call_count == 2, "another attempt")
             self.host._spawner._spawn = spawn
@@ -358,13 +358,13 @@ class NoRoom(HostTest):
         assert self.host.next_deadline() is None
 
     def test_where_no_room_comes_whoever_waits_for_it_fails_after_a_while_and_with_it_those_behind(self):
-        room = unstartable.Room()
+        room = start_errors.Room()
 
         def may_come(at, others_may_end=False):
             with mock.patch("time.monotonic", return_value=1000.0 + at):
                 return room.may_come(others_may_end)
 
-        patience = unstartable.PATIENCE
+        patience = start_errors.PATIENCE
         assert [may_come(at) for at in (0.0, patience / 2, patience, patience + 0.1)] == [True, True, False, False]
         assert may_come(patience + 0.2, others_may_end=True)
         assert may_come(3 * patience)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import zmq
 
-from qcg.pilotjob.core import settling
+from qcg.pilotjob.core import finalize
 from tests.support.pilot import job
 from tests.support.serving import Bare, Served, served
 
@@ -91,7 +91,7 @@ def test_cancelled_jobs_end_too(service: Served):
 
 
 def test_iterations_that_end_together_are_told_of_by_a_beat_while_others_go_on(service: Served):
-    many = {"stop": settling.FEW + 100}
+    many = {"stop": finalize.FEW + 100}
     service.submit(
         job("first", "sh", "-c", "[ ${it} = 0 ] || sleep 60", iteration=many),
         job("second", "sleep", "60", iteration=many, after=["first:${it}"]),

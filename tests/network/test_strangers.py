@@ -16,8 +16,8 @@ import zmq
 
 from qcg.pilotjob.description.requests import REQUESTS
 from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.auth_log import PAUSE
 from qcg.pilotjob.wire.contact import ClientsContact
-from qcg.pilotjob.wire.doorman import PAUSE
 from qcg.pilotjob.wire.keys import make_keys
 from tests.support.pilot import job
 from tests.support.serving import NO_ANSWER, PATIENCE, Bare, Served, served

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import zmq
 
-from qcg.pilotjob.followers import Followers
+from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.interfaces import network
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.network import LIMITS, MOST_UNDER_WAY, NetworkInterface
-from qcg.pilotjob.options import Options
+from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.manager.observers import Followers
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.routing import LOOPBACK
 from tests.support.serving import PATIENCE, Bare

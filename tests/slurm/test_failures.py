@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from qcg.pilotjob.agent.lease import ASKING
-from qcg.pilotjob.executors.vigil import Times
+from qcg.pilotjob.executors.liveness import Times
 from tests.slurm.allocated import Allocated, Lives, waiting
 from tests.slurm.stories import long_story, story
 from tests.support.slurm_cluster import Cluster

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.state import name_of
-from qcg.pilotjob.interfaces.answering import answer
+from qcg.pilotjob.interfaces.dispatch import answer
 from qcg.pilotjob.interfaces.pilot import Pilot
-from qcg.pilotjob.options import Options
-from qcg.pilotjob.outcome import Ending
-from qcg.pilotjob.service import Service
+from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.manager.service import Service
 
 PATIENCE = 60.0
 

@@ -15,8 +15,8 @@ SUBMIT = "submit"
 WAIT = {"request": "control", "command": "finishAfterAllTasksDone"}
 
 COMMANDS = {
-    "qcg-pm": ["-c", "from qcg.pilotjob.cli.entry import qcg_pm; qcg_pm()"],
-    "qcg-pm-client": ["-c", "from qcg.pilotjob.cli.entry import qcg_pm_client; qcg_pm_client()"],
+    "qcg-pm": ["-c", "from qcg.pilotjob.cli.entrypoints import qcg_pm; qcg_pm()"],
+    "qcg-pm-client": ["-c", "from qcg.pilotjob.cli.entrypoints import qcg_pm_client; qcg_pm_client()"],
     "qcg-pm-service": ["-m", "qcg.pilotjob.service"],
 }
 

@@ -13,7 +13,7 @@ from qcg.pilotjob.api.target import complete
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.slurm import Allocation
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.place import Place
+from qcg.pilotjob.manager.placement import Place
 from qcg.pilotjob.wire import routing
 from qcg.pilotjob.wire.hub import Frames, Hub
 from qcg.pilotjob.wire.routing import LOOPBACK, address_towards, is_ipv6

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from qcg.pilotjob.agent.log import say
 from qcg.pilotjob.agent.loop import Agent
 from qcg.pilotjob.agent.pidfile import claim, end_frozen, read_agent_pid, remove_agent_pid, write_agent_pid
-from qcg.pilotjob.agent.saying import say
-from qcg.pilotjob.collecting import collect_seldom
+from qcg.pilotjob.common.gc_tuning import collect_seldom
 from qcg.pilotjob.host.ledger import LedgerError
 from qcg.pilotjob.host.safe_open import open_own
 
@@ -65,9 +65,9 @@ def main() -> int:
             run_dir, options.name, options.linger, options.parent, pretend=options.pretend, open_files=open_files
         )
         if options.outside:
-            from qcg.pilotjob.agent import outliving  # here: few need it, and all would wait for it
+            from qcg.pilotjob.agent import allocation_watchdog  # here: few need it, and all would wait for it
 
-            outliving.start(run_dir, options.until)
+            allocation_watchdog.start(run_dir, options.until)
     except (OSError, LedgerError) as error:
         say(f"the agent {options.name} cannot work in {run_dir}: {error}")
         if claimed:  # otherwise it may tell of another one, which lives

@@ -12,10 +12,10 @@ import zmq
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.fence import Fence
+from qcg.pilotjob.agent.heartbeat import Pulse
+from qcg.pilotjob.agent.manager_liveness import Signs
 from qcg.pilotjob.agent.pidfile import lock_path
 from qcg.pilotjob.agent.poller import Poller
-from qcg.pilotjob.agent.pulse import Pulse
-from qcg.pilotjob.agent.signs import Signs
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
 from qcg.pilotjob.wire.monitor import events_of

@@ -15,9 +15,9 @@ from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.connection import Connection
 from qcg.pilotjob.agent.cpus import cpus_of_cores, usable_cpus
 from qcg.pilotjob.agent.fence import Fence
+from qcg.pilotjob.agent.log import say
 from qcg.pilotjob.agent.poller import Poller
-from qcg.pilotjob.agent.pretended import PretendedHost
-from qcg.pilotjob.agent.saying import say
+from qcg.pilotjob.agent.simulated_host import PretendedHost
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from json.encoder import encode_basestring_ascii as quoted
 
 from qcg.pilotjob.agent import _relay
-from qcg.pilotjob.agent.room import room_for_processes
+from qcg.pilotjob.agent.process_limits import room_for_processes
+from qcg.pilotjob.host.job import JobUnderWay
 from qcg.pilotjob.host.jobhost import DEFAULT_GRACE, JobHost
 from qcg.pilotjob.host.ledger import Ledger, Opened, Record, starting_line
 from qcg.pilotjob.host.records import SHARED, Ended, Launch, Running
+from qcg.pilotjob.host.start_errors import Unstartable
 from qcg.pilotjob.host.tree import MARKER
-from qcg.pilotjob.host.underway import JobUnderWay
-from qcg.pilotjob.host.unstartable import Unstartable
 
 INTERFACE = 3
 if getattr(_relay, "INTERFACE", 1) != INTERFACE:

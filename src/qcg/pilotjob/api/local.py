@@ -28,7 +28,7 @@ _SERVICE = """
 import sys
 sys.path[:] = [entry for entry in sys.path if entry]
 sys.argv[0] = "qcg-pm-service"
-from qcg.pilotjob.cli.service import main
+from qcg.pilotjob.cli.commands.service import main
 main()
 """
 """Not `python -m`: a file in the directory of the caller must not be taken for a module of the service."""
@@ -107,8 +107,8 @@ class LocalService:
         if self.process.returncode in (0, 1) or not hasattr(self, "conf"):
             return  # every job is final, or the service did not start
         # Needed seldom, and it takes time to load.
-        from qcg.pilotjob.going_on import are_left
-        from qcg.pilotjob.runs import unfinished
+        from qcg.pilotjob.runs.discovery import unfinished
+        from qcg.pilotjob.runs.resume_hint import are_left
 
         left = unfinished(self.run_dir)
         if left:

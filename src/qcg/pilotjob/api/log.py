@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 from qcg.pilotjob.api.errors import FileError
+from qcg.pilotjob.common.logs import LogFormatter
 from qcg.pilotjob.host.safe_open import check_own_directory, open_output, open_own
-from qcg.pilotjob.logs import LogFormatter
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 DEFAULT_DIRECTORY, DEFAULT_NAME = ".qcgpjm-client", "api.log"

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from qcg.pilotjob.api.errors import ConnectionError, NoManager
 from qcg.pilotjob.api.log import log
-from qcg.pilotjob.rundir import PREFIX
+from qcg.pilotjob.runs.rundir import PREFIX
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ClientsContact, Contact, ContactError
 
@@ -85,7 +85,14 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
     """The run directory, itself or the newest in a working directory, whose manager is alive and can be talked to.
     Runs that cannot be read are passed over, as long as there is another one."""
     # Late: it looks into registries, for which most programs have no use.
-    from qcg.pilotjob.runs import holder_of, is_there, newest_with_jobs, standing, told_of_waiting, without_contact
+    from qcg.pilotjob.runs.discovery import (
+        holder_of,
+        is_there,
+        newest_with_jobs,
+        standing,
+        told_of_waiting,
+        without_contact,
+    )
 
     directory = directory.absolute()
     runs, passed_over = _runs_in(directory)
@@ -157,7 +164,7 @@ def _target_at(address: str, environ: Mapping[str, str]) -> Target:
 def _runs_in(directory: Path) -> tuple[list[Path], tuple[str, ...]]:
     """A run directory means itself; in another one, those are meant that lie in it, the newest first. And sentences
     about runs of other users."""
-    from qcg.pilotjob.runs import RunsError, find_runs
+    from qcg.pilotjob.runs.discovery import RunsError, find_runs
 
     try:
         found = find_runs(directory)

@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
+from qcg.pilotjob.batch.allocation_runner import InAllocation
 from qcg.pilotjob.batch.errors import BatchError
-from qcg.pilotjob.batch.inside import InAllocation
-from qcg.pilotjob.crash_report import report_crash
+from qcg.pilotjob.common.crash_report import report_crash
 
 
 def main() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.batch import slurm
-from qcg.pilotjob.batch.books import JOBS_LEFT, SCRIPT, Books, read_books, write_books
+from qcg.pilotjob.batch.chain_state import JOBS_LEFT, SCRIPT, Books, read_books, write_books
 from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.slurm import JobView
-from qcg.pilotjob.terminal_output import ProgramOutput
+from qcg.pilotjob.common.terminal_output import ProgramOutput
 
 GLANCE = 0.3
 """Seconds between two looks at the files of the run, which tell most."""

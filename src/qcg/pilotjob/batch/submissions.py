@@ -9,13 +9,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from qcg.pilotjob.batch import slurm
-from qcg.pilotjob.batch.books import read_books, read_note, write_note
+from qcg.pilotjob.batch.chain_state import read_books, read_note, write_note
 from qcg.pilotjob.batch.errors import BatchError
-from qcg.pilotjob.batch.shape import Shape
 from qcg.pilotjob.batch.slurm import JobView
+from qcg.pilotjob.batch.spec import Shape
 from qcg.pilotjob.host.safe_open import check_own_directory
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.rundir import PREFIX
+from qcg.pilotjob.runs.rundir import PREFIX
 
 DIRECTORY = ".qcgpjm-sbatch-"
 """What holds the batch script and notes of the allocations of one submission, in the working directory."""

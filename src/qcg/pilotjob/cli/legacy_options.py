@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.cli.saying import tell
+from qcg.pilotjob.cli.console import tell
 
 Command = Callable[..., Any]
 

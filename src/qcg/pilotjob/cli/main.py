@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from qcg.pilotjob import __version__
 from qcg.pilotjob.cli.options import join_node_list
-from qcg.pilotjob.cli.target import Target, set_target
+from qcg.pilotjob.cli.target_options import Target, set_target
 
 COMMANDS = {
     "run": "Run a request file and wait for all its jobs.",
@@ -59,7 +59,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"qcg.pilotjob.cli.{cmd_name}").command
+        command: click.Command = import_module(f"qcg.pilotjob.cli.commands.{cmd_name}").command
         command.short_help = COMMANDS[cmd_name]
         return command
 

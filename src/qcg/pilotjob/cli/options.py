@@ -10,15 +10,15 @@ from typing import Any
 
 import click
 
+from qcg.pilotjob.cli.console import tell
 from qcg.pilotjob.cli.legacy_options import OLD_LEVEL, accept_legacy_options, log_level
-from qcg.pilotjob.cli.numbers import Number, Whole
-from qcg.pilotjob.cli.saying import tell
+from qcg.pilotjob.cli.param_types import Number, Whole
 from qcg.pilotjob.cli.shell_completion import run_directories
 from qcg.pilotjob.cluster.parse_nodes import MOST_CORES
+from qcg.pilotjob.common.logs import LEVELS
+from qcg.pilotjob.common.options import Options, Resumption, UsageError
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.walltime import parse_wall_time
-from qcg.pilotjob.logs import LEVELS
-from qcg.pilotjob.options import Options, Resumption, UsageError
 
 Command = Callable[..., Any]
 
@@ -193,8 +193,8 @@ def resolve_cores(given: dict[str, Any]) -> None:
 
 def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[Options, Resumption | None]:
     """The options of a new run, or what to resume with which options changed: those that are given again."""
-    from qcg.pilotjob.guard import wait_until_free  # here: most commands need the options alone
-    from qcg.pilotjob.runs import queued_again, to_resume
+    from qcg.pilotjob.runs.discovery import queued_again, to_resume
+    from qcg.pilotjob.runs.guard import wait_until_free  # here: most commands need the options alone
 
     values = {**given, **fixed}
     values.pop("cores")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 
-from qcg.pilotjob.cli.saying import any_character, on_terminal, say, tell
+from qcg.pilotjob.cli.console import any_character, on_terminal, say, tell
+from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.engine import Engine
 from qcg.pilotjob.interfaces.pilot import Pilot
-from qcg.pilotjob.printable import printable
+from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.report.progress import progress_line
 
 PLAIN_INTERVAL = 2.0

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from qcg.pilotjob.cli.target import DIRECTORY
+from qcg.pilotjob.cli.target_options import DIRECTORY
 from qcg.pilotjob.host.safe_open import check_own_directory
-from qcg.pilotjob.rundir import PREFIX
+from qcg.pilotjob.runs.rundir import PREFIX
 
 MOST_NAMES = 1000
 """Names that are offered at most."""
@@ -76,7 +76,7 @@ def _names_in(directory: Path, incomplete: str, final: bool | None) -> list[str]
     from qcg.pilotjob.journal.errors import JournalError
     from qcg.pilotjob.journal.journal import FILE_NAME
     from qcg.pilotjob.journal.snapshot import snapshot
-    from qcg.pilotjob.runs import RunsError, has_manager, newest_with_jobs, runs_of
+    from qcg.pilotjob.runs.discovery import RunsError, has_manager, newest_with_jobs, runs_of
 
     try:
         runs = runs_of(directory)
@@ -93,9 +93,9 @@ def _names_in(directory: Path, incomplete: str, final: bool | None) -> list[str]
 
 def commands() -> Iterator[tuple[str, click.Command]]:
     """Every program of this package with its name."""
-    from qcg.pilotjob.cli.client import command as client
+    from qcg.pilotjob.cli.commands.client import command as client
+    from qcg.pilotjob.cli.commands.service import command as service
     from qcg.pilotjob.cli.main import main
-    from qcg.pilotjob.cli.service import command as service
 
     yield from (("qcg-pm", main), ("qcg-pm-service", service), ("qcg-pm-client", client))
 

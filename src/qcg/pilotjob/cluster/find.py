@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from qcg.pilotjob.cluster.errors import ClusterError, NoAllocation
 from qcg.pilotjob.cluster.local import Nodes, local_nodes
 from qcg.pilotjob.cluster.slurm import Allocation, NodeRange, find_allocation, job_id_of
-from qcg.pilotjob.options import NodeSource
+from qcg.pilotjob.common.options import NodeSource
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from qcg.pilotjob.core import ending, running, scheduler, spanning, submission
+from qcg.pilotjob.core import cancel, multinode, running, scheduler, submission
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.events import (
     AgentReported,
@@ -48,17 +48,17 @@ class Core:
 
 _REACTIONS: dict[type[Event], Callable[[CoreState, Any], None]] = {
     Submit: submission.submit,
-    Withdraw: ending.withdraw,
+    Withdraw: cancel.withdraw,
     Schedule: scheduler.schedule,
     RunStarted: running.run_started,
     RunEnded: running.run_ended,
-    RunSwept: spanning.run_swept,
+    RunSwept: multinode.run_swept,
     AgentReported: running.agent_reported,
     AgentSilent: running.agent_silent,
     NodesLost: running.nodes_lost,
-    Cancel: ending.cancel,
-    Remove: ending.remove,
-    Deadline: ending.deadline,
-    Warned: ending.warned,
-    ShutDown: ending.shut_down,
+    Cancel: cancel.cancel,
+    Remove: cancel.remove,
+    Deadline: cancel.deadline,
+    Warned: cancel.warned,
+    ShutDown: cancel.shut_down,
 }

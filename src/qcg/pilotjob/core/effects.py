@@ -6,7 +6,7 @@ from typing import Any, Literal, Union
 
 from msgspec import Struct
 
-from qcg.pilotjob.core.marks import Marks
+from qcg.pilotjob.core.bitmaps import Marks
 from qcg.pilotjob.core.records import Job, Run
 from qcg.pilotjob.core.states import State
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.effects import Requeued
+from qcg.pilotjob.core.finalize import Outcome, make_position_ready, settle
 from qcg.pilotjob.core.records import Run
-from qcg.pilotjob.core.settling import Outcome, make_position_ready, settle
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import CANCELED, FAILED, QUEUED, SUCCEED, State
 from qcg.pilotjob.host.records import Ended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qcg.pilotjob.core import marks
+from qcg.pilotjob.core import bitmaps
 from qcg.pilotjob.core.states import CANCELED, FAILED, OMITTED, QUEUED, STATES, SUCCEED, State
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ class Iterations:
         self.states[position] = state
         self.counts[state] += 1
 
-    def queued(self) -> marks.Marks:
-        return marks.in_states(self.states, QUEUED)
+    def queued(self) -> bitmaps.Marks:
+        return bitmaps.in_states(self.states, QUEUED)
 
-    def settle(self, those: marks.Marks, state: State) -> int:
+    def settle(self, those: bitmaps.Marks, state: State) -> int:
         """Put these into `state` at once, all of which have not started; how many they are."""
         number = those.count(1)
         if number:
-            self.states = marks.entered(self.states, those, state)
+            self.states = bitmaps.entered(self.states, those, state)
             self.counts[QUEUED] -= number
             self.counts[state] += number
         return number

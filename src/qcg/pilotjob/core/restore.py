@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from qcg.pilotjob.core.displaced import take_up, what_is_gone
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.events import RunEnded, RunStarted
+from qcg.pilotjob.core.finalize import Outcome, settle
 from qcg.pilotjob.core.finishing import give_back, lose
 from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.orphaned import take_up, what_is_gone
 from qcg.pilotjob.core.records import Grant, Job, Run
 from qcg.pilotjob.core.running import run_ended, run_started
-from qcg.pilotjob.core.settling import Outcome, settle
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import EXECUTING, SCHEDULED, State
 from qcg.pilotjob.core.submission import Newcomer, find_prerequisites, take_place, welcome

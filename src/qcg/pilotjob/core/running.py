@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.core import ahead, spanning
-from qcg.pilotjob.core.displaced import take_up, what_is_gone
+from qcg.pilotjob.core import multinode, prefill
 from qcg.pilotjob.core.effects import Kill, Recall, Stop
 from qcg.pilotjob.core.events import AgentReported, AgentSilent, NodesLost, RunEnded, RunStarted
+from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.finishing import finish, give_back, lose
+from qcg.pilotjob.core.orphaned import take_up, what_is_gone
 from qcg.pilotjob.core.records import Run, parse_run_id, run_id
-from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import EXECUTING, QUEUED, SCHEDULED
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running
@@ -35,16 +35,16 @@ def run_ended(core: CoreState, event: RunEnded) -> None:
     run = core.runs.get(record.id)
     if run is None:
         if record.id in core.leaving:
-            spanning.stray_ended(core, core.leaving[record.id])
+            multinode.stray_ended(core, core.leaving[record.id])
             return
         run = _find_again(core, record.id, record.grant, record.started, over=True)
         if run is None:
             return  # told twice: a host repeats what was not acknowledged
     if record.started and not run.started:
         _started_before_it_ended(core, run, record)
-    ahead.learn(run, record)
+    prefill.learn(run, record)
     if len(run.grant.parts) > 1:
-        spanning.ended_on_first(core, run, record)
+        multinode.ended_on_first(core, run, record)
     else:
         finish(core, run, record)
 
@@ -58,8 +58,8 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
     core.lost -= nodes
     live = {running.id: running for running in event.live}
     for leaving in [leaving for leaving in core.leaving.values() if leaving.first in nodes]:
-        spanning.reported(core, leaving, live.pop(leaving.id, None))
-    spanning.ask_again(core, nodes)
+        multinode.reported(core, leaving, live.pop(leaving.id, None))
+    multinode.ask_again(core, nodes)
     behind: list[Run] = []
     for run in core.runs_of(event.nodes):
         if core.asked(run.grant.parts[0].node) not in nodes or run.id in core.leaving:
@@ -108,7 +108,7 @@ def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Run | None:
     granted = running.grant or [(nodes[0], (), ())]
     run = core.runs.get(running.id) or _find_again(core, running.id, granted, running.started)
     if run is None:
-        spanning.evict(core, running, nodes)
+        multinode.evict(core, running, nodes)
     return run
 
 
@@ -126,11 +126,11 @@ def nodes_lost(core: CoreState, event: NodesLost) -> None:
     core.lost |= lost
     for run in core.runs_of(event.nodes):
         if len(run.grant.parts) > 1:
-            spanning.nodes_of_run_lost(core, run, event.message)
+            multinode.nodes_of_run_lost(core, run, event.message)
         else:
             # Not given back: what its agent had written down last may be gone with the node.
             lose(core, run, event.message if run.started else f"{event.message}; {UNKNOWN}")
-    spanning.strays_lost(core)
+    multinode.strays_lost(core)
 
 
 def _started_before_it_ended(core: CoreState, run: Run, record: Ended) -> None:
@@ -172,7 +172,7 @@ def _find_again(
         return None
     memory = entry_of(job, position).line.request.memory
     now, core.now = core.now, min(started or core.now, core.now)
-    run = Run(job, position, attempt, spanning.grant_of(granted, memory), core.now)
+    run = Run(job, position, attempt, multinode.grant_of(granted, memory), core.now)
     take_up(core, run)
     core.enter(job, position, SCHEDULED, run)
     core.now = now

@@ -6,9 +6,9 @@ from collections import Counter
 
 from qcg.pilotjob.core.dependencies import Waiting
 from qcg.pilotjob.core.errors import InsaneError
+from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.records import Job, Lane, Leaving, Run
 from qcg.pilotjob.core.resources import Pool
-from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import EXECUTING, QUEUED, SCHEDULED, State
 

@@ -13,10 +13,10 @@ import heapq
 import math
 from enum import Enum
 
-from qcg.pilotjob.core.ahead import may_have_room, send_ahead, send_nobody
 from qcg.pilotjob.core.effects import Launch, MoreToStart
 from qcg.pilotjob.core.events import Schedule
 from qcg.pilotjob.core.feasibility import why_never
+from qcg.pilotjob.core.prefill import may_have_room, send_ahead, send_nobody
 from qcg.pilotjob.core.records import Grant, Job, Run
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import SCHEDULED

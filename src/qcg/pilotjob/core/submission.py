@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from qcg.pilotjob.core import marks
+from qcg.pilotjob.core import bitmaps
 from qcg.pilotjob.core.dependencies import Prerequisite, Suggestions, Waiting, dependents_of, find_cycles, resolve
 from qcg.pilotjob.core.effects import Added, Reply
 from qcg.pilotjob.core.errors import Refused
 from qcg.pilotjob.core.events import Submit
+from qcg.pilotjob.core.finalize import Rest, make_ready, omitted_by_index, settle
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.settling import Rest, make_ready, omitted_by_index, settle
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
 from qcg.pilotjob.description.errors import DescriptionError
@@ -206,10 +206,10 @@ def _wait_for_same_index(core: CoreState, job: Job, waiting: Waiting, other: Job
     if not other.state.is_final:
         dependents_of(other).same_index.append(job)
     states = other.iterations.states
-    waited_for = marks.in_states(states, QUEUED, SCHEDULED, EXECUTING)
+    waited_for = bitmaps.in_states(states, QUEUED, SCHEDULED, EXECUTING)
     indices = other.iterations.indices, job.iterations.indices
-    waiting.by_position = marks.added(waiting.by_position, marks.seen_from(waited_for, *indices))
+    waiting.by_position = bitmaps.added(waiting.by_position, bitmaps.seen_from(waited_for, *indices))
     for state in (FAILED, CANCELED, OMITTED):
         if other.iterations.counts[state]:
-            for ending in omitted_by_index(job, other, state, marks.in_states(states, state)):
+            for ending in omitted_by_index(job, other, state, bitmaps.in_states(states, state)):
                 settle(core, ending)

@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from qcg.pilotjob.core.dependencies import resolve
 from qcg.pilotjob.core.feasibility import count, extras, how_many, least, least_words, why_never
+from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.queue import Line
 from qcg.pilotjob.core.records import Job, Leaving, Run
 from qcg.pilotjob.core.resources import Node, NodeSpec
 from qcg.pilotjob.core.scheduler import time_left
-from qcg.pilotjob.core.settling import entry_of
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
 from qcg.pilotjob.description.model import Amount, JobDescription, Request

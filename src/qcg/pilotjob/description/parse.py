@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from qcg.pilotjob.description import meaning
+from qcg.pilotjob.description import normalize
 from qcg.pilotjob.description.errors import DescriptionError, Problem, shown
 from qcg.pilotjob.description.forms import SYNONYMS, ExecutionForm, ResourcesForm, SimpleForm, StandardForm
 from qcg.pilotjob.description.limits import Budget, ExpansionError, job_budget, submission_budget
@@ -250,15 +250,15 @@ def _further_problems(
 def _template(form: StandardForm | SimpleForm, uniq: str, where: str, problems: list[Problem]) -> JobDescription:
     """All but the substitution."""
     if isinstance(form, SimpleForm):
-        execution = meaning.execution_of(form, where, problems)
-        iteration = meaning.iteration_of(form, where, problems)
-        needs = meaning.resources_of(form, execution.model, iteration, where, problems)
+        execution = normalize.execution_of(form, where, problems)
+        iteration = normalize.iteration_of(form, where, problems)
+        needs = normalize.resources_of(form, execution.model, iteration, where, problems)
     else:
-        execution = meaning.execution_of(form.execution, f"{where}.execution", problems)
-        iteration = meaning.iteration_of(form, where, problems)
-        needs = meaning.resources_of(form.resources, execution.model, iteration, f"{where}.resources", problems)
+        execution = normalize.execution_of(form.execution, f"{where}.execution", problems)
+        iteration = normalize.iteration_of(form, where, problems)
+        needs = normalize.resources_of(form.resources, execution.model, iteration, f"{where}.resources", problems)
     attributes = (form.attributes if isinstance(form, StandardForm) else None) or {}
-    if attributes and not meaning.check_storable(attributes, f"{where}.attributes", problems):
+    if attributes and not normalize.check_storable(attributes, f"{where}.attributes", problems):
         attributes = {}
     # In the order of its fields, here and where executions are made: naming them takes longer than all the rest.
     return JobDescription(form.name, execution, *needs, iteration, (), attributes, "" if iteration is None else uniq)

@@ -21,9 +21,9 @@ from qcg.pilotjob.api.errors import InvalidJobDescriptionError, WrongArgumentsEr
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.executor_api.calls import Call, Resources, pack_arguments, pack_function
-from qcg.pilotjob.executor_api.crew import Crew
-from qcg.pilotjob.executor_api.desk import Desk
+from qcg.pilotjob.executor_api.dispatcher import Desk
 from qcg.pilotjob.executor_api.errors import FORKED
+from qcg.pilotjob.executor_api.worker_pool import Crew
 
 P = ParamSpec("P")
 R = TypeVar("R")

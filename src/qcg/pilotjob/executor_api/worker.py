@@ -12,7 +12,7 @@ from pathlib import Path
 import zmq
 
 from qcg.pilotjob.executor_api.calls import perform
-from qcg.pilotjob.executor_api.door import BEGUN, CALL, CONTACT, HELLO, WORKER, answer_frames, line_to, read_contact
+from qcg.pilotjob.executor_api.endpoint import BEGUN, CALL, CONTACT, HELLO, WORKER, answer_frames, line_to, read_contact
 
 CONNECT_TIMEOUT = 60_000
 

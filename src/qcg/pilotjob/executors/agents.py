@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.executors.pulses import Pulses
+from qcg.pilotjob.executors.heartbeats import Pulses
 from qcg.pilotjob.host.records import Ended, Launch, Running, Started
 from qcg.pilotjob.wire.contact import AgentsContact
 from qcg.pilotjob.wire.hub import Frames, Hub, Port

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
-from qcg.pilotjob.executors.spare import SpareAgent
+from qcg.pilotjob.executors.prestart import SpareAgent
 from qcg.pilotjob.host.safe_open import open_own
 from qcg.pilotjob.host.tree import Snapshot, look_at, send
 from qcg.pilotjob.wire import descriptors

@@ -12,7 +12,7 @@ import shutil
 from typing import Dict, Set
 
 from qcg.pilotjob.host.records import SHARED, file_path
-from qcg.pilotjob.host.unstartable import Unstartable
+from qcg.pilotjob.host.start_errors import Unstartable
 
 
 class LaunchFiles:

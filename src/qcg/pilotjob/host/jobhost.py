@@ -12,14 +12,14 @@ from typing import Callable, Deque, Dict, List, Optional, Set, Tuple
 from qcg.pilotjob.host import tree
 from qcg.pilotjob.host.ending import Ending, EndingOfAll, Endings, is_first_process, may_be_ended
 from qcg.pilotjob.host.files import LaunchFiles
+from qcg.pilotjob.host.job import JobUnderWay
 from qcg.pilotjob.host.lanes import Lanes
 from qcg.pilotjob.host.ledger import Ledger, Opened, Record
 from qcg.pilotjob.host.output import Outputs
 from qcg.pilotjob.host.records import Ended, Launch, Running
 from qcg.pilotjob.host.signalling import pass_on
 from qcg.pilotjob.host.spawn import Spawner, read_report
-from qcg.pilotjob.host.underway import JobUnderWay
-from qcg.pilotjob.host.unstartable import NoRoom, Room, TooLate, Unstartable
+from qcg.pilotjob.host.start_errors import NoRoom, Room, TooLate, Unstartable
 from qcg.pilotjob.host.walltimes import WallTimes
 
 DEFAULT_GRACE = 10.0

@@ -13,10 +13,10 @@ import stat
 import subprocess
 from typing import Callable, Dict, FrozenSet, List, Optional, Tuple
 
-from qcg.pilotjob.host import unstartable
+from qcg.pilotjob.host import start_errors
 from qcg.pilotjob.host.output import Captured
 from qcg.pilotjob.host.records import Launch
-from qcg.pilotjob.host.unstartable import TooLate, Unstartable
+from qcg.pilotjob.host.start_errors import TooLate, Unstartable
 
 REPORT_DESCRIPTOR = 3
 """Where a setup wrapper writes what went wrong."""
@@ -70,7 +70,7 @@ class Spawner:
             return self._start(launch, captured)
         except ValueError as error:
             # A zero byte, half a surrogate pair or a "=" in a name: no program can be given that.
-            raise Unstartable(unstartable.not_passable(launch, error)) from None
+            raise Unstartable(start_errors.not_passable(launch, error)) from None
 
     def _start(self, launch: Launch, captured: Optional[Captured]) -> Tuple[int, int]:
         argv = [_bytes(argument) for argument in launch.argv]
@@ -204,7 +204,7 @@ class Spawner:
                     raise
                 return spawn_in_time(again)
         except OSError as error:
-            raise unstartable.refusal(error, program, argv, environment, launch.wd) from None
+            raise start_errors.refusal(error, program, argv, environment, launch.wd) from None
         finally:
             if bound:
                 self._unbind()
@@ -270,7 +270,7 @@ def _open_for_reading(path: str) -> int:
     try:
         descriptor = os.open(_bytes(path), os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
-        raise Unstartable(unstartable.no_stdin(path, error)) from None
+        raise Unstartable(start_errors.no_stdin(path, error)) from None
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISDIR(mode) or stat.S_ISFIFO(mode):
         os.close(descriptor)
@@ -290,7 +290,7 @@ def _open_for_writing(path: str, stream: str) -> int:
             os.makedirs(os.path.dirname(name) or b".", exist_ok=True)
             descriptor = os.open(name, _WRITE | os.O_NONBLOCK, 0o666)
     except OSError as error:
-        raise Unstartable(unstartable.no_output(stream, path, error)) from None
+        raise Unstartable(start_errors.no_output(stream, path, error)) from None
     os.set_blocking(descriptor, True)
     return descriptor
 
@@ -327,7 +327,7 @@ def _look_up(name: bytes, path: bytes) -> bytes:
             if os.access(candidate, os.X_OK):
                 return candidate
             not_executable = not_executable or candidate
-    raise Unstartable(unstartable.not_found(name, path, not_executable))
+    raise Unstartable(start_errors.not_found(name, path, not_executable))
 
 
 def _open_null_above_the_standard_streams() -> int:

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.descriptions import Descriptions
-from qcg.pilotjob.stories import Stories
+from qcg.pilotjob.journal.descriptions import Descriptions
+from qcg.pilotjob.manager.job_views import Stories
 
 
 class Books(Protocol):

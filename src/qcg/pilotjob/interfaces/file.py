@@ -14,13 +14,13 @@ import msgspec
 
 from qcg.pilotjob.description.errors import RequestError
 from qcg.pilotjob.description.requests import decode_request_file
-from qcg.pilotjob.engine import RETRY_DELAY, Counted
 from qcg.pilotjob.host.safe_open import read_input
-from qcg.pilotjob.interfaces.answering import attempt
-from qcg.pilotjob.interfaces.answers import Answer, ManagerEnding
+from qcg.pilotjob.interfaces.dispatch import attempt
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.manager.engine import RETRY_DELAY, Counted
 from qcg.pilotjob.report.errors import ReportError
 
 log = logging.getLogger(__name__)

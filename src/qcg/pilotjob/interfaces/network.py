@@ -7,11 +7,11 @@ import logging
 
 import msgspec
 
-from qcg.pilotjob.interfaces.answering import answer
-from qcg.pilotjob.interfaces.answers import Answer, error
+from qcg.pilotjob.common.options import Options, UsageError
+from qcg.pilotjob.interfaces.dispatch import answer
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.publisher import Publisher
-from qcg.pilotjob.options import Options, UsageError
+from qcg.pilotjob.interfaces.replies import Answer, error
 from qcg.pilotjob.wire.contact import MOST_BYTES, ClientsContact
 from qcg.pilotjob.wire.hub import BindError, Frames, Hub, Limits
 from qcg.pilotjob.wire.keys import make_keys

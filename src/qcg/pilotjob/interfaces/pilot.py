@@ -9,9 +9,9 @@ from datetime import datetime
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.description.variables import Arrival
-from qcg.pilotjob.descriptions import Descriptions
-from qcg.pilotjob.engine import Engine
-from qcg.pilotjob.shutdown_request import ShutdownRequest
+from qcg.pilotjob.journal.descriptions import Descriptions
+from qcg.pilotjob.manager.engine import Engine
+from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 
 
 class Pilot:

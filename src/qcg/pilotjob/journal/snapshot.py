@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+from qcg.pilotjob.common.uninterrupted import uninterrupted
 from qcg.pilotjob.host.safe_open import UnsafeFile
 from qcg.pilotjob.journal.damage import is_damaged, salvage
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.registry_files import check_foreign_files, check_own_files, copy_own, wal_header
 from qcg.pilotjob.journal.schema import check_format, create_tables, tables_of
-from qcg.pilotjob.journal.uninterrupted import uninterrupted
 
 TRIES = 10
 

@@ -25,7 +25,7 @@ from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.run_report import Failure, RunReport, Slow
 from qcg.pilotjob.report.summary import Ending, Summary, statistics_of, summarise
 from qcg.pilotjob.report.tail import end_of_output
-from qcg.pilotjob.runs import ForeignRunError, RunsError, has_manager, with_registry
+from qcg.pilotjob.runs.discovery import ForeignRunError, RunsError, has_manager, with_registry
 
 NONE_STARTED = "none of its iterations was started, because of what they wait for"
 

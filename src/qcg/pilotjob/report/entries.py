@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from qcg.pilotjob.common.printable import printable, printable_json, printable_lines
 from qcg.pilotjob.core.records import Grant
-from qcg.pilotjob.printable import printable, printable_json, printable_lines
 from qcg.pilotjob.report.formats import STATE_NAMES, duration, iso_timestamp, shared_timestamp, timestamp
 from qcg.pilotjob.report.record import JobEnd, dependencies_form, execution_form, resources_form
 

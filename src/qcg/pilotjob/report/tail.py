@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Mapping
 
-from qcg.pilotjob.printable import printable
+from qcg.pilotjob.common.printable import printable
 
 LINES = 10
 BYTES = 8192

@@ -12,7 +12,7 @@ import zmq
 from zmq.auth.asyncio import AsyncioAuthenticator
 
 from qcg.pilotjob.wire import descriptors
-from qcg.pilotjob.wire.doorman import PAUSE, WATCHED, Doorman
+from qcg.pilotjob.wire.auth_log import PAUSE, WATCHED, Doorman
 from qcg.pilotjob.wire.gate import Gate, ListeningSocket
 from qcg.pilotjob.wire.keys import Keys
 from qcg.pilotjob.wire.monitor import events_of

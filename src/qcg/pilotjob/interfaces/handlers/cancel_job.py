@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from qcg.pilotjob.core.events import Cancel
 from qcg.pilotjob.description.requests import CancelJob
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.interfaces.replies import Answer, ok
 
 
 async def cancel_job(pilot: Pilot, request: CancelJob) -> Answer:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from qcg.pilotjob.description.requests import Control
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.interfaces.replies import Answer, ok
 
 
 async def control(pilot: Pilot, request: Control) -> Answer:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from qcg.pilotjob.description.requests import EndedJobs
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.interfaces.replies import Answer, ok
 
 LIMIT = 1000
 """Ends in one reply; a client asks again for the next ones."""

@@ -3,9 +3,9 @@ from __future__ import annotations
 from qcg.pilotjob.core.events import ShutDown
 from qcg.pilotjob.core.shutdown import Cause, Disposition
 from qcg.pilotjob.description.requests import Finish
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
-from qcg.pilotjob.resume import TOLD_TO_FINISH
+from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.manager.resume import TOLD_TO_FINISH
 
 
 async def finish(pilot: Pilot, request: Finish) -> Answer:

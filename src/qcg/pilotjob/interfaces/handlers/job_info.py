@@ -3,12 +3,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from qcg.pilotjob.core.ending import find
+from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.requests import JobInfo
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.books import Books
+from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.report.entries import runtime_strings
 from qcg.pilotjob.report.formats import history_text
 from qcg.pilotjob.report.record import JobEnd

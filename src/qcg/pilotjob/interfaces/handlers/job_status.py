@@ -3,10 +3,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from qcg.pilotjob.core.ending import find
+from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.description.requests import JobStatus
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.books import Books
+from qcg.pilotjob.interfaces.replies import Answer, ok
 
 AT_ONCE = 5000
 """Names that are looked up before others are served."""

@@ -5,9 +5,9 @@ from typing import Any
 
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.requests import ListJobs
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.books import Books
-from qcg.pilotjob.stories import message_of
+from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.manager.job_views import message_of
 
 AT_ONCE = 5000
 """Jobs that are looked at before others are served."""

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import asyncio
 
+from qcg.pilotjob.common.gc_tuning import release_memory
 from qcg.pilotjob.core.events import Remove
 from qcg.pilotjob.description.requests import RemoveJob
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
-from qcg.pilotjob.memory import give_back
+from qcg.pilotjob.interfaces.replies import Answer, ok
 
 MANY = 10_000
 """After the removal of so many jobs, it is worth the time to give their memory back."""
@@ -22,4 +22,4 @@ async def remove_job(pilot: Pilot, request: RemoveJob) -> Answer:
 def _give_memory_back(pilot: Pilot) -> None:
     """A moment after the answer, when the request is forgotten too."""
     pilot.engine.journal.give_back_memory()
-    give_back()
+    release_memory()

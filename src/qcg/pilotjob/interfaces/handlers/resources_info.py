@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 from qcg.pilotjob.description.requests import ResourcesInfo
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.report.formats import timestamp
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.requests import Status
 from qcg.pilotjob.host.hostname import host_name
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.interfaces.handlers.resources_info import resources
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.interfaces.replies import Answer, ok
 
 
 async def status(pilot: Pilot, request: Status) -> Answer:

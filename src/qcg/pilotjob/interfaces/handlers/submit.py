@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import asyncio
 
-from qcg.pilotjob.description.doubts import variable_doubts
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import STEP, parse_in_steps
 from qcg.pilotjob.description.reading import DOLLAR
 from qcg.pilotjob.description.requests import Submit
-from qcg.pilotjob.engine import Counted
-from qcg.pilotjob.interfaces.answers import Answer, ManagerEnding, ok
+from qcg.pilotjob.description.warnings import variable_doubts
 from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, ok
+from qcg.pilotjob.manager.engine import Counted
 
 MOST_WARNINGS = 10
 """Warnings about one submission: the same slip tends to stand in many jobs."""

@@ -4,14 +4,14 @@ import asyncio
 import time
 from typing import Any
 
-from qcg.pilotjob.core.ending import find
+from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.core.why import Look, Reason, iteration_counts, telling_iteration, why_ended, why_left, why_under_way
 from qcg.pilotjob.description.requests import Why
-from qcg.pilotjob.interfaces.answers import Answer, ok
 from qcg.pilotjob.interfaces.books import Books
+from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.report.formats import timestamp
 from qcg.pilotjob.report.tail import end_of_output
 

@@ -1,0 +1,82 @@
+"""A host that starts nothing: jobs end at once, or, when they are `sleep SECONDS`, after that time or their wall time.
+
+What is left is what everything around the processes costs: manager, scheduler, journal, report and messages, with as
+many pretended nodes as one likes. The ledger gets no more than what is told: nobody has to look for processes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from qcg.pilotjob.host.job import JobUnderWay
+from qcg.pilotjob.host.jobhost import JobHost
+from qcg.pilotjob.host.ledger import Ledger, Opened
+from qcg.pilotjob.host.records import Ended, Launch
+from qcg.pilotjob.host.tree import MARKER
+
+NO_PROCESS = -1
+STARTS_FOR_ONE = 16
+"""So many take no longer than one of a real process."""
+
+
+class PretendedHost(JobHost):
+    def __init__(
+        self,
+        ledger: Ledger,
+        instance: str,
+        files: str,
+        log: Callable[[str], None] = lambda line: None,
+        doubt: float = 0.0,
+    ) -> None:
+        self._ends: list[tuple[float, str]] = []
+        """A heap: when those that sleep are over, in monotonic seconds."""
+        super().__init__(ledger, instance, files, log=log, doubt=doubt)
+
+    def advance(self, limit: int = 16) -> bool:
+        return super().advance(limit * STARTS_FOR_ONE)
+
+    def due(self, now: float) -> None:
+        super().due(now)
+        while self._ends and self._ends[0][0] <= now:
+            job = self._jobs.get(heapq.heappop(self._ends)[1])
+            if job is not None:
+                self._succeed(job)
+
+    def next_deadline(self) -> float | None:
+        deadline = super().next_deadline()
+        if not self._ends:
+            return deadline
+        return self._ends[0][0] if deadline is None else min(self._ends[0][0], deadline)
+
+    def _note_start(self, launch: Launch) -> bool:
+        return not self._ledger.trouble
+
+    def _start(self, launch: Launch) -> None:
+        now = time.time()
+        seconds = _seconds_of(launch.argv)
+        if not seconds:
+            self._ledger.ended(Ended(launch.id, now, 0, "exit", "", NO_PROCESS, now, launch.grant))
+            self._let_next_in(launch.id)
+            return
+        opened = Opened(launch.env.get(MARKER, ""), NO_PROCESS, now, launch.grant, 0, 0)
+        job = self._jobs[launch.id] = JobUnderWay(launch.id, opened, -1, files=False)
+        self._ledger.started(job.id, opened)
+        began = time.monotonic()
+        heapq.heappush(self._ends, (began + seconds, job.id))
+        if launch.wall_time is not None:
+            self._wall_times.begin(job.id, began, launch.wall_time, self._jobs)
+
+    def _succeed(self, job: JobUnderWay) -> None:
+        job.exit_code = 0
+        self._over(job)
+
+
+def _seconds_of(argv: list[str]) -> float:
+    if len(argv) == 2 and argv[0] == "sleep":
+        with suppress(ValueError):
+            seconds = float(argv[1])
+            return seconds if seconds > 0 else 0.0  # nor is `nan` a time
+    return 0.0

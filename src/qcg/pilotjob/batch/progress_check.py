@@ -1,0 +1,63 @@
+"""Whether an allocation was of any use to its run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.manager.resume import TOLD_TO_FINISH
+
+
+def progress_of(run_dir: Path) -> tuple[int, int] | None:
+    """How many runs were started and how many jobs have ended, so far; None when the registry cannot be read."""
+    if not (run_dir / FILE_NAME).exists():
+        return 0, 0
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            return reading.starts_and_ends(connection)
+    except JournalError:
+        return None
+
+
+def was_told_to_finish(run_dir: Path) -> bool:
+    """Whether the last manager was told to `finish`: the user wants no further allocation."""
+    if not (run_dir / FILE_NAME).exists():
+        return False
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            return bool(int(reading.meta_value(connection, TOLD_TO_FINISH) or 0))
+    except JournalError:
+        return False
+
+
+def is_too_long(run_dir: Path, seconds: float | None) -> bool:
+    """Whether a job that is left takes longer than a whole allocation."""
+    longest = _longest(run_dir)
+    return longest is not None and seconds is not None and (longest.wall_time or 0) >= seconds
+
+
+def longest_of(run_dir: Path) -> str:
+    """A sentence about the job that needs the longest allocation, where jobs say how long they take."""
+    longest = _longest(run_dir)
+    if longest is None or not longest.wall_time:
+        return ""
+    return (
+        f"Of the jobs that are left, {longest.name!r} has the longest wall time (wt), {longest.wall_time:g} s: the"
+        " time of the allocation, less its grace, has to be longer. "
+    )
+
+
+def _longest(run_dir: Path) -> JobDescription | None:
+    decode = msgspec.msgpack.Decoder(JobDescription).decode
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            jobs = [decode(job.spec) for job in reading.load(connection).unfinished]
+    except (JournalError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return max(jobs, key=lambda job: job.wall_time or 0, default=None)

@@ -1,0 +1,1 @@
+"""One file per command; the file is named after the command."""

@@ -1,0 +1,27 @@
+"""`qcg-pm cancel`: end jobs, waiting and running ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from qcg.pilotjob.cli.bulk_action import end_jobs
+from qcg.pilotjob.cli.manager_lookup import on_manager
+from qcg.pilotjob.cli.shell_completion import job_names
+from qcg.pilotjob.cli.tables import json_option
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.client import Manager
+
+
+@click.command("cancel")
+@click.argument("names", nargs=-1, required=True, shell_complete=job_names(final=False))
+@json_option
+@on_manager
+def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
+    """End jobs and iterations, waiting and running ones, with all their processes.
+
+    NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*'); these mean what has not ended yet.
+    """
+    return end_jobs(manager, names, manager.cancel, "canceled", final=False, as_json=as_json)

@@ -1,0 +1,76 @@
+"""`qcg-pm clean`: remove the files of runs that have ended."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from qcg.pilotjob.cli.commands.runs import list_runs
+from qcg.pilotjob.cli.console import many, say, tell
+from qcg.pilotjob.cli.errors import Refusal
+from qcg.pilotjob.cli.options import seconds_of
+from qcg.pilotjob.cli.target_options import directory_option
+from qcg.pilotjob.runs.removal import RemovalError, reason_to_keep, remove_run
+from qcg.pilotjob.runs.states import RunInfo, RunState, age_in_words
+
+
+@click.command("clean")
+@click.option(
+    "--older-than",
+    metavar="TIME",
+    callback=lambda context, parameter, given: 0.0 if given is None else seconds_of(given),
+    help="Only runs whose last change was longer ago: 7d, 12h.",
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("--all", "unfinished_too", is_flag=True, help="Also runs with jobs left, and those that cannot be read.")
+@click.option("-y", "--yes", is_flag=True, help="With --all: do not ask.")
+@directory_option
+def command(directory: Path, older_than: float, dry_run: bool, unfinished_too: bool, yes: bool) -> None:
+    """Remove the run directories of DIRECTORY whose jobs have all ended: registry, logs, reports, kept output.
+
+    Files that jobs wrote elsewhere stay. A run whose manager or agents are at work is never removed.
+
+    Exit code 0: done. 1: a run could not be removed. 2: it could not begin.
+    """
+    now = time.time()
+    old = [run for run in list_runs(directory) if run.age(now) >= older_than]
+    removable = []
+    for run in old:
+        reason = reason_to_keep(run, now=now, unfinished_too=unfinished_too)
+        if reason:
+            tell(f"Kept {run.run_dir.name}: {reason}.")
+        else:
+            removable.append(run)
+    if not removable:
+        say("There is nothing to remove.")
+        return
+    if not (dry_run or yes):
+        _confirm([run for run in removable if reason_to_keep(run, now=now, unfinished_too=False)])
+    failed = 0
+    for run in removable:
+        try:
+            if not dry_run:
+                remove_run(run.run_dir)
+            say(f"{'Would remove' if dry_run else 'Removed'} {_described(run, now)}")
+        except RemovalError as error:
+            tell(f"Error: {run.run_dir.name} was not removed: {error}")
+            failed = 1
+    sys.exit(failed)
+
+
+def _confirm(unfinished: list[RunInfo]) -> None:
+    """Ask before runs are removed that are not over."""
+    if not unfinished:
+        return
+    what = f"{many(len(unfinished), 'run')} with {many(sum(run.jobs_left for run in unfinished), 'job')} left"
+    if not sys.stdin.isatty():
+        raise Refusal(f"--all removes {what}, which cannot be undone; give --yes too")
+    click.confirm(f"Remove {what}? This cannot be undone.", abort=True, err=True)
+
+
+def _described(run: RunInfo, now: float) -> str:
+    jobs = "" if run.state in (RunState.EMPTY, RunState.DAMAGED) else f", {many(run.total_jobs, 'job')}"
+    return f"{run.run_dir.name} ({run.state.value}{jobs}, {age_in_words(run.age(now))} old)"

@@ -1,0 +1,201 @@
+"""`qcg-pm-client PROGRAM.py`: a manager for the time that a program runs.
+
+The program is a child process of this command with the environment that a job finds its manager through. It holds no
+core: it decides and waits, and must not keep the jobs that it waits for from running, least of all on a machine with
+one core. And it has the terminal, as if it were run alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from qcg.pilotjob import __version__
+from qcg.pilotjob.cli import manager_lookup
+from qcg.pilotjob.cli.console import many, tell
+from qcg.pilotjob.cli.errors import Refusal
+from qcg.pilotjob.cli.legacy_options import tell_ignored_options
+from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
+from qcg.pilotjob.cli.target_options import DIRECTORY
+from qcg.pilotjob.runs.resume_hint import are_left, how_to_go_on
+from qcg.pilotjob.wire import contact
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.manager import LocalManager
+
+ZMQ_ADDRESS = "QCG_PM_ZMQ_ADDRESS"
+GOING = 5.0
+"""Seconds for a manager that has closed its connections to end."""
+ENDING = 20.0
+"""Seconds for a manager to end its jobs after a signal."""
+
+
+@click.command(
+    "qcg-pm-client",
+    context_settings={"help_option_names": ["-h", "--help"], "allow_interspersed_args": False},
+)
+@click.version_option(__version__, "-V", "--version", prog_name="qcg-pm-client")
+@shared
+@click.argument("program", type=click.Path(exists=True, dir_okay=False, resolve_path=True))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(context: click.Context, /, program: str, arguments: tuple[str, ...], **given: Any) -> None:
+    """Start a manager, run PROGRAM with this Python and its ARGUMENTS, and end with the program's exit code.
+
+    The program finds the manager as a job does: `Manager()` needs no address. When the program ends, so does the
+    manager: jobs that run then are CANCELED, or QUEUED again after a signal. Waiting jobs stay QUEUED, and the last
+    line says how to continue with them.
+    """
+    from qcg.pilotjob.api.errors import QCGPJMAError
+    from qcg.pilotjob.api.manager import LocalManager
+
+    resolve_cores(given)
+    tell_ignored_options(context)
+    try:
+        manager = LocalManager(_given_again(context), {"log_file": ""})
+    except QCGPJMAError as error:
+        raise Refusal(str(error)) from None
+    # Its warning about jobs that are left is for programs; this command has a line of its own.
+    logging.getLogger("qcg.pilotjob.api").addHandler(logging.NullHandler())
+    run_dir = Path(manager.qcgpm_conf["run_dir"])
+    signals: list[int] = []
+    try:
+        code = _run([sys.executable, program, *arguments], _environment(manager), given["wd"], signals)
+        unfinished = _unfinished(manager)
+        killed_by = -(manager.qcgpm_process.poll() or 0)
+    finally:
+        if signals:
+            _interrupt(manager)
+        manager.cleanup()
+    if killed_by > 0:
+        tell(
+            f"the manager was killed ({signal.Signals(killed_by).name}) while the program ran; jobs that it had started"
+            f" go on, and `qcg-pm run --resume {run_dir}` goes on with the rest"
+        )
+    else:
+        _tell_what_is_left(run_dir, unfinished)
+    sys.exit(code)
+
+
+def _interrupt(manager: LocalManager) -> None:
+    """A signal ended the program: jobs that run are QUEUED again, as after a signal to the manager itself."""
+    manager.qcgpm_process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        manager.qcgpm_process.wait(ENDING)
+
+
+def _tell_what_is_left(run_dir: Path, unfinished: int) -> None:
+    """`unfinished`: jobs that had not ended when the program did."""
+    from qcg.pilotjob.runs.discovery import look_at_left
+
+    left = look_at_left(run_dir)
+    if unfinished > left.unfinished:
+        tell(f"cancelled {many(unfinished - left.unfinished, 'job')} that had not ended when the program did")
+    if left.unfinished:
+        go_on = how_to_go_on(run_dir, left.allocation).replace("`", "")
+        tell(f"{are_left(left.unfinished)}, because the program has ended. Go on with: {go_on}")
+
+
+def _given_again(context: click.Context) -> list[str]:
+    """The options of this command line, for the service."""
+    arguments = []
+    for option in context.command.params:
+        assert option.name is not None
+        given = context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+        if isinstance(option, click.Option) and option.expose_value and given:
+            arguments.append(option.opts[0])
+            if not option.is_flag:
+                arguments.append(str(context.params[option.name]))
+    return arguments
+
+
+def _environment(manager: LocalManager) -> dict[str, str]:
+    """What leads to this manager, and nothing that leads to another one."""
+    environment = {key: value for key, value in os.environ.items() if key not in (DIRECTORY, manager_lookup.ADDRESS)}
+    environment[ZMQ_ADDRESS] = manager.qcgpm_conf["address"]
+    environment[manager_lookup.CONTACT] = str(Path(manager.qcgpm_conf["run_dir"], contact.FILE_NAME))
+    return environment
+
+
+def _run(line: list[str], environment: dict[str, str], wd: str, signals: list[int]) -> int:
+    """The program's exit code; as a shell tells it when a signal ended it. `signals`: gets those that this command
+    received."""
+    with subprocess.Popen(line, env=environment, cwd=wd) as process, _signals_to(process, signals):
+        code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def _signals_to(process: subprocess.Popen[bytes], signals: list[int]) -> Iterator[None]:
+    """The program decides what a signal means; this command ends after it. A terminal sends SIGINT to both itself."""
+
+    def pass_on(number: int, frame: object) -> None:
+        signals.append(number)
+        if number != signal.SIGINT:
+            process.send_signal(number)
+
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` makes it
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, pass_on) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _unfinished(manager: LocalManager) -> int:
+    """How many jobs are cut off now; none when the program has ended the manager itself."""
+    from qcg.pilotjob.api.errors import ConnectionError
+
+    if manager.qcgpm_process.poll() is not None:
+        return 0
+    try:
+        jobs = manager.system_status()["JobStats"]
+    except ConnectionError:
+        # Its connections are closed before it is gone.
+        with suppress(subprocess.TimeoutExpired):
+            manager.qcgpm_process.wait(GOING)
+        return 0
+    unfinished: int = jobs["InScheduleJobs"] + jobs["ExecutingJobs"]
+    return unfinished
+
+
+def own_arguments(arguments: list[str]) -> int:
+    """How many of the arguments are of this command: all before the program, whose arguments are left as they are."""
+    with_value = {
+        name
+        for option in command.params
+        if isinstance(option, click.Option) and not option.is_flag
+        for name in option.opts
+    }
+    place = 0
+    in_nodes = False
+    while place < len(arguments):
+        argument = arguments[place]
+        if in_nodes and (argument.startswith(",") or arguments[place - 1].endswith(",")):
+            place += 1
+            continue
+        if not argument.startswith("-"):
+            break
+        in_nodes = argument.startswith("--nodes")
+        place += 2 if argument in with_value else 1
+    return min(place, len(arguments))
+
+
+def main(*, standalone_mode: bool = True) -> Any:
+    given = sys.argv[1:]
+    place = own_arguments(given)
+    arguments = [*join_node_list(given[:place]), *given[place:]]
+    return command(arguments, prog_name="qcg-pm-client", standalone_mode=standalone_mode)

@@ -1,0 +1,77 @@
+"""`qcg-pm jobs`: the jobs of a manager."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qcg.pilotjob.cli.console import say
+from qcg.pilotjob.cli.json_records import listed_jobs
+from qcg.pilotjob.cli.manager_lookup import Registry, on_manager_or_registry, tell_missing
+from qcg.pilotjob.cli.name_patterns import expand
+from qcg.pilotjob.cli.shell_completion import job_names
+from qcg.pilotjob.cli.tables import json_option, show_json, show_table
+from qcg.pilotjob.core.states import State
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.client import Manager
+
+STATES: dict[str, tuple[str, ...]] = {
+    **{state.name: (state.name,) for state in State},
+    "waiting": ("QUEUED", "SCHEDULED"),
+    "running": ("EXECUTING",),
+    "succeeded": ("SUCCEED",),
+    "cancelled": ("CANCELED",),
+    "finished": tuple(state.name for state in State if state.is_final),
+}
+"""By the names of states, and by the words that people see elsewhere."""
+
+
+@click.command("jobs")
+@click.argument("names", nargs=-1, shell_complete=job_names())
+@click.option(
+    "-s",
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(list(STATES), case_sensitive=False),
+    metavar="STATE",
+    help=f"Only jobs in this state; may be given several times: {', '.join(STATES)}.",
+)
+@json_option
+@on_manager_or_registry
+def command(manager: Manager, names: tuple[str, ...], states: tuple[str, ...], as_json: bool) -> int:
+    """List jobs with their states: all, or those of these NAMES.
+
+    NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
+    """
+    jobs = manager.list()
+    code = 0
+    if names:
+        jobs, code = _chosen(manager, jobs, names)
+    if states:
+        chosen = {name for word in states for name in STATES[word]}
+        jobs = {name: job for name, job in jobs.items() if job["status"] in chosen}
+    if as_json:
+        show_json(listed_jobs(jobs))
+    elif jobs:
+        rows = [(name, job["status"], job.get("messages", "")) for name, job in jobs.items()]
+        show_table(["name", "state", "message"] if any(row[2] for row in rows) else ["name", "state", ""], rows)
+    elif not code:
+        say("There are no such jobs." if names or states else "There are no jobs.")
+    return code
+
+
+def _chosen(manager: Manager, listed: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], int]:
+    """Jobs are in the list already; iterations, and names that nobody has, are asked for."""
+    wanted = expand(names, Registry(manager, listed))
+    others = [name for name in wanted if name not in listed]
+    told = manager.status(others)["jobs"] if others else {}
+    chosen: dict[str, Any] = {}
+    for name in wanted:
+        if name in listed:
+            chosen[name] = listed[name]
+        elif told[name]["status"] == 0:
+            chosen[name] = {"status": told[name]["data"]["status"]}
+    return chosen, tell_missing(manager, told)

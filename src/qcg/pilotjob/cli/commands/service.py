@@ -1,0 +1,172 @@
+"""`qcg-pm-service`: the manager, driven by its interfaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qcg.pilotjob import __version__
+from qcg.pilotjob.cli.console import tell
+from qcg.pilotjob.cli.legacy_options import implies_net
+from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
+from qcg.pilotjob.cli.param_types import Whole
+from qcg.pilotjob.core.shutdown import Cause
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.executors.prestart import SpareAgent, is_wanted
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.interfaces.pilot import Pilot
+
+DEFAULT_FILE = "qcg_pm_reqs.json"
+FIRST_PORT, LAST_PORT = 2222, 9999
+PORT = Whole(1, 65535)
+
+
+@click.command("qcg-pm-service", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--net", is_flag=True, help="Open the network interface, and serve it until told to finish.")
+@click.option("--net-port", type=PORT, help="Its port for requests; otherwise any free one.")
+@click.option("--net-port-min", type=PORT, help=f"Any free port from here on ({FIRST_PORT} with --net-port-max alone).")
+@click.option("--net-port-max", type=PORT, help=f"The last port to try ({LAST_PORT} with --net-port-min alone).")
+@click.option("--net-pub-port", type=PORT, help="Its port for events; otherwise any free one.")
+@click.option("--insecure-net", is_flag=True, help="No keys: everybody on this host gets in. For clients without keys.")
+@click.option("--file", "use_file", is_flag=True, help=f"Run the requests of {DEFAULT_FILE}.")
+@click.option("--file-path", type=click.Path(readable=False), help="Run the requests of this file.")
+@click.option("--show-progress", is_flag=True, help="Print when jobs start and end.")
+@click.option("--ready-fd", type=int, hidden=True)
+@click.option("--lifeline-fd", type=int, hidden=True)
+@click.option("--cancel-with-owner", is_flag=True, hidden=True)
+@click.version_option(__version__, "-V", "--version", prog_name="qcg-pm-service")
+@shared
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    use_file: bool,
+    file_path: str | None,
+    show_progress: bool,
+    ready_fd: int | None,
+    lifeline_fd: int | None,
+    cancel_with_owner: bool,
+    **given: Any,
+) -> None:
+    """Run the requests of a file, of the network, or of both.
+
+    With a file alone and no request finishAfterAllTasksDone in it, the service ends once all requests are read: jobs
+    that run then are CANCELED, and waiting ones are left for --resume. With --net it ends when it is told to.
+
+    Exit codes are those of `qcg-pm run`.
+    """
+    path = file_path or (DEFAULT_FILE if use_file else None)
+    given["net"] = given["net"] or implies_net(context)
+    network = _network_options(given)
+    if path is None and not network and not given["resume"]:
+        raise click.UsageError(
+            "nothing to do: give requests with --file-path FILE, serve the network with --net, or continue a run with"
+            " --resume"
+        )
+    fixed: dict[str, Any] = {"show_progress": show_progress, **network}
+    if network:
+        # Whatever began this run: from now on it serves until it is told to finish.
+        fixed["wait"] = False
+    if path is not None:
+        fixed["file_path"] = path
+
+    serving: list[Pilot] = []
+
+    def ready(pilot: Pilot) -> None:
+        if show_progress:
+            from qcg.pilotjob.cli.progress import progress_lines
+
+            progress_lines(pilot)
+        if lifeline_fd is not None:
+            _end_with(lifeline_fd, pilot, Cause.FINISH_AND_CANCEL if cancel_with_owner else Cause.OWNER_GONE)
+        if ready_fd is not None:
+            _tell(ready_fd, pilot)
+        elif pilot.interfaces:
+            tell(_welcome(pilot))
+            serving.append(pilot)
+
+    resolve_cores(given)
+    with SpareAgent(wanted=is_wanted(given["resources"], given["nodes"], given["resume"], os.environ)) as spare:
+        from qcg.pilotjob.cli.service_runner import run_service  # here, so that both processes load at once
+
+        ending = run_service(context, given, fixed, ready, spare=spare)
+    if ending.cause is Cause.REQUESTS_READ and ending.unfinished:
+        were = "job was" if ending.unfinished == 1 else "jobs were"
+        tell(
+            f"{ending.unfinished} {were} cut off: the request file has no finishAfterAllTasksDone."
+            " `qcg-pm run` always waits."
+        )
+    if serving:
+        counts = ", ".join(f"{ending.counts[state]} {state.name}" for state in State if ending.counts[state])
+        tell(f"The service has ended: {counts or 'no jobs'}.")
+    if ending.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
+        tell(f"The service could not go on: {ending.reason}")
+    if last_line := ending.last_line():
+        tell(last_line)
+    sys.exit(ending.exit_code)
+
+
+def _welcome(pilot: Pilot) -> str:
+    site = pilot.engine.site
+    return (
+        f"Serving {Path(site.contact).parent} at {site.zmq_address}. Talk to it with `qcg-pm submit`, `qcg-pm jobs` and"
+        f" others in {site.root_wd}, or with --path {site.root_wd} elsewhere; end it with `qcg-pm finish`, or Ctrl-C."
+    )
+
+
+def _network_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Each of them opens the network interface; none: nothing about it."""
+    net, port = given.pop("net"), given.pop("net_port")
+    first, last = given.pop("net_port_min"), given.pop("net_port_max")
+    pub_port, insecure = given.pop("net_pub_port"), given.pop("insecure_net")
+    if not (net or port or first or last or pub_port or insecure):
+        return {}
+    if first or last:
+        first, last = first or FIRST_PORT, last or LAST_PORT
+        if first > last:
+            raise click.UsageError(f"--net-port-min {first} is above --net-port-max {last}")
+    span = f"{first}-{last}" if first else "*"
+    return {
+        "net": True,
+        "net_port": str(port) if port else span,
+        "net_pub_port": str(pub_port) if pub_port else span,
+        "insecure_net": insecure,
+    }
+
+
+def _tell(descriptor: int, pilot: Pilot) -> None:
+    """Say to whoever started this service that it is ready, and where."""
+    site = pilot.engine.site
+    conf = {"run_dir": str(Path(site.contact).parent), "address": site.zmq_address, "publisher": pilot.publisher}
+    with os.fdopen(descriptor, "w") as ready:
+        ready.write(json.dumps(conf) + "\n")
+
+
+def _end_with(descriptor: int, pilot: Pilot, if_gone: Cause) -> None:
+    """End when the owner of the other end of a pipe writes to it, which means `finish`, or ends, however that
+    happens."""
+    import asyncio
+
+    os.set_inheritable(descriptor, False)
+    loop = asyncio.get_running_loop()
+
+    def readable() -> None:
+        told_to_finish = bool(os.read(descriptor, 1))
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        if told_to_finish:
+            pilot.shutdown.make(Cause.FINISH, "the manager was told to finish")
+        else:
+            pilot.shutdown.make(if_gone, "the program that started the manager has ended")
+
+    loop.add_reader(descriptor, readable)
+
+
+def main(*, standalone_mode: bool = True) -> Any:
+    return command(join_node_list(sys.argv[1:]), prog_name="qcg-pm-service", standalone_mode=standalone_mode)

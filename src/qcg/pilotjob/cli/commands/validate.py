@@ -1,0 +1,142 @@
+"""`qcg-pm validate FILE`: check a request file without running anything."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from qcg.pilotjob.cli.console import many, say, tell
+from qcg.pilotjob.cli.errors import Refusal
+from qcg.pilotjob.cli.lint import line_as_program, strings_of_arguments
+from qcg.pilotjob.cli.options import resolve_cores
+from qcg.pilotjob.cli.param_types import Whole
+from qcg.pilotjob.cli.tables import json_option, show_json
+from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.find import find_nodes
+from qcg.pilotjob.cluster.parse_nodes import MOST_CORES
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.effects import Effect, Transition
+from qcg.pilotjob.core.errors import Refused
+from qcg.pilotjob.core.events import Submit
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description import requests
+from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.parse import parse_jobs
+from qcg.pilotjob.description.repeated import repeated_keys
+from qcg.pilotjob.description.variables import Arrival
+from qcg.pilotjob.description.warnings import doubts_about
+from qcg.pilotjob.interfaces.file import FileError, read_requests
+
+MOST_DOUBTS = 50
+"""Warnings that are shown: the same slip tends to stand in every job of a large file."""
+
+
+@click.command("validate")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--cores",
+    type=Whole(1, MOST_CORES),
+    metavar="N",
+    help="Check against one node with N cores; the same as --nodes N.",
+)
+@click.option(
+    "--nodes",
+    help="Check against these nodes, not this machine or allocation: 2x4 is two nodes with four cores each, 4 is one"
+    " node with four cores; also n1:2, 4,2,2 or n1:4,n2:4.",
+)
+@json_option
+def command(file: Path, as_json: bool, **given: Any) -> None:
+    """Check FILE: its form, its jobs, their names and dependencies, and whether they fit into the nodes. - means
+    standard input.
+
+    All problems are shown, each with its place. Exit code 0: none. 1: some. 2: the file cannot be read. Of what is
+    allowed, and is hardly meant so, it warns.
+    """
+    resolve_cores(given)
+    try:
+        found = read_requests(file)
+        core = Core(find_nodes("auto", given["nodes"], os.environ).specs)
+    except (FileError, ClusterError) as error:
+        raise Refusal(str(error)) from None
+    doubts: list[str] = []
+    problems = problems_of(found, core, doubts)
+    jobs = max(len(core.state.jobs), _described(found))
+    if as_json:
+        show_json(
+            {
+                "file": str(file),
+                "valid": not problems,
+                "requests": len(found),
+                "jobs": jobs,
+                "nodes": len(core.state.nodes),
+                "cores": core.state.pool.total_cores,
+                "problems": problems,
+                "warnings": doubts,
+            }
+        )
+        sys.exit(1 if problems else 0)
+    for line in (*problems, *(f"Warning: {doubt}" for doubt in doubts[:MOST_DOUBTS])):
+        tell(line)
+    if len(doubts) > MOST_DOUBTS:
+        further = many(len(doubts) - MOST_DOUBTS, "more warning")
+        tell(f"... and {further}, most likely of the same kind.")
+    against = f"{many(core.state.pool.total_cores, 'core')} on {many(len(core.state.nodes), 'node')}"
+    counts = f"{many(len(found), 'request')}, {many(jobs, 'job')}, {many(len(problems), 'problem')}"
+    counts += f", {many(len(doubts), 'warning')}" if doubts else ""
+    say(f"{file}: {counts}; checked against {against}")
+    sys.exit(1 if problems else 0)
+
+
+def problems_of(found: list[msgspec.Raw], core: Core, doubts: list[str]) -> list[str]:
+    """Sentences, with their places, about requests that are run in this order. The core gets the jobs, and `doubts`
+    what is only doubtful about them."""
+    return [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw, doubts)]
+
+
+def _problems(core: Core, number: int, raw: msgspec.Raw, doubts: list[str]) -> list[str]:
+    """Run one request against a core that starts nothing."""
+    where = f"request {number}"
+    try:
+        doubts += [f"{where}: {repeated}" for repeated in repeated_keys(bytes(raw))]
+        request = requests.decode_request(raw, where)
+        if not isinstance(request, requests.Submit):
+            return []
+        jobs = parse_jobs(request.jobs, Arrival(number, datetime.now(), "local", f"check-{number}"), f"{where}: jobs")
+        doubts += strings_of_arguments(request.jobs, f"{where}: jobs")
+        doubts += [
+            f"{where}: job {job.name!r}: {doubt}"
+            for job in jobs
+            for doubt in (*line_as_program(job.execution), *doubts_about(job))
+        ]
+        happened = core.handle(Submit(jobs), 0.0)
+    except DescriptionError as error:
+        return [str(problem) for problem in error.problems]
+    except Refused as refused:
+        return [f"{where}: {sentence}" for sentence in refused.sentences]
+    return [f"{where}: {sentence}" for sentence in never_run(happened)]
+
+
+def never_run(happened: list[Effect]) -> list[str]:
+    """Sentences about jobs that ended as soon as they were taken in."""
+    return [
+        f"job {effect.job.name!r} can never run: {effect.message}"
+        for effect in happened
+        if isinstance(effect, Transition) and effect.state is State.FAILED and effect.position < 0
+    ]
+
+
+def _described(found: list[msgspec.Raw]) -> int:
+    """How many jobs there are, also in submissions that are refused."""
+    jobs = 0
+    for raw in found:
+        with suppress(DescriptionError):
+            request = requests.decode_request(raw)
+            jobs += len(request.jobs) if isinstance(request, requests.Submit) else 0
+    return jobs

@@ -1,0 +1,88 @@
+"""`qcg-pm wait`: until jobs have ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from qcg.pilotjob.cli.console import say, tell
+from qcg.pilotjob.cli.manager_lookup import current_run_dir, names_of, on_manager
+from qcg.pilotjob.cli.param_types import Number
+from qcg.pilotjob.cli.shell_completion import job_names
+from qcg.pilotjob.cli.tables import json_option, show_json
+from qcg.pilotjob.common.printable import printable
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.client import Manager
+
+TIMED_OUT = 3
+MOST_EXPLAINED = 20
+"""Of those that did not succeed."""
+
+
+@click.command("wait")
+@click.argument("names", nargs=-1, shell_complete=job_names())
+@click.option("--all", "every", is_flag=True, help="Wait for every job, which is also what no NAMES mean.")
+@click.option("-t", "--timeout", type=Number(min=0), metavar="SECONDS", help="The longest to wait.")
+@json_option
+@on_manager
+def command(manager: Manager, names: tuple[str, ...], every: bool, timeout: float | None, as_json: bool) -> int:
+    """Wait until jobs have ended: those of these NAMES, or all.
+
+    NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*'). Exit code 0: all succeeded. 1: some did
+    not. 3: it took longer than the timeout.
+    """
+    if names and every:
+        raise click.UsageError("give NAMES or --all, not both")
+    return wait_for(manager, names_of(manager, names) if names else None, timeout, as_json=as_json)
+
+
+def wait_for(manager: Manager, names: list[str] | None, timeout: float | None, *, as_json: bool = False) -> int:
+    """None: every job. Shows how they ended; the exit code."""
+    from qcg.pilotjob.api.errors import TimeoutElapsed
+
+    try:
+        states, sentences = _states(manager, names, timeout)
+    except TimeoutElapsed:
+        tell(f"Error: not everything has ended within {timeout:g} s")
+        return TIMED_OUT
+    if as_json:
+        show_json(states)
+    else:
+        _show(states, sentences)
+    return 0 if all(state == "SUCCEED" for state in states.values()) else 1
+
+
+def _states(manager: Manager, names: list[str] | None, timeout: float | None) -> tuple[dict[str, str], dict[str, str]]:
+    """How they ended, and what there is to say about the first that did not succeed."""
+    from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError
+    from qcg.pilotjob.cli.offline_client import final_states, sentences_of
+
+    try:
+        if names is None:
+            manager.wait4all(timeout)
+            states = {name: job["status"] for name, job in manager.list().items()}
+        else:
+            ended = manager.wait4(names, timeout)
+            states = {name: ended[name] for name in dict.fromkeys(names)}  # not in the order of their ends
+        return states, sentences_of(manager, states)
+    except RequestRefusedError:
+        raise
+    except ConnectionError:
+        # A manager that runs a file ends with its last job: perhaps before it could be asked how that ended.
+        run_dir = current_run_dir()
+        known = None if run_dir is None else final_states(run_dir, names)
+        if known is None:
+            raise
+        return known
+
+
+def _show(states: dict[str, str], sentences: dict[str, str]) -> None:
+    others = [(name, state) for name, state in states.items() if state != "SUCCEED"]
+    for name, state in others[:MOST_EXPLAINED]:
+        say(printable(f"{name} {state}: {sentences[name]}" if name in sentences else f"{name} {state}"))
+    if len(others) > MOST_EXPLAINED:
+        say(f"… and {len(others) - MOST_EXPLAINED} more that did not succeed; see: qcg-pm why NAME")
+    say(", ".join(f"{count} {state}" for state, count in sorted(Counter(states.values()).items())) or "no jobs")

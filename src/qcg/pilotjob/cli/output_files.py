@@ -1,0 +1,183 @@
+"""The files that jobs write their output to: which they are, their ends, and how they grow."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from qcg.pilotjob.cli.errors import Denial
+from qcg.pilotjob.common.terminal_output import ProgramOutput
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.host.records import OUTPUT
+from qcg.pilotjob.runs.rundir import PREFIX
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.client import Manager
+
+Answer = dict[str, dict[str, dict[str, Any]]]
+"""Under `jobs`, an entry for each of them."""
+
+PAUSE = 0.1
+"""Seconds between two looks at a file."""
+CHUNK = 1 << 16
+
+
+class NotYet(Denial):
+    """The job has no files yet."""
+
+
+def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
+    """Where a job writes to, from its entry of `jobInfo`; a `Denial` says why that is nowhere."""
+    if entry["status"] != 0:
+        raise Denial(entry["message"])
+    info = entry["data"]
+    if "iterations" in info:
+        first = info["iterations"]["start"]
+        raise Denial(f"job {name!r} has iterations, each with its own files; name one of them, such as {name}:{first}")
+    runtime = info.get("runtime")
+    if runtime is None:
+        sentence = f"job {name!r} is {info['status']} and has written nothing; see: qcg-pm why {name}"
+        raise Denial(sentence) if State[info["status"]].is_final else NotYet(sentence)
+    if stream not in runtime:
+        raise _no_file(name, State[info["status"]], stream)
+    path: str = runtime[stream]
+    return path
+
+
+def _no_file(name: str, state: State, stream: str) -> Denial:
+    why = f"its description names no file for its {stream}"
+    if not state.is_final:
+        return NotYet(f"job {name!r} is {state.name}, and {why}: what it writes is kept if it fails, and shown then")
+    if state is State.SUCCEED:
+        return Denial(
+            f"job {name!r} has succeeded, and its output was not kept: {why}; give it one, or run it with --keep-output"
+        )
+    return Denial(f"job {name!r} was never started, so it has written nothing; see: qcg-pm why {name}")
+
+
+def _has_nothing_saved(path: str) -> bool:
+    """Whether it is the place of saved output of a run, and there is none."""
+    folder = Path(path).parent
+    return folder.name == OUTPUT and folder.parent.name.startswith(PREFIX) and not os.path.lexists(path)
+
+
+def show_end(path: str, lines: int | None, *, raw: bool = False) -> bool:
+    """The last lines of a file, or all of it. False when there is nothing in it. `raw`: every byte as it is, also on a
+    terminal."""
+    if _has_nothing_saved(path):
+        return False
+    with _open(path) as file, ProgramOutput(raw=raw) as output:
+        _seek_lines(file, lines)
+        _copy(file, output)
+        return os.fstat(file.fileno()).st_size > 0
+
+
+class Follower:
+    """Shows what a job writes until it has ended. A file tells nobody that it has grown, so it is looked at again and
+    again; and because it is, the job is asked for its state as often."""
+
+    def __init__(self, manager: Manager, name: str, run_dir: Path | None) -> None:
+        self._manager = manager
+        self._name = name
+        self._run_dir = run_dir
+
+    def follow(self, stream: str, lines: int | None, *, raw: bool = False) -> bool:
+        """False when there is nothing in its file at the end."""
+        path = self._path(stream)
+        if _has_nothing_saved(path):
+            return False
+        with _open(path) as file, ProgramOutput(raw=raw) as output:
+            _seek_lines(file, lines)
+            while True:
+                # Asked before the file is read, so that what was written last is shown too.
+                over = self._is_over()
+                _copy(file, output)
+                if over:
+                    return os.fstat(file.fileno()).st_size > 0
+                time.sleep(PAUSE)
+
+    def _path(self, stream: str) -> str:
+        """As soon as there is something at that place, or it is sure that there never will be."""
+        while True:
+            over = self._is_over()
+            try:
+                path = path_of(self._name, self.info(), stream)
+                if over or Path(path).exists():
+                    return path
+            except NotYet:
+                pass
+            time.sleep(PAUSE)
+
+    def _is_over(self) -> bool:
+        entry = self._entry(lambda manager: manager.status(self._name))
+        # One that is not there any more was removed, after its end.
+        return entry["status"] != 0 or State[entry["data"]["status"]].is_final
+
+    def info(self) -> dict[str, Any]:
+        """Its entry of `jobInfo`."""
+        return self._entry(lambda manager: manager.info(self._name))
+
+    def _entry(self, ask: Callable[[Manager], Answer]) -> dict[str, Any]:
+        """What the manager says of the job. One that runs a file ends with its last job: then the registry says it."""
+        from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError
+
+        try:
+            return ask(self._manager)["jobs"][self._name]
+        except RequestRefusedError:
+            raise
+        except ConnectionError:
+            from qcg.pilotjob.cli.offline_client import EndedRun, final_states
+
+            if self._run_dir is None or final_states(self._run_dir, [self._name]) is None:
+                raise
+            with EndedRun(self._run_dir) as ended:
+                return ask(ended)["jobs"][self._name]
+
+
+def _open(path: str) -> BinaryIO:
+    """Whatever is at that place, a pipe included, opening it must not block."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise Denial(f"{path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Denial(f"{path} is no file, so what was written to it cannot be shown")
+    return os.fdopen(descriptor, "rb")
+
+
+def _seek_lines(file: BinaryIO, lines: int | None) -> None:
+    """To where the last so many lines begin, reading from the end."""
+    if lines is None:
+        return
+    place = file.seek(0, os.SEEK_END)
+    if not lines or not place:
+        return
+    file.seek(place - 1)
+    # A line break at the very end ends the last line, and begins none.
+    missing = lines + (file.read(1) == b"\n")
+    while place > 0:
+        start = max(place - CHUNK, 0)
+        file.seek(start)
+        chunk = file.read(place - start)
+        breaks = chunk.count(b"\n")
+        if breaks >= missing:
+            at = len(chunk)
+            for _ in range(missing):
+                at = chunk.rindex(b"\n", 0, at)
+            file.seek(start + at + 1)
+            return
+        missing -= breaks
+        place = start
+    file.seek(0)
+
+
+def _copy(file: BinaryIO, output: ProgramOutput) -> None:
+    """Show what is there now."""
+    while chunk := file.read(CHUNK):
+        output.write(chunk)
+    output.flush()

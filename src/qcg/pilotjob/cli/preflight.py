@@ -1,0 +1,121 @@
+"""Checks before a run gets an allocation: what could never run there is told now, not after a night in the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.times import time_limit
+from qcg.pilotjob.cli.commands.validate import never_run, problems_of
+from qcg.pilotjob.cli.console import many, tell
+from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.events import Submit
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.interfaces.file import ALL, DONE, read_requests
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.snapshot import snapshot
+
+
+class Time(msgspec.Struct, frozen=True):
+    """What a manager has in one allocation."""
+
+    limit: str | None
+    """Of the allocation."""
+    time_limit: float | None = None
+    """Of the manager itself, where that is less."""
+    grace: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        minutes = time_limit(self.limit) if self.limit is not None else None
+        given = [None if minutes is None else 60.0 * minutes, self.time_limit]
+        return min((seconds for seconds in given if seconds is not None), default=None)
+
+    @property
+    def for_jobs(self) -> float | None:
+        """Seconds in which jobs can be started, and have to be over when they say how long they take."""
+        from qcg.pilotjob.manager.deadline import GRACE, LARGEST_PART
+
+        if self.seconds is None:
+            return None
+        grace = min(GRACE, LARGEST_PART * self.seconds) if self.grace is None else self.grace
+        return self.seconds - grace
+
+    def __str__(self) -> str:
+        of_manager = self.time_limit is not None and self.seconds == self.time_limit
+        return f"--time-limit {self.time_limit:g}" if of_manager else f"--time {self.limit}"
+
+
+class LeftOver(msgspec.Struct, frozen=True):
+    """What the registry of a run knows about the rest of it."""
+
+    jobs: list[JobDescription]
+    all_read: bool
+    """Nothing more comes from its request file."""
+    options: Options
+
+
+def left_of(run_dir: Path) -> LeftOver:
+    """Raises BatchError when there is no such registry."""
+    decode = msgspec.msgpack.Decoder(JobDescription).decode
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            jobs = [decode(job.spec) for job in reading.load(connection).unfinished]
+            in_all, done = (int(reading.meta_value(connection, key) or 0) for key in (ALL, DONE))
+            options = reading.meta_value(connection, "options")
+        found = msgspec.json.decode(options, type=Options) if options is not None else Options()
+    except JournalError as error:
+        raise BatchError(str(error).rstrip(".")) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BatchError(f"the registry of {run_dir} is damaged: {error}") from None
+    return LeftOver(jobs, found.file_path is None or 0 < in_all == done, found)
+
+
+def check_file(file: Path, nodes: Sequence[NodeSpec], time: Time) -> None:
+    core = Core(nodes)
+    _refuse(str(file), core, problems_of(read_requests(file), core, doubts=[]), time)
+
+
+def check_rest(run_dir: Path, jobs: list[JobDescription], nodes: Sequence[NodeSpec], time: Time) -> None:
+    core = Core(nodes)
+    # What they wait for has ended, or is among them.
+    happened = core.handle(Submit([msgspec.structs.replace(job, after=()) for job in jobs]), 0.0)
+    _refuse(str(run_dir), core, never_run(happened), time)
+
+
+def _refuse(what: str, core: Core, problems: list[str], time: Time) -> None:
+    seconds = time.for_jobs
+    if seconds is not None and seconds <= 0:
+        raise BatchError(
+            f"{time} is not longer than --grace {time.grace:g}, the seconds before the end in which no job is started:"
+            " nothing would ever run; give more time, or less grace"
+        )
+    problems += _too_long(core, time)
+    for problem in problems:
+        tell(problem)
+    if problems:
+        against = f"{many(core.state.pool.total_cores, 'core')} on {many(len(core.state.nodes), 'node')}"
+        raise BatchError(
+            f"{what} has {many(len(problems), 'problem')}, checked against {against}; nothing was submitted"
+        )
+
+
+def _too_long(core: Core, time: Time) -> list[str]:
+    """A job is started only when its wall time will be over before the allocation is."""
+    whole, seconds = time.seconds, time.for_jobs
+    if whole is None or seconds is None:
+        return []
+    longest = {job.name: max((entry.wall_time for entry in job.entries), default=0) for job in core.state.jobs.values()}
+    return [
+        f"job {name!r} can never run: its wall time of {wanted:g} s is not over within {time}, less the"
+        f" {whole - seconds:g} s before the end (--grace)"
+        for name, wanted in longest.items()
+        if wanted >= seconds
+    ]

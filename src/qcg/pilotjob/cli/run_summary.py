@@ -1,0 +1,70 @@
+"""What `qcg-pm run` says at its end: the closing table, and around it what a table cannot say."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import msgspec
+
+from qcg.pilotjob.cli.commands.report import show_report
+from qcg.pilotjob.cli.console import tell
+from qcg.pilotjob.cli.tables import show_json
+from qcg.pilotjob.core.shutdown import Cause
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.report.analysis import analyse
+from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.report.run_report import RunReport
+from qcg.pilotjob.runs.rundir import discard
+
+
+def tell_end(ending: Ending, *, followed: bool, as_json: bool = False) -> None:
+    """`followed`: another allocation goes on by itself with what is left."""
+    if ending.refusals:
+        nothing = "" if sum(ending.counts) else ", and nothing was run"
+        tell(f"Error: {_were_refused(len(ending.refusals))}{nothing}:")
+    for refusal in ending.refusals:
+        tell(refusal)
+    if ending.nothing_accepted:
+        discard(ending.run_dir.parent, ending.run_dir)
+        if as_json:
+            show_json({**run_result(ending, None), "directory": None})
+        return
+    try:
+        if as_json:
+            show_json(run_result(ending, analyse(ending.run_dir, ended=True)))
+        else:
+            show_report(ending.run_dir, as_json=False, ended=True)
+    except ReportError as error:
+        tell(str(error))
+        if as_json:
+            show_json(run_result(ending, None))
+    if ending.continued == 0:
+        tell("There was nothing to continue: all jobs of this run had ended. A new run runs them again.")
+    earlier = ending.request_errors - len(ending.refusals)
+    if earlier:
+        tell(f"{_were_refused(earlier)} before this run was resumed; service.log says why.")
+    if ending.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
+        tell(f"The run could not go on: {ending.reason}")
+    if last_line := ending.last_line(followed=followed):
+        tell(last_line)
+
+
+def run_result(ending: Ending, report: RunReport | None) -> dict[str, Any]:
+    """The output of `run --json`; there is no report when the registry cannot be read."""
+    command = "sbatch" if ending.allocation else "run"
+    return {
+        "directory": str(ending.run_dir),
+        "exit_code": ending.exit_code,
+        "jobs": {state.name: ending.counts[state] for state in State if ending.counts[state]},
+        "jobs_left": ending.jobs_left,
+        "resume": f"qcg-pm {command} --resume {shlex.quote(str(ending.run_dir))}" if ending.jobs_left else None,
+        "refusals": ending.refusals,
+        "trouble": ending.reason if ending.cause in (Cause.NO_AGENT, Cause.DEFECT) else None,
+        "report": msgspec.to_builtins(report),
+    }
+
+
+def _were_refused(requests: int) -> str:
+    return "1 request was refused" if requests == 1 else f"{requests} requests were refused"

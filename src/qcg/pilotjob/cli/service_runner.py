@@ -1,0 +1,115 @@
+"""Run a service inside a command: bad input ends in a sentence and exit code 2."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qcg.pilotjob.cli.console import tell
+from qcg.pilotjob.cli.errors import Refusal
+from qcg.pilotjob.cli.interrupt_notice import LastWords
+from qcg.pilotjob.cli.legacy_options import tell_ignored_options
+from qcg.pilotjob.cli.options import build
+from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.common.gc_tuning import collect_seldom
+from qcg.pilotjob.common.options import Options, Resumption, UsageError
+from qcg.pilotjob.executors.prestart import SpareAgent
+from qcg.pilotjob.interfaces.file import FileError, how_far
+from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.manager.service import Service
+from qcg.pilotjob.report.errors import ReportError
+from qcg.pilotjob.runs.discovery import find_runs, left_runs
+from qcg.pilotjob.runs.machine_check import check_machine
+
+
+def run_service(
+    context: click.Context,
+    given: dict[str, Any],
+    fixed: dict[str, Any],
+    on_ready: Callable[[Pilot], None],
+    on_end: Callable[[], None] = lambda: None,
+    spare: SpareAgent | None = None,
+) -> Ending:
+    tell_ignored_options(context)
+    try:
+        check_machine()
+        refuse_many_at_once(given["resources"], os.environ)
+        options, resumption = build(context, given, **fixed)
+        notes = _other_runs(options, resumption, given["resume"])
+
+        last_words = LastWords()
+
+        def ready(pilot: Pilot) -> None:
+            # Not before: when it cannot begin, that is what counts.
+            for note in [*notes, *file_again(resumption, pilot.engine.journal), *pilot.start_notices]:
+                tell(note)
+            # From here until its end, the service itself takes care of Ctrl-C.
+            last_words.run_dir = pilot.engine.journal.path.parent
+            on_ready(pilot)
+
+        with last_words:
+            return asyncio.run(_run(Service(options, resumption, spare), ready, on_end))
+    except (UsageError, ClusterError, FileError, JournalError, ReportError) as error:
+        raise Refusal(str(error)) from None
+
+
+def refuse_many_at_once(resources: str, environ: Mapping[str, str]) -> None:
+    """`srun qcg-pm run …` is started once for each task, and every one of them would run all jobs.
+
+    Jobs of a pilot, and pilots in them, have the number of tasks of a step in their environment but not which of them
+    they are, unless `srun` has started them indeed.
+    """
+    step, rank, tasks = (environ.get(f"SLURM_{name}", "") for name in ("STEP_ID", "PROCID", "STEP_NUM_TASKS"))
+    if resources != "local" and step.isdecimal() and rank.isdecimal() and tasks.isdecimal() and int(tasks) > 1:
+        raise UsageError(
+            f"this is task {rank} of the {tasks} that srun has started, and each of them would run every job: call it"
+            " without srun, it uses all nodes of the allocation by itself (or give --resources local, for a run of"
+            " its own in each task)"
+        )
+
+
+def _other_runs(options: Options, resumption: Resumption | None, resume: str | None) -> list[str]:
+    """Those in the same directory that were left with jobs not ended; and which was chosen, unless it is the newest."""
+    mine = None if resumption is None else resumption.run_dir
+    notes = []
+    if mine is not None and resume is not None:
+        found = find_runs(Path(resume))
+        notes += found.notices()
+        if found.own[0].resolve() != mine:
+            notes.append(f"Going on with {mine}: of the newer ones none has jobs that have not ended.")
+    left = left_runs(Path(options.wd) if mine is None else mine.parent, besides=mine)
+    if left:
+        others = f" So were {', '.join(str(other.run_dir) for other in left[1:])}." if left[1:] else ""
+        notes.append(f"Note: {left[0]}.{others}")
+    return notes
+
+
+def file_again(resumption: Resumption | None, journal: Journal) -> list[str]:
+    """Who gives the file of a run again may expect that its jobs run again."""
+    path = None if resumption is None else resumption.changes.get("file_path")
+    done, in_all = how_far(journal)
+    if path is None or not done:
+        return []
+    if done < in_all:
+        return [f"Of {path}, {done} of {in_all} requests have been run in this run before: going on with the next one."]
+    return [
+        f"{path} has been run in this run before, and is not run again: only jobs of it that have not ended go on."
+        " For its jobs once more, start a new run; for other requests, give another file."
+    ]
+
+
+async def _run(service: Service, on_ready: Callable[[Pilot], None], on_end: Callable[[], None]) -> Ending:
+    service.on_ready = on_ready
+    collect_seldom()
+    try:
+        return await service.run()
+    finally:
+        on_end()

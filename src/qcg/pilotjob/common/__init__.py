@@ -1,0 +1,1 @@
+"""Helpers that any package may use: options, logs, clocks, printable text, crash reports."""

@@ -1,0 +1,134 @@
+"""Jobs end on request (cancel, remove), and managers end: what happens then to jobs that are not final."""
+
+from __future__ import annotations
+
+from qcg.pilotjob.core.effects import AllDone, Kill, NothingRuns, Removed, Reply, Stop
+from qcg.pilotjob.core.events import Cancel, Deadline, Remove, ShutDown, Warned, Withdraw
+from qcg.pilotjob.core.finalize import Outcome, Rest, settle
+from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.shutdown import Disposition
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.states import CANCELED
+
+
+def cancel(core: CoreState, event: Cancel) -> None:
+    """Together, and each once: one that waits for another of them is cancelled, too, and not omitted."""
+    chosen: dict[tuple[str, int], Job] = {}
+    errors: dict[str, str] = {}
+    for name in event.names:
+        found = find(core, name)
+        if isinstance(found, str):
+            errors[name] = found
+            continue
+        job, position = found
+        state = core.state_of(job, position)
+        if state.is_final:
+            errors[name] = f"job {name!r} is already {state.name}"
+            continue
+        chosen[job.name, position] = job
+    endings: list[Outcome | Rest] = []
+    for (_, position), job in chosen.items():
+        if position < 0:
+            _kill_runs(core, job)
+            endings.append(Rest(job, CANCELED, ""))
+        elif job.iterations is not None and (run := job.iterations.runs.get(position)) is not None:
+            _kill(core, run)
+        else:
+            endings.append(Outcome(job, position, CANCELED))
+    settle(core, *endings)
+    _reply(core, "canceled", len(chosen), errors)
+
+
+def remove(core: CoreState, event: Remove) -> None:
+    removed = 0
+    errors: dict[str, str] = {}
+    for name in event.names:
+        job = core.jobs.get(name)
+        if job is None:
+            found = find(core, name)
+            whole = name.partition(":")[0]
+            errors[name] = found if isinstance(found, str) else f"an iteration cannot be removed; remove {whole!r}"
+        elif not job.state.is_final:
+            errors[name] = f"job {name!r} is {job.state.name}; only a job that has ended can be removed"
+        else:
+            core.unregister(job)
+            core.effects.append(Removed(job))
+            removed += 1
+    _reply(core, "removed", removed, errors)
+
+
+def withdraw(core: CoreState, event: Withdraw) -> None:
+    """Final, so that neither a line of the queue nor a job they wait for minds them any more; and forgotten."""
+    before = core.unfinished
+    for name in event.names:
+        job = core.jobs[name]
+        core.unregister(job)
+        job.state = CANCELED
+        core.effects.append(Removed(job))
+    if before and not core.unfinished:
+        core.effects.append(AllDone())
+
+
+def deadline(core: CoreState, event: Deadline) -> None:
+    core.deadline = event.at
+
+
+def warned(core: CoreState, event: Warned) -> None:
+    core.warned = set(core.runs)
+
+
+def shut_down(core: CoreState, event: ShutDown) -> None:
+    """Start nothing more, and end running attempts. The record of each end arrives later from its host."""
+    core.suspended = True
+    if event.disposition is Disposition.CANCEL_ALL:
+        _cancel_all(core, event.message)
+    else:
+        for run in [run for run in core.runs.values() if not run.killed]:
+            # An attempt that was sent ahead and has not started is a waiting job to its user.
+            if event.disposition is Disposition.CANCEL_RUNNING and run.started:
+                _kill(core, run)
+            elif not run.stopped:
+                run.stopped = True
+                core.effects.append(Stop(run, "closed", event.message))
+    if not core.runs:
+        core.effects.append(NothingRuns())
+
+
+def _cancel_all(core: CoreState, message: str) -> None:
+    """Cancel all jobs in one step, so that the state of a job does not depend on the order: none is OMITTED."""
+    jobs = [job for job in core.jobs.values() if not job.state.is_final]
+    for job in jobs:
+        _kill_runs(core, job)
+    settle(core, *(Rest(job, CANCELED, message) for job in jobs))
+
+
+def find(core: CoreState, name: str) -> tuple[Job, int] | str:
+    """The job, or iteration, that a name means; otherwise a sentence."""
+    wanted, separator, suffix = name.partition(":")
+    job = core.jobs.get(wanted)
+    if job is None:
+        return f"there is no job {wanted!r}"
+    if not separator:
+        return job, -1
+    if job.iterations is None:
+        return f"job {wanted!r} has no iterations"
+    position = job.iterations.position_of(suffix)
+    if position is None:
+        return f"job {wanted!r} has no iteration {suffix!r}"
+    return job, position
+
+
+def _kill_runs(core: CoreState, job: Job) -> None:
+    for run in [job.run] if job.iterations is None else list(job.iterations.runs.values()):
+        if run is not None:
+            _kill(core, run)
+
+
+def _kill(core: CoreState, run: Run) -> None:
+    """The run ends when its host says so."""
+    run.killed = True
+    core.effects.append(Kill(run))
+
+
+def _reply(core: CoreState, verb: str, count: int, errors: dict[str, str]) -> None:
+    core.effects.append(Reply({verb: count, "errors": errors} if errors else {verb: count}))

@@ -1,0 +1,197 @@
+"""The agent of this machine: found again or started, started anew when it dies, and gone at a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.agent.pidfile import remove_agent_pid
+from qcg.pilotjob.executors.agents import AgentExecutor
+from qcg.pilotjob.executors.prestart import SpareAgent
+from qcg.pilotjob.executors.process import WatchedProcess, find_agent, start_agent
+from qcg.pilotjob.executors.restarts import Restarts
+from qcg.pilotjob.host.tree import look_at
+
+log = logging.getLogger(__name__)
+
+NAME = "local"
+PATIENCE = 120
+"""Seconds that an agent has to connect: it, or Python itself, may come from a slow file system."""
+SECOND = 1.0
+ENDING = 10
+"""Seconds that an agent has to end, besides the grace of its jobs."""
+
+
+class LocalAgent:
+    def __init__(
+        self,
+        executor: AgentExecutor,
+        run_dir: Path,
+        linger: float,
+        *,
+        pretend: bool = False,
+        spare: SpareAgent | None = None,
+        now: Callable[[], float] = time.monotonic,
+        on_connected: Callable[[int], None] = lambda pid: None,
+    ) -> None:
+        """`spare`: one to begin with, where it was started in time. `now`: seconds of a clock that does not jump.
+        `on_connected`: called with the pid of each agent that connects from this machine."""
+        self._executor = executor
+        self._run_dir = run_dir
+        self._linger = linger
+        self._pretend = pretend
+        self._spare = spare
+        self._process: WatchedProcess | None = None
+        self._watching: asyncio.Future[None] | None = None
+        self._now = now
+        self._on_connected = on_connected
+        self._started = 0.0
+        """When the agent that is watched was started."""
+        self._restarts = Restarts()
+        self._connected_pid = 0
+        """Of the agent that has said Hello last, where it is on this machine."""
+        self._ending = False
+        self._has_worked = False
+        """It may have jobs, or know of some."""
+        self.on_hopeless: Callable[[str], None] = lambda reason: None
+        """Told when no agent stays alive."""
+
+    def start(self) -> None:
+        """Call the agent that an earlier manager left, or start one; it connects through the contact file."""
+        self._executor.on_ready = self._at_work
+        self._executor.on_hello = self._hello
+        self._started = self._now()
+        try:
+            self._process = find_agent(self._run_dir, NAME, self._exited)
+            self._has_worked = self._process is not None
+            if self._process is not None:
+                log.info("the agent of the earlier manager (pid %d) still runs", self._process.pid)
+            else:
+                self._process = start_agent(
+                    self._run_dir, NAME, self._linger, self._exited, pretend=self._pretend, spare=self._spare
+                )
+                log.info("agent started (pid %d)", self._process.pid)
+            self._watching = asyncio.ensure_future(self._expect(self._process))
+        except OSError as error:
+            self._process = None
+            self._failed_to_start(f"no agent can be started: {error}")
+
+    def _hello(self, hello: protocol.Hello) -> None:
+        self._connected_pid = hello.pid if hello.host == socket.gethostname() else 0
+        if self._connected_pid:
+            self._on_connected(self._connected_pid)
+
+    def _at_work(self, name: str) -> None:
+        self._has_worked = True
+
+    async def _expect(self, process: WatchedProcess) -> None:
+        """An agent that does not connect is of no use to anybody."""
+        if not await _happens(lambda: self._executor.agents[NAME].ready or process.exited.is_set(), PATIENCE):
+            log.error("the agent (pid %d) does not connect; it is killed", process.pid)
+            process.kill()
+
+    def _exited(self) -> None:
+        if self._ending:
+            return  # its last words may still be on their way: it is not to be forgotten before them
+        if self._watch_connected_agent():
+            return
+        had_connected = self._executor.agents[NAME].ready
+        self._executor.gone(NAME)
+        if had_connected:
+            pause = self._restarts.after_life_of(self._now() - self._started)
+            log.error("the agent has died; another one is started%s", f" in {pause:g} s" if pause else "")
+            self._start_after(pause)
+        else:
+            path = self._run_dir / f"agent-{NAME}.log"
+            self._failed_to_start(f"the agent ends right after its start; {path} says why")
+
+    def _watch_connected_agent(self) -> bool:
+        """Whether another agent than the one that ended is connected and alive; it is watched from now on.
+
+        An earlier manager started it: it loaded slowly, or its pid file is gone, so that it was not found."""
+        ended = self._process.pid if self._process is not None else 0
+        pid = self._connected_pid
+        if not self._executor.agents[NAME].ready or pid in (0, ended):
+            return False
+        found = look_at(pid)
+        if found is None or found.dead:
+            return False
+        try:
+            self._process = WatchedProcess(pid, None, self._exited)
+        except ProcessLookupError:
+            return False
+        log.info("an agent that was started earlier (pid %d) is connected; no other one is needed", pid)
+        return True
+
+    def _failed_to_start(self, why: str) -> None:
+        pause = self._restarts.after_failed_start()
+        if pause is None:
+            self.on_hopeless(why)
+        elif not self._ending:
+            log.error("%s; it is tried again", why)
+            self._start_after(pause)
+
+    def _start_after(self, pause: float) -> None:
+        if pause:
+            asyncio.get_running_loop().call_later(pause, self._start_again)
+        else:
+            self._start_again()
+
+    def _start_again(self) -> None:
+        if not self._ending:
+            self.start()
+
+    async def end(self, grace: float) -> None:
+        """Tell the agent to end everything it runs, and wait until it is gone."""
+        self._ending = True
+        said_bye = asyncio.Event()
+        self._executor.on_bye = lambda name: said_bye.set()
+        self._executor.tell_to_exit(grace)
+        while not self._restarts.are_hopeless:
+            if self._process is not None:
+                await self._gone(self._process, grace, said_bye)
+            if said_bye.is_set():
+                break
+            # It was killed, and its jobs may live on: the next one ends what it has left.
+            self._restarts.after_failed_start()
+            self.start()
+        remove_agent_pid(self._run_dir, NAME)
+
+    async def _gone(self, process: WatchedProcess, grace: float, said_bye: asyncio.Event) -> None:
+        slow = asyncio.ensure_future(_happens(process.exited.is_set, int(grace) + ENDING))
+        gone = asyncio.ensure_future(process.exited.wait())
+        await asyncio.wait({slow, gone}, return_when=asyncio.FIRST_COMPLETED)
+        slow.cancel()
+        if not process.exited.is_set():
+            log.error("the agent (pid %d) does not end; it is killed", process.pid)
+            process.kill()
+        await gone
+        # Its last words may still be on their way.
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(said_bye.wait(), 1)
+
+    def abandon(self) -> None:
+        """Leave the agent alone: it keeps its jobs, and waits for another manager. One that has never been at work has
+        none, and may come when another manager, with an agent of its own, has long ended the run."""
+        self._ending = True
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._process is not None:
+            if not (self._has_worked or self._executor.agents[NAME].ready):
+                self._process.kill()
+            self._process.let_go()
+
+
+async def _happens(condition: Callable[[], bool], seconds: int) -> bool:
+    """Whether it does within so many seconds in which this process was not too busy to notice."""
+    for _ in range(seconds):
+        await asyncio.sleep(SECOND)
+        if condition():
+            return True
+    return False

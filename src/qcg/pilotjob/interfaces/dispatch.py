@@ -1,0 +1,83 @@
+"""From the text of a request to its answer: whatever the text is, the answer is a sentence and the service lives on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from qcg.pilotjob.core.errors import CoreError, Refused
+from qcg.pilotjob.description import requests
+from qcg.pilotjob.description.errors import DescriptionError, RequestError
+from qcg.pilotjob.description.requests import Request, decode_request
+from qcg.pilotjob.interfaces.handlers.cancel_job import cancel_job
+from qcg.pilotjob.interfaces.handlers.control import control
+from qcg.pilotjob.interfaces.handlers.ended_jobs import ended_jobs
+from qcg.pilotjob.interfaces.handlers.finish import finish
+from qcg.pilotjob.interfaces.handlers.job_info import job_info
+from qcg.pilotjob.interfaces.handlers.job_status import job_status
+from qcg.pilotjob.interfaces.handlers.list_jobs import list_jobs
+from qcg.pilotjob.interfaces.handlers.remove_job import remove_job
+from qcg.pilotjob.interfaces.handlers.resources_info import resources_info
+from qcg.pilotjob.interfaces.handlers.status import status
+from qcg.pilotjob.interfaces.handlers.submit import submit
+from qcg.pilotjob.interfaces.handlers.why import why
+from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, error
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.manager.engine import Counted
+from qcg.pilotjob.report.errors import ReportError
+
+log = logging.getLogger(__name__)
+
+_HANDLERS: dict[type[Request], Callable[[Pilot, Any], Awaitable[Answer]]] = {
+    requests.Control: control,
+    requests.ListJobs: list_jobs,
+    requests.JobStatus: job_status,
+    requests.JobInfo: job_info,
+    requests.Why: why,
+    requests.EndedJobs: ended_jobs,
+    requests.CancelJob: cancel_job,
+    requests.RemoveJob: remove_job,
+    requests.ResourcesInfo: resources_info,
+    requests.Finish: finish,
+    requests.Status: status,
+}
+
+
+async def answer(pilot: Pilot, raw: bytes | msgspec.Raw, path: str = "") -> Answer:
+    """Also of a request that could not be stored: whoever has sent it can send it again."""
+    try:
+        return await attempt(pilot, raw, path)
+    except (JournalError, ReportError, ManagerEnding) as problem:
+        return error(_at(path, problem))
+
+
+async def attempt(pilot: Pilot, raw: bytes | msgspec.Raw, path: str, counted: Counted | None = None) -> Answer:
+    """Raises JournalError or ReportError when there is no room for what the request does, and ManagerEnding when it
+    came too late: then it has done nothing. `counted`: stored together with the jobs of a submission."""
+    try:
+        request = decode_request(raw, path)
+        if isinstance(request, requests.Submit):
+            return await submit(pilot, request, counted)
+        return await _HANDLERS[type(request)](pilot, request)
+    except RequestError as problem:
+        return error(str(problem))
+    except DescriptionError as problem:
+        return error(str(problem.within(path)))
+    except Refused as problem:
+        return error("\n".join(_at(path, sentence) for sentence in problem.sentences))
+    except CoreError as problem:
+        return error(_at(path, problem))
+    except (JournalError, ReportError, ManagerEnding):
+        raise
+    except Exception:
+        # Blind on purpose, and nowhere else: a defect in the handling of one request must not harm all the others.
+        log.critical("a request met an unexpected error", exc_info=True)
+        return error(_at(path, "internal error, see service.log"))
+
+
+def _at(path: str, problem: Exception | str) -> str:
+    return f"{path}: {problem}" if path else str(problem)

@@ -1,0 +1,102 @@
+"""A run without a manager, as its registry tells of it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+
+from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.records import Grant, Job, Run
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.host.records import OUTPUT
+from qcg.pilotjob.journal.damage import unreadable_of
+from qcg.pilotjob.journal.descriptions import DamagedDescription, Descriptions, iteration_of
+from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.questions import Questions
+from qcg.pilotjob.journal.records import JobRecord, RunRecord
+from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.manager.job_views import Stories
+
+
+class EndedBooks:
+    """Answers questions about jobs as the manager would have: nothing follows from what is read, and nothing is
+    written. To be closed after use."""
+
+    stalled = False
+    alive = False
+
+    def __init__(self, run_dir: Path) -> None:
+        """Raises JournalError when the registry cannot be read."""
+        with contextlib.ExitStack() as undo:
+            connection = undo.enter_context(snapshot(run_dir / FILE_NAME))
+            self.unreadable = unreadable_of(connection)
+            """What a damaged registry does not tell."""
+            self._registry = Questions(connection)
+            self.descriptions = Descriptions(self._registry)
+            self.stories = Stories(self._registry, self.descriptions, _site(run_dir, self._registry))
+            self._interrupted = frozenset(self._registry.interrupted())
+            self.state = CoreState([])
+            for record in self._registry.job_records():
+                try:
+                    self.state.register(self._job(record))
+                except DamagedDescription as error:
+                    self.unreadable.append(str(error))
+            self._open = undo.pop_all()
+
+    def was_interrupted(self, job: Job, position: int) -> bool:
+        """Whether it has been started, and ended before its time: it is to be started again."""
+        return (job.seq, position) in self._interrupted
+
+    def close(self) -> None:
+        self._open.close()
+
+    def _job(self, record: JobRecord) -> Job:
+        job = Job(record.seq, record.name, b"", record.submitted)
+        job.spec = None
+        job.state = record.state
+        job.message = record.message
+        if record.iterations:
+            self._add_iterations(job, record)
+        elif not record.state.is_final:
+            for run in self._registry.runs_of(job.seq, [-1]):
+                job.state = run.state
+                job.run = _run(job, run)
+        return job
+
+    def _add_iterations(self, job: Job, record: JobRecord) -> None:
+        spec = self._registry.spec_of(job.seq)
+        assert spec is not None
+        iteration = iteration_of(spec, job.seq, job.name, record.iterations)
+        job.iterations = Iterations(iteration.indices())
+        job.iterations.began = record.started or 0.0
+        if record.state is not State.SUCCEED:
+            for run in self._registry.runs_of(job.seq):
+                job.iterations.set_state(run.position, run.state)
+                if not run.state.is_final:
+                    job.iterations.runs[run.position] = _run(job, run)
+        rest = record.rest or (record.state if record.state.is_final else None)
+        if rest is not None:
+            job.iterations.settle_rest(rest)
+        if not (job.state.is_final or job.iterations.runs):
+            job.state = State.QUEUED  # it was at work, and nothing of it is any more
+
+
+def _site(run_dir: Path, registry: Questions) -> Site:
+    """As far as it matters for files that jobs have left."""
+    options = msgspec.json.decode(str(registry.get_meta("options") or "{}"))
+    return Site(
+        root_wd=str(run_dir.resolve().parent),
+        instance="",
+        output=str(run_dir.resolve() / OUTPUT),
+        keep_output=options.get("keep_output", False),
+    )
+
+
+def _run(job: Job, record: RunRecord) -> Run:
+    run = Run(job, record.position, record.attempt, record.grant or Grant(()), record.scheduled or 0.0)
+    run.pid, run.started, run.killed = record.pid, record.started or 0.0, record.killed
+    return run

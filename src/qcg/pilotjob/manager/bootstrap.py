@@ -1,0 +1,104 @@
+"""Puts the rooms of one manager together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from pathlib import Path
+
+import msgspec
+
+from qcg.pilotjob.cluster.slurm import job_id_of
+from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.executors.agents import AgentExecutor
+from qcg.pilotjob.executors.ledger_reader import untold
+from qcg.pilotjob.host.records import FILES, OUTPUT
+from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.launch.environment import variables_of_allocation
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.manager import resume
+from qcg.pilotjob.manager.engine import Engine
+from qcg.pilotjob.manager.placement import LONGEST_TIMEOUT, Place
+from qcg.pilotjob.report.writer import ReportWriter
+from qcg.pilotjob.runs import rundir
+from qcg.pilotjob.runs.resume_hint import ALLOCATION
+from qcg.pilotjob.wire.contact import FILE_NAME, ClientsContact
+
+log = logging.getLogger(__name__)
+
+
+def wire(
+    options: Options,
+    place: Place,
+    wd: Path,
+    run_dir: Path,
+    journal: Journal,
+    clients: ClientsContact | None,
+    *,
+    resumed: bool,
+) -> Pilot:
+    """A pilot that is ready for requests, as far as its agents are."""
+    specs = place.specs
+    site = Site(
+        root_wd=str(wd),
+        instance=str(journal.get_meta("instance") or uuid.uuid4().hex),
+        zmq_address=clients.address if clients else "",
+        contact=str(run_dir / FILE_NAME) if clients else "",
+        allocation=place.job_id,
+        slurm_environment="slurm" in options.envschema or ("auto" in options.envschema and bool(place.allocation)),
+        files=str(run_dir / FILES),
+        output=str(run_dir / OUTPUT),
+        keep_output=options.keep_output,
+        bindings=place.bindings,
+        hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ or any(spec.gpus for spec in specs if place.allocation),
+        hidden=() if place.allocation or job_id_of(os.environ) is None else variables_of_allocation(os.environ),
+        threads_chosen="OMP_NUM_THREADS" in os.environ,
+    )
+    report_path = run_dir / options.report_file
+    report = ReportWriter(report_path, options.report_format, keep=int(journal.get_meta(resume.REPORT_SIZE) or 0))
+    if options.report_format != "none":
+        rundir.link(wd, report_path, "jobs.report")
+    _remember(journal, options, site, place)
+    core = Core(specs, rerun_lost=options.rerun_lost, patience=options.patience, keeper=place.keeper)
+    engine = Engine(core, journal, report, site)
+    engine.executor = AgentExecutor(engine, place.agents, journal.acked(), site.instance)
+    pilot = Pilot(
+        engine,
+        run_dir.name.removeprefix(rundir.PREFIX),
+        system_cores=int(options.system_core),
+        cluster_name=place.cluster_name,
+    )
+    if options.wait or journal.get_meta("end_when_done"):
+        pilot.end_when_done.set()
+    if resumed:
+        try:
+            followed = resume.restore(engine.state, journal, untold(run_dir, place.agents, journal.acked()))
+        except JournalError:
+            report.close()
+            raise
+        if not report.whole:
+            written = resume.complete_report(report, journal, engine.stories, engine.state)
+            log.warning("%s was damaged or cut short; entries written again: %d", report_path, written)
+        engine.take_over(followed)
+    cores = sum(len(spec.cores) for spec in specs)
+    log.info("%d nodes with %d cores: %s", len(specs), cores, ", ".join(spec.name for spec in specs[:20]))
+    return pilot
+
+
+def _remember(journal: Journal, options: Options, site: Site, place: Place) -> None:
+    """What a resumed manager and the report want to know."""
+    resources = [{"name": spec.name, "cores": len(spec.cores)} for spec in place.specs]
+    journal.set_meta("allocation", place.job_id or job_id_of(os.environ) or "")
+    journal.set_meta(ALLOCATION, place.job_id)
+    longest = max(options.node_timeout, float(journal.get_meta(LONGEST_TIMEOUT) or 0.0))
+    journal.set_meta(LONGEST_TIMEOUT, longest)
+    journal.set_meta("instance", site.instance)
+    journal.set_meta("options", msgspec.json.encode(options).decode())
+    journal.set_meta("resources", msgspec.json.encode(resources).decode())
+    journal.commit()
+    # Also what an earlier manager had no time to sync: agents forget what they are told is on disk.
+    journal.sync()

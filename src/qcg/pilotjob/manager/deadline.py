@@ -1,0 +1,198 @@
+"""The time that a manager has: `--time-limit`, the end of the allocation, and what happens shortly before.
+
+No job is started that would not end in time. At the beginning of the grace period running jobs get a signal, where the
+user wants that, and shortly before the end the manager shuts down: another manager continues with the jobs that are
+left. All times are measured with a clock that does not jump when the time of day is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import signal
+import time
+
+from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError
+from qcg.pilotjob.cluster.slurm import Allocation, find_end
+from qcg.pilotjob.common.clock import Clock
+from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.core.can_progress import why_over
+from qcg.pilotjob.core.events import Deadline, Warned
+from qcg.pilotjob.core.orphaned import node_of
+from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
+from qcg.pilotjob.interfaces.pilot import Pilot
+
+log = logging.getLogger(__name__)
+
+TICK = 0.5
+SELDOM = 5.0
+"""Seconds between two looks at the time while no job needs any."""
+READ_AGAIN = 120.0
+READ_SOON = 30.0
+"""Seconds between two questions when the allocation ends, for limits are changed: a sixth of what is left, and not
+more or less than these."""
+PATIENCE = 20.0
+"""Seconds for the controller to answer then."""
+SHORT_PATIENCE = 3.0
+"""The same when the end is near as far as is known, and it is asked once more."""
+GRACE = 60.0
+LARGEST_PART = 0.1
+"""Of all the time there is, for a grace that nobody has chosen."""
+LAST = 15.0
+"""Seconds before the end at which what still runs is ended: it takes a while until all is told and written. Half of a
+grace that is short."""
+SHORT_KILL_GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL when the batch system may kill everything five seconds after its own SIGTERM."""
+DRIFT = 1.0
+"""Seconds by which the deadline in the core, which is a time of day, may differ before it is set anew."""
+
+
+class ManagerDeadline:
+    """Requests the shutdown of its manager when the time is over, or when no job that is left can be started."""
+
+    def __init__(self, pilot: Pilot, options: Options, allocation: Allocation | None, clock: Clock) -> None:
+        self._engine = pilot.engine
+        self._pilot = pilot
+        self._options = options
+        self._allocation = allocation
+        self._clock = clock
+        self._began = clock.steady()
+        self._offset = self._began - clock.wall()
+        """From a time of day that others tell to the steady clock. Fixed, so that it does not follow a clock that is
+        set later."""
+        self._allocation_end = self._steady(allocation.end) if allocation is not None else None
+        self._read_at = self._began
+        self._warned = False
+        self._quickly = False
+        self._last_error = ""
+        self.all_read = False
+        """No more requests come from a file."""
+
+    async def watch(self) -> None:
+        while not self._pilot.shutdown.is_made:
+            await self._look()
+            await asyncio.sleep(self._until_next_look())
+
+    def end_now(self, why: str) -> None:
+        """The batch system ends the allocation within seconds."""
+        self._quickly = True
+        self._pilot.shutdown.make(Cause.TIME, why)
+
+    @property
+    def kill_grace(self) -> float:
+        """Seconds for running jobs between SIGTERM and SIGKILL, when the time is over."""
+        if self._quickly:
+            return SHORT_KILL_GRACE
+        end = self._end
+        last = LAST if end is None else _last(self._grace(end))
+        return min(KILL_GRACE, last / 2)
+
+    @property
+    def is_end_of_allocation(self) -> bool:
+        """The batch system ends what the manager has no time to end."""
+        return self._quickly or (self._allocation_end is not None and self._end == self._allocation_end)
+
+    def _steady(self, time_of_day: float | None) -> float | None:
+        return None if time_of_day is None else time_of_day + self._offset
+
+    @property
+    def _end(self) -> float | None:
+        limit = self._options.time_limit
+        ends = [self._allocation_end, self._began + limit if limit is not None else None]
+        return min((end for end in ends if end is not None), default=None)
+
+    def _grace(self, end: float) -> float:
+        if self._options.grace is not None:
+            return self._options.grace
+        return min(GRACE, LARGEST_PART * (end - self._began))
+
+    def _until_next_look(self) -> float:
+        if self._engine.state.unfinished or not self.all_read:
+            return TICK
+        end = self._end
+        left = math.inf if end is None else end - self._grace(end) - self._clock.steady()
+        return min(max(left / 2, TICK), SELDOM)
+
+    async def _look(self) -> None:
+        if self._clock.steady() - self._read_at >= self._pause():
+            await self._read_end(PATIENCE)
+        end = self._end
+        if end is not None:
+            await self._count_down(end)
+        self._set_deadline()
+        shutdown = self._pilot.shutdown
+        if self.all_read and self._pilot.end_when_done.is_set() and not (self._engine.gathering or shutdown.is_made):
+            why = why_over(self._engine.state, self._clock.wall())
+            if why is not None:
+                shutdown.make(Cause.TIME, why)
+
+    def _pause(self) -> float:
+        left = math.inf if self._allocation_end is None else self._allocation_end - self._read_at
+        return min(max(left / 6, READ_SOON), READ_AGAIN)
+
+    async def _count_down(self, end: float) -> None:
+        grace, now = self._grace(end), self._clock.steady
+        if now() < end - grace:
+            self._warned = False
+            return
+        if not self._warned:
+            end = await self._read_end_again()
+            if now() >= end - grace:
+                self._warn(end)
+        if now() >= end - _last(grace) and now() >= await self._read_end_again() - _last(grace):
+            self._pilot.shutdown.make(Cause.TIME, "the time of this manager is over")
+
+    async def _read_end_again(self) -> float:
+        """The limit may have been raised since it was read."""
+        await self._read_end(SHORT_PATIENCE)
+        return math.inf if self._end is None else self._end
+
+    def _set_deadline(self) -> None:
+        """The core knows the time of day only, so its deadline moves with a clock that is set."""
+        end = self._end
+        if end is None:
+            deadline = None
+        else:
+            deadline = self._clock.wall() + (end - self._grace(end) - self._clock.steady())
+        before = self._engine.state.deadline
+        if (deadline is None) != (before is None) or abs((deadline or 0.0) - (before or 0.0)) > DRIFT:
+            self._engine.dispatch(Deadline(deadline))
+
+    def _warn(self, end: float) -> None:
+        """No job is started any more, because of the deadline; running jobs get a signal where the user wants that."""
+        self._warned = True
+        told = ""
+        name = self._options.grace_signal
+        if name is not None:
+            by_node: dict[str, list[str]] = {}
+            for run in self._engine.state.runs.values():
+                by_node.setdefault(node_of(self._engine.state, run), []).append(run.id)
+            self._engine.dispatch(Warned())
+            self._engine.executor.signal(by_node, signal.Signals[name])
+            told = f"; those that run get {name}"
+        left = max(end - self._clock.steady(), 0.0)
+        self._engine.notice(f"the time of this manager is over in {left:.0f} s: no job is started any more{told}")
+
+    async def _read_end(self, patience: float) -> None:
+        if self._allocation is None:
+            return
+        self._read_at = self._clock.steady()
+        try:
+            end = await asyncio.get_running_loop().run_in_executor(None, find_end, os.environ, patience)
+        except AllocationOver as error:
+            self.end_now(str(error))
+            return
+        except ClusterError as error:
+            if str(error) != self._last_error:
+                self._last_error = str(error)
+                log.warning("when the allocation ends cannot be asked: %s", error)
+            return
+        if self._steady(end) != self._allocation_end:
+            log.info("the allocation ends at %s now", "no known time" if end is None else time.ctime(end))
+            self._allocation_end = self._steady(end)
+
+
+def _last(grace: float) -> float:
+    return min(LAST, grace / 2)

@@ -1,0 +1,132 @@
+"""The shutdown of a manager: who asked for it, and the steps that end its agents and settle its jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from qcg.pilotjob.core.events import Deadline, NodesLost, ShutDown
+from qcg.pilotjob.core.shutdown import Cause, Disposition, Shutdown, decide
+from qcg.pilotjob.executors.supervision import Supervision
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.manager.deadline import ManagerDeadline
+from qcg.pilotjob.manager.engine import Engine
+from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
+from qcg.pilotjob.report.errors import ReportError
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 2.0
+"""Seconds for the last records to reach the disk, before the manager says that they do not."""
+ENDING = 4.0
+"""Seconds that agents have to end besides the grace period of their jobs, when the allocation ends as well."""
+
+
+class ShutdownSequence:
+    """Ends the attempts and the agents of one manager, as its shutdown request wants it."""
+
+    def __init__(self, engine: Engine, request: ShutdownRequest, deadline: ManagerDeadline) -> None:
+        self._engine = engine
+        self._request = request
+        self._deadline = deadline
+        self.waits_for_disk = False
+        """The shutdown waits until records can be written."""
+        self.run_is_left = False
+        """Nothing was settled: agents keep their jobs for a manager that resumes the run."""
+
+    async def carry_out(self, agents: Supervision) -> None:
+        """Returns when no process is left, unless the run is left as it is."""
+        assert self._request.cause is not None
+        cause = self._request.cause
+        grace = self._deadline.kill_grace if cause is Cause.TIME else None
+        shutdown = decide(cause, grace=grace, urgent=self._request.urgent.is_set())
+        if shutdown.disposition is Disposition.LEAVE:
+            self.run_is_left = True
+            return
+        self._engine.dispatch(Deadline(0.0))  # a job that waits now stays QUEUED
+        # An agent that has ended cannot repeat what was not written. The end of an allocation does not wait for that.
+        if cause is not Cause.TIME and not await self._stored():
+            return
+        self._settle_jobs(shutdown)
+        ends_with_allocation = cause is Cause.TIME and self._deadline.is_end_of_allocation
+        await self._end_agents(agents, shutdown.grace, shutdown.grace + ENDING if ends_with_allocation else None)
+        if self._engine.state.runs:
+            self._settle_unknown_ends(ends_with_allocation=ends_with_allocation)
+        await self._stored()
+
+    def _settle_unknown_ends(self, *, ends_with_allocation: bool) -> None:
+        """Attempts whose end no agent has told. Their agents may have written it down, or have jobs that still run:
+        the next manager asks them, unless nothing is left when the allocation has ended."""
+        engine = self._engine
+        log.warning("the end of %d attempts is not known", len(engine.state.runs))
+        if ends_with_allocation:
+            nodes = [spec.name for spec in engine.state.nodes]
+            engine.dispatch(NodesLost(nodes, "the agent ended without a record of the end of this job"))
+
+    def _settle_jobs(self, shutdown: Shutdown) -> None:
+        engine = self._engine
+        unfinished, attempts = engine.state.unfinished, engine.state.executing
+        # The end of an attempt that was not killed on request must not count as cancelled.
+        engine.executor.exit_reason = "cancel" if shutdown.disposition is Disposition.CANCEL_ALL else "closed"
+        engine.dispatch(ShutDown(shutdown.disposition, self._request.reason))
+        # First of all: after a crash from here on, the next manager knows what was decided.
+        engine.try_to_commit()
+        engine.executor.flush()
+        if unfinished:
+            running = "no attempt runs" if not attempts else f"{_count(attempts, 'running attempt')} ended"
+            sentence = f"{self._request.reason}; {running}, {_what_happens(shutdown.disposition)}"
+            # The user has read it when the signal came.
+            (log.info if shutdown.cause is Cause.SIGNAL else engine.notice)(sentence)
+
+    async def _end_agents(self, agents: Supervision, grace: float, timeout: float | None) -> None:
+        """`timeout`: seconds after which the allocation ends them."""
+        ending = asyncio.ensure_future(agents.end(grace))
+        urgent = asyncio.ensure_future(self._request.urgent.wait())
+        await asyncio.wait({ending, urgent}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if urgent.done() and not ending.done():
+            self._engine.executor.tell_to_exit(0.0)
+            await asyncio.wait({ending}, timeout=timeout)
+        urgent.cancel()
+        if ending.done():
+            ending.result()
+        else:
+            log.warning("some agents have not ended yet; they and their jobs end with the allocation")
+            ending.cancel()
+
+    async def _stored(self) -> bool:
+        """Wait until everything is on the disk. False when a second signal comes while that is impossible."""
+        engine = self._engine
+        storing = asyncio.ensure_future(engine.store())
+        urgent = asyncio.ensure_future(self._request.urgent.wait())
+        await asyncio.wait({storing}, timeout=PATIENCE)
+        if not storing.done():
+            self.waits_for_disk = True
+            signals = "a second signal leaves" if self._request.cause is Cause.SIGNAL else "two signals leave"
+            why = why_not_written(engine)
+            engine.notice(f"{why} The end waits for that; {signals} the run as it is, to be resumed")
+            await asyncio.wait({storing, urgent}, return_when=asyncio.FIRST_COMPLETED)
+        urgent.cancel()
+        self.waits_for_disk = False
+        self.run_is_left = self.run_is_left or not storing.done()
+        storing.cancel()
+        return not self.run_is_left
+
+
+def why_not_written(engine: Engine) -> str:
+    try:
+        engine.commit()
+    except (JournalError, ReportError) as error:
+        return str(error)
+    return "What is written has not reached the disk yet; should that fail, service.log says why."
+
+
+def _what_happens(disposition: Disposition) -> str:
+    if disposition is Disposition.CANCEL_ALL:
+        return "and all jobs that have not ended are cancelled"
+    if disposition is Disposition.CANCEL_RUNNING:
+        return "running jobs are cancelled, and waiting jobs are left for --resume"
+    return "and jobs that have not ended are left for --resume"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun} is" if number == 1 else f"{number} {noun}s are"

@@ -1,0 +1,102 @@
+"""Signals to a manager: SIGINT, SIGTERM and SIGHUP end it, and a second SIGINT or SIGTERM ends it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
+from qcg.pilotjob.manager.deadline import ManagerDeadline
+from qcg.pilotjob.manager.engine import Engine
+from qcg.pilotjob.manager.shutdown import ShutdownSequence
+from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
+from qcg.pilotjob.runs.resume_hint import are_left
+
+WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class EarlySignals:
+    """Keeps signals that come before a manager can act on them: from the creation of its run directory on, a signal
+    must not interrupt a step half-way."""
+
+    def __init__(self) -> None:
+        self.received: list[signal.Signals] = []
+        # `nohup` ignores SIGHUP for the programs that it starts.
+        self.watched = [number for number in WATCHED if not _is_ignored_hangup(number)]
+        for number in self.watched:
+            asyncio.get_running_loop().add_signal_handler(number, self.received.append, number)
+
+    def end(self) -> None:
+        """Restore the default handling. Calling it again does nothing."""
+        for number in self.watched:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+
+class SignalWatch:
+    """Turns signals into shutdown requests, between `begin` and `end`."""
+
+    def __init__(
+        self,
+        early: EarlySignals,
+        engine: Engine,
+        request: ShutdownRequest,
+        sequence: ShutdownSequence,
+        deadline: ManagerDeadline,
+        *,
+        in_allocation: bool,
+    ) -> None:
+        self._early = early
+        self._engine = engine
+        self._request = request
+        self._sequence = sequence
+        self._deadline = deadline
+        self._in_allocation = in_allocation
+        self.first = 0
+        """The first signal, except a SIGTERM by which the batch system announces the end of the allocation."""
+
+    def begin(self) -> None:
+        """Act on signals from now on, and on those that have come already."""
+        for number in self._early.watched:
+            asyncio.get_running_loop().add_signal_handler(number, self._received, number)
+        for number in self._early.received:
+            self._received(number)
+
+    def end(self) -> None:
+        self._early.end()
+
+    def _received(self, number: signal.Signals) -> None:
+        if self._in_allocation and number is signal.SIGTERM and not self.first:
+            # The batch system may send it several times.
+            self._deadline.end_now("the allocation ends (SIGTERM)")
+            return
+        is_repeated = self._request.is_made
+        if is_repeated and number is signal.SIGHUP:
+            self._engine.notice(f"{number.name}: the manager ends already")
+        else:
+            self._engine.notice(f"{number.name}: {self._consequence(is_repeated=is_repeated)}")
+            if is_repeated:
+                self._request.urgent.set()
+        self.first = self.first or number
+        self._request.make(Cause.SIGNAL, f"the manager got {number.name}")
+
+    def _consequence(self, *, is_repeated: bool) -> str:
+        self._engine.try_to_commit()  # the disk may be full, and nothing was written since
+        cannot_write = self._engine.stalled or self._sequence.waits_for_disk
+        if is_repeated:
+            return "the run is left as it is, to be resumed" if cannot_write else "running jobs are killed at once"
+        left = self._engine.state.unfinished
+        jobs = f"{are_left(left)} for --resume" if left else "the manager ends"
+        if cannot_write:
+            return (
+                f"nothing can be written, and the end waits for that: once there is room, {jobs}; a second signal"
+                " leaves the run as it is, to be resumed"
+            )
+        attempts = self._engine.state.executing
+        if not attempts:
+            return jobs
+        running = "1 running attempt has" if attempts == 1 else f"{attempts} running attempts have"
+        return f"{jobs}; {running} {KILL_GRACE:g} s to end, or until the next signal"
+
+
+def _is_ignored_hangup(number: signal.Signals) -> bool:
+    return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN

@@ -1,0 +1,53 @@
+"""What a manager needs of the machine that it runs on: checked before anything is made."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from qcg.pilotjob.common.options import UsageError
+from qcg.pilotjob.host.tree import look_at
+from qcg.pilotjob.wire.descriptors import GIVEN, NEEDED_BY_MANAGER, TooFewDescriptors, require
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds for a connection of this machine to itself."""
+
+
+def check_machine() -> None:
+    """Raise UsageError where processes cannot be watched, or too few files can be opened."""
+    if not sees_processes():
+        raise UsageError(
+            "/proc is not there, so that the processes of jobs could not be watched and ended; mount it, for example"
+            " with `mount -t proc proc /proc`"
+        )
+    try:
+        require(NEEDED_BY_MANAGER)
+    except TooFewDescriptors as error:
+        raise UsageError(str(error)) from None
+    if GIVEN < NEEDED_BY_MANAGER:  # the agent, which has the limit of its jobs
+        raise UsageError(
+            f"the limit of open files is {GIVEN}, and agents need {NEEDED_BY_MANAGER}; raise it, for example with"
+            " `ulimit -n 1024`, and try again"
+        )
+
+
+def sees_processes() -> bool:
+    """Whether /proc tells of processes: without it, none can be found again."""
+    return look_at(os.getpid()) is not None
+
+
+def check_connections(address: str) -> None:
+    """Raise UsageError where agents on this machine could not connect to this address of it."""
+    host = address.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with (
+            socket.create_server((host, 0), family=family) as server,
+            socket.create_connection(server.getsockname()[:2], CONNECT_TIMEOUT),
+        ):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"this machine cannot connect to its own address {host}, which agents and clients have to:"
+            f" {error.strerror or error}; switch the network interface on, for example with `ip link set lo up`"
+        ) from None

@@ -1,0 +1,76 @@
+"""Removes run directories, but none that is in use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.script import environment_for
+from qcg.pilotjob.batch.submissions import jobs_under_way, submission_directories
+from qcg.pilotjob.runs.discovery import has_manager, holder_of
+from qcg.pilotjob.runs.rundir import PREFIX, relink
+from qcg.pilotjob.runs.states import RunInfo, RunState
+
+STARTING = 60.0
+"""Seconds for which a directory without a registry may belong to a manager that is starting."""
+REMOVED = ".qcgpjm-removed-"
+"""How a run directory is called while it is being removed: no command finds it."""
+
+
+class RemovalError(Exception):
+    """A run was not removed; the message says why."""
+
+
+def reason_to_keep(run: RunInfo, *, now: float, unfinished_too: bool) -> str:
+    """Why a run must not be removed; empty when it may be."""
+    if run.state is RunState.LIVE:
+        return "its manager is at work"
+    if run.agents is not False:
+        return "its agents are at work" if run.agents else "its agents may be at work on other hosts"
+    if run.state is RunState.EMPTY and run.age(now) < STARTING:
+        return "it may be about to begin"
+    if unfinished_too:
+        return ""
+    if run.state is RunState.DAMAGED:
+        return "its registry cannot be read; --all removes it"
+    if run.state in (RunState.LEFT, RunState.CRASHED):
+        left = run.jobs_left or run.requests_left
+        what = "job" if run.jobs_left else "request"
+        return f"{left} {what}{'' if left == 1 else 's'} left; --all removes it"
+    return ""
+
+
+def remove_run(run_dir: Path) -> None:
+    """Remove a run directory, its batch scripts, and links that lead to it. Raises RemovalError when it is in use.
+
+    The directory is renamed first. So no manager can take up a run that is half removed, and one that has taken it up
+    in the last moment is noticed.
+    """
+    run_dir = run_dir.resolve()
+    if run_dir.lstat().st_uid != os.getuid():
+        raise RemovalError("it belongs to another user")
+    scripts = _batch_scripts(run_dir)
+    name = run_dir.name.removeprefix(PREFIX)
+    aside = run_dir.with_name(f"{REMOVED}{name}.{os.getpid()}")
+    try:
+        run_dir.rename(aside)
+        if has_manager(aside) or holder_of(aside) is not None:
+            aside.rename(run_dir)
+            raise RemovalError("a manager has just taken it up")
+        relink(run_dir.parent, run_dir)
+        for directory in (aside, *scripts):
+            shutil.rmtree(directory)
+    except OSError as error:
+        raise RemovalError(f"{error.filename}: {os.strerror(error.errno or 0)}") from None
+
+
+def _batch_scripts(run_dir: Path) -> list[Path]:
+    try:
+        jobs = jobs_under_way(run_dir, environment_for([], dict(os.environ)))
+    except BatchError as error:
+        raise RemovalError(f"it is not known whether Slurm jobs of it are left: {error}") from None
+    if jobs:
+        raise RemovalError(f"Slurm job {jobs[0].id} of it has not ended")
+    return submission_directories(run_dir)

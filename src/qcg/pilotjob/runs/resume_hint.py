@@ -1,0 +1,39 @@
+"""The resume hint shown when a run ends with unfinished jobs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from qcg.pilotjob.common.options import UsageError
+
+FOLLOWED = "QCG_PM_FOLLOWED"
+"""Of the environment of a manager: set where another allocation has been asked for, which goes on with what is left."""
+ALLOCATION = "nodes_of_allocation"
+"""In the registry: the Slurm job whose nodes the latest manager had; empty without."""
+
+
+def are_left(jobs: int) -> str:
+    return "1 job is left" if jobs == 1 else f"{jobs} jobs are left"
+
+
+def how_to_go_on(run_dir: Path, allocation: str, *, serves: bool = False) -> str:
+    """The commands that continue a run. `allocation`: the Slurm job whose nodes it had. `serves`: its manager served
+    clients until it was told to finish."""
+    path = shlex.quote(str(run_dir))
+    here = f"`qcg-pm-service --net --resume {path}`" if serves else f"`qcg-pm run --resume {path}`"
+    return f"`qcg-pm sbatch --resume {path}` (inside an allocation: {here})" if allocation else here
+
+
+def is_followed() -> bool:
+    """Asked once: programs that this process starts are not meant."""
+    return bool(os.environ.pop(FOLLOWED, ""))
+
+
+def refuse_elsewhere(run_dir: Path, allocation: str) -> None:
+    """Of a run that has had nodes of an allocation, and would go on with this machine though nobody has said so."""
+    raise UsageError(
+        f"this run was in Slurm allocation {allocation}, and this is no allocation: go on with"
+        f" {how_to_go_on(run_dir, allocation)}, or give --resources local if you mean this machine"
+    )

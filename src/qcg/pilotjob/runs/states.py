@@ -1,0 +1,155 @@
+"""The state of each run of a directory, as its files tell it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+
+import msgspec
+
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.interfaces.file import ALL, DONE
+from qcg.pilotjob.journal import reading, tallies
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.runs.discovery import has_agents, holder_of, is_there
+from qcg.pilotjob.runs.resume_hint import ALLOCATION
+from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import ContactError
+
+_CHANGED_BY_MANAGERS = (FILE_NAME, f"{FILE_NAME}-wal", "service.log", "jobs.report")
+
+
+class RunState(Enum):
+    LIVE = "live"
+    """Its manager is at work."""
+    ENDED = "ended"
+    """All its jobs are final."""
+    LEFT = "left"
+    """Its manager ended, and jobs or requests are left for another one."""
+    CRASHED = "crashed"
+    """Its manager died, and jobs or requests are left for another one."""
+    EMPTY = "empty"
+    """It has no registry: it is about to begin, or could not."""
+    DAMAGED = "damaged"
+    """Its registry cannot be read."""
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """What the files of a run say about it."""
+
+    run_dir: Path
+    state: RunState
+    last_change: float
+    """Epoch seconds at which its manager wrote to the registry, the log or the report last."""
+    jobs: dict[str, int] = {}
+    """Numbers of jobs by state; states without jobs are left out."""
+    requests_left: int = 0
+    """Requests of its file that have not been run."""
+    address: str = ""
+    """Of a live manager with a network interface."""
+    pid: int = 0
+    """Of a live manager; 0 when it is not known."""
+    host: str = ""
+    allocation: str = ""
+    """The Slurm job whose nodes the latest manager had."""
+    agents: bool | None = False
+    """Whether agents without a manager are still at work; None when that cannot be told."""
+    problem: str = ""
+    """Why the registry cannot be read."""
+
+    @property
+    def total_jobs(self) -> int:
+        return sum(self.jobs.values())
+
+    @property
+    def jobs_left(self) -> int:
+        return sum(self.jobs.get(state.name, 0) for state in State if not state.is_final)
+
+    def age(self, now: float) -> float:
+        """Seconds since the last change."""
+        return max(now - self.last_change, 0.0)
+
+
+def inspect_run(run_dir: Path) -> RunInfo:
+    """The state of one run. Raises FileNotFoundError when its directory is removed meanwhile."""
+    run_dir = run_dir.absolute()
+    last_change = _last_change(run_dir)
+    live = _live_manager(run_dir)
+    if not (run_dir / FILE_NAME).exists():
+        return RunInfo(run_dir, RunState.EMPTY, last_change) if live is None else _live(run_dir, last_change, live)
+    try:
+        with snapshot(run_dir / FILE_NAME) as connection:
+            counts = tallies.job_states(connection)
+            done, in_all = (int(reading.meta_value(connection, key) or 0) for key in (DONE, ALL))
+            allocation = str(reading.meta_value(connection, ALLOCATION) or "")
+    except (JournalError, OSError) as error:
+        if live is not None:
+            return _live(run_dir, last_change, live)
+        return RunInfo(run_dir, RunState.DAMAGED, last_change, problem=str(error), agents=has_agents(run_dir))
+    jobs = {state.name: counts[state] for state in State if counts[state]}
+    found = RunInfo(run_dir, RunState.ENDED, last_change, jobs, max(in_all - done, 0), allocation=allocation)
+    if live is not None:
+        address, pid, host = live
+        return msgspec.structs.replace(found, state=RunState.LIVE, address=address, pid=pid, host=host)
+    agents = has_agents(run_dir)
+    if not (found.jobs_left or found.requests_left):
+        return msgspec.structs.replace(found, agents=agents)
+    state = RunState.CRASHED if _died(run_dir) else RunState.LEFT
+    return msgspec.structs.replace(found, state=state, agents=agents)
+
+
+def _live(run_dir: Path, last_change: float, live: tuple[str, int, str]) -> RunInfo:
+    address, pid, host = live
+    return RunInfo(run_dir, RunState.LIVE, last_change, address=address, pid=pid, host=host)
+
+
+def _live_manager(run_dir: Path) -> tuple[str, int, str] | None:
+    """Address, pid and host of the manager at work, as far as they are known; None when there is none."""
+    try:
+        found = contact.read(run_dir)
+    except (ContactError, OSError):
+        found = None
+    if found is not None and is_there(run_dir, found):
+        return found.clients.address if found.clients else "", found.pid, found.host
+    holder = holder_of(run_dir)
+    return None if holder is None else ("", holder, "")
+
+
+def _died(run_dir: Path) -> bool:
+    """Whether the contact file still names a manager, which removes it or its pid when it ends."""
+    try:
+        found = contact.read(run_dir)
+    except (ContactError, OSError):
+        return False
+    return found is not None and found.pid != 0
+
+
+def _last_change(run_dir: Path) -> float:
+    times = []
+    for name in _CHANGED_BY_MANAGERS:
+        try:
+            times.append((run_dir / name).stat().st_mtime)
+        except OSError:
+            continue
+    return max(times) if times else run_dir.stat().st_mtime
+
+
+def inspect_runs(runs: list[Path]) -> list[RunInfo]:
+    """The state of each of these runs that is still there, in the same order."""
+    found = []
+    for run_dir in runs:
+        try:
+            found.append(inspect_run(run_dir))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def age_in_words(seconds: float) -> str:
+    """`5 s`, `12 min`, `3 h`, `8 days`: the largest unit that fits."""
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= (2 * size if unit == "days" else size):
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"

@@ -1,0 +1,142 @@
+"""The second line between agent and manager, which nothing but the network can stop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+import uuid
+from functools import partial
+from pathlib import Path
+
+import pytest
+import zmq
+
+from qcg.pilotjob.agent import heartbeat
+from qcg.pilotjob.agent.fence import Fence
+from qcg.pilotjob.agent.heartbeat import Pulse
+from qcg.pilotjob.executors.heartbeats import Pulses
+from qcg.pilotjob.host.tree import MARKER
+from qcg.pilotjob.wire import gate
+from qcg.pilotjob.wire.contact import AgentsContact
+from qcg.pilotjob.wire.keys import make_keys
+from tests.agent.manager import NAME, AgentProcess, launch, manager
+from tests.support.connections import is_closed
+from tests.support.processes import is_alive
+from tests.support.waiting import wait_for
+
+
+def test_a_pulse_that_is_answered_keeps_the_fence_up_and_one_that_is_not_does_not(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(heartbeat, "BEAT", 0.1)
+    keys = make_keys()
+    pulses = Pulses(keys, "tcp://127.0.0.1:*", ["n1", "n2"])
+    lines = (keys.server_public, keys.client_public, keys.client_secret, pulses.address)
+    known: list[float] = []
+    fence = Fence(lambda: None)
+    monkeypatch.setattr(fence, "known_at", known.append)
+    line = Pulse("n1", fence)
+    try:
+        line.follow(AgentsContact("", *lines))
+        wait_for(lambda: len(known) > 3, what="several answers")
+        assert known == sorted(known)
+        assert list(pulses.heard) == ["n1"]
+        assert pulses.heard["n1"] >= known[0]
+
+        def answers() -> tuple[int, float]:
+            return len(known), pulses.heard["n1"]
+
+        def are_over() -> bool:
+            before = answers()
+            time.sleep(0.5)
+            return answers() == before
+
+        pulses.deaf = frozenset(["n1"])
+        wait_for(are_over, what="the last answer, after those on their way")
+        count = len(known)
+        pulses.deaf = frozenset()
+        wait_for(lambda: len(known) > count, what="answers again")
+    finally:
+        line.close()
+        pulses.close()
+
+
+def test_the_line_follows_the_manager(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(heartbeat, "BEAT", 0.1)
+    fence = Fence(lambda: None)
+    line = Pulse("n1", fence)
+    try:
+        for _ in range(2):
+            keys = make_keys()
+            pulses = Pulses(keys, "tcp://127.0.0.1:*", ["n1"])
+            lines = (keys.server_public, keys.client_public, keys.client_secret, pulses.address)
+            line.follow(AgentsContact("", *lines))
+            wait_for(partial(getattr, pulses, "heard"), what="a pulse")
+            pulses.close()
+    finally:
+        line.close()
+
+
+def test_the_line_outlives_somebody_else_at_the_address_of_the_manager(monkeypatch: pytest.MonkeyPatch):
+    """Who speaks without keys, as some other program does that was given the port."""
+    monkeypatch.setattr(heartbeat, "BEAT", 0.05)
+    monkeypatch.setattr(heartbeat, "SILENCE", 1.0)
+    made: list[object] = []
+    make = heartbeat._line
+    monkeypatch.setattr(heartbeat, "_line", lambda *where: made.append(None) or make(*where))  # type: ignore[func-returns-value]
+    keys = make_keys()
+    key_words = (keys.server_public, keys.client_public, keys.client_secret)
+    pulses = Pulses(keys, "tcp://127.0.0.1:*", ["n1"])
+    line = Pulse("n1", Fence(lambda: None))
+    try:
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as other:
+            port = other.bind_to_random_port("tcp://127.0.0.1")
+            line.follow(AgentsContact("", *key_words, f"tcp://127.0.0.1:{port}"))
+            wait_for(lambda: len(made) == 3, what="fresh lines")
+        line.follow(AgentsContact("", *key_words, pulses.address))
+        wait_for(lambda: pulses.heard, what="a pulse")
+    finally:
+        line.close()
+        pulses.close()
+
+
+def test_connections_without_keys_to_the_port_of_pulses_are_limited(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gate, "MOST_PENDING", 4)
+    pulses = Pulses(make_keys(), "tcp://127.0.0.1:*", ["n1"])
+    host, _, port = pulses.address.removeprefix("tcp://").rpartition(":")
+    try:
+        with contextlib.ExitStack() as strangers:
+            connections = [strangers.enter_context(socket.create_connection((host, int(port)))) for _ in range(20)]
+            wait_for(lambda: sum(map(is_closed, connections)) == 16, what="all but four to be closed")
+    finally:
+        pulses.close()
+
+
+def test_an_agent_that_waits_for_its_files_keeps_its_jobs_as_long_as_its_manager_is_known_to_live(run_dir: Path):
+    """Reading the contact file hangs, as on a file system that does not answer."""
+    with manager(run_dir, pulse=True) as first:
+        assert first.pulses is not None
+        agent = AgentProcess(run_dir, settings={"heartbeat.BEAT": 0.2})
+        pipe = run_dir / "hang"
+        try:
+            instance = f"pilot-{uuid.uuid4().hex}"
+            first.meet(instance=instance, fence=5.0)
+            first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: f"{instance}.a"}))
+            pid = first.started("a").pid
+            os.mkfifo(pipe, 0o600)
+            wait_for(lambda: _is_opening(agent.pid), what="the agent hangs")
+            time.sleep(7)  # longer than the fence allows
+            assert is_alive(pid)
+            first.pulses.deaf = frozenset([NAME])
+            wait_for(lambda: not is_alive(pid), what="the end of the job")
+        finally:
+            if pipe.is_fifo():
+                pipe.rename(run_dir / "fifo")
+                for _ in range(2):
+                    os.close(os.open(run_dir / "fifo", os.O_RDWR | os.O_NONBLOCK))
+            agent.kill()
+
+
+def _is_opening(pid: int) -> bool:
+    """Whether it waits for the other end of a pipe with a name."""
+    return Path(f"/proc/{pid}/wchan").read_text() in ("wait_for_partner", "fifo_open")

@@ -1,0 +1,140 @@
+"""The host that starts nothing answers as the one that does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.agent.simulated_host import PretendedHost
+from qcg.pilotjob.host.ledger import Ledger
+from qcg.pilotjob.host.records import Ended
+from tests.agent.manager import launch
+from tests.support.pilot import job, run_requests
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    made = Ledger(str(tmp_path / "ledger"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def host(ledger: Ledger, tmp_path: Path) -> Iterator[PretendedHost]:
+    made = PretendedHost(ledger, "n1", str(tmp_path / "files"))
+    yield made
+    made.close()
+
+
+def told(host: PretendedHost) -> list[tuple[str, str]]:
+    """Ids and what became of them."""
+    return [(body.id, body.reason if isinstance(body, Ended) else "started") for _, body in host.take_records()]
+
+
+def test_a_job_ends_at_once_and_its_end_tells_all(host: PretendedHost, tmp_path: Path):
+    host.start([launch("a", "no-such-program", wd=tmp_path)])
+    host.advance()
+    ((number, ended),) = host.take_records()
+    assert number == 1
+    assert isinstance(ended, Ended)
+    assert (ended.id, ended.exit_code, ended.reason) == ("a", 0, "exit")
+    assert ended.started == ended.at > 0
+    assert not host.busy
+    assert list(tmp_path.iterdir()) == [tmp_path / "ledger"]
+
+
+def test_one_that_sleeps_ends_when_its_time_is_over(host: PretendedHost, tmp_path: Path):
+    host.start([launch("a", "sleep", "1000", wd=tmp_path)])
+    host.advance()
+    assert told(host) == [("a", "started")]
+    assert host.busy
+    over = host.next_deadline()
+    assert over is not None
+    assert 990 < over - time.monotonic() <= 1000
+    host.due(over - 1)
+    assert told(host) == []
+    host.due(over)
+    assert told(host) == [("a", "exit")]
+    assert host.next_deadline() is None
+
+
+def test_one_that_sleeps_for_longer_than_its_wall_time_is_ended_after_that(host: PretendedHost, tmp_path: Path):
+    host.start(
+        [launch(id, "sleep", seconds, wd=tmp_path, wall_time=100.0) for id, seconds in (("a", "6"), ("b", "600"))]
+    )
+    host.advance()
+    host.take_records()
+    host.due(time.monotonic() + 50)
+    assert told(host) == [("a", "exit")]
+    over = host.next_deadline()
+    assert over is not None
+    assert 50 < over - time.monotonic() <= 100
+    host.due(over)
+    ((_, ended),) = host.take_records()
+    assert isinstance(ended, Ended)
+    assert (ended.id, ended.reason, ended.message) == ("b", "timeout", "The wall time of 100 s is over.")
+    assert not host.busy
+    host.due(time.monotonic() + 1000)
+    assert host.next_deadline() is None
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "soon", "0"])
+def test_what_is_no_time_is_over_at_once_and_keeps_nobody_from_waking_up(
+    host: PretendedHost, tmp_path: Path, seconds: str
+):
+    host.start([launch(id, "sleep", time, wd=tmp_path) for id, time in (("a", seconds), ("b", "6"))])
+    host.advance()
+    assert told(host) == [("a", "exit"), ("b", "started")]
+    host.due(time.monotonic() + 7)
+    assert told(host) == [("b", "exit")]
+
+
+def test_an_id_is_started_once(host: PretendedHost, tmp_path: Path):
+    assert host.start([launch("a", "true", wd=tmp_path)]) == []
+    assert host.start([launch("a", "true", wd=tmp_path)]) == ["a"]
+    host.advance()
+    assert host.start([launch("a", "true", wd=tmp_path), launch("b", "true", wd=tmp_path)]) == ["a"]
+
+
+def test_what_sleeps_and_what_waits_can_be_cancelled(host: PretendedHost, tmp_path: Path):
+    host.start([launch(id, "sleep", "1000", wd=tmp_path) for id in ("a", "b")])
+    host.advance()
+    host.start([launch("c", "true", wd=tmp_path)])
+    host.kill(["a", "c", "unknown"])
+    host.due(time.monotonic() + 1)
+    assert told(host) == [("a", "started"), ("b", "started"), ("c", "cancel"), ("a", "cancel")]
+    assert [running.id for running in host.running()] == ["b"]
+    host.finish(0.0)
+    host.due(time.monotonic() + 1)
+    assert told(host) == [("b", "cancel")]
+    assert not host.busy
+
+
+def test_what_an_agent_that_died_had_under_way_is_lost(host: PretendedHost, ledger: Ledger, tmp_path: Path):
+    host.start([launch("a", "sleep", "1000", wd=tmp_path)])
+    host.advance()
+    host.take_records()
+    after = PretendedHost(ledger, "n1", str(tmp_path / "files"))
+    after.due(time.monotonic() + 1)
+    assert told(after) == [("a", "lost")]
+    after.close()
+
+
+def test_a_run_of_pretended_jobs_goes_through_everything_but_processes(tmp_path: Path):
+    done = run_requests(
+        tmp_path,
+        [
+            job("many", "no-such-program", iteration=200, stdout="out.${it}"),
+            job("nap", "sleep", "0.2", numCores=128),
+            job("last", "false", after=["many", "nap"]),
+        ],
+        options=("--nodes", "128,128", "--pretend"),
+    )
+    assert done.done.returncode == 0, done.done.stdout + done.done.stderr
+    assert set(done.states.values()) == {"SUCCEED"}
+    assert len(done.states) == 203
+    assert 0.2 <= float(done.report["nap"]["runtime"]["rtime"].split(":")[2]) < 60
+    assert not list(tmp_path.glob("out.*"))

@@ -1,0 +1,122 @@
+"""A run inside one of its allocations, when that ends. Whole runs are in `tests/slurm/test_sbatch.py`."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.batch import slurm
+from qcg.pilotjob.batch.allocation_runner import InAllocation
+from qcg.pilotjob.batch.chain_state import JOBS_LEFT, Books, read_books, write_books
+from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.following import Following
+from qcg.pilotjob.batch.slurm import JobView
+from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.manager.resume import TOLD_TO_FINISH
+
+
+@pytest.fixture(autouse=True)
+def _signals_stay_those_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+
+
+def test_when_slurm_is_about_to_kill_everything_it_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    patient: list[float] = []
+
+    def call(command: Sequence[str], environ: Mapping[str, str], patience: float = 120.0) -> str:
+        patient.append(patience)
+        raise BatchError("scontrol had no answer")
+
+    monkeypatch.setattr(slurm, "_call", call)
+    write_books(tmp_path, Books(allocations=["7"]))
+    inside = InAllocation(tmp_path, tmp_path / "run", 1, [], {"SLURM_JOB_ID": "7"})
+    inside._on_term(signal.SIGTERM, None)
+    assert patient == [2.0]
+
+
+def test_a_controller_that_was_late_is_asked_once_more_when_the_manager_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    answers: list[BatchError | JobView] = [BatchError("scontrol had no answer"), seen("7", "COMPLETING")]
+    given_back: list[str] = []
+
+    def look(job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> JobView:
+        answer = answers.pop(0)
+        if isinstance(answer, BatchError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(slurm, "look", look)
+    monkeypatch.setattr(slurm, "cancel", lambda job_id, environ: given_back.append(job_id))
+    write_books(tmp_path, Books(allocations=["7", "8"]))
+    inside = InAllocation(tmp_path, tmp_path / "run", 2, [], {"SLURM_JOB_ID": "7"})
+
+    def manager() -> int:
+        inside._on_term(signal.SIGTERM, None)
+        return JOBS_LEFT
+
+    monkeypatch.setattr(inside, "_run_manager", manager)
+    assert inside.run() == JOBS_LEFT
+    assert given_back == ["8"]
+    assert read_books(tmp_path) == Books(["7"], cancelled="7", exit_code=JOBS_LEFT)
+
+
+@pytest.mark.parametrize("codes", [[JOBS_LEFT], [-signal.SIGKILL]], ids=["shut down", "killed in its shutdown"])
+def test_a_run_that_was_told_to_finish_gets_no_further_manager_and_no_further_allocation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codes: list[int]
+):
+    given_back: list[str] = []
+    monkeypatch.setattr(slurm, "look", lambda job_id, environ: seen(job_id, "COMPLETING"))
+    monkeypatch.setattr(slurm, "cancel", lambda job_id, environ: given_back.append(job_id))
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    journal = Journal.create(run_dir / FILE_NAME)
+    journal.set_meta(TOLD_TO_FINISH, 1)
+    journal.close()
+    write_books(tmp_path, Books(allocations=["7", "8"]))
+    inside = InAllocation(tmp_path, run_dir, 2, [], {"SLURM_JOB_ID": "7"})
+    monkeypatch.setattr(inside, "_run_once", codes.pop)
+    assert inside.run() == JOBS_LEFT
+    assert not codes
+    assert given_back == ["8"]
+    books = read_books(tmp_path)
+    assert (books.allocations, books.cancelled, books.exit_code) == (["7"], "7", JOBS_LEFT)
+
+
+def test_after_an_allocation_that_was_cancelled_unnoticed_nobody_asks_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(slurm, "look", lambda job_id, environ: seen(job_id, "CANCELLED"))
+    write_books(tmp_path, Books(allocations=["7", "8"]))
+    assert InAllocation(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"}).run() == JOBS_LEFT
+    submitted: list[Path] = []
+
+    def submit(script: Path, environ: Mapping[str, str], *options: str) -> str:
+        submitted.append(script)
+        return "9"
+
+    monkeypatch.setattr(slurm, "submit", submit)
+    assert Following(tmp_path, "8", 3, {}, lambda sentence: None).wait() == JOBS_LEFT
+    assert not submitted
+
+
+def test_one_that_is_cancelled_while_it_asks_how_the_last_one_ended_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def look(job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> JobView:
+        if job_id == "7":
+            inside._on_term(signal.SIGTERM, None)
+        return seen(job_id, "COMPLETED" if job_id == "7" else "RUNNING")
+
+    monkeypatch.setattr(slurm, "look", look)
+    write_books(tmp_path, Books(allocations=["7"]))
+    inside = InAllocation(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"})
+    assert inside.run() == JOBS_LEFT
+    assert read_books(tmp_path) == Books(["7", "8"], cancelled="8", exit_code=JOBS_LEFT)
+
+
+def seen(job_id: str, state: str) -> JobView:
+    return JobView(job_id, state, "None", restarts=0, exit_code=0, output="", nodes="")

@@ -1,0 +1,58 @@
+"""What allocations of a run tell each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.batch.chain_state import JOBS_LEFT, Books, read_books, write_books
+from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.batch.slurm import parse_job
+from qcg.pilotjob.manager import run_result
+
+
+def test_books_are_as_they_were_written_and_nobody_else_reads_them(tmp_path: Path):
+    directory = tmp_path / "notes"
+    assert read_books(directory) == Books()
+    written = Books(["12", "13"], "13", 4)
+    write_books(directory, written)
+    assert read_books(directory) == written
+    [file] = directory.iterdir()
+    assert (file.stat().st_mode & 0o777, directory.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_books_that_cannot_be_read_are_told(tmp_path: Path):
+    write_books(tmp_path, Books())
+    [file] = tmp_path.iterdir()
+    file.write_text('{"allocations": 5}')
+    with pytest.raises(BatchError, match=f"{file} cannot be read"):
+        read_books(tmp_path)
+
+
+def test_the_exit_code_of_a_run_that_is_left_means_that_it_goes_on():
+    assert JOBS_LEFT == run_result.LEFT
+
+
+SHOWN = """\
+JobId=7 JobName=JobState=FAILED Reason=None
+   JobState=COMPLETING Reason=TimeLimit Dependency=(null)
+   Requeue=1 Restarts=2 BatchFlag=1 Reboot=0 ExitCode=4:0
+   RunTime=00:00:07 TimeLimit=1-02:00:00 TimeMin=N/A
+   NodeList=n[1-3]
+   StdOut=/home/me/two words.out
+"""
+
+
+def test_what_slurm_says_of_a_job_is_read_where_its_lines_begin():
+    seen = parse_job("7", SHOWN)
+    assert (seen.state, seen.reason, seen.restarts, seen.exit_code) == ("COMPLETING", "TimeLimit", 2, 4)
+    assert (seen.nodes, seen.output, seen.is_over) == ("n[1-3]", "/home/me/two words.out", False)
+    assert seen.limit == "1-02:00:00"
+    assert parse_job("7", SHOWN.replace("4:0", "0:9")).exit_code == 137
+    assert parse_job("7", SHOWN.replace("COMPLETING", "TIMEOUT")).is_over
+
+
+def test_an_answer_that_says_nothing_of_the_job_is_refused():
+    with pytest.raises(BatchError, match="does not tell how the job is"):
+        parse_job("7", "slurm_load_jobs: nothing\n")

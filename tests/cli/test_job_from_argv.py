@@ -1,0 +1,81 @@
+"""A job from a command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from qcg.pilotjob.cli.job_from_argv import LineError, amount, job_of_line, made_up_name
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [(None, None), ("4", {"exact": 4}), ("2-4", {"min": 2, "max": 4}), ("2-", {"min": 2})],
+)
+def test_numbers_of_cores_and_nodes(text: str | None, meant: dict[str, int] | None):
+    assert amount("--cores", text) == meant
+
+
+@pytest.mark.parametrize("text", ["", "two", "-3", "1-2-3", "2.5", "9" * 5000, "2-" + "9" * 5000, "٣"])
+def test_what_is_no_number_is_refused_with_the_option(text: str):
+    with pytest.raises(LineError, match="--cores .* is not a number"):
+        amount("--cores", text)
+
+
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        ({}, {}),
+        ({"cores": "2"}, {"resources": {"numCores": {"exact": 2}}}),
+        ({"nodes": "1-"}, {"resources": {"numNodes": {"min": 1}}}),
+        ({"nodes": "2x4"}, {"resources": {"numCores": {"exact": 4}, "numNodes": {"exact": 2}}}),
+        ({"wall_time": "1h"}, {"resources": {"wt": "1h"}}),
+        ({"after": ["a,b", "c:3"]}, {"dependencies": {"after": ["a", "b", "c:3"]}}),
+        ({"iteration": 3}, {"iteration": 3}),
+    ],
+)
+def test_options_become_keys(options: dict[str, Any], keys: dict[str, Any]):
+    execution = {"exec": "prog", "args": ["-c", "--", "x y"]}
+    assert job_of_line(["prog", "-c", "--", "x y"], "n", **options) == {"name": "n", "execution": execution, **keys}
+
+
+def test_files_and_variables_belong_to_the_execution():
+    job = job_of_line(["prog"], "n", env=["A=1", "B=x=y", "C="], wd="/d", stdin=None, stdout="o", stderr=None)
+    assert job["execution"] == {
+        "exec": "prog",
+        "args": [],
+        "wd": "/d",
+        "stdout": "o",
+        "env": {"A": "1", "B": "x=y", "C": ""},
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"nodes": "2x4", "cores": "4"}, "--nodes 2x4 says how many cores the job has on each node: leave out --cores"),
+        ({"nodes": "2x"}, "--cores '' is not a number"),
+        ({"nodes": "x4"}, "--nodes '' is not a number"),
+    ],
+)
+def test_nodes_by_cores_that_make_no_sense_are_refused(options: dict[str, Any], sentence: str):
+    with pytest.raises(LineError, match=sentence):
+        job_of_line(["prog"], "n", **options)
+
+
+@pytest.mark.parametrize("text", ["A", "=1", ""])
+def test_a_variable_without_name_or_value_is_refused(text: str):
+    with pytest.raises(LineError, match="write NAME=VALUE"):
+        job_of_line(["prog"], "n", env=[text])
+
+
+@pytest.mark.parametrize(
+    ("program", "name"), [("/bin/date", "date-7"), ("./my prog:1", "my_prog_1-7"), ("/", "job-7"), ("a.sh", "a.sh-7")]
+)
+def test_a_made_up_name_begins_with_the_program(program: str, name: str):
+    assert made_up_name(program, "7") == name
+
+
+def test_a_made_up_name_is_not_too_long_for_a_job():
+    assert made_up_name("ü" * 120, "7") == "ü" * 50 + "-7"

@@ -1,0 +1,164 @@
+"""Warnings about what is allowed and hardly meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from qcg.pilotjob.description.warnings import doubts_about, nearest_variable
+from tests.description.helpers import parse, simple
+
+
+def doubts(**job: Any) -> list[str]:
+    return [doubt for description in parse(simple(**job)) for doubt in doubts_about(description)]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"stdout": "out", "stderr": "err"},
+        {"iteration": 1, "stdout": "out"},
+        {"iteration": 5},
+        {"iteration": 5, "stdout": "out.${it}"},
+        {"iteration": 5, "stdout": "out.${ itval }", "stderr": "${uniq}.err"},
+        {"iteration": 5, "wd": "run-${it}", "stdout": "out"},
+        {"iteration": 5, "stdout": "/dev/null"},
+        {"iteration": 5, "args": ["${it}"]},
+        {"name": "n_${it}", "iterate": [0, 3], "stdout": "out.${it}", "args": ["${it}", "${its}"]},
+        {"iteration": 5, "stdout": "out.$${it}"},
+        {"args": ["$$$${it}", "$it", "${item}", "${ncores}"]},
+        {"args": ["-c", "for it in a b; do echo ${it}; done"]},
+        {"args": ["-c", "it=7; echo ${it}"]},
+        {"args": ["-c", "echo ${it}"], "env": {"it": "7"}},
+    ],
+)
+def test_what_may_well_be_meant_is_not_doubted(job: dict[str, Any]):
+    assert doubts(**job) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        ({"stdout": "out"}, 'their stdout to the same file, "out"'),
+        ({"stderr": "logs/err.${jname}"}, 'their stderr to the same file, "logs/err.j"'),
+        ({"stdout": "both", "stderr": "both"}, 'their stdout and stderr to the same file, "both"'),
+        ({"stdout": "out.$$$${it}"}, 'their stdout to the same file, "out.$$$${it}"'),
+        ({"stdout": "out.${its}"}, 'their stdout to the same file, "out.${its}"'),
+        ({"wd": "run-${it}", "stdout": "/shared/out"}, 'their stdout to the same file, "/shared/out"'),
+        ({"wd": "run", "stdout": "out", "stderr": "err.${it}"}, 'their stdout to the same file, "out"'),
+    ],
+)
+def test_iterations_that_write_over_each_other_are_doubted(job: dict[str, Any], told: str):
+    assert doubts(name="j", iteration=5, **job) == [f"all 5 iterations write {told}; put ${{it}} into its name"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("itt", "it"),
+        ("iit", "it"),
+        ("ist", "its"),
+        ("itvall", "itval"),
+        ("it_val", "itval"),
+        ("itval_", "itval"),
+        ("it_strat", "it_start"),
+        ("itstop", "it_stop"),
+        ("ncore", "ncores"),
+        ("cores", "ncores"),
+        ("n_cores", "ncores"),
+        ("nodes", "nnodes"),
+        ("n_list", "nlist"),
+        ("jobname", None),
+        ("jnam", "jname"),
+        ("uniqe", "uniq"),
+        ("rootwd", "root_wd"),
+        ("datetime", "dateTime"),
+        ("Ncores", "ncores"),
+        ("dtae", "date"),
+        *[(name, None) for name in ("i", "x", "id", "ti", "item", "bit", "fit", "int", "iter", "data", "rate", "gate")],
+        *[(name, None) for name in ("file", "line", "name", "list", "user", "path", "host", "node", "dates", "times")],
+        *[(name, None) for name in ("HOME", "USER", "PATH", "NCORES", "IT", "DATE", "TIME", "SLURM_JOB_ID", "TMPDIR")],
+        ("a_name_that_is_very_long_and_near_to_nothing", None),
+    ],
+)
+def test_a_slip_is_near_to_a_variable_and_ordinary_names_are_not(name: str, near: str | None):
+    assert nearest_variable(name) == near
+
+
+@pytest.mark.parametrize("keys", [{"iteration": 3}, {}])
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"args": ["x", "${itt}"]},
+        {"wd": "run_${itt}"},
+        {"stdin": "${ itt }.in"},
+        {"env": {"A": "${itt}"}},
+        {"script": "cd run_${itt}; ./prog"},
+    ],
+)
+def test_a_misspelt_variable_is_doubted(place: dict[str, Any], keys: dict[str, Any]):
+    told = "${itt} is no variable and stays as it is; did you mean ${it}?"
+    assert doubts(**place, **keys) == [told]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("${itval.x}", ["${itval.x} is no variable and stays as it is; ${itval} is known as a whole only"]),
+        ("${itvl.x}", ["${itvl.x} is no variable and stays as it is; ${itval} is known as a whole only"]),
+        (
+            "${ncores.x} ${ncores.x}",
+            ["${ncores.x} is no variable and stays as it is; ${ncores} is known as a whole only"],
+        ),
+        ("${foo.bar} ${x:-1} ${itval:-1} ${#itt} ${itt%.x} ${!itt}", []),
+    ],
+)
+def test_a_part_of_a_variable_is_doubted(text: str, told: list[str]):
+    assert doubts(iteration=[{"y": 1}], args=[text]) == told
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "itt=1; echo ${itt}",
+        "for itt in 1 2; do echo ${itt}; done",
+        "while read -r a itt; do echo ${itt}; done < list",
+        "local itt; echo ${itt}",
+        "printf -v itt %s 3; echo ${itt}",
+        "mapfile -t itt < list; echo ${itt}",
+        "getopts ab itt; echo ${itt}",
+        "source settings.sh; echo ${itt}",
+        ". ./settings.sh\necho ${itt}",
+        "eval $(settings); echo ${itt}",
+        "echo ${HOME} ${x:-1} ${PATH} ${1} ${@} ${#} $itt",
+        "echo $${itt} $$$${itt}",
+    ],
+)
+def test_variables_of_a_script_are_not_doubted(script: str):
+    assert doubts(script=script) == []
+
+
+def test_variables_of_the_environment_of_the_job_are_not_doubted():
+    assert doubts(script="echo ${itt}", env={"itt": "1"}) == []
+
+
+def test_a_warning_stays_short():
+    assert doubts(iteration=2, args=["${itval." + "x" * 10_000 + "}"]) == []
+
+
+def test_each_slip_is_told_once():
+    assert len(doubts(args=["${itt}", "${itt}", "${ itt }"], stdout="${itt}")) == 1
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        ({"args": ["${it}"]}, "${it} stands"),
+        ({"stdout": "out.${ itval }"}, "${itval} stands"),
+        ({"exec": None, "script": "echo ${it} of ${its} ${it}"}, "${it}, ${its} stand"),
+        ({"env": {"NUMBER": "${it_start}"}}, "${it_start} stands"),
+    ],
+)
+def test_variables_of_iterations_are_doubted_where_there_are_none(job: dict[str, Any], told: str):
+    assert doubts(**job) == [f'{told} for nothing in a job without iterations; give the job an "iteration"']

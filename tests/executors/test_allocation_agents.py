@@ -1,0 +1,323 @@
+"""Agents of many nodes: when jobs may start, with commands that start nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.agent.connection import SELDOM
+from qcg.pilotjob.agent.manager_liveness import STALE
+from qcg.pilotjob.executors import allocation_agents
+from qcg.pilotjob.executors.agents import AgentExecutor, Listener
+from qcg.pilotjob.executors.allocation_agents import NodeAgents
+from qcg.pilotjob.executors.liveness import Standing, Times
+from qcg.pilotjob.host import tree
+from qcg.pilotjob.host.ledger import Ledger, Opened
+from qcg.pilotjob.host.records import Ended, Started
+from qcg.pilotjob.manager import service
+from tests.support.waiting import wait_for
+
+NAMES = ["n1", "n2", "n3", "n4"]
+
+
+class Commands:
+    """Instead of `srun`."""
+
+    def __init__(self, *command: str) -> None:
+        self._command = list(command)
+        self.agents_end_with_it = False
+        self.environ = dict(os.environ)
+        self.groups: list[list[str]] = []
+
+    def commands(self, names: list[str], replace_after: float | None) -> list[tuple[list[str], list[str]]]:
+        self.groups.append(list(names))
+        return [(list(names), self._command)]
+
+
+class Supervised:
+    def __init__(self, run_dir: Path, commands: Commands, threshold: float, times: Times) -> None:
+        self.executor = AgentExecutor(Listener(), {name: [name] for name in NAMES}, {})
+        self.agents = NodeAgents(self.executor, commands, run_dir, times, threshold)  # type: ignore[arg-type]
+        self.gathered: list[list[str]] = []
+        self.hopeless: list[str] = []
+        self.lost: list[str] = []
+        self.agents.on_gathered = self.gathered.append
+        self.agents.on_hopeless = self.hopeless.append
+        self.agents.on_lost = lambda names, message: self.lost.extend(names)
+
+    def ready(self, *names: str) -> None:
+        for name in names:
+            self.executor.on_ready(name)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        await asyncio.to_thread(wait_for, condition)
+
+
+def run(
+    run_dir: Path,
+    test: Callable[[Supervised], Awaitable[None]],
+    commands: Commands,
+    threshold: float = 1.0,
+    times: Times | None = None,
+) -> None:
+    async def within() -> None:
+        supervised = Supervised(run_dir, commands, threshold, times or Times())
+        supervised.agents.start()
+        try:
+            await test(supervised)
+        finally:
+            for process in list(supervised.agents._starters):
+                process.kill()
+                await process.exited.wait()
+            supervised.agents.abandon()
+
+    asyncio.run(within())
+
+
+@pytest.mark.parametrize("has_connected", [False, True])
+def test_a_command_is_left_alone_only_where_it_has_brought_an_agent(run_dir: Path, has_connected: bool):
+    """Otherwise it would start agents when the manager that gives up is gone."""
+
+    async def test(supervised: Supervised) -> None:
+        if has_connected:
+            supervised.ready("n1")
+        (process,) = supervised.agents._starters
+        supervised.agents.abandon()
+        if not has_connected:
+            await supervised.until(lambda: _is_dead(process.pid))
+            return
+        assert not _is_dead(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+
+    run(run_dir, test, Commands("sleep", "1000"))
+
+
+def _is_dead(pid: int) -> bool:
+    found = tree.look_at(pid)
+    return found is None or found.dead
+
+
+def test_all_agents_are_started_by_one_command_and_jobs_start_when_all_are_there(run_dir: Path):
+    commands = Commands("sleep", "1000")
+
+    async def test(supervised: Supervised) -> None:
+        supervised.ready("n1", "n2", "n3")
+        assert supervised.gathered == []
+        supervised.ready("n4")
+        assert supervised.gathered == [[]]
+
+    run(run_dir, test, commands)
+    assert commands.groups == [NAMES]
+
+
+def test_with_a_threshold_those_that_are_missing_are_not_waited_for_once_their_command_cannot_fail_any_more(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(supervised: Supervised) -> None:
+        supervised.ready("n1", "n2", "n4")
+        assert supervised.gathered == []  # the command that started them may still end them all
+        monkeypatch.setattr(allocation_agents, "SETTLING", 0.0)
+        await supervised.until(lambda: supervised.gathered)
+        assert supervised.gathered == [["n3"]]
+
+    run(run_dir, test, Commands("sleep", "1000"), threshold=0.75)
+
+
+def test_those_that_never_come_are_told_and_jobs_start_without_them(run_dir: Path):
+    async def test(supervised: Supervised) -> None:
+        supervised.ready("n1", "n2")
+        await supervised.until(lambda: supervised.gathered)
+        assert supervised.gathered == [["n3", "n4"]]
+        assert supervised.lost == ["n3", "n4"]
+        assert supervised.hopeless == []
+
+    run(run_dir, test, Commands("sleep", "1000"), times=Times(25.0, 0.7))
+
+
+def test_one_agent_is_waited_for_at_least(run_dir: Path):
+    async def test(supervised: Supervised) -> None:
+        assert (supervised.gathered, supervised.hopeless) == ([], [])
+
+    run(run_dir, test, Commands("sleep", "1000"), threshold=0.0)
+
+
+def test_without_a_single_agent_there_is_no_hope(run_dir: Path):
+    async def test(supervised: Supervised) -> None:
+        await supervised.until(lambda: supervised.hopeless)
+        assert supervised.gathered == []
+        assert "no agent has connected" in supervised.hopeless[0]
+
+    run(run_dir, test, Commands("sleep", "1000"), times=Times(25.0, 0.7))
+
+
+def test_a_command_that_fails_for_all_is_tried_for_each_and_given_up_when_nothing_helps(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    commands = Commands("false")
+    monkeypatch.setattr(allocation_agents, "TICK", 0.05)
+
+    async def test(supervised: Supervised) -> None:
+        await supervised.until(lambda: supervised.hopeless)
+
+    run(run_dir, test, commands)
+    assert commands.groups[0] == NAMES
+    assert all(len(group) == 1 for group in commands.groups[1:])
+
+
+def test_a_command_that_is_not_there_is_no_reason_to_hope(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(allocation_agents, "TICK", 0.05)
+
+    async def test(supervised: Supervised) -> None:
+        await supervised.until(lambda: supervised.hopeless)
+        assert "no-such-program cannot be started" in supervised.hopeless[0]
+
+    run(run_dir, test, Commands("no-such-program"))
+
+
+SHEPHERD = """
+import os, time
+reads, writes = os.pipe()
+if os.fork():
+    time.sleep(1000)
+os.close(writes)
+open("watching", "w").close()
+os.read(reads, 1)
+open("acted", "w").close()
+"""
+"""As `srun` has one: a child that acts when its parent is gone."""
+
+
+def test_a_command_is_ended_alone_once_all_its_agents_are_there_and_nothing_is_tried_again(run_dir: Path):
+    commands = Commands(sys.executable, "-c", SHEPHERD)
+
+    async def test(supervised: Supervised) -> None:
+        [process] = supervised.agents._starters
+        await supervised.until((run_dir / "watching").exists)
+        supervised.ready("n1", "n2", "n3")
+        assert not process.exited.is_set()
+        supervised.ready("n4")
+        await asyncio.wait_for(process.exited.wait(), 60)
+        await supervised.until(lambda: not tree.Snapshot().session(process.pid))  # a killed child may die after it
+        assert not (run_dir / "acted").exists()
+        assert supervised.agents._starters == {}
+        supervised.agents._tick()
+
+    run(run_dir, test, commands)
+    assert commands.groups == [NAMES]
+
+
+def test_a_node_that_is_given_up_keeps_no_command_alive_and_is_tried_again_alone(run_dir: Path):
+    commands = Commands("sleep", "1000")
+
+    async def test(supervised: Supervised) -> None:
+        [process] = supervised.agents._starters
+        supervised.ready("n1", "n2", "n3")
+        await asyncio.wait_for(process.exited.wait(), 60)
+        assert supervised.lost == ["n4"]
+        await supervised.until(lambda: len(commands.groups) > 1)
+
+    run(run_dir, test, commands, times=Times(25.0, 0.7))
+    assert commands.groups[:2] == [NAMES, ["n4"]]
+
+
+def test_a_command_that_agents_end_with_is_kept(run_dir: Path):
+    commands = Commands("sleep", "1000")
+    commands.agents_end_with_it = True
+
+    async def test(supervised: Supervised) -> None:
+        [process] = supervised.agents._starters
+        supervised.ready(*NAMES)
+        await asyncio.sleep(0.2)
+        assert not process.exited.is_set()
+
+    run(run_dir, test, commands)
+
+
+def test_what_a_lost_agent_has_written_down_is_told_before_its_node_is_lost(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(allocation_agents, "TICK", 0.05)
+    monkeypatch.setattr(allocation_agents, "LAST_WORDS", 60.0)
+    ledger = Ledger(str(run_dir / "agent-n4.ledger"))
+    ledger.starting("1.1", "pilot.1.1", [])
+    ledger.started("1.1", Opened("pilot.1.1", 7, 1.0, [], 0, 0))
+    ledger.ended(Ended("1.1", 2.0, 0, "exit", "", 7, 1.0))
+    ledger.flush()
+    size = Path(ledger.path).stat().st_size
+    happened: list[object] = []
+
+    class Told(Listener):
+        def agent_told(self, agent: str, records: Sequence[protocol.Record]) -> None:
+            happened.append((agent, [(record.number, record.body.id) for record in records]))
+
+    async def test(supervised: Supervised) -> None:
+        supervised.executor._listener = Told()
+        supervised.agents.on_lost = lambda names, message: happened.append(names)
+        supervised.ready(*NAMES)
+        supervised.agents._vigils["n4"].heard -= 1000
+        supervised.agents._vigils["n4"]._pulse -= 1000
+        await supervised.until(lambda: ["n4"] in happened)
+        assert supervised.executor.agents["n4"].seen == 2
+
+    run(run_dir, test, Commands("sleep", "1000"))
+    assert happened == [("n4", [(1, "1.1"), (2, "1.1")]), ["n4"]]
+    assert Path(ledger.path).stat().st_size == size
+    ledger.close()
+
+
+def test_a_node_that_comes_back_while_it_is_given_up_is_not_lost(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    reading, reads = threading.Event(), threading.Event()
+
+    def read(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:
+        reads.set()
+        reading.wait(20)
+        return []
+
+    monkeypatch.setattr(allocation_agents, "written_by", read)
+    monkeypatch.setattr(allocation_agents, "TICK", 0.05)
+
+    async def test(supervised: Supervised) -> None:
+        supervised.ready(*NAMES)
+        supervised.agents._vigils["n4"].heard -= 1000
+        supervised.agents._vigils["n4"]._pulse -= 1000
+        await supervised.until(reads.is_set)
+        supervised.executor.agents["n4"].given_up = False  # as it reports
+        [losing] = supervised.agents._losing
+        reading.set()
+        await losing
+        assert supervised.lost == []
+
+    run(run_dir, test, Commands("sleep", "1000"))
+
+
+def test_nothing_is_lost_while_agents_may_take_the_manager_for_dead(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(allocation_agents, "TICK", 0.05)
+
+    async def test(supervised: Supervised) -> None:
+        supervised.ready(*NAMES)
+        supervised.executor.touched -= allocation_agents.UNTOUCHED
+        supervised.agents._tick()
+        supervised.agents._vigils["n4"].heard -= 1000
+        supervised.agents._vigils["n4"]._pulse -= 1000
+        supervised.agents._tick()
+        seen = [supervised.agents._vigils["n4"].standing]
+        supervised.executor.touched += 1000
+        supervised.agents._vigils["n4"]._pulse -= 1000
+        supervised.agents._tick()
+        seen.append(supervised.agents._vigils["n4"].standing)
+        assert seen == [Standing.AWAY, Standing.LOST]
+
+    run(run_dir, test, Commands("sleep", "1000"))
+
+
+def test_agents_doubt_the_manager_later_than_it_doubts_itself():
+    assert service.BEAT + allocation_agents.TICK < allocation_agents.UNTOUCHED
+    assert allocation_agents.UNTOUCHED + SELDOM < STALE

@@ -1,0 +1,48 @@
+"""The contact file is touched, however long that takes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from qcg.pilotjob.executors.agents import AgentExecutor, Listener
+from qcg.pilotjob.executors.contact_keeper import KeptFresh
+from tests.support.waiting import wait_for
+
+
+def test_a_file_system_that_hangs_is_waited_for_by_nobody_and_asked_once():
+    async def test() -> None:
+        answers, calls = threading.Event(), list[int]()
+
+        def refresh() -> None:
+            calls.append(1)
+            answers.wait(20)
+
+        executor = AgentExecutor(Listener(), {}, {})
+        kept = KeptFresh(refresh, executor)
+        for _ in range(3):
+            kept.touch()
+            await asyncio.sleep(0.01)
+        assert executor.touched == 0.0
+        answers.set()
+        await asyncio.to_thread(wait_for, lambda: executor.touched)
+        assert calls == [1]
+        kept.touch()
+        await asyncio.to_thread(wait_for, lambda: len(calls) == 2)
+
+    asyncio.run(test())
+
+
+def test_a_file_that_cannot_be_touched_is_told_and_counts_for_nothing(caplog: pytest.LogCaptureFixture):
+    async def test() -> None:
+        def refresh() -> None:
+            raise PermissionError("not yours")
+
+        executor = AgentExecutor(Listener(), {}, {})
+        KeptFresh(refresh, executor).touch()
+        await asyncio.to_thread(wait_for, lambda: "not yours" in caplog.text)
+        assert executor.touched == 0.0
+
+    asyncio.run(test())

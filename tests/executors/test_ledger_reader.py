@@ -1,0 +1,144 @@
+"""What agents could not tell any more is read from their ledgers, and counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.effects import Effect, Transition
+from qcg.pilotjob.core.records import Grant, NodePart
+from qcg.pilotjob.core.restore import Restoration
+from qcg.pilotjob.core.sanity import check
+from qcg.pilotjob.executors.ledger_reader import UNSURE, Untold, untold
+from qcg.pilotjob.host.ledger import Ledger, Opened
+from qcg.pilotjob.host.records import Ended, NodeGrant
+from tests.core.desk import job, line, machine
+
+GRANT: list[NodeGrant] = [("old", (0,), ())]
+GONE = "j3 FAILED: the node it ran on is not part of this run any more"
+
+
+def ledger(run_dir: Path, agent: str) -> None:
+    """1.1 has succeeded, 2.1 was closed, 3.1 has begun: five records."""
+    made = Ledger(str(run_dir / f"agent-{agent}.ledger"))
+    for id in ("1.1", "2.1", "3.1"):
+        made.starting(id, "mark", [])
+        made.started(id, Opened("mark", 7, 5.0, GRANT, 0, 0))
+    made.ended(Ended("1.1", 6.0, 0, "exit", "", 7, 5.0))
+    made.ended(Ended("2.1", 6.0, -15, "closed", "", 7, 5.0))
+    made.close()
+
+
+def test_records_that_the_registry_has_and_those_of_agents_that_are_there_are_left_out(tmp_path: Path) -> None:
+    ledger(tmp_path, "old")
+    ledger(tmp_path, "here")
+    told = untold(tmp_path, ["here"], {"old": 3})
+    assert [(type(record), record.id) for record in told.records] == [(Ended, "1.1"), (Ended, "2.1")]
+    assert (told.agents, told.everything) == ({"old"}, True)
+    assert untold(tmp_path, ["here", "old"], {}).records == []
+
+
+def test_a_ledger_that_cannot_be_read_stops_nobody(tmp_path: Path) -> None:
+    (tmp_path / "agent-old.ledger").mkdir()
+    ledger(tmp_path, "other")
+    told = untold(tmp_path, [], {})
+    assert len(told.records) == 5
+    assert not told.everything, "nobody knows what else its agent had begun"
+
+
+def tell(restoration: Restoration, told: Untold) -> list[Effect]:
+    restoration.told(told.records, told.agents, everything=told.everything)
+    return restoration.finish()
+
+
+def restored(tmp_path: Path, *known: int, keeper: str = "") -> list[str]:
+    """`known`: the jobs whose runs the registry knew of."""
+    ledger(tmp_path, "old")
+    core = Core(machine(4), keeper=keeper)
+    restoration = Restoration(core.state, now=9.0, max_seq=3)
+    for seq in (1, 2, 3):
+        restoration.unfinished_job(seq, f"j{seq}", 1.0, msgspec.msgpack.encode(job(f"j{seq}")), 0.0)
+    for seq in known:
+        place = (seq, -1, 1, Grant((NodePart("old", (0,)),)), 4.0)
+        restoration.run_under_way(place, killed=False, pid=7, started=5.0)
+    effects = [line(effect) for effect in tell(restoration, untold(tmp_path, [], {}))]
+    check(core.state)
+    return effects
+
+
+def test_who_has_succeeded_is_not_run_again_and_who_was_closed_is(tmp_path: Path) -> None:
+    assert restored(tmp_path, 1, 2, 3) == ["j1 SUCCEED", "requeued j2", "j2 QUEUED", GONE]
+
+
+def test_an_agent_that_is_there_is_not_waited_for_where_another_one_has_written_down_what_it_had(
+    tmp_path: Path,
+) -> None:
+    assert restored(tmp_path, 1, 2, 3, keeper="n1") == ["j1 SUCCEED", "requeued j2", "j2 QUEUED", GONE]
+
+
+def scheduled_elsewhere(tmp_path: Path) -> list[str]:
+    """What becomes of a job of which the registry knows only that it was sent to a node which is gone."""
+    core = Core(machine(4))
+    restoration = Restoration(core.state, now=9.0, max_seq=1)
+    restoration.unfinished_job(1, "j1", 1.0, msgspec.msgpack.encode(job("j1")), 0.0)
+    restoration.run_under_way((1, -1, 1, Grant((NodePart("old", (0,)),)), 4.0), killed=False)
+    effects = tell(restoration, untold(tmp_path, [], {}))
+    check(core.state)
+    return [line(effect) for effect in effects]
+
+
+def test_what_never_started_on_a_node_that_is_gone_waits_again(tmp_path: Path) -> None:
+    Ledger(str(tmp_path / "agent-old.ledger")).close()
+    assert scheduled_elsewhere(tmp_path) == ["requeued j1", "j1 QUEUED"]
+
+
+def test_what_may_have_started_on_a_node_that_is_gone_is_lost(tmp_path: Path) -> None:
+    made = Ledger(str(tmp_path / "agent-old.ledger"))
+    made.starting("1.1", "mark", [])
+    made.close()
+    assert scheduled_elsewhere(tmp_path) == [f"j1 FAILED: {UNSURE}", "all done"]
+
+
+def test_what_started_on_a_node_that_is_gone_is_lost_though_the_registry_had_not_heard_of_it(tmp_path: Path) -> None:
+    made = Ledger(str(tmp_path / "agent-old.ledger"))
+    made.starting("1.1", "mark", [])
+    made.started("1.1", Opened("mark", 7, 5.0, GRANT, 0, 0))
+    made.close()
+    assert scheduled_elsewhere(tmp_path) == ["j1 EXECUTING", GONE.replace("j3", "j1"), "all done"]
+
+
+def test_where_a_ledger_cannot_be_read_nobody_knows_what_has_started(tmp_path: Path) -> None:
+    (tmp_path / "agent-old.ledger").mkdir()
+    assert scheduled_elsewhere(tmp_path) == [GONE.replace("j3", "j1"), "all done"]
+
+
+def test_the_end_of_a_run_is_when_it_ended_and_not_when_that_was_read(tmp_path: Path) -> None:
+    ledger(tmp_path, "old")
+    core = Core(machine(4))
+    restoration = Restoration(core.state, now=9.0, max_seq=1)
+    restoration.unfinished_job(1, "j1", 1.0, msgspec.msgpack.encode(job("j1")), 0.0)
+    restoration.run_under_way((1, -1, 1, Grant((NodePart("old", (0,)),)), 4.0), killed=False, pid=7, started=5.0)
+    ends = [effect for effect in tell(restoration, untold(tmp_path, [], {})) if isinstance(effect, Transition)]
+    assert [(end.at, end.run and str(end.run.grant)) for end in ends] == [(6.0, "old[0]")]
+    assert core.state.now == 9.0
+
+
+def test_a_run_that_the_registry_had_not_heard_of_has_run_all_the_same(tmp_path: Path) -> None:
+    told = restored(tmp_path)
+    assert "j1 SUCCEED" in told
+    assert GONE in told
+    assert "j2 QUEUED" in told
+    assert "j2 FAILED" not in " ".join(told)
+
+
+def test_the_end_of_a_run_on_several_nodes_is_not_believed_when_only_one_has_told(tmp_path: Path) -> None:
+    ledger(tmp_path, "old")
+    core = Core(machine(4))
+    restoration = Restoration(core.state, now=9.0, max_seq=1)
+    restoration.unfinished_job(1, "j1", 1.0, msgspec.msgpack.encode(job("j1", nodes=1)), 0.0)
+    grant = Grant((NodePart("old", (0,)), NodePart("older", (0,))))
+    restoration.run_under_way((1, -1, 1, grant, 4.0), killed=False, stopped=True, pid=7, started=5.0)
+    assert [line(effect) for effect in tell(restoration, untold(tmp_path, [], {}))] == ["requeued j1", "j1 QUEUED"]
+    check(core.state)

@@ -1,0 +1,211 @@
+"""When an agent is given up, and when it is only the manager that has no time."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.executors import local_agent
+from qcg.pilotjob.executors.agents import AgentExecutor, Listener
+from qcg.pilotjob.executors.local_agent import LocalAgent
+from qcg.pilotjob.executors.process import WatchedProcess
+
+
+class _Deaf(Listener):
+    def agent_ready(self, *told: Any) -> None:
+        pass
+
+    def agent_away(self, *told: Any) -> None:
+        pass
+
+
+def started_agents(monkeypatch: pytest.MonkeyPatch) -> list[WatchedProcess]:
+    """The processes that are started from now on instead of agents."""
+    started: list[WatchedProcess] = []
+
+    def start(run_dir: Path, name: str, linger: float, on_exit: Any, **more: Any) -> WatchedProcess:
+        child = subprocess.Popen(["sleep", "1000"])
+        started.append(WatchedProcess(child.pid, child, on_exit))
+        return started[-1]
+
+    monkeypatch.setattr(local_agent, "start_agent", start)
+    return started
+
+
+def stand_still() -> None:
+    """What a large submission does to the loop."""
+    time.sleep(0.5)
+
+
+def test_time_in_which_the_manager_was_busy_is_not_held_against_an_agent(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(local_agent, "SECOND", 0.05)
+
+    async def scenario() -> bool:
+        connected = False
+        waiting = asyncio.ensure_future(local_agent._happens(lambda: connected, 3))
+        await asyncio.sleep(0)
+        stand_still()  # for much longer than the agent has
+        await asyncio.sleep(0)
+        connected = True
+        return await waiting
+
+    assert asyncio.run(scenario())
+
+
+def test_an_agent_that_does_not_come_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(local_agent, "SECOND", 0.01)
+    assert not asyncio.run(local_agent._happens(lambda: False, 3))
+
+
+@pytest.mark.parametrize("has_worked", [False, True])
+def test_only_an_agent_that_may_have_jobs_is_left_to_the_next_manager(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_worked: bool
+):
+    child = subprocess.Popen(["sleep", "1000"])
+    monkeypatch.setattr(
+        local_agent,
+        "start_agent",
+        lambda run_dir, name, linger, on_exit, **_: WatchedProcess(child.pid, child, on_exit),
+    )
+
+    async def scenario() -> None:
+        executor = AgentExecutor(_Deaf(), {local_agent.NAME: ["n0"]}, {})
+        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
+        agent = LocalAgent(executor, tmp_path, 600.0)
+        agent.start()
+        executor._message(
+            b"it", protocol.Hello(local_agent.NAME, "host", child.pid, [0], "1.0", protocol=protocol.PROTOCOL)
+        )
+        if has_worked:
+            executor._message(b"it", protocol.Report([], []))
+        agent.abandon()
+
+    asyncio.run(scenario())
+    child.returncode = None  # it was let go of, so that nobody warns about it
+    if has_worked:
+        assert child.poll() is None
+        child.kill()
+    assert child.wait() == -signal.SIGKILL
+
+
+def test_an_agent_that_came_late_and_works_is_kept_when_the_one_after_it_finds_that_it_is_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It would get what it has got already, should it be taken for dead."""
+    late, second = (subprocess.Popen(["sleep", "1000"]) for _ in range(2))
+    monkeypatch.setattr(
+        local_agent,
+        "start_agent",
+        lambda run_dir, name, linger, on_exit, **_: WatchedProcess(second.pid, second, on_exit),
+    )
+
+    async def scenario() -> None:
+        executor = AgentExecutor(_Deaf(), {local_agent.NAME: ["n0"]}, {})
+        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
+        agent = LocalAgent(executor, tmp_path, 600.0)
+        agent.start()
+        # Its pid file may be gone.
+        executor._message(
+            b"late",
+            protocol.Hello(local_agent.NAME, socket.gethostname(), late.pid, [0], "1.0", protocol=protocol.PROTOCOL),
+        )
+        executor._message(b"late", protocol.Report([], []))
+        watched = agent._process
+        assert watched is not None
+        watched.kill()
+        await watched.exited.wait()
+        assert executor.agents[local_agent.NAME].ready
+        assert agent._process is not None
+        assert agent._process.pid == late.pid
+        agent.abandon()
+
+    asyncio.run(scenario())
+    late.kill()
+    late.wait()
+
+
+def test_last_words_that_are_read_after_the_end_of_the_process_are_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Else another agent is started, for jobs that this one may have left."""
+    started = started_agents(monkeypatch)
+
+    async def scenario() -> None:
+        executor = AgentExecutor(Listener(), {local_agent.NAME: ["n0"]}, {})
+        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
+        agent = LocalAgent(executor, tmp_path, 0.0)
+        agent.start()
+        executor._message(
+            b"it", protocol.Hello(local_agent.NAME, "host", started[0].pid, [0], "1.0", protocol=protocol.PROTOCOL)
+        )
+        ending = asyncio.ensure_future(agent.end(0.0))
+        await asyncio.sleep(0)
+        started[0].kill()
+        await started[0].exited.wait()
+        executor._message(b"it", protocol.Bye())
+        await ending
+
+    asyncio.run(scenario())
+    assert len(started) == 1
+
+
+def test_an_agent_that_connects_and_dies_is_replaced_at_once_and_the_next_one_after_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    started = started_agents(monkeypatch)
+
+    async def scenario() -> None:
+        executor = AgentExecutor(_Deaf(), {local_agent.NAME: ["n0"]}, {})
+        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
+        seconds = 0.0
+        agent = LocalAgent(executor, tmp_path, 600.0, now=lambda: seconds)
+        agent.start()
+
+        async def connects_and_dies() -> None:
+            peer, process = str(len(started)).encode(), started[-1]
+            executor._message(
+                peer,
+                protocol.Hello(
+                    local_agent.NAME, socket.gethostname(), process.pid, [0], "1.0", protocol=protocol.PROTOCOL
+                ),
+            )
+            executor._message(peer, protocol.Report([], []))
+            process.kill()
+            await process.exited.wait()
+
+        await connects_and_dies()
+        assert len(started) == 2
+        await connects_and_dies()
+        assert len(started) == 2, "not before the pause is over"
+        assert "another one is started in 0.5 s" in caplog.text
+        agent._start_again()
+        seconds += 1000.0
+        await connects_and_dies()
+        assert len(started) == 4, "after a long life it is replaced at once"
+        started[-1].kill()
+        await started[-1].exited.wait()
+        agent.abandon()
+
+    asyncio.run(scenario())
+
+
+def test_an_agent_of_another_version_is_not_used_and_the_reason_says_what_to_do(tmp_path: Path):
+    sent: list[Any] = []
+    reasons: list[str] = []
+    executor = AgentExecutor(_Deaf(), {local_agent.NAME: ["n0"]}, {})
+    executor._port = SimpleNamespace(send=sent.append)  # type: ignore[assignment]
+    executor.on_incompatible = reasons.append
+    executor._message(b"it", protocol.Hello(local_agent.NAME, "host", 4711, [0], "0.9", protocol=protocol.PROTOCOL - 1))
+    assert sent == []
+    (reason,) = reasons
+    assert "agent local (pid 4711 on host) belongs to another version of QCG-PilotJob (0.9)" in reason
+    assert "`kill 4711`" in reason

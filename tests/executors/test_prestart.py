@@ -1,0 +1,82 @@
+"""The agent that is started before it is known what for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.executors.prestart import SpareAgent, is_wanted
+from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.contact import AgentsContact, Contact
+from qcg.pilotjob.wire.keys import make_keys
+
+
+@pytest.mark.parametrize(
+    ("linger", "is_over", "waits"), [("0", False, "0 s"), ("600", False, "5 s"), ("600", True, "0 s")]
+)
+def test_a_spare_becomes_the_agent_of_a_run_and_goes_if_its_manager_died_before_they_met(
+    tmp_path: Path, linger: str, is_over: bool, waits: str
+) -> None:
+    if not is_over:
+        keys = make_keys()
+        nobody = AgentsContact("tcp://127.0.0.1:1", keys.server_public, keys.client_public, keys.client_secret)
+        contact.write(tmp_path, Contact(nobody, 1, 0, "host"))
+    dead = str(os.getpid() + 1)  # in any case another than whoever starts it
+    options = ["--run-dir", str(tmp_path), "--name", "n1", "--linger", linger, "--parent", dead, "--own-log"]
+    with SpareAgent() as spare:
+        process = spare.engage(tmp_path, options)
+        assert process is not None
+        assert spare.engage(tmp_path, options) is None, "there is one"
+        assert process.wait(60) == 0
+    assert f"no manager for {waits}" in (tmp_path / "agent-n1.log").read_text()
+
+
+def test_one_that_nobody_needs_is_gone_in_the_end() -> None:
+    with SpareAgent() as spare:
+        process = spare._process
+        assert process is not None
+        assert process.poll() is None
+    assert process.returncode is not None
+
+
+def test_one_whose_manager_dies_first_ends_by_itself() -> None:
+    with SpareAgent() as spare:
+        process = spare._process
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_one_that_has_died_is_of_no_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with SpareAgent() as spare:
+        assert spare._process is not None
+        spare._process.wait(60)
+        assert spare.engage(tmp_path, []) is None
+
+
+def test_one_that_cannot_be_started_is_of_no_use_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
+    with SpareAgent() as spare:
+        assert spare.engage(tmp_path, []) is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "nodes", "resume", "environ", "wanted"),
+    [
+        ("auto", None, None, {}, True),
+        ("auto", None, None, {"SLURM_JOB_ID": "7"}, False),
+        ("auto", "4", None, {"SLURM_JOB_ID": "7"}, True),
+        ("local", None, None, {"SLURM_JOB_ID": "7"}, True),
+        ("slurm", None, None, {}, False),
+        ("auto", None, "run", {}, False),
+    ],
+)
+def test_it_is_wanted_for_a_new_run_on_this_machine(
+    resources: str, nodes: str | None, resume: str | None, environ: dict[str, str], wanted: bool
+) -> None:
+    assert is_wanted(resources, nodes, resume, environ) is wanted

@@ -1,0 +1,288 @@
+"""The time of a manager: measured with a clock that does not jump, and compared with the end of the allocation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from qcg.pilotjob.cluster.errors import AllocationOver
+from qcg.pilotjob.cluster.slurm import Allocation
+from qcg.pilotjob.common.clock import Clock
+from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.core.events import Deadline, NodesLost, ShutDown
+from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
+from qcg.pilotjob.manager import deadline, shutdown
+from qcg.pilotjob.manager.deadline import ManagerDeadline
+from qcg.pilotjob.manager.shutdown import ShutdownSequence
+from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
+
+HOUR = 3600.0
+NOON = 1_800_000_000.0
+"""A time of day."""
+
+
+class MovedClock(Clock):
+    """Time passes when the test says so, and the time of day can be set."""
+
+    def __init__(self) -> None:
+        self._steady = 1000.0
+        self._set_by = 0.0
+
+    def wall(self) -> float:
+        return NOON + self._steady - 1000.0 + self._set_by
+
+    def steady(self) -> float:
+        return self._steady
+
+    def passes(self, seconds: float) -> None:
+        self._steady += seconds
+
+    def is_set(self, by: float) -> None:
+        self._set_by += by
+
+
+class SlowAgents:
+    """Agents that end their jobs only when the test lets them."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.may_end = asyncio.Event()
+
+    async def end(self, grace: float) -> None:
+        await self.may_end.wait()
+        self._engine.state.runs = {}
+
+
+def an_engine() -> Any:
+    async def store() -> None:
+        pass
+
+    state = SimpleNamespace(
+        runs={"1.0": None}, unfinished=1, executing=1, deadline=None, nodes=[SimpleNamespace(name="n1")]
+    )
+    engine = SimpleNamespace(
+        executor=SimpleNamespace(exit_reason="", flush=lambda: None),
+        state=state,
+        gathering=False,
+        try_to_commit=lambda: None,
+        notice=lambda text: None,
+        store=store,
+        events=[],
+    )
+
+    def dispatch(event: Any) -> None:
+        engine.events.append(event)
+        if isinstance(event, Deadline):
+            state.deadline = event.at
+
+    engine.dispatch = dispatch
+    return engine
+
+
+def a_pilot() -> Any:
+    return SimpleNamespace(engine=an_engine(), end_when_done=asyncio.Event(), shutdown=ShutdownRequest())
+
+
+def an_allocation(seconds: float) -> Allocation:
+    """That ends in so many seconds."""
+    return Allocation("7", [], {}, {}, NOON + seconds)
+
+
+def within(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await asyncio.wait_for(scenario(), 100)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("jump", [5 * HOUR, -5 * HOUR])
+def test_a_clock_that_is_set_neither_ends_a_run_nor_lets_it_go_on(jump: float):
+    async def scenario() -> None:
+        pilot, clock = a_pilot(), MovedClock()
+        manager = ManagerDeadline(pilot, Options(time_limit=HOUR, grace=60.0), None, clock)
+        await manager._look()
+        assert pilot.engine.state.deadline == NOON + HOUR - 60
+        clock.is_set(by=jump)
+        clock.passes(1.0)
+        await manager._look()
+        assert not pilot.shutdown.is_made
+        left = pilot.engine.state.deadline - clock.wall()
+        assert left == HOUR - 61, "jobs are started as long as they would end in time"
+        clock.passes(HOUR - 62)
+        await manager._look()
+        assert not pilot.shutdown.is_made
+        clock.passes(55.0)
+        await manager._look()
+        assert (pilot.shutdown.cause, pilot.shutdown.reason) == (Cause.TIME, "the time of this manager is over")
+
+    within(scenario)
+
+
+@pytest.mark.parametrize(("limit", "seconds"), [(HOUR, 600.0), (600.0, HOUR), (None, 600.0)])
+def test_the_end_of_the_allocation_and_the_limit_are_compared(
+    monkeypatch: pytest.MonkeyPatch, limit: float | None, seconds: float
+):
+    monkeypatch.setattr(deadline, "find_end", lambda environ, patience: NOON + seconds)
+
+    async def scenario() -> None:
+        pilot, clock = a_pilot(), MovedClock()
+        manager = ManagerDeadline(pilot, Options(time_limit=limit, grace=60.0), an_allocation(seconds), clock)
+        clock.is_set(by=5 * HOUR)
+        clock.passes(580.0)
+        await manager._look()
+        assert not pilot.shutdown.is_made
+        clock.passes(6.0)
+        await manager._look()
+        assert pilot.shutdown.cause is Cause.TIME
+        assert manager.is_end_of_allocation == (seconds < (limit or HOUR))
+
+    within(scenario)
+
+
+def test_a_limit_of_the_allocation_that_is_raised_counts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(deadline, "find_end", lambda environ, patience: NOON + HOUR)
+
+    async def scenario() -> None:
+        pilot, clock = a_pilot(), MovedClock()
+        manager = ManagerDeadline(pilot, Options(grace=60.0), an_allocation(600.0), clock)
+        clock.passes(590.0)
+        await manager._look()
+        assert not pilot.shutdown.is_made
+        assert pilot.engine.state.deadline == pytest.approx(NOON + HOUR - 60)
+
+    within(scenario)
+
+
+def test_small_differences_between_clocks_do_not_set_the_deadline_anew():
+    async def scenario() -> None:
+        pilot, clock = a_pilot(), MovedClock()
+        manager = ManagerDeadline(pilot, Options(time_limit=HOUR), None, clock)
+        for _ in range(5):
+            clock.is_set(by=0.1)
+            clock.passes(1.0)
+            await manager._look()
+        assert len(pilot.engine.events) == 1
+
+    within(scenario)
+
+
+def test_a_manager_whose_allocation_is_over_ends_too(monkeypatch: pytest.MonkeyPatch):
+    def find_end(environ: object, patience: float) -> None:
+        raise AllocationOver("job 7 does not run: it is CANCELLED")
+
+    monkeypatch.setattr(deadline, "find_end", find_end)
+
+    async def scenario() -> None:
+        pilot, clock = a_pilot(), MovedClock()
+        manager = ManagerDeadline(pilot, Options(), an_allocation(HOUR), clock)
+        clock.passes(deadline.READ_AGAIN)
+        await manager.watch()
+        assert pilot.shutdown.reason == "job 7 does not run: it is CANCELLED"
+        assert manager.kill_grace == deadline.SHORT_KILL_GRACE
+
+    within(scenario)
+
+
+def test_the_end_of_its_time_is_not_missed_by_a_manager_without_jobs():
+    """It looks seldom, but not so seldom that the grace period is over."""
+
+    async def scenario() -> None:
+        pilot, clock = a_pilot(), MovedClock()
+        pilot.engine.state.unfinished = 0
+        manager = ManagerDeadline(pilot, Options(time_limit=30.0, grace=4.0), None, clock)
+        manager.all_read = True
+        while not pilot.shutdown.is_made:
+            await manager._look()
+            clock.passes(manager._until_next_look())
+        assert 28.0 <= clock.steady() - 1000.0 < 30.0
+
+    within(scenario)
+
+
+def test_jobs_of_a_file_that_are_read_after_the_first_look_do_not_wait_for_a_seldom_one(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(deadline, "why_over", lambda state, now: "not enough time is left")
+
+    async def scenario() -> None:
+        pilot = a_pilot()
+        pilot.engine.state.unfinished = 0
+        pilot.end_when_done.set()
+        manager = ManagerDeadline(pilot, Options(), None, MovedClock())
+        assert manager._until_next_look() == deadline.TICK, "more requests may come from the file"
+        pilot.engine.state.unfinished = 1
+        manager.all_read = True
+        assert manager._until_next_look() == deadline.TICK
+        await manager._look()
+        assert pilot.shutdown.reason == "not enough time is left"
+
+    within(scenario)
+
+
+# -- the shutdown that follows ----------------------------------------------------------------------------------------
+
+
+async def shut_down(
+    monkeypatch: pytest.MonkeyPatch, options: Options, allocation: Allocation | None, patience: float
+) -> tuple[bool, Any]:
+    """Whether the manager waits so long for slow agents; and the engine at the end."""
+    monkeypatch.setattr(shutdown, "ENDING", 0.01)
+    monkeypatch.setattr(deadline, "KILL_GRACE", 0.01)
+    pilot, clock = a_pilot(), MovedClock()
+    engine, agents = pilot.engine, SlowAgents(pilot.engine)
+    manager = ManagerDeadline(pilot, options, allocation, clock)
+    pilot.shutdown.make(Cause.TIME, "the time of this manager is over")
+    carrying_out = asyncio.ensure_future(ShutdownSequence(engine, pilot.shutdown, manager).carry_out(agents))  # type: ignore[arg-type]
+    await asyncio.wait({carrying_out}, timeout=patience)
+    waits = not carrying_out.done()
+    agents.may_end.set()
+    await carrying_out
+    return waits, engine
+
+
+def lost(engine: Any) -> list[NodesLost]:
+    return [event for event in engine.events if isinstance(event, NodesLost)]
+
+
+def test_at_the_end_of_a_limit_of_its_own_agents_have_really_ended_what_runs(monkeypatch: pytest.MonkeyPatch):
+    waits, engine = asyncio.run(shut_down(monkeypatch, Options(time_limit=10.0), an_allocation(HOUR), patience=1))
+    assert waits
+    assert not lost(engine)
+
+
+def test_at_the_end_of_an_allocation_what_runs_ends_with_it(monkeypatch: pytest.MonkeyPatch):
+    waits, engine = asyncio.run(shut_down(monkeypatch, Options(), an_allocation(10.0), patience=30))
+    assert not waits
+    assert len(lost(engine)) == 1
+
+
+def test_an_end_that_no_agent_has_told_is_left_to_the_next_manager(monkeypatch: pytest.MonkeyPatch):
+    """The ledger of an agent that died may have it: a job that has succeeded must not run again."""
+
+    async def die(self: SlowAgents, grace: float) -> None:
+        await self.may_end.wait()
+
+    monkeypatch.setattr(SlowAgents, "end", die)
+    _, engine = asyncio.run(shut_down(monkeypatch, Options(time_limit=10.0), None, patience=0))
+    assert not lost(engine)
+    assert engine.state.runs
+
+
+def test_nothing_is_started_from_the_beginning_of_a_shutdown_on(monkeypatch: pytest.MonkeyPatch):
+    _, engine = asyncio.run(shut_down(monkeypatch, Options(), None, patience=0))
+    deadline, shut_down_event, *_ = engine.events
+    assert deadline == Deadline(0.0)
+    assert isinstance(shut_down_event, ShutDown)
+
+
+def test_the_grace_period_of_jobs_fits_into_the_time_that_is_left():
+    async def scenario() -> None:
+        for grace, expected in ((60.0, KILL_GRACE), (10.0, 2.5), (0.0, 0.0)):
+            manager = ManagerDeadline(a_pilot(), Options(time_limit=HOUR, grace=grace), None, MovedClock())
+            assert manager.kill_grace == expected
+
+    within(scenario)

@@ -1,0 +1,241 @@
+"""The engine between core, journal and executor: what must have happened before what."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.agent.protocol import EndedRecord, Record, StartedRecord
+from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.events import Cancel, Remove, Submit
+from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.manager import engine
+from tests.manager.wired import GRANT, Wired, jobs, run
+from tests.support.waiting import wait_for
+
+
+def test_that_an_attempt_was_given_up_is_committed_before_the_next_one_starts(tmp_path: Path):
+    """Else a manager that comes after a crash would not know what the second attempt is."""
+
+    async def test(wired: Wired) -> None:
+        wired.reported()
+        await wired.engine.submit(jobs("one"))
+        await wired.until("launch 1.1")
+        wired.happened.clear()
+        wired.reported()  # and the agent has not got it
+        await wired.until("launch 1.2")
+        assert wired.happened.index("commit") < wired.happened.index("launch 1.2")
+
+    run(tmp_path, test)
+
+
+def test_more_jobs_than_are_started_in_one_turn_are_started_in_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(wired: Wired) -> None:
+        wired.add_node("n1")
+        wired.engine.agent_ready("n1", ["n1"], [])
+        wired.reported()
+        await wired.engine.submit(jobs("one", "two"))
+        await wired.until("launch 1.1")
+        await wired.until("launch 2.1")
+
+    monkeypatch.setattr(engine, "STARTS_A_TURN", 1)
+    run(tmp_path, test)
+
+
+def test_no_next_attempt_starts_while_nothing_can_be_committed(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        wired.reported()
+        await wired.engine.submit(jobs("one"))
+        await wired.until("launch 1.1")
+        wired.journal.broken = True
+        wired.reported()
+        await asyncio.sleep(0.2)
+        assert "launch 1.2" not in wired.happened
+        wired.journal.broken = False
+        await wired.until("launch 1.2")
+
+    run(tmp_path, test)
+
+
+def test_records_are_acknowledged_once_they_are_synced(tmp_path: Path):
+    """Else a machine that dies takes from the journal what the agent has forgotten."""
+
+    async def test(wired: Wired) -> None:
+        wired.reported()
+        await wired.engine.submit(jobs("one"))
+        await wired.until("launch 1.1")
+        await wired.until_all_is_written()
+        wired.happened.clear()
+        told: list[Record] = [
+            StartedRecord(1, Started("1.1", 7, 1.0, GRANT)),
+            EndedRecord(2, Ended("1.1", 2.0, 0, "exit", "", 7, 1.0)),
+        ]
+        wired.engine.agent_told("local", told)
+        await wired.until("acknowledge 2")
+        assert [what for what in wired.happened if not what.startswith("launch")] == ["commit", "sync", "acknowledge 2"]
+
+    run(tmp_path, test)
+
+
+def test_all_that_is_synced_is_acknowledged_after_two_syncs_at_once_have_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(wired: Wired) -> None:
+        engine = wired.engine
+        wired.reported()
+        await engine.submit(jobs("one", "two"))
+        await wired.until("launch 2.1")
+        wired.journal.unsyncable = True
+        syncs = []
+        for number in (1, 2):
+            engine.agent_told("local", [EndedRecord(number, Ended(f"{number}.1", 2.0, 0, "exit", "", 7, 1.0))])
+            engine.commit()
+            syncs.append(asyncio.ensure_future(engine.sync()))
+            await asyncio.sleep(0)  # it has begun, and knows what it is about
+        failures = await asyncio.gather(*syncs, return_exceptions=True)
+        assert [type(failure) for failure in failures] == [JournalError] * 2
+        wired.journal.unsyncable = False
+        await engine.sync()
+        assert wired.happened[-1] == "acknowledge 2"
+
+    monkeypatch.setattr(engine, "SYNC_DELAY", 1000)
+    run(tmp_path, test)
+
+
+def test_the_end_of_a_run_on_two_nodes_is_acknowledged_when_both_have_told(tmp_path: Path):
+    """Else a manager that dies meanwhile would never learn how it ended."""
+
+    async def test(wired: Wired) -> None:
+        wired.add_node("n1")
+        wired.engine.agent_ready("n1", ["n1"], [])
+        wired.reported()
+        await wired.engine.submit(jobs("wide", numNodes=2))
+        await wired.until("launch 1.1")
+        grant: list[NodeGrant] = [("n0", (0, 1), ()), ("n1", (0, 1), ())]
+        wired.engine.agent_told("local", [StartedRecord(1, Started("1.1", 7, 1.0, grant))])
+        wired.engine.agent_told("local", [EndedRecord(2, Ended("1.1", 2.0, 0, "exit", "", 7, 1.0))])
+        await wired.until("acknowledge 1")
+        assert "sweep 1.1 on n1" in wired.happened
+        assert wired.journal.acked() == {"local": 1}
+        wired.engine.agent_swept("n1", ["n1"], ["1.1"])
+        await wired.until("acknowledge 2")
+        assert wired.engine.all_done.is_set()
+
+    run(tmp_path, test)
+
+
+def test_jobs_are_told_to_be_found_running_only_when_their_agent_meets_a_new_manager(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        told: list[str] = []
+        wired.engine.notice = told.append  # type: ignore[method-assign, assignment]
+        wired.add_node("n1")
+        await wired.engine.submit(jobs("one"))
+        live = [Running("1.1", 7, 1.0, [("n1", (0,), ())])]
+        wired.engine.agent_ready("n1", ["n1"], live)
+        wired.engine.agent_away("n1", ["n1"])
+        wired.engine.agent_ready("n1", ["n1"], live)
+        assert told == ["1 job was found running"]
+
+    run(tmp_path, test)
+
+
+def test_who_waits_behind_others_or_must_end_is_not_told_to_be_found_running(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        told: list[str] = []
+        wired.engine.notice = told.append  # type: ignore[method-assign, assignment]
+        wired.engine.core = Core(wired.engine.state.nodes, keeper="n0")
+        await wired.engine.submit(jobs("runs", "waits", "displaced"))
+        displaced = Running("3.1", 8, 1.0, [("n0", (2,), ())])
+        wired.reported(
+            Running("1.1", 7, 1.0, GRANT), Running("2.1", 0, 0.0, GRANT), displaced, Running("9.1", 9, 1.0, GRANT)
+        )
+        assert told == ["1 job was found running"]
+
+    run(tmp_path, test)
+
+
+def test_a_failure_without_a_message_is_logged_without_a_colon(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    async def test(wired: Wired) -> None:
+        wired.reported()
+        await wired.engine.submit(jobs("it", iteration=1))
+        await wired.until("launch 1:0.1")
+        wired.engine.agent_told("local", [EndedRecord(1, Ended("1:0.1", 2.0, 3, "exit", "", 7, 1.0))])
+
+    logger = logging.getLogger("qcg.pilotjob.manager.engine")
+    logger.addHandler(caplog.handler)
+    run(tmp_path, test)
+    logger.removeHandler(caplog.handler)
+    told = {record.getMessage() for record in caplog.records}
+    assert {line for line in told if "FAILED" in line} == {"it:0 FAILED: exit code 3", "it FAILED"}
+
+
+def test_a_submission_that_cannot_be_stored_leaves_no_trace(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        wired.journal.broken = True
+        with pytest.raises(JournalError):
+            await wired.engine.submit(jobs("too-large", numCores=3))
+        assert wired.engine.state.jobs == {}
+        assert wired.engine.all_done.is_set()
+        wired.journal.broken = False
+        await wired.engine.submit(jobs("fits"))
+
+    run(tmp_path, test)
+    assert (tmp_path / "jobs.report").read_bytes() == b""
+
+
+def test_a_submission_that_cannot_be_synced_can_be_sent_again(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        wired.journal.unsyncable = True
+        with pytest.raises(JournalError):
+            await wired.engine.submit(jobs("a", "b"))
+        assert wired.engine.state.jobs == {}
+        wired.journal.unsyncable = False
+        await wired.engine.submit(jobs("a", "b"))
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("submitted_again", [False, True])
+def test_a_job_that_was_removed_before_its_submission_failed_is_not_looked_for(tmp_path: Path, submitted_again: bool):
+    async def test(wired: Wired) -> None:
+        engine = wired.engine
+        go_on = threading.Event()
+        wired.journal.unsyncable = True
+        wired.journal.on_sync = lambda: go_on.wait(30)
+        refused = asyncio.ensure_future(engine.submit(jobs("a", "b")))
+        await asyncio.sleep(0)
+        engine.dispatch(Cancel(["a"]))
+        engine.dispatch(Remove(["a"]))
+        if submitted_again:
+            engine.dispatch(Submit(jobs("a")))
+        go_on.set()
+        with pytest.raises(JournalError):
+            await refused
+        assert [(job.name, job.state.name) for job in engine.state.jobs.values()] == [("a", "QUEUED")] * submitted_again
+        wired.journal.unsyncable = False
+
+    run(tmp_path, test)
+
+
+def test_jobs_of_a_submission_that_cannot_be_synced_are_gone_once_they_are_ended(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        wired.reported()
+        wired.journal.unsyncable = True
+        wired.journal.on_sync = lambda: wait_for(lambda: "launch 1.1" in wired.happened)
+        with pytest.raises(JournalError):
+            await wired.engine.submit(jobs("a"))
+        assert set(wired.engine.state.jobs) == {"a"}
+        wired.engine.agent_told("local", [EndedRecord(1, Ended("1.1", 2.0, -15, "cancel", "", 7, 1.0))])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert wired.engine.state.jobs == {}
+        wired.journal.unsyncable = False
+
+    run(tmp_path, test)

@@ -1,0 +1,137 @@
+"""What a request is answered is what is true, whatever fails between its commit and its sync."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.core.events import Cancel
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.group import Group
+from qcg.pilotjob.journal.snapshot import snapshot
+from tests.manager.wired import Wired, jobs, run
+
+
+def stored(directory: Path) -> list[str]:
+    """The jobs that are not final in the registry, as a manager that resumes would find them."""
+    with snapshot(directory / "registry.sqlite") as connection:
+        return [job.name for job in reading.job_records(connection) if not job.state.is_final]
+
+
+def failing(number: int) -> Callable[..., None]:
+    def fail(*given: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def test_without_a_thread_that_syncs_jobs_are_synced_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def no_more_threads(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def test(wired: Wired) -> None:
+        with monkeypatch.context() as limit:
+            limit.setattr(threading.Thread, "start", no_more_threads)
+            reply = await wired.engine.submit(jobs("a"))
+        assert reply["jobs"] == ["a"]
+        assert "sync" in wired.happened
+        assert set(wired.engine.state.jobs) == {"a"}
+        assert stored(tmp_path) == ["a"]
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_jobs_refused_by_a_failed_sync_are_gone_from_the_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+):
+    async def test(wired: Wired) -> None:
+        with monkeypatch.context() as disk:
+            disk.setattr(os, "fdatasync", failing(number))
+            with pytest.raises(JournalError, match=os.strerror(number)):
+                await wired.engine.submit(jobs("a", "b"))
+            assert wired.engine.state.jobs == {}
+            assert stored(tmp_path) == [], "a manager killed now leaves nothing of them"
+        assert (await wired.engine.submit(jobs("a", "b")))["jobs"] == ["a", "b"]
+
+    run(tmp_path, test)
+
+
+def test_an_answer_says_when_the_cancellation_of_refused_jobs_is_not_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(wired: Wired) -> None:
+        wired.journal.unsyncable = True
+        wired.journal.on_sync = lambda: setattr(wired.journal, "broken", True)
+        with pytest.raises(JournalError, match="--resume would run them"):
+            await wired.engine.submit(jobs("a"))
+        assert wired.engine.state.jobs == {}
+        wired.journal.unsyncable = wired.journal.broken = False
+        wired.journal.on_sync = lambda: None
+        wired.engine.commit()
+        assert stored(tmp_path) == []
+
+    run(tmp_path, test)
+
+
+def test_jobs_of_a_submission_that_met_an_unexpected_error_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async def test(wired: Wired) -> None:
+        def no_memory(group: Group, connection: object) -> None:
+            write(group, connection)  # type: ignore[arg-type]
+            raise MemoryError
+
+        write = Group.write
+        with monkeypatch.context() as memory:
+            memory.setattr(Group, "write", no_memory)
+            with pytest.raises(MemoryError):
+                await wired.engine.submit(jobs("a"))
+        assert wired.engine.state.jobs == {}
+        assert (await wired.engine.submit(jobs("a")))["jobs"] == ["a"]
+        assert stored(tmp_path) == ["a"]
+
+    run(tmp_path, test)
+
+
+def test_a_cancellation_that_cannot_be_written_is_refused_before_anything_is_done(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        await wired.engine.submit(jobs("a"))
+        wired.journal.broken = True
+        with pytest.raises(JournalError):
+            wired.engine.carry_out(Cancel(["a"]))
+        assert not wired.engine.state.jobs["a"].state.is_final
+        wired.journal.broken = False
+        reply, remark = wired.engine.carry_out(Cancel(["a"]))
+        assert (reply["canceled"], remark) == (1, "")
+        assert stored(tmp_path) == []
+
+    run(tmp_path, test)
+
+
+def test_a_cancellation_that_is_done_and_not_written_is_not_answered_with_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(wired: Wired) -> None:
+        await wired.engine.submit(jobs("a"))
+        engine = wired.engine
+        dispatch = engine.dispatch
+
+        def dispatch_and_break(event: Cancel) -> dict[str, object]:
+            wired.journal.broken = True
+            return dispatch(event)
+
+        monkeypatch.setattr(engine, "dispatch", dispatch_and_break)
+        reply, remark = engine.carry_out(Cancel(["a"]))
+        monkeypatch.setattr(engine, "dispatch", dispatch)
+        assert reply["canceled"] == 1
+        assert "cannot be written at the moment" in remark
+        wired.journal.broken = False
+        await asyncio.sleep(0)
+
+    run(tmp_path, test)

@@ -1,0 +1,55 @@
+"""What the hello of an agent tells of its node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from qcg.pilotjob.agent.protocol import Hello
+from qcg.pilotjob.cluster.slurm import Allocation
+from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.manager.bootstrap import _remember
+from qcg.pilotjob.manager.placement import LONGEST_TIMEOUT, Place, _bind_as_agents_tell
+
+
+def said_hello(*hellos: Hello, bind: bool = True) -> tuple[Site, list[str]]:
+    """The site after these; and the nodes whose cores are not known."""
+    specs = [NodeSpec(name, (0, 1), ("1", "3")) for name in ("n1", "n2")]
+    allocation = Allocation("7", specs, {"n1": (0, 1), "n2": (0, 1)}, {}, None, {"n1": (2, 1), "n2": (2, 1)})
+    engine: Any = SimpleNamespace(site=Site("/wd", "i"), executor=SimpleNamespace())
+    unbound = _bind_as_agents_tell(allocation, engine, bind=bind)
+    for hello in hellos:
+        engine.executor.on_hello(hello)
+    return engine.site, unbound
+
+
+def test_cores_are_those_of_its_machine_where_these_are_as_slurm_counts_them():
+    with_threads = Hello("n1", "n1", 1, [0, 2, 1, 3], "1", [[0, 2], [1, 3]])
+    site, unbound = said_hello(with_threads, Hello("n2", "n2", 1, [0], "1", [[0]]))
+    assert site.bindings == {"n1": {0: 0, 1: 1}}
+    assert unbound == ["n2"]
+
+
+def test_no_core_is_bound_to_where_that_is_not_wanted():
+    site, unbound = said_hello(Hello("n1", "n1", 1, [0, 1], "1", [[0], [1]]), bind=False)
+    assert site.bindings == {}
+    assert unbound == []
+
+
+def test_gpus_are_called_as_its_own_environment_calls_them():
+    confined = Hello("n1", "n1", 1, [0, 1], "1", [[0], [1]], ["0", "1"])
+    site, _ = said_hello(confined, Hello("n2", "n2", 1, [0, 1], "1", [[0], [1]]))
+    assert site.visible_gpus == {"n1": {"1": "0", "3": "1"}}
+
+
+def test_the_longest_timeout_of_all_managers_of_a_run_is_remembered(tmp_path: Path):
+    journal = Journal.create(tmp_path / FILE_NAME)
+    place = Place([NodeSpec("n1", (0,))], {})
+    for timeout in (50.0, 100.0, 20.0):
+        _remember(journal, Options(node_timeout=timeout), Site("/wd", "i"), place)
+    assert journal.get_meta(LONGEST_TIMEOUT) == 100.0
+    journal.close()

@@ -1,0 +1,123 @@
+"""What a manager reads when it takes up a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.agent.protocol import EndedRecord
+from qcg.pilotjob.core import finalize
+from qcg.pilotjob.core.events import Event
+from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.executors.ledger_reader import Untold
+from qcg.pilotjob.host.records import Ended
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.manager import resume
+from qcg.pilotjob.manager.job_views import message_of
+from tests.core.desk import Desk, job, machine
+from tests.manager.wired import Wired, jobs, run
+
+
+class Recorded(Desk):
+    """All that happens is in a registry."""
+
+    def __init__(self, path: Path, *cores: int) -> None:
+        self.journal = Journal.create(path)
+        super().__init__(machine(*cores))
+
+    def tell(self, event: Event) -> list[str]:
+        lines = super().tell(event)
+        for effect in self.effects:
+            self.journal.record(effect)
+        return lines
+
+    def resumed(self) -> CoreState:
+        core = CoreState(self.core.state.nodes)
+        resume.restore(core, self.journal, Untold([], set(), True))
+        self.journal.close()
+        return core
+
+
+def states_of(core: CoreState, name: str) -> list[str]:
+    iterations = core.jobs[name].iterations
+    assert iterations is not None
+    return [State(state).name for state in iterations.states]
+
+
+def test_of_the_iterations_of_a_job_that_failed_nothing_but_their_states_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def test(wired: Wired) -> None:
+        wired.reported()
+        await wired.engine.submit(jobs("many", iteration={"start": 5, "stop": 9}))
+        for position in range(4):
+            await wired.until(f"launch 1:{position}.1")
+            ended = Ended(f"1:{position}.1", 2.0, int(position == 2), "exit", "", 7, 1.0)
+            wired.engine.agent_told("local", [EndedRecord(position + 1, ended)])
+        await wired.until_all_is_written()
+        monkeypatch.setattr(reading, "to_run", lambda row: pytest.fail(f"{row} was read"))
+        core = CoreState(wired.engine.state.nodes)
+        resume.restore(core, wired.journal, Untold([], set(), True))
+        iterations = core.jobs["many"].iterations
+        assert iterations is not None
+        states = [iterations.state(position) for position in range(4)]
+        assert states == [State.SUCCEED, State.SUCCEED, State.FAILED, State.SUCCEED]
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("few", [finalize.FEW, 0])
+def test_an_iteration_that_waits_again_is_none_of_those_that_were_omitted_while_it_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+):
+    monkeypatch.setattr(finalize, "FEW", few)
+    desk = Recorded(tmp_path / "registry", 1)
+    desk.submit(job("a", its=4, wt=3600.0), job("c", its=4, after="a:${it}"))
+    desk.schedule()
+    desk.start("a:0")
+    desk.deadline(desk.now + 1000)
+    desk.end("a:0")
+    desk.schedule()
+    desk.start("c:0")
+    desk.cancel("a")
+    assert desk.iteration_states("c") == ["EXECUTING", "OMITTED", "OMITTED", "OMITTED"]
+    desk.suspend()
+    desk.end("c:0", exit_code=-15, reason="closed")
+    assert desk.iteration_states("c") == ["QUEUED", "OMITTED", "OMITTED", "OMITTED"]
+    resumed = desk.resumed()
+    assert states_of(resumed, "c") == ["QUEUED", "OMITTED", "OMITTED", "OMITTED"]
+    assert not resumed.jobs["c"].state.is_final
+
+
+def test_those_of_a_cancelled_job_that_ran_are_cancelled_as_well_whatever_became_of_their_hosts(tmp_path: Path):
+    desk = Recorded(tmp_path / "registry", 1)
+    desk.submit(job("a", its=3))
+    desk.schedule()
+    desk.start("a:0")
+    assert "rest of a CANCELED" in desk.cancel("a")
+    desk.lose("n1")
+    assert states_of(desk.resumed(), "a") == ["CANCELED"] * 3
+
+
+def test_a_job_that_failed_tells_the_same_after_a_resume_and_so_do_those_of_it_that_never_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(finalize, "FEW", 0)
+    desk = Recorded(tmp_path / "registry", 1)
+    desk.submit(job("a", its=4, wt=3600.0), job("c", its=4, after="a:${it}"))
+    desk.schedule()
+    desk.deadline(desk.now + 1000)
+    desk.end("a:0")
+    desk.schedule()
+    desk.end("c:0", exit_code=1)
+    desk.cancel("a")
+    before = desk.core.state.jobs["c"]
+    record = desk.journal.job_record(before.seq)
+    after = desk.resumed().jobs["c"]
+    assert before.state is after.state is State.FAILED
+    assert message_of(before) == message_of(after) == "1 of 4 iterations failed"
+    assert record is not None
+    assert record.message == "it waits for the same index of 'a', which is CANCELED"

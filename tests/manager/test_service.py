@@ -1,0 +1,145 @@
+"""The service when something is not as it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qcg.pilotjob.common.options import Options, Resumption, UsageError
+from qcg.pilotjob.core.effects import Effect, Transition
+from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.states import State
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.host.records import Launch
+from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.launch.compose import compose
+from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.manager import engine, service
+from qcg.pilotjob.manager.job_views import Stories
+from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.manager.service import Service
+from tests.support.conversation import Conversation, talk
+from tests.support.pilot import job, write_requests
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [
+        (errno.ENOSPC, "No space left on device; make room, and try again"),
+        (errno.EDQUOT, "Disk quota exceeded; make room, and try again"),
+        (errno.EACCES, "Permission denied; mend that, or choose another --wd, and try again"),
+    ],
+)
+def test_a_contact_file_that_cannot_be_written_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: str
+):
+    def cannot(*given: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    async def begin() -> None:
+        await Service(Options(wd=str(tmp_path), nodes="1")).run()
+
+    monkeypatch.setattr(service, "announce", cannot)
+    with pytest.raises(UsageError, match=f"cannot be written: {told}"):
+        asyncio.run(begin())
+    assert not list(tmp_path.iterdir()), "nothing is left of a run that could not begin"
+
+
+@pytest.mark.parametrize("step", ["Journal.create", "log_to", "wire", "announce"])
+def test_no_run_directory_is_left_by_a_start_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str):
+    def fail(*given: object, **options: object) -> None:
+        raise MemoryError
+
+    async def begin() -> None:
+        await Service(Options(wd=str(tmp_path), nodes="1")).run()
+
+    monkeypatch.setattr(f"qcg.pilotjob.manager.service.{step}", fail)
+    with pytest.raises(MemoryError):
+        asyncio.run(begin())
+    assert not list(tmp_path.iterdir())
+
+
+def requests_of(directory: Path, *jobs: dict[str, Any]) -> Options:
+    path = write_requests(directory / "r.json", list(jobs))
+    return Options(wd=str(directory), nodes="1", file_path=str(path), wait=True)
+
+
+def serve(options: Options, resumption: Resumption | None = None) -> Ending:
+    async def within() -> Ending:
+        return await asyncio.wait_for(Service(options, resumption).run(), 100)
+
+    return asyncio.run(within())
+
+
+def test_a_defect_in_a_turn_is_told_and_leaves_the_run_to_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    composed: list[str] = []
+
+    def defective(description: JobDescription, run: Run, site: Site) -> Launch:
+        composed.append(description.name)
+        if len(composed) == 2:
+            raise RuntimeError("a defect")
+        return compose(description, run, site)
+
+    options = requests_of(tmp_path, *(job(f"a{number}", "true") for number in range(4)))
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "compose", defective)
+        left = serve(options)
+    assert left.exit_code == 3
+    assert left.reason.startswith("an unexpected error occurred, see ")
+    log = (tmp_path / "service.log").read_text()
+    assert "CRITICAL" in log
+    assert "RuntimeError: a defect" in log
+    resumed = serve(options, Resumption(left.run_dir, {}))
+    assert (resumed.exit_code, resumed.counts[State.SUCCEED]) == (0, 4)
+
+
+def test_a_defect_on_the_way_of_what_an_agent_told_does_not_lose_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    end_of = Stories.end_of
+
+    def defective(stories: Stories, transition: Transition) -> Any:
+        monkeypatch.setattr(Stories, "end_of", end_of)
+        raise RuntimeError("a defect")
+
+    options = requests_of(tmp_path, *(job(f"a{number}", "true") for number in range(3)))
+    monkeypatch.setattr(Stories, "end_of", defective)
+    left = serve(options)
+    assert left.exit_code == 3
+    resumed = serve(options, Resumption(left.run_dir, {}))
+    assert (resumed.exit_code, resumed.counts[State.SUCCEED]) == (0, 3)
+
+
+def test_a_defect_in_one_request_is_answered_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def defective(stories: Stories, job: Job, position: int) -> Any:
+        raise RuntimeError("a defect")
+
+    async def walk(service: Conversation) -> None:
+        await service.data("submit", jobs=[job("a", "true")])
+        monkeypatch.setattr(Stories, "story_of", defective)
+        answered = await service.ask("jobInfo", jobNames=["a"])
+        assert (answered["code"], answered["message"]) == (1, "internal error, see service.log")
+        await service.data("submit", jobs=[job("b", "true")])
+        for name in ("a", "b"):
+            await service.until(name, "SUCCEED")
+
+    assert talk(tmp_path, walk).exit_code == 0
+    assert "RuntimeError: a defect" in (tmp_path / "service.log").read_text()
+
+
+def test_a_request_that_breaks_the_books_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    record = Journal.record
+
+    def defective(journal: Journal, effect: Effect) -> None:
+        monkeypatch.setattr(Journal, "record", record)
+        raise RuntimeError("a defect")
+
+    options = requests_of(tmp_path, job("a", "true"))
+    monkeypatch.setattr(Journal, "record", defective)
+    left = serve(options)
+    assert (left.exit_code, left.refusals) == (3, ["request 1: internal error, see service.log"])
+    resumed = serve(options, Resumption(left.run_dir, {}))
+    assert (resumed.exit_code, resumed.counts[State.SUCCEED]) == (0, 1)

@@ -1,0 +1,52 @@
+"""What can be told of a run without a manager."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from qcg.pilotjob.agent.pidfile import AgentPid, write_agent_pid
+from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.fate import Fate
+from qcg.pilotjob.runs import discovery
+
+
+@pytest.fixture(autouse=True)
+def fates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job 7 is over, job 8 is at work, and nobody knows of others."""
+
+    def fate_of(job_id: str, cluster: str, environ: Mapping[str, str]) -> Fate:
+        if job_id not in ("7", "8"):
+            raise ClusterError("nobody knows")
+        return Fate.OVER if job_id == "7" else Fate.AT_WORK
+
+    monkeypatch.setattr(discovery, "fate_of", fate_of)
+
+
+def an_agent(run_dir: Path, name: str, allocation: str, host: str = "far", pid: int = 1) -> None:
+    found = AgentPid(pid, 1, host, allocation, "big")
+    (run_dir / f"agent-{name}.json").write_bytes(msgspec.json.encode(found))
+
+
+@pytest.mark.parametrize(
+    ("allocations", "at_work"),
+    [([], False), (["7", "7"], False), (["7", "8"], True), (["9", "8"], True), (["7", "9"], None), ([""], None)],
+)
+def test_agents_elsewhere_are_at_work_as_long_as_their_allocation_is(
+    allocations: list[str], at_work: bool | None, tmp_path: Path
+):
+    for number, allocation in enumerate(allocations):
+        an_agent(tmp_path, f"n{number}", allocation)
+    assert discovery.has_agents(tmp_path) is at_work
+
+
+def test_an_agent_of_this_host_is_at_work_as_long_as_its_process_is(tmp_path: Path):
+    an_agent(tmp_path, "n1", "8", socket.gethostname(), os.getpid())
+    assert discovery.has_agents(tmp_path) is False
+    write_agent_pid(tmp_path, "n1")
+    assert discovery.has_agents(tmp_path) is True
