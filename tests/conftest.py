@@ -11,7 +11,13 @@ from hypothesis import HealthCheck, settings
 
 from qcg.pilotjob.manager.core_claims import DIRECTORY
 
-pytest_plugins = ["pytester", "tests.support.leaks", "tests.support.signals", "tests.support.skips"]
+pytest_plugins = [
+    "pytester",
+    "tests.support.leaks",
+    "tests.support.parallel",
+    "tests.support.signals",
+    "tests.support.skips",
+]
 
 # Machines that run tests are shared and slow at times: what an example does counts, not how long it took.
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])

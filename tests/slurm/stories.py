@@ -44,7 +44,7 @@ def _made_of(told: Story, *, is_long: bool, **settings: object) -> Test:
 
     test.__name__ = told.__name__
     test.__doc__ = told.__doc__
-    marked: Test = pytest.mark.timeout(SECONDS)(test)
+    marked: Test = pytest.mark.worker_group("stories")(pytest.mark.timeout(SECONDS)(test))
     _stories[marked] = told, is_long, settings
     return marked
 

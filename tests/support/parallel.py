@@ -1,0 +1,108 @@
+"""A plugin that distributes tests over the worker processes of pytest-xdist (`pytest -n 4`).
+
+The tests of one file run in one worker, one after another, so that a fixture of module scope is set up once. Markers
+change that:
+
+- `@pytest.mark.worker_group("NAME")`: tests with the same name run in one worker, whatever their files;
+- `@pytest.mark.any_worker`: each of these tests may run in any worker. For files of long tests that share nothing.
+
+The scheduler of pytest-xdist knows ids of tests only. So each worker writes the groups of its tests to a file, and the
+scheduler reads it. (The own groups of xdist 3.8, `xdist_group`, do not work with pytest 9.2.)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
+
+LONGEST = ("stories",)
+"""Groups, and beginnings of their names, that take longest. They start first, so that no worker is left alone with one
+at the end."""
+
+_DIRECTORY = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "worker_group(name): tests of one group run in one worker process")
+    config.addinivalue_line(
+        "markers", "any_worker: the test may run in another worker than the other tests of its file"
+    )
+
+
+def group_of(item: pytest.Item) -> str:
+    marker = item.get_closest_marker("worker_group")
+    if marker is not None:
+        return str(marker.args[0])
+    return item.nodeid if item.get_closest_marker("any_worker") else item.nodeid.partition("::")[0]
+
+
+def rank(group: str) -> int:
+    """The position of a group in the order of starts."""
+    return next((number for number, long in enumerate(LONGEST) if group.startswith(long)), len(LONGEST))
+
+
+# -- in a worker
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: rank(group_of(item)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Write the groups, before xdist reports the collected tests."""
+    directory = getattr(session.config, "workerinput", {}).get("groups")
+    if directory is None:
+        return
+    path = Path(directory, str(os.getpid()))
+    path.write_text(json.dumps({item.nodeid: group_of(item) for item in session.items}))
+    path.rename(Path(directory, "groups"))  # whichever worker comes last: all have collected the same tests
+
+
+# -- in the process that starts the workers
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    stash = node.config.stash
+    if _DIRECTORY not in stash:
+        stash[_DIRECTORY] = tempfile.TemporaryDirectory(prefix="pytest-groups-")
+    node.workerinput["groups"] = stash[_DIRECTORY].name
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _DIRECTORY in config.stash:
+        config.stash[_DIRECTORY].cleanup()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        """Distributes groups of tests, in the order in which the workers have collected them."""
+
+        groups: dict[str, str]
+
+        def schedule(self) -> None:
+            if self.collection is None:
+                self.groups = json.loads(Path(config.stash[_DIRECTORY].name, "groups").read_text())
+            super().schedule()
+
+        def _split_scope(self, nodeid: str) -> str:
+            return self.groups[nodeid]
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
