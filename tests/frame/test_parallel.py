@@ -19,7 +19,7 @@ def run_in_workers(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
         pytester.makepyfile(**sources)
         plugins = ["xdist", "tests.support.leaks", "tests.support.parallel", "no:cacheprovider"]
         options = [option for plugin in plugins for option in ("-p", plugin)]
-        return pytester.runpytest_subprocess(*options, "-n", "2", "--dist", "loadgroup")
+        return pytester.runpytest_subprocess(*options, "-n", "2")
 
     return run
 

@@ -87,7 +87,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    if config.getoption("dist") != "loadgroup":
+    if config.getoption("dist") != "load":
         return None
     from xdist.scheduler import LoadScopeScheduling
 
