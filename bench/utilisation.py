@@ -16,7 +16,7 @@ from bench.limit import fresh
 from bench.turns import in_turns
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Launch, Sweep
-from qcg.pilotjob.core.events import AgentReported, RunEnded, RunSwept, Schedule, Submit
+from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptSwept, Schedule, Submit
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import Arrival
@@ -90,9 +90,9 @@ def ideal_seconds(jobs: list[dict[str, Any]], nodes: int, cores: int) -> float:
     def started(effects: list[Effect], now: float) -> None:
         for effect in effects:
             if isinstance(effect, Launch):
-                heapq.heappush(ends, (now + durations[effect.run.job.name], effect.run.id))
+                heapq.heappush(ends, (now + durations[effect.attempt.job.name], effect.attempt.id))
             elif isinstance(effect, Sweep):
-                started(core.handle(RunSwept(effect.run_id, effect.node), now), now)
+                started(core.handle(AttemptSwept(effect.attempt_id, effect.node), now), now)
 
     core.handle(AgentReported([spec.name for spec in specs], []), 0.0)
     core.handle(Submit(parse_jobs(jobs, Arrival(1, datetime(2026, 1, 1), "local", "u"))), 0.0)
@@ -101,7 +101,7 @@ def ideal_seconds(jobs: list[dict[str, Any]], nodes: int, cores: int) -> float:
     while ends:
         now = ends[0][0]
         while ends and ends[0][0] == now:
-            started(core.handle(RunEnded(Ended(heapq.heappop(ends)[1], now, 0, "exit", "", 1, 0.0)), now), now)
+            started(core.handle(AttemptEnded(Ended(heapq.heappop(ends)[1], now, 0, "exit", "", 1, 0.0)), now), now)
         started(core.handle(Schedule(), now), now)
     return now
 

@@ -371,7 +371,7 @@ class Relayed(WithARelay):
         threads = len(os.listdir("/proc/self/task"))
         for number in range(20):
             self.host.start([self.launch(str(number), "true", lane="first")])
-            self.host.recall([str(number)])
+            self.host.retract([str(number)])
             self.turn(0.0)
             assert "first" in self.host._lane_numbers
         # One that has ended may be seen for a moment longer.
@@ -448,7 +448,7 @@ class Relayed(WithARelay):
             if chance.random() < 0.1:
                 self.turn(0.0)
             if chance.random() < 0.1:
-                self.host.recall(chance.sample(ids, 3))
+                self.host.retract(chance.sample(ids, 3))
             if chance.random() < 0.1:
                 self.host.kill(chance.sample(ids, 2))
         ends = {id: self.ended(id) for id in ids}

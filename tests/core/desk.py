@@ -15,11 +15,11 @@ from qcg.pilotjob.core.effects import (
     Launch,
     MoreToStart,
     NothingRuns,
-    Recall,
     Removed,
     Reply,
     Requeued,
     RestSettled,
+    Retract,
     SomeSettled,
     Stop,
     Sweep,
@@ -28,19 +28,19 @@ from qcg.pilotjob.core.effects import (
 from qcg.pilotjob.core.events import (
     AgentReported,
     AgentSilent,
+    AttemptEnded,
+    AttemptStarted,
+    AttemptSwept,
     Cancel,
     Deadline,
     Event,
     NodesLost,
     Remove,
-    RunEnded,
-    RunStarted,
-    RunSwept,
     Schedule,
     ShutDown,
     Submit,
 )
-from qcg.pilotjob.core.records import Grant, Run
+from qcg.pilotjob.core.records import Attempt, Grant
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.shutdown import Disposition
 from qcg.pilotjob.core.state import name_of
@@ -116,20 +116,20 @@ def line(effect: Effect) -> str:
         case SomeSettled(job, marks, state, message=message):
             some = " ".join(name_of(job, position) for position, marked in enumerate(marks) if marked)
             return f"together {some} {state.name}: {message}"
-        case Launch(run):
-            return f"launch {_run(run)} on {run.grant}"
-        case Kill(run):
-            return f"kill {_run(run)}"
-        case Stop(run, reason, _):
-            return f"stop {_run(run)}: {reason}"
-        case Sweep(run_id, where):
-            return f"sweep {run_id} on {where}"
-        case Recall(runs):
-            return f"recall {' '.join(map(_run, runs))}"
-        case KillStray(run_id, where):
-            return f"kill stray {run_id} on {where}"
-        case Requeued(run):
-            return f"requeued {_run(run)}"
+        case Launch(attempt):
+            return f"launch {_run(attempt)} on {attempt.grant}"
+        case Kill(attempt):
+            return f"kill {_run(attempt)}"
+        case Stop(attempt, reason, _):
+            return f"stop {_run(attempt)}: {reason}"
+        case Sweep(attempt_id, where):
+            return f"sweep {attempt_id} on {where}"
+        case Retract(attempts):
+            return f"recall {' '.join(map(_run, attempts))}"
+        case KillStray(attempt_id, where):
+            return f"kill stray {attempt_id} on {where}"
+        case Requeued(attempt):
+            return f"requeued {_run(attempt)}"
         case Removed(job):
             return f"removed {job.name}"
         case MoreToStart():
@@ -142,9 +142,9 @@ def line(effect: Effect) -> str:
             return f"reply {data}"
 
 
-def _run(run: Run) -> str:
-    name = name_of(run.job, run.position)
-    return name if run.attempt == 1 else f"{name} (attempt {run.attempt})"
+def _run(attempt: Attempt) -> str:
+    name = name_of(attempt.job, attempt.position)
+    return name if attempt.number == 1 else f"{name} (attempt {attempt.number})"
 
 
 class Desk:
@@ -167,7 +167,7 @@ class Desk:
         sanity.check(self.core.state)
         for effect in self.effects if self._sweeping else ():
             if isinstance(effect, Sweep):
-                self.effects += self.core.handle(RunSwept(effect.run_id, effect.node), self.now)
+                self.effects += self.core.handle(AttemptSwept(effect.attempt_id, effect.node), self.now)
                 sanity.check(self.core.state)
         if self._sweeping:
             self.effects = [effect for effect in self.effects if not isinstance(effect, Sweep)]
@@ -189,30 +189,32 @@ class Desk:
         assert lines == [text for pair in zip(scheduled, lines[1::2], strict=True) for text in pair]
         return launches
 
-    def run(self, name: str) -> Run:
+    def attempt(self, name: str) -> Attempt:
         """The run under way of `job` or `job:3`."""
         wanted, _, index = name.partition(":")
         found = self.core.state.jobs[wanted]
         if not index:
-            assert found.run is not None
-            return found.run
+            assert found.attempt is not None
+            return found.attempt
         assert found.iterations is not None
         position = found.iterations.position(int(index))
         assert position is not None
-        return found.iterations.runs[position]
+        return found.iterations.attempts[position]
 
     def start(self, *names: str) -> list[str]:
         lines = []
         for name in names:
-            run = self.run(name)
-            lines += self.tell(RunStarted(Started(run.id, 1000, self.now, told(run.grant))))
+            attempt = self.attempt(name)
+            lines += self.tell(AttemptStarted(Started(attempt.id, 1000, self.now, told(attempt.grant))))
         return lines
 
     def end(self, *names: str, exit_code: int = 0, reason: str = "exit", message: str = "") -> list[str]:
         lines = []
         for name in names:
-            run = self.run(name)
-            lines += self.tell(RunEnded(Ended(run.id, self.now, exit_code, reason, message, run.pid, run.started)))
+            attempt = self.attempt(name)
+            lines += self.tell(
+                AttemptEnded(Ended(attempt.id, self.now, exit_code, reason, message, attempt.pid, attempt.started))
+            )
         return lines
 
     def cancel(self, *names: str) -> list[str]:
@@ -232,8 +234,8 @@ class Desk:
 
     def sweep(self, name: str, *nodes: str) -> list[str]:
         """The agents of these nodes have nothing of it any more."""
-        run_id = self.run(name).id
-        return [line for node in nodes for line in self.tell(RunSwept(run_id, node))]
+        attempt_id = self.attempt(name).id
+        return [line for node in nodes for line in self.tell(AttemptSwept(attempt_id, node))]
 
     def suspend(self) -> list[str]:
         return self.tell(ShutDown(Disposition.REQUEUE, "the time is over"))
@@ -249,8 +251,8 @@ class Desk:
 
     def running(self, name: str) -> Running:
         """The run as its host tells of it."""
-        run = self.run(name)
-        return Running(run.id, 1000, 1.0, told(run.grant))
+        attempt = self.attempt(name)
+        return Running(attempt.id, 1000, 1.0, told(attempt.grant))
 
     def states(self) -> dict[str, str]:
         return {found.name: found.state.name for found in self.core.state.jobs.values()}

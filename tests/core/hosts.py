@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.core.events import AgentReported, Event, RunEnded, RunStarted
-from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptStarted, Event
+from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.desk import told
 
@@ -26,45 +26,45 @@ class Host:
         self.records: list[Event] = []
         self.acknowledged = 0
 
-    def launch(self, run: Run) -> None:
+    def launch(self, attempt: Attempt) -> None:
         assert self.connected
-        self.arrived[run.id] = told(run.grant)
-        self.lanes[run.id] = run.lane.id if run.lane is not None else run.id
+        self.arrived[attempt.id] = told(attempt.grant)
+        self.lanes[attempt.id] = attempt.lane.id if attempt.lane is not None else attempt.id
 
     def startable(self) -> list[str]:
         """Those that stand behind nobody."""
-        taken = {self.lanes[run_id] for run_id in self.live}
+        taken = {self.lanes[attempt_id] for attempt_id in self.live}
         found = []
-        for run_id in self.arrived:
-            if self.lanes[run_id] not in taken:
-                taken.add(self.lanes[run_id])
-                found.append(run_id)
+        for attempt_id in self.arrived:
+            if self.lanes[attempt_id] not in taken:
+                taken.add(self.lanes[attempt_id])
+                found.append(attempt_id)
         return found
 
-    def recall(self, run_id: str, now: float) -> None:
-        if self.connected and run_id in self.arrived and run_id not in self.startable():
-            self.killed.setdefault(run_id, "closed")
-            self.end(run_id, now, -1, "closed")
+    def retract(self, attempt_id: str, now: float) -> None:
+        if self.connected and attempt_id in self.arrived and attempt_id not in self.startable():
+            self.killed.setdefault(attempt_id, "closed")
+            self.end(attempt_id, now, -1, "closed")
 
-    def kill(self, run_id: str, reason: str = "cancel") -> None:
-        if self.connected and (run_id in self.live or run_id in self.arrived):
-            self.killed.setdefault(run_id, reason)
+    def kill(self, attempt_id: str, reason: str = "cancel") -> None:
+        if self.connected and (attempt_id in self.live or attempt_id in self.arrived):
+            self.killed.setdefault(attempt_id, reason)
 
-    def start(self, run_id: str, now: float) -> None:
-        grant = self.arrived.pop(run_id)
-        self.live[run_id] = Running(run_id, 100, now, grant)
-        self.records.append(RunStarted(Started(run_id, 100, now, grant)))
+    def start(self, attempt_id: str, now: float) -> None:
+        grant = self.arrived.pop(attempt_id)
+        self.live[attempt_id] = Running(attempt_id, 100, now, grant)
+        self.records.append(AttemptStarted(Started(attempt_id, 100, now, grant)))
 
-    def end(self, run_id: str, now: float, exit_code: int, reason: str) -> None:
+    def end(self, attempt_id: str, now: float, exit_code: int, reason: str) -> None:
         """It ends as it would; or because of the kill, when there was one."""
-        if run_id in self.killed and reason != "lost":
-            exit_code, reason = -15, self.killed[run_id]
-        running = self.live.pop(run_id, None)
+        if attempt_id in self.killed and reason != "lost":
+            exit_code, reason = -15, self.killed[attempt_id]
+        running = self.live.pop(attempt_id, None)
         pid, started = (running.pid, running.started) if running is not None else (0, 0.0)
-        self.arrived.pop(run_id, None)
-        self.killed.pop(run_id, None)
+        self.arrived.pop(attempt_id, None)
+        self.killed.pop(attempt_id, None)
         message = "" if reason in ("exit", "cancel") else f"it was {reason}"
-        self.records.append(RunEnded(Ended(run_id, now, exit_code, reason, message, pid, started)))
+        self.records.append(AttemptEnded(Ended(attempt_id, now, exit_code, reason, message, pid, started)))
 
     def news(self) -> list[Event]:
         """Records that nobody has heard yet."""
@@ -83,16 +83,16 @@ class Host:
         self.connected = True
         if everything:
             self.acknowledged = 0
-        starting = [Running(run_id, 0, 0.0, grant) for run_id, grant in self.arrived.items()]
+        starting = [Running(attempt_id, 0, 0.0, grant) for attempt_id, grant in self.arrived.items()]
         return [*self.news(), AgentReported([self.node], [*self.live.values(), *starting])]
 
     def die(self, now: float, *, tell: bool) -> list[str]:
         """The agent and all it runs are gone; the next agent finds that out from its disk, or nobody does."""
         gone = [*self.live, *self.arrived]
         self.connected = False
-        for run_id in list(self.live):
+        for attempt_id in list(self.live):
             if tell:
-                self.end(run_id, now, -1, "lost")
+                self.end(attempt_id, now, -1, "lost")
         self.live.clear()
         self.ranks.clear()
         self.arrived.clear()

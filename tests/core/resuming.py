@@ -31,7 +31,7 @@ class Unfinished(NamedTuple):
     spec: bytes
     began: float
     settled: list[tuple[int, State]]
-    attempts: list[tuple[int, int]]
+    attempts_made: list[tuple[int, int]]
 
 
 class UnderWay(NamedTuple):
@@ -46,7 +46,7 @@ class Books(NamedTuple):
     max_seq: int
     final: list[Final]
     unfinished: list[Unfinished]
-    runs: list[UnderWay]
+    attempts: list[UnderWay]
 
 
 def books_of(core: CoreState) -> Books:
@@ -60,12 +60,12 @@ def books_of(core: CoreState) -> Books:
             books.final.append(Final(job.seq, job.name, job.state, job.submitted, job.message, indices, ends))
             continue
         assert job.spec is not None
-        attempts = [(-1, job.attempts)] if iterations is None else list(iterations.attempts.items())
+        attempts_made = [(-1, job.attempts_made)] if iterations is None else list(iterations.attempts_made.items())
         began = 0.0 if iterations is None else iterations.began
-        books.unfinished.append(Unfinished(job.seq, job.name, job.submitted, job.spec, began, ends, attempts))
-    for run in core.runs.values():
-        place = (run.job.seq, run.position, run.attempt, run.grant, run.scheduled)
-        books.runs.append(UnderWay(place, run.killed, run.stopped, run.pid, run.started))
+        books.unfinished.append(Unfinished(job.seq, job.name, job.submitted, job.spec, began, ends, attempts_made))
+    for attempt in core.attempts.values():
+        place = (attempt.job.seq, attempt.position, attempt.number, attempt.grant, attempt.scheduled)
+        books.attempts.append(UnderWay(place, attempt.killed, attempt.stopped, attempt.pid, attempt.started))
     return books
 
 
@@ -82,9 +82,11 @@ def resume(
     for job in books.unfinished:
         for position, state in job.settled:
             restoration.settled_iteration(job.seq, position, state)
-        for position, attempt in job.attempts:
-            if attempt:
-                restoration.lost_attempt(job.seq, position, attempt)
-    for run in books.runs:
-        restoration.run_under_way(run.place, killed=run.killed, stopped=run.stopped, pid=run.pid, started=run.started)
+        for position, number in job.attempts_made:
+            if number:
+                restoration.lost_attempt(job.seq, position, number)
+    for attempt in books.attempts:
+        restoration.run_under_way(
+            attempt.place, killed=attempt.killed, stopped=attempt.stopped, pid=attempt.pid, started=attempt.started
+        )
     return core, restoration.finish()

@@ -9,7 +9,7 @@ import pytest
 from qcg.pilotjob.core import finalize
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Transition
-from qcg.pilotjob.core.events import AgentReported, Cancel, RunEnded, Schedule, Submit
+from qcg.pilotjob.core.events import AgentReported, AttemptEnded, Cancel, Schedule, Submit
 from qcg.pilotjob.core.sanity import check
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import Ended
@@ -173,9 +173,9 @@ def test_a_deep_chain_submitted_in_reverse_runs_link_by_link() -> None:
     core = chain(1000, reverse=True)
     for level in range(1000):
         core.handle(Schedule(), 1.0)
-        (run,) = core.state.runs.values()
-        assert run.job.name == f"j{level}"
-        core.handle(RunEnded(Ended(run.id, 2.0, 0, "exit", "", 7, 1.0)), 2.0)
+        (attempt,) = core.state.attempts.values()
+        assert attempt.job.name == f"j{level}"
+        core.handle(AttemptEnded(Ended(attempt.id, 2.0, 0, "exit", "", 7, 1.0)), 2.0)
 
 
 def test_a_chain_by_index_is_omitted_index_by_index() -> None:

@@ -99,9 +99,9 @@ def test_many_that_wait_by_index_for_the_rest_of_a_job_end_together(monkeypatch:
 
 
 @pytest.mark.parametrize("few", [finalize.FEW, 0])
-@pytest.mark.parametrize("runs_on", [True, False])
+@pytest.mark.parametrize("attempts_on", [True, False])
 def test_why_others_never_began_is_not_why_a_job_failed(
-    monkeypatch: pytest.MonkeyPatch, few: int, runs_on: bool
+    monkeypatch: pytest.MonkeyPatch, few: int, attempts_on: bool
 ) -> None:
     monkeypatch.setattr(finalize, "FEW", few)
     desk = Desk(machine(2))
@@ -111,9 +111,9 @@ def test_why_others_never_began_is_not_why_a_job_failed(
     desk.end("b:0", "b:1")
     desk.schedule()
     desk.end("c:0", exit_code=1)
-    lines = [] if runs_on else desk.end("c:1")
+    lines = [] if attempts_on else desk.end("c:1")
     lines += desk.cancel("b")
-    lines += desk.end("c:1") if runs_on else []
+    lines += desk.end("c:1") if attempts_on else []
     assert [line for line in lines if line.startswith("c FAILED")] == ["c FAILED"]
 
 
@@ -195,4 +195,4 @@ def test_a_final_job_keeps_only_what_can_be_asked() -> None:
     desk.schedule()
     desk.end("a")
     a = desk.core.state.jobs["a"]
-    assert (a.entries, a.waiting, a.dependents, a.run) == ((), None, None, None)
+    assert (a.entries, a.waiting, a.dependents, a.attempt) == ((), None, None, None)

@@ -11,24 +11,24 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from qcg.pilotjob.core import finalize, sanity
 from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Recall, Requeued, Stop, Sweep
+from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Requeued, Retract, Stop, Sweep
 from qcg.pilotjob.core.errors import Refused
 from qcg.pilotjob.core.events import (
     AgentSilent,
+    AttemptEnded,
+    AttemptStarted,
+    AttemptSwept,
     Cancel,
     Deadline,
     Event,
     NodesLost,
     Remove,
-    RunEnded,
-    RunStarted,
-    RunSwept,
     Schedule,
     ShutDown,
     Submit,
     Withdraw,
 )
-from qcg.pilotjob.core.records import Run, parse_run_id
+from qcg.pilotjob.core.records import Attempt, parse_attempt_id
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.shutdown import Disposition
 from tests.core.desk import node
@@ -45,7 +45,7 @@ ENDS = st.sampled_from(
 )
 
 
-LAST_MOMENTS = (Schedule, RunStarted, RunEnded, RunSwept)
+LAST_MOMENTS = (Schedule, AttemptStarted, AttemptEnded, AttemptSwept)
 """What a journal may not have of the last moments of a manager."""
 
 
@@ -95,53 +95,53 @@ class Machine(RuleBasedStateMachine):
             self.committed = len(self.history)
         sanity.check(self.core.state)
         self.watcher.watch(effects, scheduling=isinstance(event, Schedule))
-        called_back: list[Run] = []
+        retracted: list[Attempt] = []
         for effect in effects:
             match effect:
-                case Recall(runs):
-                    called_back += runs
-                case Launch(run):
-                    self.check_launch(run)
-                    self.hosts[run.grant.parts[0].node].launch(run)
-                case Stop(run, reason):
-                    self.hosts[run.grant.parts[0].node].kill(run.id, reason)
-                case Sweep(run_id, node):
+                case Retract(attempts):
+                    retracted += attempts
+                case Launch(attempt):
+                    self.check_launch(attempt)
+                    self.hosts[attempt.grant.parts[0].node].launch(attempt)
+                case Stop(attempt, reason):
+                    self.hosts[attempt.grant.parts[0].node].kill(attempt.id, reason)
+                case Sweep(attempt_id, node):
                     if self.hosts[node].connected:
-                        self.unanswered.append((self.hosts[node], run_id))
-                case Kill(run):
-                    self.hosts[run.grant.parts[0].node].kill(run.id)
-                case KillStray(run_id, node):
-                    self.hosts[node].kill(run_id)
-                case Requeued(run):
-                    really = self.started.get((run.job.seq, run.position))
-                    assert really != run.id, f"{run.id} waits again, and it was started and is not lost"
-        for run in called_back:
-            host = self.hosts[run.grant.parts[0].node]
-            host.recall(run.id, self.now)
+                        self.unanswered.append((self.hosts[node], attempt_id))
+                case Kill(attempt):
+                    self.hosts[attempt.grant.parts[0].node].kill(attempt.id)
+                case KillStray(attempt_id, node):
+                    self.hosts[node].kill(attempt_id)
+                case Requeued(attempt):
+                    really = self.started.get((attempt.job.seq, attempt.position))
+                    assert really != attempt.id, f"{attempt.id} waits again, and it was started and is not lost"
+        for attempt in retracted:
+            host = self.hosts[attempt.grant.parts[0].node]
+            host.retract(attempt.id, self.now)
             self.tell_all(host.news())
 
-    def check_launch(self, run: Run) -> None:
+    def check_launch(self, attempt: Attempt) -> None:
         """It has time, and its cores are not used by what is thought to be over."""
         deadline = self.core.state.deadline
-        wall_time = self.watcher.jobs[run.job.name].description.wall_time or 0.0
+        wall_time = self.watcher.jobs[attempt.job.name].description.wall_time or 0.0
         assert deadline is None or self.now + wall_time <= deadline
         assert not self.core.state.suspended
-        for part in run.grant.parts:
+        for part in attempt.grant.parts:
             host = self.hosts[part.node]
             old = {**{running.id: running.grant for running in host.live.values()}, **host.ranks}
-            for run_id, grant in old.items():
-                if run_id in self.watcher.ids and run_id not in self.watcher.held:
+            for attempt_id, grant in old.items():
+                if attempt_id in self.watcher.ids and attempt_id not in self.watcher.held:
                     taken = {core for node, cores, _ in grant for core in cores if node == part.node}
-                    assert not taken & set(part.cores), f"{run.id} starts where {run_id} still is"
+                    assert not taken & set(part.cores), f"{attempt.id} starts where {attempt_id} still is"
 
     def tell_all(self, events: list[Event]) -> None:
         for event in events:
             self.tell(event)
 
-    def forget(self, run_id: str) -> None:
+    def forget(self, attempt_id: str) -> None:
         """This run is lost: its job may be started again."""
-        seq, position, _ = parse_run_id(run_id)
-        if self.started.get((seq, position)) == run_id:
+        seq, position, _ = parse_attempt_id(attempt_id)
+        if self.started.get((seq, position)) == attempt_id:
             del self.started[seq, position]
 
     def some_job(self, which: int) -> str:
@@ -207,22 +207,22 @@ class Machine(RuleBasedStateMachine):
             self.start_some_run(which)
 
     def start_some_run(self, which: int) -> None:
-        waiting = [(host, run_id) for host in self.hosts.values() for run_id in host.startable()]
+        waiting = [(host, attempt_id) for host in self.hosts.values() for attempt_id in host.startable()]
         if waiting:
             self.start(*waiting[which % len(waiting)])
 
-    def start(self, host: Host, run_id: str) -> None:
-        assert run_id not in self.used_ids, f"{run_id} starts for the second time"
-        self.used_ids.add(run_id)
-        seq, position, _ = parse_run_id(run_id)
-        if run_id not in host.killed:
-            before = self.started.setdefault((seq, position), run_id)
-            assert before == run_id, f"{run_id} starts, and {before} was started before"
-        host.start(run_id, self.now)
-        grant = host.live[run_id].grant
+    def start(self, host: Host, attempt_id: str) -> None:
+        assert attempt_id not in self.used_ids, f"{attempt_id} starts for the second time"
+        self.used_ids.add(attempt_id)
+        seq, position, _ = parse_attempt_id(attempt_id)
+        if attempt_id not in host.killed:
+            before = self.started.setdefault((seq, position), attempt_id)
+            assert before == attempt_id, f"{attempt_id} starts, and {before} was started before"
+        host.start(attempt_id, self.now)
+        grant = host.live[attempt_id].grant
         for name, _, _ in grant[1:]:
             if name in self.hosts:
-                self.hosts[name].ranks[run_id] = grant
+                self.hosts[name].ranks[attempt_id] = grant
         self.tell_all(host.news())
 
     @rule(picks=st.lists(st.tuples(WHICH, ENDS), min_size=1, max_size=2))
@@ -232,31 +232,31 @@ class Machine(RuleBasedStateMachine):
 
     def end_some_run(self, which: int, how: tuple[int, str]) -> None:
         exit_code, reason = how
-        runs = [
-            (host, run_id)
+        attempts = [
+            (host, attempt_id)
             for host in self.hosts.values()
-            for run_id in (host.startable() if reason == "unstartable" else host.live)
+            for attempt_id in (host.startable() if reason == "unstartable" else host.live)
         ]
-        if runs:
-            host, run_id = runs[which % len(runs)]
-            self.end(host, run_id, exit_code, reason)
+        if attempts:
+            host, attempt_id = attempts[which % len(attempts)]
+            self.end(host, attempt_id, exit_code, reason)
 
-    def end(self, host: Host, run_id: str, exit_code: int, reason: str) -> None:
-        if reason == "lost" or host.killed.get(run_id) in ("lost", "closed"):
-            self.forget(run_id)
+    def end(self, host: Host, attempt_id: str, exit_code: int, reason: str) -> None:
+        if reason == "lost" or host.killed.get(attempt_id) in ("lost", "closed"):
+            self.forget(attempt_id)
         if exit_code and self.core.state.suspended:
-            self.forget(run_id)
-        host.end(run_id, self.now, exit_code, reason)
+            self.forget(attempt_id)
+        host.end(attempt_id, self.now, exit_code, reason)
         self.tell_all(host.news())
 
     @rule(picks=st.lists(WHICH, min_size=1, max_size=4))
     def sweep(self, picks: list[int]) -> None:
         for which in picks:
             if self.unanswered:
-                host, run_id = self.unanswered.pop(which % len(self.unanswered))
+                host, attempt_id = self.unanswered.pop(which % len(self.unanswered))
                 if host.connected:
-                    host.ranks.pop(run_id, None)
-                    self.tell(RunSwept(run_id, host.node))
+                    host.ranks.pop(attempt_id, None)
+                    self.tell(AttemptSwept(attempt_id, host.node))
 
     # -- agents -----------------------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class Machine(RuleBasedStateMachine):
 
     def cut(self, host: Host, *, in_flight: bool) -> None:
         host.go_silent(in_flight=in_flight)
-        self.unanswered = [(other, run_id) for other, run_id in self.unanswered if other is not host]
+        self.unanswered = [(other, attempt_id) for other, attempt_id in self.unanswered if other is not host]
 
     @rule(everything=st.booleans())
     def agents_come_back(self, everything: bool) -> None:
@@ -282,18 +282,18 @@ class Machine(RuleBasedStateMachine):
     def agent_is_lost(self, which: int, tell: bool, really_dead: bool, for_long: bool) -> None:
         """For good; or it was thought to be, and its runs are found when it comes back."""
         host = list(self.hosts.values())[which % len(self.hosts)]
-        for run_id, grant in self.watcher.held.items():
+        for attempt_id, grant in self.watcher.held.items():
             if any(part.node == host.node for part in grant.parts):
-                self.forget(run_id)
+                self.forget(attempt_id)
         if really_dead:
-            for run_id in host.die(self.now, tell=tell):
-                self.forget(run_id)
+            for attempt_id in host.die(self.now, tell=tell):
+                self.forget(attempt_id)
         else:
             self.cut(host, in_flight=False)
             # An agent that is cut off ends what others have started on its machine, and starts nothing any more.
             host.ranks.clear()
-            for run_id in [*host.live, *host.arrived]:
-                self.forget(run_id)
+            for attempt_id in [*host.live, *host.arrived]:
+                self.forget(attempt_id)
             host.arrived.clear()
         self.tell(NodesLost([host.node], f"{host.node} is gone"))
         if not for_long:
@@ -375,24 +375,28 @@ class Machine(RuleBasedStateMachine):
         for which, how in ends:  # some are quicker than their own end
             self.end_some_run(which, how)
         for host in self.hosts.values():
-            for run_id in [*host.arrived, *host.live] if host.connected else ():
-                self.end(host, run_id, 0, "exit")
+            for attempt_id in [*host.arrived, *host.live] if host.connected else ():
+                self.end(host, attempt_id, 0, "exit")
         self.sweep([0] * len(self.unanswered))
         awaited = {name for leaving in self.core.state.leaving.values() for name in leaving.waiting}
         silent = {name for name, host in self.hosts.items() if not host.connected}
         assert awaited <= silent
-        for run in self.core.state.runs.values():
-            assert run.id in self.core.state.leaving or run.grant.parts[0].node in silent or not run.grant.parts
+        for attempt in self.core.state.attempts.values():
+            assert (
+                attempt.id in self.core.state.leaving
+                or attempt.grant.parts[0].node in silent
+                or not attempt.grant.parts
+            )
 
     def move(self, nodes: list[NodeSpec]) -> None:
         for host in self.hosts.values():
-            for run_id in host.die(self.now, tell=False):
-                self.forget(run_id)
+            for attempt_id in host.die(self.now, tell=False):
+                self.forget(attempt_id)
             # What it could not tell any more is read from its disk.
             host.connected = True
             self.tell_all(host.news())
-        for run_id in self.core.state.runs:
-            self.forget(run_id)
+        for attempt_id in self.core.state.attempts:
+            self.forget(attempt_id)
         self.unanswered = []
         books = books_of(self.core.state)
         self.nodes = nodes
@@ -402,11 +406,13 @@ class Machine(RuleBasedStateMachine):
         self.replay([])
         sanity.check(self.core.state)
         assert not [
-            run for run in self.core.state.runs.values() if any(p.node not in self.hosts for p in run.grant.parts)
+            attempt
+            for attempt in self.core.state.attempts.values()
+            if any(p.node not in self.hosts for p in attempt.grant.parts)
         ]
         for host in self.hosts.values():
             self.tell_all(host.come_back(everything=False))
-        assert not self.core.state.runs
+        assert not self.core.state.attempts
         self.committed = len(self.history)
 
     # -- the end ----------------------------------------------------------------------------------------------------
@@ -433,7 +439,7 @@ class Machine(RuleBasedStateMachine):
         assert not self.watcher.held
         state = self.core.state
         assert state.unfinished == 0
-        assert not state.runs
+        assert not state.attempts
         assert not state.leaving
         assert state.pool.free_cores == state.pool.total_cores
         assert all(list(node.spec.gpus) == node.gpus for node in state.pool.nodes)
@@ -444,10 +450,10 @@ class Machine(RuleBasedStateMachine):
             self.tell(Schedule())
             busy = False
             for host in self.hosts.values():
-                for run_id in host.startable():
-                    self.start(host, run_id)
-                for run_id in list(host.live):
-                    self.end(host, run_id, 0, "exit")
+                for attempt_id in host.startable():
+                    self.start(host, attempt_id)
+                for attempt_id in list(host.live):
+                    self.end(host, attempt_id, 0, "exit")
                     busy = True
             busy = busy or bool(self.unanswered)
             self.sweep([0] * len(self.unanswered))

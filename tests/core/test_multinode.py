@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qcg.pilotjob.core.events import RunEnded, RunSwept
-from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.events import AttemptEnded, AttemptSwept
+from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.host.records import Ended, Running
 from tests.core.desk import Desk, job, machine, told
 
@@ -20,8 +20,8 @@ def spread(*, rerun_lost: bool = False, nodes: int = 2) -> Desk:
     return desk
 
 
-def late_end(desk: Desk, run: Run, reason: str = "cancel") -> list[str]:
-    return desk.tell(RunEnded(Ended(run.id, desk.now, -15, reason, "", 1000, desk.now)))
+def late_end(desk: Desk, attempt: Attempt, reason: str = "cancel") -> list[str]:
+    return desk.tell(AttemptEnded(Ended(attempt.id, desk.now, -15, reason, "", 1000, desk.now)))
 
 
 def test_its_end_counts_when_its_other_nodes_have_nothing_of_it_any_more() -> None:
@@ -36,11 +36,11 @@ def test_its_end_counts_when_its_other_nodes_have_nothing_of_it_any_more() -> No
 
 def test_an_answer_that_comes_twice_or_too_late_is_passed_over() -> None:
     desk = spread()
-    run = desk.run("a")
+    attempt = desk.attempt("a")
     desk.end("a")
     desk.sweep("a", "n2")
-    assert desk.tell(RunSwept(run.id, "n2")) == []
-    assert desk.tell(RunSwept("77.1", "n2")) == []
+    assert desk.tell(AttemptSwept(attempt.id, "n2")) == []
+    assert desk.tell(AttemptSwept("77.1", "n2")) == []
 
 
 def test_success_is_not_believed_while_a_node_is_away_and_counts_when_it_is_back() -> None:
@@ -94,10 +94,10 @@ def test_when_a_node_is_lost_the_rest_of_the_run_is_ended_before_its_cores_are_g
 
 def test_when_its_first_node_is_lost_the_others_end_what_they_have() -> None:
     desk = spread(rerun_lost=True)
-    run = desk.run("a")
+    attempt = desk.attempt("a")
     assert desk.lose("n1") == ["sweep 1.1 on n2"]
     assert desk.schedule() == []
-    assert desk.tell(RunSwept(run.id, "n2")) == ["requeued a", "a QUEUED"]
+    assert desk.tell(AttemptSwept(attempt.id, "n2")) == ["requeued a", "a QUEUED"]
     assert desk.schedule() == ["b on n2[0]"]
 
 
@@ -135,12 +135,12 @@ def test_what_a_lost_node_still_runs_when_it_comes_back_keeps_its_cores_until_it
     desk.submit(job("a"), job("b", 2))
     desk.schedule()
     desk.start("a")
-    run, running = desk.run("a"), desk.running("a")
+    attempt, running = desk.attempt("a"), desk.running("a")
     desk.lose("n1")
     assert desk.report("n1", live=[running]) == ["kill stray 1.1 on n1"]
     assert desk.schedule() == [], "one core is still in use"
     assert desk.report("n1", live=[running]) == ["kill stray 1.1 on n1"], "told again"
-    assert late_end(desk, run) == []
+    assert late_end(desk, attempt) == []
     assert desk.schedule() == ["b on n1[0:1]"]
 
 
@@ -156,11 +156,11 @@ def test_a_stray_whose_agent_does_not_know_it_any_more_or_whose_node_is_lost_hol
 
 def test_a_stray_on_several_nodes_is_ended_on_all_of_them() -> None:
     desk = spread()
-    run, grant = desk.run("a"), told(desk.run("a").grant)
+    attempt, grant = desk.attempt("a"), told(desk.attempt("a").grant)
     desk.lose("n1", "n2")
     desk.report("n2")
-    assert desk.report("n1", live=[Running(run.id, 5, 1.0, grant)]) == ["kill stray 1.1 on n1"]
+    assert desk.report("n1", live=[Running(attempt.id, 5, 1.0, grant)]) == ["kill stray 1.1 on n1"]
     assert desk.schedule() == []
-    assert late_end(desk, run) == ["sweep 1.1 on n2"]
-    assert desk.tell(RunSwept(run.id, "n2")) == []
+    assert late_end(desk, attempt) == ["sweep 1.1 on n2"]
+    assert desk.tell(AttemptSwept(attempt.id, "n2")) == []
     assert desk.schedule() == ["b on n1[0]"]

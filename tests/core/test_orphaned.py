@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core import sanity
-from qcg.pilotjob.core.events import NodesLost, RunEnded, RunStarted
+from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, NodesLost
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.host.records import Ended, Running, Started
 from tests.core.desk import Desk, job, line, machine, told
@@ -32,9 +32,9 @@ def go_on(desk: Desk, nodes: list[NodeSpec]) -> Desk:
     return other
 
 
-def ended(desk: Desk, name: str, exit_code: int = 0) -> RunEnded:
-    run = desk.run(name)
-    return RunEnded(Ended(run.id, 50.0, exit_code, "exit", "", 1000, 40.0))
+def ended(desk: Desk, name: str, exit_code: int = 0) -> AttemptEnded:
+    attempt = desk.attempt(name)
+    return AttemptEnded(Ended(attempt.id, 50.0, exit_code, "exit", "", 1000, 40.0))
 
 
 def test_what_has_ended_on_cores_that_are_gone_has_the_result_that_its_agent_tells() -> None:
@@ -66,7 +66,7 @@ def test_what_runs_on_a_core_that_is_gone_is_ended_first_and_lost_then() -> None
     other = go_on(desk, machine(1))
     live = [other.running(name) for name in ("it:0", "it:1", "it:2")]
     assert other.report("n1", live=live) == ["stop it:1: lost", "stop it:2: lost"]
-    assert str(other.run("it:2").grant) == "n1[2]", "as it was given, for the report"
+    assert str(other.attempt("it:2").grant) == "n1[2]", "as it was given, for the report"
     assert other.end("it:1", exit_code=-15, reason="lost", message=FEWER) == [f"it:1 FAILED: {FEWER}"]
     assert other.end("it:2") == ["it:2 SUCCEED"], "it was quicker"
     assert other.schedule() == []
@@ -98,7 +98,7 @@ def test_the_reason_tells_what_is_missing() -> None:
 
 def test_those_behind_are_called_back_and_ended_when_they_have_started_meanwhile() -> None:
     other = go_on(busy(), machine(1))
-    waiting = Running(other.run("it:1").id, 0, 0.0, told(other.run("it:1").grant))
+    waiting = Running(other.attempt("it:1").id, 0, 0.0, told(other.attempt("it:1").grant))
     assert other.report("n1", live=[other.running("it:0"), waiting]) == [
         "it:0 EXECUTING",
         "it EXECUTING",
@@ -106,8 +106,11 @@ def test_those_behind_are_called_back_and_ended_when_they_have_started_meanwhile
         "it:2 QUEUED",
         "recall it:1",
     ]
-    run = other.run("it:1")
-    assert other.tell(RunStarted(Started(run.id, 1000, 9.0, told(run.grant)))) == ["it:1 EXECUTING", "stop it:1: lost"]
+    attempt = other.attempt("it:1")
+    assert other.tell(AttemptStarted(Started(attempt.id, 1000, 9.0, told(attempt.grant)))) == [
+        "it:1 EXECUTING",
+        "stop it:1: lost",
+    ]
 
 
 def test_a_run_on_nodes_that_are_gone_is_ended_when_its_one_agent_says_so() -> None:

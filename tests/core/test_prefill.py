@@ -7,10 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from qcg.pilotjob.core.effects import Launch, Recall
-from qcg.pilotjob.core.events import AgentReported, Deadline, RunEnded, RunStarted, Schedule
+from qcg.pilotjob.core.effects import Launch, Retract
+from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptStarted, Deadline, Schedule
 from qcg.pilotjob.core.prefill import HORIZON, LATE, MOST_BEHIND, SHORT
-from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
@@ -26,35 +26,38 @@ class ShortJobs(Desk):
     def over(self, *names: str, seconds: float = 0.0005, reason: str = "exit") -> list[str]:
         lines = []
         for name in names:
-            run = self.run(name)
-            ended = Ended(run.id, self.now, 0, reason, "", 7, self.now - seconds)
-            lines += self.tell(RunEnded(ended))
+            attempt = self.attempt(name)
+            ended = Ended(attempt.id, self.now, 0, reason, "", 7, self.now - seconds)
+            lines += self.tell(AttemptEnded(ended))
         return lines
 
     def sent(self) -> list[str]:
         """A scheduling pass: who is started, and who is sent ahead and behind whom."""
         self.schedule()
-        runs = [effect.run for effect in self.effects if isinstance(effect, Launch)]
-        return [f"{_name(run)} behind {_name(_before(run))}" if _waits(run) else _name(run) for run in runs]
+        attempts = [effect.attempt for effect in self.effects if isinstance(effect, Launch)]
+        return [
+            f"{_name(attempt)} behind {_name(_before(attempt))}" if _waits(attempt) else _name(attempt)
+            for attempt in attempts
+        ]
 
-    def called_back(self) -> list[str]:
+    def retracted(self) -> list[str]:
         """In a scheduling pass."""
         self.tell(Schedule())
-        return [_name(run) for effect in self.effects if isinstance(effect, Recall) for run in effect.runs]
+        return [_name(attempt) for effect in self.effects if isinstance(effect, Retract) for attempt in effect.attempts]
 
 
-def _name(run: Run) -> str:
-    return name_of(run.job, run.position)
+def _name(attempt: Attempt) -> str:
+    return name_of(attempt.job, attempt.position)
 
 
-def _waits(run: Run) -> bool:
-    return run.lane is not None and run.lane.first is not run
+def _waits(attempt: Attempt) -> bool:
+    return attempt.lane is not None and attempt.lane.first is not attempt
 
 
-def _before(run: Run) -> Run:
-    assert run.lane is not None
-    runs = list(run.lane.runs)
-    return runs[runs.index(run) - 1]
+def _before(attempt: Attempt) -> Attempt:
+    assert attempt.lane is not None
+    attempts = list(attempt.lane.attempts)
+    return attempts[attempts.index(attempt) - 1]
 
 
 def short_jobs(*cores: int) -> ShortJobs:
@@ -77,7 +80,7 @@ def test_short_jobs_stand_behind_one_another_on_the_same_cores() -> None:
     sent = desk.sent()
     assert sent[:4] == ["it:1", "it:2 behind it:1", "it:3 behind it:2", "it:4 behind it:3"]
     assert len(sent) == 1 + MOST_BEHIND
-    assert desk.run("it:1").grant == desk.run("it:9").grant
+    assert desk.attempt("it:1").grant == desk.attempt("it:9").grant
     assert desk.over("it:1") == ["it:1 EXECUTING", "it:1 SUCCEED"]
     assert desk.sent() == [f"it:{MOST_BEHIND + 2} behind it:{MOST_BEHIND + 1}"]
 
@@ -139,9 +142,9 @@ def test_only_what_has_one_size_on_one_node_is_stood_behind() -> None:
             description.__class__(description.name, description.execution, wanted, None, None, description.iteration)
         )
         desk.schedule()
-        running = next(iter(desk.core.state.runs.values()))
+        running = next(iter(desk.core.state.attempts.values()))
         desk.over(_name(running))
-        assert all(run.lane is None for run in desk.core.state.runs.values())
+        assert all(attempt.lane is None for attempt in desk.core.state.attempts.values())
 
 
 def test_who_asks_for_a_range_of_nodes_is_not_bound_to_what_the_run_before_got() -> None:
@@ -153,7 +156,7 @@ def test_who_asks_for_a_range_of_nodes_is_not_bound_to_what_the_run_before_got()
     desk.over("long")
     desk.over("it:1")
     assert desk.sent() == ["it:2"]
-    assert len(desk.run("it:2").grant.parts) == 2
+    assert len(desk.attempt("it:2").grant.parts) == 2
 
 
 def test_those_who_ask_for_the_same_stand_behind_each_other_whatever_their_wall_times() -> None:
@@ -183,7 +186,7 @@ def test_one_that_is_cancelled_while_it_waits_leaves_the_others_where_they_are()
     desk.cancel("it:2")
     desk.end("it:2", reason="cancel")
     assert desk.core.state.pool.free_cores == 0
-    assert _before(desk.run("it:3")) is desk.run("it:1")
+    assert _before(desk.attempt("it:3")) is desk.attempt("it:1")
     desk.over("it:1")
     desk.over("it:3")
     assert desk.core.state.pool.free_cores == 0
@@ -197,8 +200,8 @@ def test_those_behind_a_run_that_takes_long_are_called_back_and_wait_in_their_ol
     assert desk.sent() == ["it:2", "it:3", "it:4 behind it:2"]
     assert desk.core.handle(Schedule(), desk.now + 0.9 * LATE) == []
     desk.now += LATE
-    assert desk.called_back() == ["it:4"]
-    assert desk.called_back() == []
+    assert desk.retracted() == ["it:4"]
+    assert desk.retracted() == []
     desk.over("it:3")
     assert desk.end("it:4", reason="closed", exit_code=-1) == ["requeued it:4", "it:4 QUEUED"]
     assert desk.schedule() == ["it:4 (attempt 2) on n2[0]"]
@@ -208,7 +211,7 @@ def test_those_behind_others_are_called_back_when_nothing_is_to_be_started_any_m
     desk = short_jobs(1)
     desk.sent()
     desk.tell(Deadline(desk.now))
-    assert "it:2" in desk.called_back()
+    assert "it:2" in desk.retracted()
 
 
 def test_those_behind_a_run_that_takes_long_are_called_back_also_while_somebody_must_not_be_overtaken() -> None:
@@ -216,14 +219,14 @@ def test_those_behind_a_run_that_takes_long_are_called_back_also_while_somebody_
     desk.sent()
     desk.submit(job("wide", cores=2))
     desk.now += desk.core.state.patience + 1
-    assert "it:4" in desk.called_back()
+    assert "it:4" in desk.retracted()
 
 
 def test_one_that_has_started_when_it_is_called_back_goes_on() -> None:
     desk = short_jobs(1)
     desk.sent()
     desk.now += 2 * LATE
-    assert "it:2" in desk.called_back()
+    assert "it:2" in desk.retracted()
     desk.over("it:1")
     assert desk.over("it:2")[-1] == "it:2 SUCCEED"
 
@@ -232,24 +235,27 @@ def test_an_agent_that_comes_back_is_asked_again() -> None:
     desk = short_jobs(1)
     desk.sent()
     desk.now += 2 * LATE
-    assert "it:2" in desk.called_back()
-    live = [Running(run.id, 0, 0.0, told(run.grant)) for run in desk.core.state.runs.values()]
+    assert "it:2" in desk.retracted()
+    live = [Running(attempt.id, 0, 0.0, told(attempt.grant)) for attempt in desk.core.state.attempts.values()]
     desk.tell(AgentReported(["n1"], live))
-    assert "it:2" in desk.called_back()
+    assert "it:2" in desk.retracted()
 
 
 def test_those_whom_an_earlier_manager_has_sent_ahead_are_called_back() -> None:
     desk = short_jobs(1)
     desk.sent()
-    runs = desk.core.state.runs.values()
-    live = [Running(run.id, *((7, 1.0) if _name(run) == "it:1" else (0, 0.0)), told(run.grant)) for run in runs]
+    attempts = desk.core.state.attempts.values()
+    live = [
+        Running(attempt.id, *((7, 1.0) if _name(attempt) == "it:1" else (0, 0.0)), told(attempt.grant))
+        for attempt in attempts
+    ]
     after, _ = resume(books_of(desk.core.state), machine(1), desk.now, rerun_lost=False)
     effects = after.handle(AgentReported(["n1"], live), desk.now)
-    (recalled,) = (effect.runs for effect in effects if isinstance(effect, Recall))
-    assert sorted(map(_name, recalled)) == sorted(_name(run) for run in runs if _name(run) != "it:1")
+    (recalled,) = (effect.attempts for effect in effects if isinstance(effect, Retract))
+    assert sorted(map(_name, recalled)) == sorted(_name(attempt) for attempt in attempts if _name(attempt) != "it:1")
     desk.core = after
-    never_started = Ended(desk.run("it:2").id, desk.now, -1, "closed", "", 0, 0.0)
-    assert "it:2 QUEUED" in desk.tell(RunEnded(never_started))
+    never_started = Ended(desk.attempt("it:2").id, desk.now, -1, "closed", "", 0, 0.0)
+    assert "it:2 QUEUED" in desk.tell(AttemptEnded(never_started))
 
 
 def test_those_that_no_journal_knows_to_be_sent_ahead_are_called_back() -> None:
@@ -257,13 +263,15 @@ def test_those_that_no_journal_knows_to_be_sent_ahead_are_called_back() -> None:
     desk.submit(job("it", its=3))
     grant: list[NodeGrant] = [("n1", (0,), ())]
     desk.tell(AgentReported(["n1"], [Running("1:0.1", 7, 1.0, grant), Running("1:1.1", 0, 0.0, grant)]))
-    assert [_name(run) for effect in desk.effects if isinstance(effect, Recall) for run in effect.runs] == ["it:1"]
+    assert [
+        _name(attempt) for effect in desk.effects if isinstance(effect, Retract) for attempt in effect.attempts
+    ] == ["it:1"]
 
 
 def test_those_that_a_host_never_got_wait_again() -> None:
     desk = short_jobs(1)
     desk.sent()
-    first = desk.run("it:1")
+    first = desk.attempt("it:1")
     lines = desk.tell(AgentReported(["n1"], [Running(first.id, 7, desk.now, told(first.grant))]))
     assert lines.count("it:2 QUEUED") == 1
     assert desk.core.state.pool.free_cores == 0
@@ -274,7 +282,7 @@ def test_nobody_more_is_sent_behind_a_run_whose_cores_another_one_turns_out_to_h
     desk = short_jobs(1)
     desk.sent()
     last = 2 * MOST_BEHIND - 1
-    desk.tell(RunStarted(Started(f"1:{last}.1", 7, desk.now, told(desk.run("it:1").grant))))
+    desk.tell(AttemptStarted(Started(f"1:{last}.1", 7, desk.now, told(desk.attempt("it:1").grant))))
     desk.over("it:1")
     assert desk.sent() == []
     desk.over(f"it:{last}")
@@ -286,8 +294,8 @@ def test_nobody_more_is_sent_behind_a_run_whose_cores_another_one_turns_out_to_h
 def test_runs_of_a_lane_end_in_any_order_when_they_are_lost(order: int) -> None:
     desk = short_jobs(1)
     desk.sent()
-    for run in list(desk.core.state.runs.values())[::order]:
-        desk.tell(RunEnded(Ended(run.id, desk.now, -1, "lost", "", 0, 0.0)))
+    for attempt in list(desk.core.state.attempts.values())[::order]:
+        desk.tell(AttemptEnded(Ended(attempt.id, desk.now, -1, "lost", "", 0, 0.0)))
     assert desk.core.state.pool.free_cores == 1
 
 
@@ -305,10 +313,10 @@ class BusyMachine(Machine):
     def work(self, rounds: int) -> None:
         for _ in range(rounds):
             for host in self.hosts.values():
-                for run_id in host.startable() if host.connected else ():
-                    self.start(host, run_id)
-                for run_id in list(host.live) if host.connected else ():
-                    self.end(host, run_id, 0, "exit")
+                for attempt_id in host.startable() if host.connected else ():
+                    self.start(host, attempt_id)
+                for attempt_id in list(host.live) if host.connected else ():
+                    self.end(host, attempt_id, 0, "exit")
             self.tell(Schedule())
 
     @rule(count=st.integers(5, 40), more=st.booleans())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from qcg.pilotjob.core.effects import Launch
 from qcg.pilotjob.core.errors import Refused
 from qcg.pilotjob.core.events import Schedule, Submit
-from qcg.pilotjob.core.records import Grant, Run
+from qcg.pilotjob.core.records import Attempt, Grant
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.sharing import MaximumIters
 from tests.core.desk import Desk, machine, request
@@ -58,14 +58,14 @@ class Both:
 
     def schedule(self) -> None:
         self.desk.tell(Schedule())
-        launched = [unit_of(effect.run) for effect in self.desk.effects if isinstance(effect, Launch)]
+        launched = [unit_of(effect.attempt) for effect in self.desk.effects if isinstance(effect, Launch)]
         assert launched == self.reference.schedule(self.deadline - self.desk.now)
         self.decisions += len(launched)
 
     def end(self, which: int, exit_code: int) -> None:
-        runs = list(self.desk.core.state.runs.values())
-        if runs:
-            name, unit, _ = unit_of(runs[which % len(runs)])
+        attempts = list(self.desk.core.state.attempts.values())
+        if attempts:
+            name, unit, _ = unit_of(attempts[which % len(attempts)])
             self.desk.end(name if unit is None else f"{name}:{unit}", exit_code=exit_code)
             self.reference.end(name, unit, "FAILED" if exit_code else "SUCCEED")
 
@@ -74,11 +74,11 @@ class Both:
         if self.indices:
             name = list(self.indices)[which % len(self.indices)]
             job = self.desk.core.state.jobs[name]
-            runs = [unit_of(run) for run in self.desk.core.state.runs.values() if run.job is job]
+            attempts = [unit_of(attempt) for attempt in self.desk.core.state.attempts.values() if attempt.job is job]
             self.desk.cancel(name)
-            if not job.state.is_final or not runs:
+            if not job.state.is_final or not attempts:
                 self.reference.cancel(name)
-            for _, unit, _ in runs:
+            for _, unit, _ in attempts:
                 self.desk.end(name if unit is None else f"{name}:{unit}", exit_code=-15, reason="cancel")
                 self.reference.end(name, unit, "CANCELED")
 
@@ -90,9 +90,9 @@ class Both:
         assert ours == self.reference.states()
 
 
-def unit_of(run: Run) -> tuple[str, Unit, Grant]:
-    iterations = run.job.iterations
-    return run.job.name, None if iterations is None else iterations.indices[run.position], run.grant
+def unit_of(attempt: Attempt) -> tuple[str, Unit, Grant]:
+    iterations = attempt.job.iterations
+    return attempt.job.name, None if iterations is None else iterations.indices[attempt.position], attempt.grant
 
 
 @settings(max_examples=150)
@@ -118,7 +118,7 @@ def test_random_workloads_get_the_same_decisions(nodes: list[NodeSpec], steps: l
     for _ in range(1000):
         both.schedule()
         both.agree()
-        if not both.desk.core.state.runs:
+        if not both.desk.core.state.attempts:
             break
         both.end(both.decisions, 0)
     assert not both.desk.core.state.unfinished

@@ -19,7 +19,7 @@ from tests.core.desk import job, line, machine
 def launched(core: Core) -> list[str]:
     core.handle(AgentReported(["n1"], []), 9.0)
     check(core.state)
-    return [effect.run.job.name for effect in core.handle(Schedule(), 9.0) if isinstance(effect, Launch)]
+    return [effect.attempt.job.name for effect in core.handle(Schedule(), 9.0) if isinstance(effect, Launch)]
 
 
 def test_a_job_does_not_wait_for_a_later_one_with_the_name_of_one_that_was_removed() -> None:
@@ -80,6 +80,6 @@ def test_a_run_that_had_started_goes_on_as_it_was() -> None:
     restoration.run_under_way((1, -1, 1, grant, 2.0), killed=False, pid=77, started=2.5)
     restoration.finish()
     assert core.handle(AgentReported(["n1"], [Running("1.1", 77, 2.5, [("n1", (0,), ())])]), 9.0) == []
-    run = core.state.jobs["a"].run
-    assert run is not None
-    assert (run.pid, run.started) == (77, 2.5)
+    attempt = core.state.jobs["a"].attempt
+    assert attempt is not None
+    assert (attempt.pid, attempt.started) == (77, 2.5)

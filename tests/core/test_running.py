@@ -7,9 +7,9 @@ from typing import NoReturn
 import pytest
 
 from qcg.pilotjob.core.effects import Kill, Transition
-from qcg.pilotjob.core.events import AgentReported, NodesLost, RunEnded, RunStarted
+from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptStarted, NodesLost
 from qcg.pilotjob.core.finishing import MOST_LOSSES
-from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.running import FORGOTTEN, UNKNOWN, agent_reported, nodes_lost
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.desk import Desk, job, machine, node
@@ -17,12 +17,12 @@ from tests.core.desk import Desk, job, machine, node
 N1: list[NodeGrant] = [("n1", (0,), ())]
 
 
-def started(run_id: str, grant: list[NodeGrant] = N1) -> RunStarted:
-    return RunStarted(Started(run_id, 77, 5.0, grant))
+def started(attempt_id: str, grant: list[NodeGrant] = N1) -> AttemptStarted:
+    return AttemptStarted(Started(attempt_id, 77, 5.0, grant))
 
 
-def ended(run_id: str, exit_code: int = 0, reason: str = "exit") -> RunEnded:
-    return RunEnded(Ended(run_id, 9.0, exit_code, reason, "", 77, 5.0))
+def ended(attempt_id: str, exit_code: int = 0, reason: str = "exit") -> AttemptEnded:
+    return AttemptEnded(Ended(attempt_id, 9.0, exit_code, reason, "", 77, 5.0))
 
 
 def busy(*names: str, cores: int = 4, rerun_lost: bool = False) -> Desk:
@@ -36,12 +36,12 @@ def busy(*names: str, cores: int = 4, rerun_lost: bool = False) -> Desk:
 def test_a_run_starts_and_ends() -> None:
     desk = busy("a")
     assert desk.start("a") == ["a EXECUTING"]
-    assert (desk.run("a").pid, desk.run("a").started) == (1000, 3.0)
-    run = desk.run("a")
+    assert (desk.attempt("a").pid, desk.attempt("a").started) == (1000, 3.0)
+    attempt = desk.attempt("a")
     assert desk.end("a") == ["a SUCCEED", "all done"]
     end = desk.effects[0]
     assert isinstance(end, Transition)
-    assert (end.run, end.exit_code) == (run, 0)
+    assert (end.attempt, end.exit_code) == (attempt, 0)
 
 
 ENDS = [
@@ -92,32 +92,33 @@ def test_an_iterated_job_executes_from_its_first_start_to_its_last_end() -> None
 
 def test_what_is_told_twice_is_ignored() -> None:
     desk = busy("a")
-    run_id = desk.run("a").id
-    assert desk.tell(started(run_id)) == ["a EXECUTING"]
-    assert desk.tell(started(run_id)) == []
-    assert desk.tell(ended(run_id)) == ["a SUCCEED", "all done"]
-    assert desk.tell(ended(run_id)) == []
-    assert desk.tell(started(run_id)) == []
+    attempt_id = desk.attempt("a").id
+    assert desk.tell(started(attempt_id)) == ["a EXECUTING"]
+    assert desk.tell(started(attempt_id)) == []
+    assert desk.tell(ended(attempt_id)) == ["a SUCCEED", "all done"]
+    assert desk.tell(ended(attempt_id)) == []
+    assert desk.tell(started(attempt_id)) == []
 
 
 def test_what_is_told_of_a_removed_job_is_ignored() -> None:
     desk = busy("a")
-    run_id = desk.run("a").id
+    attempt_id = desk.attempt("a").id
     desk.end("a")
     desk.remove("a")
-    assert desk.tell(ended(run_id)) == []
+    assert desk.tell(ended(attempt_id)) == []
 
 
 @pytest.mark.parametrize(
-    "run_id", ["1:0.1", "2.1", "2:3.1", "2:-1.1", "9.1", "1.2", "1.0", "rubbish", "", "1", "1:x.1", "1:-1.1", "01.1"]
+    "attempt_id",
+    ["1:0.1", "2.1", "2:3.1", "2:-1.1", "9.1", "1.2", "1.0", "rubbish", "", "1", "1:x.1", "1:-1.1", "01.1"],
 )
-def test_a_run_that_no_job_can_have_is_ignored_and_ended_where_it_lives(run_id: str) -> None:
+def test_a_run_that_no_job_can_have_is_ignored_and_ended_where_it_lives(attempt_id: str) -> None:
     desk = Desk(machine(4))
     desk.submit(job("a"), job("it", its=3))
-    assert desk.tell(started(run_id)) == []
-    assert desk.tell(ended(run_id)) == []
-    assert desk.report("n1", live=[Running(run_id, 77, 5.0, N1)]) == [f"kill stray {run_id} on n1"]
-    assert desk.report("n1", live=[Running(run_id, 77, 5.0, [])]) == [f"kill stray {run_id} on n1"]
+    assert desk.tell(started(attempt_id)) == []
+    assert desk.tell(ended(attempt_id)) == []
+    assert desk.report("n1", live=[Running(attempt_id, 77, 5.0, N1)]) == [f"kill stray {attempt_id} on n1"]
+    assert desk.report("n1", live=[Running(attempt_id, 77, 5.0, [])]) == [f"kill stray {attempt_id} on n1"]
 
 
 def test_a_start_that_the_books_have_lost_is_taken() -> None:
@@ -132,14 +133,14 @@ def test_an_end_tells_a_start_that_was_not_told_before() -> None:
     desk = Desk(machine(1))
     desk.submit(job("a"))
     desk.schedule()
-    run = desk.run("a")
+    attempt = desk.attempt("a")
     desk.now = 9.0
-    effects = desk.core.handle(RunEnded(Ended(run.id, 9.0, 0, "exit", "", 77, 8.5)), 9.0)
+    effects = desk.core.handle(AttemptEnded(Ended(attempt.id, 9.0, 0, "exit", "", 77, 8.5)), 9.0)
     assert [(effect.state.name, effect.at) for effect in effects if isinstance(effect, Transition)] == [
         ("EXECUTING", 8.5),
         ("SUCCEED", 9.0),
     ]
-    assert (run.pid, run.started) == (77, 8.5)
+    assert (attempt.pid, attempt.started) == (77, 8.5)
 
 
 def test_an_end_that_the_books_have_lost_is_taken() -> None:
@@ -158,17 +159,17 @@ def test_an_end_that_the_books_have_lost_is_taken() -> None:
 def test_of_an_end_that_the_books_have_lost_is_known_where_and_since_when_it_ran() -> None:
     desk = Desk(machine(2))
     desk.submit(job("a"))
-    effects = desk.core.handle(RunEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("n1", (1,), ())])), 9.0)
+    effects = desk.core.handle(AttemptEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("n1", (1,), ())])), 9.0)
     moves = [effect for effect in effects if isinstance(effect, Transition)]
     assert [(move.state.name, move.at) for move in moves] == [("SCHEDULED", 5.0), ("EXECUTING", 5.0), ("SUCCEED", 9.0)]
-    assert [str(move.run.grant) for move in moves if move.run] == ["n1[1]"] * 3
+    assert [str(move.attempt.grant) for move in moves if move.attempt] == ["n1[1]"] * 3
     assert desk.core.state.pool.free_cores == 2
 
 
 def test_an_end_counts_also_when_the_node_is_no_part_of_this_run_any_more() -> None:
     desk = Desk(machine(1))
     desk.submit(job("a"))
-    elsewhere = RunEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("elsewhere", (3,), ())]))
+    elsewhere = AttemptEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("elsewhere", (3,), ())]))
     assert desk.tell(elsewhere) == ["a SCHEDULED", "a EXECUTING", "a SUCCEED", "all done"]
     assert desk.core.state.pool.free_cores == 1
 
@@ -176,7 +177,7 @@ def test_an_end_counts_also_when_the_node_is_no_part_of_this_run_any_more() -> N
 def test_the_end_of_a_run_of_which_some_nodes_are_gone_does_not_count() -> None:
     desk = Desk(machine(1))
     desk.submit(job("a"))
-    partly = RunEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("n1", (0,), ()), ("elsewhere", (3,), ())]))
+    partly = AttemptEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("n1", (0,), ()), ("elsewhere", (3,), ())]))
     assert desk.tell(partly) == [
         "a SCHEDULED",
         "a FAILED: the node it ran on is not part of this run any more",
@@ -208,7 +209,7 @@ def test_a_found_run_holds_its_gpus_and_memory() -> None:
     desk.submit(job("a", 1, gpus=1, memory=70), job("b", 1, gpus=2), job("c", 1, memory=50), job("d", 1, gpus=1))
     desk.tell(started("1.1", [("n1", (2,), ("0",))]))
     assert desk.schedule() == ["d on n1[0]"]
-    assert desk.run("d").grant.parts[0].gpus == ("1",)
+    assert desk.attempt("d").grant.parts[0].gpus == ("1",)
 
 
 def test_a_core_that_a_found_run_has_is_not_given_when_the_run_before_it_ends() -> None:
@@ -319,7 +320,7 @@ def test_a_run_found_without_its_grant_can_be_ended_where_it_was_found() -> None
     assert desk.cancel("a")[0] == "kill a"
     kill = desk.effects[0]
     assert isinstance(kill, Kill)
-    assert kill.run.grant.parts[0].node == "n1"
+    assert kill.attempt.grant.parts[0].node == "n1"
 
 
 def test_a_run_found_without_its_grant_is_lost_with_its_node() -> None:
@@ -393,10 +394,10 @@ def test_what_ran_on_a_lost_node_runs_again_elsewhere_where_that_is_wanted() -> 
     assert desk.lose("n2") == ["requeued it:0", "it:0 QUEUED"]
     desk.report("n2")
     assert desk.schedule() == ["a (attempt 2) on n2[0]"]
-    assert desk.run("a").id == "1.2"
+    assert desk.attempt("a").id == "1.2"
     desk.report("n1")
     assert desk.schedule() == ["it:0 (attempt 2) on n1[0]"]
-    assert desk.run("it:0").id == "2:0.2"
+    assert desk.attempt("it:0").id == "2:0.2"
 
 
 def test_a_killed_run_on_a_lost_node_is_canceled_and_not_run_again() -> None:
@@ -441,7 +442,7 @@ def test_runs_that_never_arrived_do_not_count_as_lost():
     assert desk.lose("n1")[-1] == "a QUEUED"
 
 
-class NotWalked(dict[str, Run]):
+class NotWalked(dict[str, Attempt]):
     """There are too many of them."""
 
     def values(self) -> NoReturn:
@@ -453,7 +454,7 @@ def test_what_one_node_tells_or_loses_costs_what_it_has_and_not_what_all_have() 
     desk.submit(job("a"), job("b"))
     desk.schedule()
     core = desk.core.state
-    core.runs = NotWalked(core.runs)
+    core.attempts = NotWalked(core.attempts)
     agent_reported(core, AgentReported(["n1"], []))
     nodes_lost(core, NodesLost(["n2"], "gone"))
-    assert list(core.runs) == []
+    assert list(core.attempts) == []

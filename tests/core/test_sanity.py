@@ -26,11 +26,11 @@ def busy() -> Desk:
 
 
 def release(core: CoreState) -> None:
-    core.pool.release(next(iter(core.runs.values())).grant)
+    core.pool.release(next(iter(core.attempts.values())).grant)
 
 
 def claim(core: CoreState) -> None:
-    core.pool.claim(next(iter(core.runs.values())).grant)
+    core.pool.claim(next(iter(core.attempts.values())).grant)
 
 
 def lend_memory(core: CoreState) -> None:
@@ -78,7 +78,7 @@ def state_of_a_run(core: CoreState) -> None:
 
 
 def drop_a_run(core: CoreState) -> None:
-    core.jobs["a"].run = None
+    core.jobs["a"].attempt = None
 
 
 def count_iterations(core: CoreState) -> None:
@@ -117,7 +117,7 @@ def leave_as_another(core: CoreState) -> None:
 
 def leave_for_no_reason(core: CoreState) -> None:
     leaving = core.leaving["2.1"] = spread()
-    leaving.run = core.jobs["a"].run
+    leaving.attempt = core.jobs["a"].attempt
 
 
 def leave_and_be_gone(core: CoreState) -> None:

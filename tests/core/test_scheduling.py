@@ -35,10 +35,10 @@ def test_a_start_tells_its_state_its_run_and_its_time() -> None:
     desk = Desk(machine(1))
     desk.submit(job("a"))
     effects = desk.core.handle(Schedule(), 7.0)
-    run = desk.run("a")
+    attempt = desk.attempt("a")
     a = desk.core.state.jobs["a"]
-    assert effects == [Transition(a, -1, State.SCHEDULED, 7.0, run), Launch(run)]
-    assert (run.id, run.scheduled, run.position) == ("1.1", 7.0, -1)
+    assert effects == [Transition(a, -1, State.SCHEDULED, 7.0, attempt), Launch(attempt)]
+    assert (attempt.id, attempt.scheduled, attempt.position) == ("1.1", 7.0, -1)
 
 
 def test_what_does_not_fit_lets_the_next_one_try() -> None:
@@ -154,11 +154,11 @@ def test_gpus_are_never_given_twice_and_come_back() -> None:
     desk = Desk([node("n1", 4, gpus=2)])
     desk.submit(job("a", 1, gpus=1), job("b", 1, gpus=1), job("c", 1, gpus=1), job("d"))
     assert desk.schedule() == ["a on n1[0]", "b on n1[1]", "d on n1[2]"]
-    assert desk.run("a").grant.parts[0].gpus == ("0",)
-    assert desk.run("b").grant.parts[0].gpus == ("1",)
+    assert desk.attempt("a").grant.parts[0].gpus == ("0",)
+    assert desk.attempt("b").grant.parts[0].gpus == ("1",)
     desk.end("a")
     assert desk.schedule() == ["c on n1[0]"]
-    assert desk.run("c").grant.parts[0].gpus == ("0",)
+    assert desk.attempt("c").grant.parts[0].gpus == ("0",)
 
 
 def test_nothing_starts_where_no_agent_has_reported() -> None:

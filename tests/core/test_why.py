@@ -10,7 +10,7 @@ import pytest
 from qcg.pilotjob.core.arrivals import Arrivals
 from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.events import AgentReported, AgentSilent, RunEnded
+from qcg.pilotjob.core.events import AgentReported, AgentSilent, AttemptEnded
 from qcg.pilotjob.core.queue import Entry
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.states import State
@@ -301,30 +301,30 @@ def test_a_run_tells_where_it_is_and_since_when():
     desk = Desk(machine(2))
     desk.submit(job("a", 2))
     desk.schedule()
-    reason = why_under_way(desk.run("a"), "noon")
+    reason = why_under_way(desk.attempt("a"), "noon")
     assert reason.sentence == "it was given n1[0:1] at noon and is being started"
     desk.start("a")
-    reason = why_under_way(desk.run("a"), "noon")
+    reason = why_under_way(desk.attempt("a"), "noon")
     assert reason.sentence == "it runs on n1[0:1] since noon (pid 1000)"
     assert reason.details == {"allocation": "n1[0:1]", "since": "noon", "pid": 1000}
     desk.cancel("a")
-    assert why_under_way(desk.run("a"), "noon").sentence == "it is being ended, on n1[0:1]"
+    assert why_under_way(desk.attempt("a"), "noon").sentence == "it is being ended, on n1[0:1]"
 
 
 def test_a_run_that_stands_behind_others_says_so():
     desk = Desk(machine(1))
     desk.submit(job("it", its=9))
     desk.schedule()
-    desk.tell(RunEnded(Ended(desk.run("it:0").id, desk.now, 0, "exit", "", 7, desk.now - 0.0005)))
+    desk.tell(AttemptEnded(Ended(desk.attempt("it:0").id, desk.now, 0, "exit", "", 7, desk.now - 0.0005)))
     desk.schedule()
-    assert why_under_way(desk.run("it:1"), "noon").sentence == "it was given n1[0] at noon and is being started"
-    reason = why_under_way(desk.run("it:2"), "noon")
-    assert reason.sentence == "it stands behind 1 other run on n1[0] since noon, and is started after it"
-    reason = why_under_way(desk.run("it:5"), "noon")
+    assert why_under_way(desk.attempt("it:1"), "noon").sentence == "it was given n1[0] at noon and is being started"
+    reason = why_under_way(desk.attempt("it:2"), "noon")
+    assert reason.sentence == "it stands behind 1 other attempt on n1[0] since noon, and is started after it"
+    reason = why_under_way(desk.attempt("it:5"), "noon")
     assert reason.sentence == "it stands behind 4 other runs on n1[0] since noon, and is started after them"
     assert reason.details == {"allocation": "n1[0]", "since": "noon", "before": 4}
     desk.cancel("it:5")
-    assert why_under_way(desk.run("it:5"), "noon").sentence == "it is being ended, on n1[0]"
+    assert why_under_way(desk.attempt("it:5"), "noon").sentence == "it is being ended, on n1[0]"
 
 
 def test_a_run_that_ends_with_its_manager_will_be_run_again():
@@ -332,7 +332,7 @@ def test_a_run_that_ends_with_its_manager_will_be_run_again():
     desk.submit(job("a", 2))
     desk.schedule()
     desk.suspend()
-    reason = why_under_way(desk.run("a"), "noon")
+    reason = why_under_way(desk.attempt("a"), "noon")
     assert (reason.kind, reason.sentence) == ("stopping", "it is being ended, on n1[0:1], and will be run again")
 
 
@@ -341,8 +341,8 @@ def test_a_run_that_is_over_on_a_part_of_its_nodes_says_whom_it_waits_for():
     desk.submit(job("a", nodes=3))
     desk.schedule()
     desk.end("a")
-    run = desk.run("a")
-    reason = why_under_way(run, "noon", desk.core.state.leaving[run.id])
+    attempt = desk.attempt("a")
+    reason = why_under_way(attempt, "noon", desk.core.state.leaving[attempt.id])
     assert reason.kind == "leaving"
     assert reason.sentence.endswith("what became of it on the rest is awaited: n2, n3")
     assert reason.details["awaited"] == ["n2", "n3"]

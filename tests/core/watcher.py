@@ -15,7 +15,7 @@ from qcg.pilotjob.core.effects import (
     SomeSettled,
     Transition,
 )
-from qcg.pilotjob.core.records import Grant, Run
+from qcg.pilotjob.core.records import Attempt, Grant
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Amount, JobDescription, Request
@@ -89,13 +89,13 @@ class Watcher:
                     assert {states[position] for position in some} == {State.QUEUED}
                     states.update(dict.fromkeys(some, state))
                     assert State.QUEUED in states.values()
-                case Launch(run):
-                    self._launch(run)
-                    launched.add((run.job.seq, run.position))
-                    if run.lane is not None:
-                        behind.add((run.job.seq, run.position))
-                case Requeued(run):
-                    del self.held[run.id]
+                case Launch(attempt):
+                    self._launch(attempt)
+                    launched.add((attempt.job.seq, attempt.position))
+                    if attempt.lane is not None:
+                        behind.add((attempt.job.seq, attempt.position))
+                case Requeued(attempt):
+                    del self.held[attempt.id]
                 case Removed(job):
                     ended += not self.jobs.pop(job.name).state.is_final
                 case AllDone():
@@ -147,7 +147,7 @@ class Watcher:
     def _transition(self, change: Transition) -> int:
         """1 when a job is final now."""
         job = self.jobs[change.job.name]
-        position, state, run = change.position, change.state, change.run
+        position, state, attempt = change.position, change.state, change.attempt
         whole = position < 0
         before = job.state if whole else job.states[position]
         assert not before.is_final, f"{change.job.name} ({position}) was {before.name} and is {state.name}"
@@ -157,15 +157,15 @@ class Watcher:
             job.state = state
         if not (whole and job.iterated):
             job.states[position] = state
-        if run is not None:
+        if attempt is not None:
             if state is State.SCHEDULED:
-                assert run.id not in self.ids, f"{run.id} was there before"
-                self.ids.add(run.id)
+                assert attempt.id not in self.ids, f"{attempt.id} was there before"
+                self.ids.add(attempt.id)
             elif state.is_final:
-                del self.held[run.id]
+                del self.held[attempt.id]
         if state is State.SCHEDULED:
-            assert run is not None
-            self.held[run.id] = run.grant
+            assert attempt is not None
+            self.held[attempt.id] = attempt.grant
         if whole and job.iterated and state.is_final:
             self._check_outcome(job)
         return whole and state.is_final
@@ -176,25 +176,25 @@ class Watcher:
         worst = [state for state in (State.FAILED, State.CANCELED, State.OMITTED, State.SUCCEED) if state in states]
         assert job.state is worst[0]
 
-    def _launch(self, run: Run) -> None:
-        job = self.jobs[run.job.name]
-        assert job.states[run.position] is State.SCHEDULED
-        self._check_exclusive(run)
-        check_within(run.grant, job.requests[run.position], self.specs)
+    def _launch(self, attempt: Attempt) -> None:
+        job = self.jobs[attempt.job.name]
+        assert job.states[attempt.position] is State.SCHEDULED
+        self._check_exclusive(attempt)
+        check_within(attempt.grant, job.requests[attempt.position], self.specs)
 
-    def _check_exclusive(self, run: Run) -> None:
-        lane = {other.id for other in run.lane.runs} if run.lane is not None else {run.id}
-        for part in run.grant.parts:
+    def _check_exclusive(self, attempt: Attempt) -> None:
+        lane = {other.id for other in attempt.lane.attempts} if attempt.lane is not None else {attempt.id}
+        for part in attempt.grant.parts:
             others = [
                 other
-                for run_id, grant in self.held.items()
-                if run_id not in lane
+                for attempt_id, grant in self.held.items()
+                if attempt_id not in lane
                 for other in grant.parts
                 if other.node == part.node
             ]
             for other in others:
-                assert not set(part.cores) & set(other.cores), f"{run.id} got cores that are given already"
-                assert not set(part.gpus) & set(other.gpus), f"{run.id} got GPUs that are given already"
+                assert not set(part.cores) & set(other.cores), f"{attempt.id} got cores that are given already"
+                assert not set(part.gpus) & set(other.gpus), f"{attempt.id} got GPUs that are given already"
             if part.memory:
                 assert part.memory + sum(other.memory for other in others) <= self.specs[part.node].memory
 

@@ -121,7 +121,7 @@ def test_the_end_of_a_run_is_when_it_ended_and_not_when_that_was_read(tmp_path: 
     restoration.unfinished_job(1, "j1", 1.0, msgspec.msgpack.encode(job("j1")), 0.0)
     restoration.run_under_way((1, -1, 1, Grant((NodePart("old", (0,)),)), 4.0), killed=False, pid=7, started=5.0)
     ends = [effect for effect in tell(restoration, untold(tmp_path, [], {})) if isinstance(effect, Transition)]
-    assert [(end.at, end.run and str(end.run.grant)) for end in ends] == [(6.0, "old[0]")]
+    assert [(end.at, end.attempt and str(end.attempt.grant)) for end in ends] == [(6.0, "old[0]")]
     assert core.state.now == 9.0
 
 

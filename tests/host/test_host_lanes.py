@@ -83,7 +83,7 @@ class Lanes(HostTest):
 
     def test_those_that_wait_can_be_called_back_and_those_that_run_stay(self):
         self.lane("a", "b")
-        self.host.recall(["first", "a", "b", "unknown"])
+        self.host.retract(["first", "a", "b", "unknown"])
         assert (self.ended("a").reason, self.ended("b").reason) == ("closed", "closed")
         assert [running.id for running in self.host.running()] == ["first"]
         self.host.start([self.launch("c", "true", lane="first")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.effects import Transition
-from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
+from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.core.states import State
 
 GRANT = Grant((NodePart("n1", (0, 1), ("0",), 512), NodePart("n2", (7,))))
@@ -13,15 +13,15 @@ def job(seq: int, name: str = "") -> Job:
     return Job(seq, name or f"job{seq}", f"spec of {seq}".encode(), 100.0 + seq)
 
 
-def run(of: Job, position: int = -1, attempt: int = 1, grant: Grant = GRANT) -> Run:
-    return Run(of, position, attempt, grant, 200.0)
+def run(of: Job, position: int = -1, attempt: int = 1, grant: Grant = GRANT) -> Attempt:
+    return Attempt(of, position, attempt, grant, 200.0)
 
 
-def scheduled(run: Run) -> Transition:
+def scheduled(run: Attempt) -> Transition:
     return Transition(run.job, run.position, State.SCHEDULED, run.scheduled, run)
 
 
-def executing(run: Run, pid: int = 4711, at: float = 201.0) -> Transition:
+def executing(run: Attempt, pid: int = 4711, at: float = 201.0) -> Transition:
     run.pid, run.started = pid, at
     return Transition(run.job, run.position, State.EXECUTING, at, run)
 
@@ -31,7 +31,7 @@ def begun(of: Job) -> Transition:
     return Transition(of, -1, State.EXECUTING, 201.0)
 
 
-def ended(run: Run, state: State = State.SUCCEED, exit_code: int | None = 0, message: str = "") -> Transition:
+def ended(run: Attempt, state: State = State.SUCCEED, exit_code: int | None = 0, message: str = "") -> Transition:
     return Transition(run.job, run.position, state, 202.0, run, exit_code, message)
 
 

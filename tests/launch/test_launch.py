@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
+from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.binding import Layout, binding
@@ -27,7 +27,7 @@ def launch(
     grant: Grant = ONE, site: Site = SITE, position: int = -1, more: dict[str, Any] | None = None, **execution: Any
 ) -> Launch:
     description = JobDescription("job", Execution(**{"exec": "prog", **execution}), **(more or {}))
-    return compose(description, Run(Job(7, "job", b"", 0.0), position, 0, grant, 0.0), site)
+    return compose(description, Attempt(Job(7, "job", b"", 0.0), position, 0, grant, 0.0), site)
 
 
 def test_a_job_knows_what_it_was_given():

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
+from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelName, ModelOptions
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.compose import command_line, compose
@@ -26,7 +26,7 @@ STEP = "--overlap --mem=0 --cpu-bind=none --ntasks-per-node=1"
 
 def launch(model: Any, grant: Grant, site: Site, **execution: Any) -> Launch:
     description = JobDescription("job", Execution(exec="prog", args=("-x",), model=model, **execution))
-    return compose(description, Run(Job(7, "job", b"", 0.0), -1, 0, grant, 0.0), site)
+    return compose(description, Attempt(Job(7, "job", b"", 0.0), -1, 0, grant, 0.0), site)
 
 
 def bound(site: Site) -> Site:
@@ -58,7 +58,9 @@ def test_what_starts_open_mpi_programs_at_the_same_time_does_not_meet():
     name = "OMPI_MCA_orte_top_session_dir"
     description = JobDescription("job", Execution(exec="prog", model="openmpi"), iteration=Iteration(0, 2))
     alone = Grant((NodePart("n1", (0,)),))
-    places = [compose(description, Run(Job(7, "job", b"", 0.0), at, 0, alone, 0.0), LOCAL).env[name] for at in (0, 1)]
+    places = [
+        compose(description, Attempt(Job(7, "job", b"", 0.0), at, 0, alone, 0.0), LOCAL).env[name] for at in (0, 1)
+    ]
     assert places == ["/dev/shm/qcg-pm.abc.7-0.0", "/dev/shm/qcg-pm.abc.7-1.0"]
     assert name in launch("default", ONE, LOCAL).env, "a program may be a script that calls mpirun"
     assert name not in launch("default", alone, LOCAL).env
@@ -88,7 +90,7 @@ def test_the_user_chooses_mpirun_and_adds_to_its_arguments():
 @pytest.mark.parametrize("model", ["openmpi", "intelmpi"])
 def test_an_argument_that_is_a_colon_does_not_begin_another_program(model: ModelName):
     description = JobDescription("job", Execution(exec="echo", args=("a b", ":", "$c"), model=model))
-    made = compose(description, Run(Job(7, "job", b"", 0.0), -1, 0, ONE, 0.0), LOCAL)
+    made = compose(description, Attempt(Job(7, "job", b"", 0.0), -1, 0, ONE, 0.0), LOCAL)
     assert ":" not in made.argv
     assert made.argv[-3:-1] == ["bash", "-c"]
     assert subprocess.run(made.argv[-3:], capture_output=True, text=True, check=True).stdout == "a b : $c\n"
@@ -262,7 +264,7 @@ def test_srunmpi_outside_an_allocation_names_the_other_models():
 @pytest.mark.parametrize("model", ["openmpi", "intelmpi", "srunmpi"])
 def test_a_script_runs_in_each_process(model: ModelName):
     description = JobDescription("job", Execution(script="echo $x", model=model))
-    made = compose(description, Run(Job(7, "job", b"", 0.0), -1, 0, UNEVEN, 0.0), SLURM)
+    made = compose(description, Attempt(Job(7, "job", b"", 0.0), -1, 0, UNEVEN, 0.0), SLURM)
     assert made.argv[-3:] == ["bash", "-c", "echo $x"]
 
 

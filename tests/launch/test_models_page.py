@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
+from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.compose import command_line, compose
@@ -38,7 +38,7 @@ def described(model: str) -> JobDescription:
 
 
 def launched(model: str) -> Launch:
-    return compose(described(model), Run(Job(7, "wave", b"", 0.0), -1, 1, ACROSS, 0.0), BOUND)
+    return compose(described(model), Attempt(Job(7, "wave", b"", 0.0), -1, 1, ACROSS, 0.0), BOUND)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class SlowAgents:
 
     async def end(self, grace: float) -> None:
         await self.may_end.wait()
-        self._engine.state.runs = {}
+        self._engine.state.attempts = {}
 
 
 def an_engine() -> Any:
@@ -269,7 +269,7 @@ def test_an_end_that_no_agent_has_told_is_left_to_the_next_manager(monkeypatch: 
     monkeypatch.setattr(SlowAgents, "end", die)
     _, engine = asyncio.run(shut_down(monkeypatch, Options(time_limit=10.0), None, patience=0))
     assert not lost(engine)
-    assert engine.state.runs
+    assert engine.state.attempts
 
 
 def test_nothing_is_started_from_the_beginning_of_a_shutdown_on(monkeypatch: pytest.MonkeyPatch):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.core.events import AgentReported, RunEnded
+from qcg.pilotjob.core.events import AgentReported, AttemptEnded
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.host.records import Ended, Running
 from qcg.pilotjob.interfaces.handlers.resources_info import resources
@@ -34,10 +34,10 @@ def ahead() -> Desk:
     desk = Desk(machine(2))
     desk.submit(job("it", its=100))
     desk.schedule()
-    run = desk.run("it:0")
-    desk.tell(RunEnded(Ended(run.id, desk.now, 0, "exit", "", 7, desk.now - 0.001)))
+    run = desk.attempt("it:0")
+    desk.tell(AttemptEnded(Ended(run.id, desk.now, 0, "exit", "", 7, desk.now - 0.001)))
     desk.schedule()
-    assert len(desk.core.state.runs) > 10
+    assert len(desk.core.state.attempts) > 10
     return desk
 
 
@@ -54,7 +54,7 @@ def test_cores_are_counted_once_when_the_run_before_is_not_known_to_have_ended(a
     state = ahead.core.state
     core, _ = resume(books_of(state), machine(2), ahead.now, rerun_lost=False)
     assert use(core.state) == (2, 0)
-    live = [Running(run.id, 0, 0.0, told(run.grant)) for run in core.state.runs.values()]
+    live = [Running(run.id, 0, 0.0, told(run.grant)) for run in core.state.attempts.values()]
     core.handle(AgentReported(["n1"], live), ahead.now)
     assert use(core.state) == (2, 0)
     assert core.state.executing == 0

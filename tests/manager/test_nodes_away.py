@@ -60,7 +60,7 @@ def test_cores_of_nodes_that_are_away_do_not_count_in_the_overview(desk: Desk, c
 
 
 def test_a_job_on_a_node_that_is_away_says_so(desk: Desk):
-    run = desk.core.state.jobs["a"].run
+    run = desk.core.state.jobs["a"].attempt
     assert run is not None
     reason = why_under_way(run, "noon", None, {"n1": "one o'clock"})
     assert reason.kind == "running"

@@ -12,7 +12,7 @@ import pytest
 
 from qcg.pilotjob.common.options import Options, Resumption, UsageError
 from qcg.pilotjob.core.effects import Effect, Transition
-from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import Launch
@@ -79,7 +79,7 @@ def serve(options: Options, resumption: Resumption | None = None) -> Ending:
 def test_a_defect_in_a_turn_is_told_and_leaves_the_run_to_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     composed: list[str] = []
 
-    def defective(description: JobDescription, run: Run, site: Site) -> Launch:
+    def defective(description: JobDescription, run: Attempt, site: Site) -> Launch:
         composed.append(description.name)
         if len(composed) == 2:
             raise RuntimeError("a defect")

@@ -55,8 +55,8 @@ class NotedExecutor(AgentExecutor):
     def launch(self, node: str, launch: Launch) -> None:
         self.happened.append(f"launch {launch.id}")
 
-    def sweep(self, node: str, run_id: str, grace: float = 0.0) -> None:
-        self.happened.append(f"sweep {run_id} on {node}")
+    def sweep(self, node: str, attempt_id: str, grace: float = 0.0) -> None:
+        self.happened.append(f"sweep {attempt_id} on {node}")
 
     def acknowledge(self, seen: dict[str, int]) -> None:
         self.happened += [f"acknowledge {number}" for number in seen.values()]

@@ -11,7 +11,7 @@ import pytest
 
 from qcg.pilotjob.core.effects import Added, Effect, RestSettled, Transition
 from qcg.pilotjob.core.iterations import Iterations
-from qcg.pilotjob.core.records import Grant, Job, NodePart, Run
+from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
 from qcg.pilotjob.journal.journal import Journal
@@ -44,7 +44,7 @@ def ran(
     grant: Grant = ONE_CORE,
     message: str = "",
 ) -> Transition:
-    run = Run(of, position, 1, grant, start - 1)
+    run = Attempt(of, position, 1, grant, start - 1)
     run.started, run.pid = start, 4711
     if end is None:
         return Transition(of, position, State.EXECUTING, start, run)

@@ -181,8 +181,8 @@ class Agent:
                 say(f"{refused} was started before; it is not started again")
         elif isinstance(message, protocol.Kill):
             self._host.kill(message.ids, message.reason, message.message)
-        elif isinstance(message, protocol.Recall):
-            self._host.recall(message.ids)
+        elif isinstance(message, protocol.Retract):
+            self._host.retract(message.ids)
         elif isinstance(message, protocol.Signal):
             self._host.signal(message.ids, message.number)
         elif isinstance(message, protocol.Sweep):

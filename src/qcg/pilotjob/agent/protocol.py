@@ -128,7 +128,7 @@ class Kill(Struct, tag="kill"):
     message: str = ""
 
 
-class Recall(Struct, tag="recall"):
+class Retract(Struct, tag="recall"):
     """Give back those of these jobs that still wait for others in their lane; their records end with `closed`."""
 
     ids: list[str]
@@ -165,7 +165,7 @@ class Exit(Struct, tag="exit"):
 
 
 FromAgent = Union[Hello, Report, News, Leaving, Swept, Beat, Bye]
-FromManager = Union[Identify, Welcome, Start, Kill, Recall, Signal, Sweep, Ack, Beat, Exit]
+FromManager = Union[Identify, Welcome, Start, Kill, Retract, Signal, Sweep, Ack, Beat, Exit]
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_agent = msgspec.msgpack.Decoder(FromAgent).decode

@@ -95,9 +95,9 @@ class RelayingHost(JobHost):
         self._take_back(ids)
         super().kill(ids, reason, message)
 
-    def recall(self, ids: list[str]) -> None:
+    def retract(self, ids: list[str]) -> None:
         self._take_back(ids)
-        super().recall(ids)
+        super().retract(ids)
 
     def finish(self, grace: float, reason: str = "cancel", message: str = "") -> None:
         self._take_all_back()

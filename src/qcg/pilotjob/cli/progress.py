@@ -25,7 +25,7 @@ def progress_lines(pilot: Pilot) -> None:
 
     def tell(transition: Transition) -> None:
         name = name_of(transition.job, transition.position)
-        if transition.state is State.EXECUTING and transition.run is not None:
+        if transition.state is State.EXECUTING and transition.attempt is not None:
             say(f"{datetime.now()} executing job {printable(name)} ...")
         elif transition.state.is_final:
             say(f"{datetime.now()} job {printable(name)} finished: {transition.state.name}")

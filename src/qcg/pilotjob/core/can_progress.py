@@ -16,7 +16,7 @@ def why_over(core: CoreState, now: float) -> str | None:
 
     A node that is away may come back; but nothing waits for it alone longer than `patience`, or than `HOPE`.
     """
-    if core.runs or not core.unfinished:
+    if core.attempts or not core.unfinished:
         return None
     for node in core.pool.nodes:
         if not node.available:

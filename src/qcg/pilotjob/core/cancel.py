@@ -5,7 +5,7 @@ from __future__ import annotations
 from qcg.pilotjob.core.effects import AllDone, Kill, NothingRuns, Removed, Reply, Stop
 from qcg.pilotjob.core.events import Cancel, Deadline, Remove, ShutDown, Warned, Withdraw
 from qcg.pilotjob.core.finalize import Outcome, Rest, settle
-from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.core.shutdown import Disposition
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import CANCELED
@@ -31,8 +31,8 @@ def cancel(core: CoreState, event: Cancel) -> None:
         if position < 0:
             _kill_runs(core, job)
             endings.append(Rest(job, CANCELED, ""))
-        elif job.iterations is not None and (run := job.iterations.runs.get(position)) is not None:
-            _kill(core, run)
+        elif job.iterations is not None and (attempt := job.iterations.attempts.get(position)) is not None:
+            _kill(core, attempt)
         else:
             endings.append(Outcome(job, position, CANCELED))
     settle(core, *endings)
@@ -74,7 +74,7 @@ def deadline(core: CoreState, event: Deadline) -> None:
 
 
 def warned(core: CoreState, event: Warned) -> None:
-    core.warned = set(core.runs)
+    core.warned = set(core.attempts)
 
 
 def shut_down(core: CoreState, event: ShutDown) -> None:
@@ -83,14 +83,14 @@ def shut_down(core: CoreState, event: ShutDown) -> None:
     if event.disposition is Disposition.CANCEL_ALL:
         _cancel_all(core, event.message)
     else:
-        for run in [run for run in core.runs.values() if not run.killed]:
+        for attempt in [attempt for attempt in core.attempts.values() if not attempt.killed]:
             # An attempt that was sent ahead and has not started is a waiting job to its user.
-            if event.disposition is Disposition.CANCEL_RUNNING and run.started:
-                _kill(core, run)
-            elif not run.stopped:
-                run.stopped = True
-                core.effects.append(Stop(run, "closed", event.message))
-    if not core.runs:
+            if event.disposition is Disposition.CANCEL_RUNNING and attempt.started:
+                _kill(core, attempt)
+            elif not attempt.stopped:
+                attempt.stopped = True
+                core.effects.append(Stop(attempt, "closed", event.message))
+    if not core.attempts:
         core.effects.append(NothingRuns())
 
 
@@ -119,15 +119,15 @@ def find(core: CoreState, name: str) -> tuple[Job, int] | str:
 
 
 def _kill_runs(core: CoreState, job: Job) -> None:
-    for run in [job.run] if job.iterations is None else list(job.iterations.runs.values()):
-        if run is not None:
-            _kill(core, run)
+    for attempt in [job.attempt] if job.iterations is None else list(job.iterations.attempts.values()):
+        if attempt is not None:
+            _kill(core, attempt)
 
 
-def _kill(core: CoreState, run: Run) -> None:
+def _kill(core: CoreState, attempt: Attempt) -> None:
     """The run ends when its host says so."""
-    run.killed = True
-    core.effects.append(Kill(run))
+    attempt.killed = True
+    core.effects.append(Kill(attempt))
 
 
 def _reply(core: CoreState, verb: str, count: int, errors: dict[str, str]) -> None:

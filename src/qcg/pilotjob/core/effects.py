@@ -7,7 +7,7 @@ from typing import Any, Literal, Union
 from msgspec import Struct
 
 from qcg.pilotjob.core.bitmaps import Marks
-from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.core.states import State
 
 
@@ -25,7 +25,7 @@ class Transition(Struct, frozen=True, gc=False):
     """The iteration, counted from 0; -1 for the job itself."""
     state: State
     at: float
-    run: Run | None = None
+    attempt: Attempt | None = None
     """The run that this is about, when there is one."""
     exit_code: int | None = None
     message: str = ""
@@ -52,20 +52,20 @@ class SomeSettled(Struct, frozen=True, gc=False):
 class Launch(Struct, frozen=True, gc=False):
     """Start this run on the first node of its grant."""
 
-    run: Run
+    attempt: Attempt
 
 
 class Kill(Struct, frozen=True, gc=False):
     """End this run. For the executor; and for the journal, so that a resumed manager still wants it ended."""
 
-    run: Run
+    attempt: Attempt
 
 
 class Stop(Struct, frozen=True, gc=False):
     """End this run, and not because its job is not wanted. For the executor, whose host records `reason`, and for the
     journal: a resumed manager knows that a run with the reason `closed` is to be run again, whoever ended it."""
 
-    run: Run
+    attempt: Attempt
     reason: Literal["lost", "closed"]
     message: str
 
@@ -73,27 +73,27 @@ class Stop(Struct, frozen=True, gc=False):
 class Sweep(Struct, frozen=True, gc=False):
     """End what is left on this node of a run that was started on another one, and say when nothing is."""
 
-    run_id: str
+    attempt_id: str
     node: str
 
 
-class Recall(Struct, frozen=True, gc=False):
+class Retract(Struct, frozen=True, gc=False):
     """Take these runs back from their host, as far as they still stand behind others there."""
 
-    runs: list[Run]
+    attempts: list[Attempt]
 
 
 class KillStray(Struct, frozen=True, gc=False):
     """A host runs something that no job of the registry wants."""
 
-    run_id: str
+    attempt_id: str
     node: str
 
 
 class Requeued(Struct, frozen=True, gc=False):
     """A run will not tell how it ended (its host was lost, or never got it): its job waits for another attempt."""
 
-    run: Run
+    attempt: Attempt
 
 
 class Removed(Struct, frozen=True, gc=False):
@@ -130,7 +130,7 @@ Effect = Union[
     Kill,
     Stop,
     Sweep,
-    Recall,
+    Retract,
     KillStray,
     Requeued,
     Removed,

@@ -26,18 +26,18 @@ class Remove(Struct, frozen=True, gc=False):
     names: list[str]
 
 
-class RunStarted(Struct, frozen=True, gc=False):
+class AttemptStarted(Struct, frozen=True, gc=False):
     record: Started
 
 
-class RunEnded(Struct, frozen=True, gc=False):
+class AttemptEnded(Struct, frozen=True, gc=False):
     record: Ended
 
 
-class RunSwept(Struct, frozen=True, gc=False):
+class AttemptSwept(Struct, frozen=True, gc=False):
     """Nothing is left on this node of a run that was started on another one."""
 
-    run_id: str
+    attempt_id: str
     node: str
 
 
@@ -97,9 +97,9 @@ Event = Union[
     Withdraw,
     Cancel,
     Remove,
-    RunStarted,
-    RunEnded,
-    RunSwept,
+    AttemptStarted,
+    AttemptEnded,
+    AttemptSwept,
     AgentReported,
     AgentSilent,
     NodesLost,

@@ -11,7 +11,7 @@ from qcg.pilotjob.core.bitmaps import Marks, both, seen_from
 from qcg.pilotjob.core.effects import AllDone, RestSettled, SomeSettled
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.queue import Entry
-from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import FAILED, OMITTED, QUEUED, SUCCEED, State
 
@@ -26,7 +26,7 @@ class Outcome(Struct, frozen=True, gc=False):
     position: int
     state: State
     message: str = ""
-    run: Run | None = None
+    attempt: Attempt | None = None
     exit_code: int | None = None
 
 
@@ -92,7 +92,7 @@ def _settle_one(core: CoreState, ending: Outcome, work: Work) -> None:
     job, position = ending.job, ending.position
     if core.state_of(job, position).is_final:
         return
-    core.enter(job, position, ending.state, ending.run, ending.exit_code, ending.message)
+    core.enter(job, position, ending.state, ending.attempt, ending.exit_code, ending.message)
     if position < 0:
         _job_is_final(core, job, work)
     else:
@@ -187,7 +187,7 @@ def _settle_rest(core: CoreState, rest: Rest, work: Work) -> None:
 def _none_can_wait_again(iterations: Iterations) -> bool:
     """A run that is lost or given back may wait again: a later manager would take it for one of those that were settled
     with all the others."""
-    return all(run.killed for run in iterations.runs.values())
+    return all(attempt.killed for attempt in iterations.attempts.values())
 
 
 def _rest_is_final(core: CoreState, rest: Rest, settled: Marks, work: Work) -> None:

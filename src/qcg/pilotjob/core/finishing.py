@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qcg.pilotjob.core.effects import Requeued
 from qcg.pilotjob.core.finalize import Outcome, make_position_ready, settle
-from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import CANCELED, FAILED, QUEUED, SUCCEED, State
 from qcg.pilotjob.host.records import Ended
@@ -34,22 +34,22 @@ MOST_LOSSES = 10
 """A job that has lost so many runs is FAILED even where lost ones are run again: it may be what kills its hosts."""
 
 
-def finish(core: CoreState, run: Run, record: Ended) -> None:
+def finish(core: CoreState, attempt: Attempt, record: Ended) -> None:
     """It ended as its host has told."""
     if record.reason == "lost":
-        lose(core, run, record.message)
+        lose(core, attempt, record.message)
         return
-    if record.reason == "closed" or (record.reason == "exit" and record.exit_code and _was_told(core, run)):
-        give_back(core, run)
+    if record.reason == "closed" or (record.reason == "exit" and record.exit_code and _was_told(core, attempt)):
+        give_back(core, attempt)
         return
     state, message = _outcome(record)
-    core.end_run(run)
-    settle(core, Outcome(run.job, run.position, state, message, run, record.exit_code))
+    core.end_run(attempt)
+    settle(core, Outcome(attempt.job, attempt.position, state, message, attempt, record.exit_code))
 
 
-def _was_told(core: CoreState, run: Run) -> bool:
+def _was_told(core: CoreState, attempt: Attempt) -> bool:
     """That it is to end. Whoever was quicker with the signal, batch system or host: it did not fail by itself."""
-    return run.stopped or run.id in core.warned
+    return attempt.stopped or attempt.id in core.warned
 
 
 def _outcome(record: Ended) -> tuple[State, str]:
@@ -72,40 +72,40 @@ def _by_signal(number: int) -> str:
     return f"ended by signal {number} ({name}){whose}"
 
 
-def give_back(core: CoreState, run: Run) -> None:
+def give_back(core: CoreState, attempt: Attempt) -> None:
     """It never began, or was ended for no fault of its own: its job waits again, unless it was cancelled."""
-    core.end_run(run)
-    if run.killed:
-        settle(core, Outcome(run.job, run.position, CANCELED, "", run))
+    core.end_run(attempt)
+    if attempt.killed:
+        settle(core, Outcome(attempt.job, attempt.position, CANCELED, "", attempt))
     else:
-        _queue_again(core, run)
+        _queue_again(core, attempt)
 
 
-def lose(core: CoreState, run: Run, message: str) -> None:
+def lose(core: CoreState, attempt: Attempt, message: str) -> None:
     """Nobody will ever tell how this run ended."""
-    core.end_run(run)
-    if run.killed:
-        settle(core, Outcome(run.job, run.position, CANCELED, message, run))
-    elif run.stopped or (core.rerun_lost and _losses(core, run) < MOST_LOSSES):
-        _queue_again(core, run)
+    core.end_run(attempt)
+    if attempt.killed:
+        settle(core, Outcome(attempt.job, attempt.position, CANCELED, message, attempt))
+    elif attempt.stopped or (core.rerun_lost and _losses(core, attempt) < MOST_LOSSES):
+        _queue_again(core, attempt)
     else:
-        settle(core, Outcome(run.job, run.position, FAILED, message, run, -1))
+        settle(core, Outcome(attempt.job, attempt.position, FAILED, message, attempt, -1))
 
 
-def _losses(core: CoreState, run: Run) -> int:
+def _losses(core: CoreState, attempt: Attempt) -> int:
     """How many runs its place has lost, this one included. Those that never arrived at their host harmed nobody."""
-    place = (run.job.seq, run.position)
+    place = (attempt.job.seq, attempt.position)
     core.losses[place] = core.losses.get(place, 0) + 1
     return core.losses[place]
 
 
-def _queue_again(core: CoreState, run: Run) -> None:
+def _queue_again(core: CoreState, attempt: Attempt) -> None:
     """The id of the run is used up, whether or not it was ever heard of: the next one is another attempt."""
-    iterations = run.job.iterations
+    iterations = attempt.job.iterations
     if iterations is None:
-        run.job.attempts = run.attempt
+        attempt.job.attempts_made = attempt.number
     else:
-        iterations.attempts[run.position] = run.attempt
-    core.effects.append(Requeued(run))
-    core.enter(run.job, run.position, QUEUED)
-    make_position_ready(core, run.job, run.position)
+        iterations.attempts_made[attempt.position] = attempt.number
+    core.effects.append(Requeued(attempt))
+    core.enter(attempt.job, attempt.position, QUEUED)
+    make_position_ready(core, attempt.job, attempt.position)

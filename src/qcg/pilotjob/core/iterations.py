@@ -8,14 +8,14 @@ from qcg.pilotjob.core import bitmaps
 from qcg.pilotjob.core.states import CANCELED, FAILED, OMITTED, QUEUED, STATES, SUCCEED, State
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.core.records import Run
+    from qcg.pilotjob.core.records import Attempt
     from qcg.pilotjob.description.sharing import MaximumIters
 
 
 class Iterations:
     """States by position (0, 1, 2 … in the order of the indices), counts by state, runs only of those under way."""
 
-    __slots__ = ("attempts", "began", "counts", "indices", "plan", "runs", "states")
+    __slots__ = ("attempts", "attempts_made", "began", "counts", "indices", "plan", "states")
 
     def __init__(self, indices: range, plan: MaximumIters | None = None) -> None:
         self.indices = indices
@@ -26,8 +26,8 @@ class Iterations:
         self.counts[QUEUED] = len(indices)
         self.began = 0.0
         """When the first of them started."""
-        self.runs: dict[int, Run] = {}
-        self.attempts: dict[int, int] = {}
+        self.attempts: dict[int, Attempt] = {}
+        self.attempts_made: dict[int, int] = {}
         """How many runs an iteration has lost, where that is not none."""
 
     def __len__(self) -> int:

@@ -9,16 +9,16 @@ lost instead, so is the run.
 from __future__ import annotations
 
 from qcg.pilotjob.core.effects import KillStray, Stop, Sweep
-from qcg.pilotjob.core.events import RunSwept
+from qcg.pilotjob.core.events import AttemptSwept
 from qcg.pilotjob.core.finishing import finish, lose
-from qcg.pilotjob.core.records import Grant, Leaving, NodePart, Run
+from qcg.pilotjob.core.records import Attempt, Grant, Leaving, NodePart
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
 
-def ended_on_first(core: CoreState, run: Run, record: Ended) -> None:
+def ended_on_first(core: CoreState, attempt: Attempt, record: Ended) -> None:
     """Of a run that spans nodes."""
-    leaving = core.leaving.get(run.id) or _begin(core, run)
+    leaving = core.leaving.get(attempt.id) or _begin(core, attempt)
     leaving.ended = record
     _first_is_done(core, leaving)
 
@@ -27,25 +27,25 @@ def stray_ended(core: CoreState, leaving: Leaving) -> None:
     _first_is_done(core, leaving)
 
 
-def run_swept(core: CoreState, event: RunSwept) -> None:
-    leaving = core.leaving.get(event.run_id)
+def attempt_swept(core: CoreState, event: AttemptSwept) -> None:
+    leaving = core.leaving.get(event.attempt_id)
     if leaving is not None:
         leaving.waiting.discard(event.node)
         _finish_if_over(core, leaving)
 
 
-def nodes_of_run_lost(core: CoreState, run: Run, message: str) -> None:
+def nodes_of_run_lost(core: CoreState, attempt: Attempt, message: str) -> None:
     """Some nodes of a run that spans nodes are in `core.lost` now."""
-    leaving = core.leaving.get(run.id)
+    leaving = core.leaving.get(attempt.id)
     if leaving is None:
-        leaving = _begin(core, run)
+        leaving = _begin(core, attempt)
         if leaving.first not in core.lost:
-            core.effects.append(Stop(run, "lost", message))
+            core.effects.append(Stop(attempt, "lost", message))
     _nodes_lost(core, leaving, message)
 
 
 def strays_lost(core: CoreState) -> None:
-    for leaving in [leaving for leaving in core.leaving.values() if leaving.run is None]:
+    for leaving in [leaving for leaving in core.leaving.values() if leaving.attempt is None]:
         _nodes_lost(core, leaving, "")
 
 
@@ -66,10 +66,10 @@ def reported(core: CoreState, leaving: Leaving, running: Running | None) -> None
         _first_is_done(core, leaving)
         return
     leaving.waiting.add(leaving.first)  # it may have been given up meanwhile
-    if leaving.run is None:
+    if leaving.attempt is None:
         core.effects.append(KillStray(leaving.id, leaving.first))
     else:
-        core.effects.append(Stop(leaving.run, "lost", leaving.lost))
+        core.effects.append(Stop(leaving.attempt, "lost", leaving.lost))
 
 
 def ask_again(core: CoreState, nodes: set[str]) -> None:
@@ -86,9 +86,9 @@ def grant_of(granted: list[NodeGrant], memory: int) -> Grant:
     return Grant(tuple(NodePart(node, tuple(cores), tuple(gpus), memory) for node, cores, gpus in granted))
 
 
-def _begin(core: CoreState, run: Run) -> Leaving:
-    nodes = [core.asked(part.node) for part in run.grant.parts]
-    leaving = core.leaving[run.id] = Leaving(run.id, run.grant, nodes[0], set(nodes), run)
+def _begin(core: CoreState, attempt: Attempt) -> Leaving:
+    nodes = [core.asked(part.node) for part in attempt.grant.parts]
+    leaving = core.leaving[attempt.id] = Leaving(attempt.id, attempt.grant, nodes[0], set(nodes), attempt)
     return leaving
 
 
@@ -117,10 +117,10 @@ def _finish_if_over(core: CoreState, leaving: Leaving) -> None:
     if leaving.waiting:
         return
     del core.leaving[leaving.id]
-    run, record = leaving.run, leaving.ended
-    if run is None:
+    attempt, record = leaving.attempt, leaving.ended
+    if attempt is None:
         core.pool.release(leaving.grant)
     elif record is None or (leaving.lost and record.reason in ("exit", "cancel")):
-        lose(core, run, leaving.lost)
+        lose(core, attempt, leaving.lost)
     else:
-        finish(core, run, record)
+        finish(core, attempt, record)

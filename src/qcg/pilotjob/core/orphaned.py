@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.host.records import Running
 
 
-def take_up(core: CoreState, run: Run) -> None:
+def take_up(core: CoreState, attempt: Attempt) -> None:
     """A run goes on with what it was given, and holds of that what there is."""
-    held = core.pool.claim(run.grant)
-    if held != run.grant or any(part.node not in core.pool for part in run.grant.parts):
-        core.displaced[run] = held
-    core.begin_run(run)
+    held = core.pool.claim(attempt.grant)
+    if held != attempt.grant or any(part.node not in core.pool for part in attempt.grant.parts):
+        core.displaced[attempt] = held
+    core.begin_run(attempt)
 
 
-def what_is_gone(core: CoreState, run: Run) -> str:
+def what_is_gone(core: CoreState, attempt: Attempt) -> str:
     """Of what a run had that is displaced: a sentence."""
-    for part in run.grant.parts:
+    for part in attempt.grant.parts:
         if part.node not in core.pool:
             return "the node it ran on is not part of this run any more"
         spec = core.pool.node(part.node).spec
@@ -33,10 +33,10 @@ def what_is_gone(core: CoreState, run: Run) -> str:
 
 def go_on(core: CoreState, live: Iterable[Running]) -> int:
     """How many of those that an agent has under way run, and may run on."""
-    runs = [core.runs.get(running.id) for running in live if running.pid]
-    return sum(run is not None and run not in core.displaced for run in runs)
+    attempts = [core.attempts.get(running.id) for running in live if running.pid]
+    return sum(attempt is not None and attempt not in core.displaced for attempt in attempts)
 
 
-def node_of(core: CoreState, run: Run) -> str:
+def node_of(core: CoreState, attempt: Attempt) -> str:
     """The node whose agent has it."""
-    return core.asked(run.grant.parts[0].node)
+    return core.asked(attempt.grant.parts[0].node)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import heapq
 
-from qcg.pilotjob.core.effects import Launch, Recall
+from qcg.pilotjob.core.effects import Launch, Retract
 from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.queue import Line, Pace
-from qcg.pilotjob.core.records import Job, Lane, Run
+from qcg.pilotjob.core.records import Attempt, Job, Lane
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import SCHEDULED
 from qcg.pilotjob.description.model import Request
@@ -33,10 +33,10 @@ MEMORY = 0.9
 """How much of what is known from earlier runs is kept after another one."""
 
 
-def learn(run: Run, record: Ended) -> None:
+def learn(attempt: Attempt, record: Ended) -> None:
     """From how long a run took, what to expect of the next ones that ask for the same."""
     if record.started:
-        pace = entry_of(run.job, run.position).line.pace
+        pace = entry_of(attempt.job, attempt.position).line.pace
         seconds = max(record.at - record.started, 0.0)
         if pace.longest is None:
             pace.longest = pace.usual = seconds
@@ -81,37 +81,37 @@ def send_nobody(core: CoreState, *, soon_over: bool) -> None:
     """After a pass in which somebody must not be overtaken; or, when all is `soon_over`, nothing may be started at all,
     also not by those who stand behind others already."""
     having_room, core.having_room = core.having_room, {}
-    for run in having_room:
-        if run.lane is not None:
-            run.lane.since = core.now
+    for attempt in having_room:
+        if attempt.lane is not None:
+            attempt.lane.since = core.now
     _call_back(core, 0.0 if soon_over else LATE)
 
 
-def _places(core: CoreState, having_room: dict[Run, None]) -> dict[Pace, list[tuple[int, int, Run, int]]]:
+def _places(core: CoreState, having_room: dict[Attempt, None]) -> dict[Pace, list[tuple[int, int, Attempt, int]]]:
     """For those who ask for the same, a heap of runs to stand behind: (how many do, a number, the run, how many
     may)."""
-    places: dict[Pace, list[tuple[int, int, Run, int]]] = {}
-    for number, run in enumerate(having_room):
-        node = core.pool.node(run.grant.parts[0].node)
-        lane = run.lane
+    places: dict[Pace, list[tuple[int, int, Attempt, int]]] = {}
+    for number, attempt in enumerate(having_room):
+        node = core.pool.node(attempt.grant.parts[0].node)
+        lane = attempt.lane
         if lane is not None:
             lane.since = core.now
-        if run.killed or core.runs.get(run.id) is not run or (lane is not None and lane.called_back):
+        if attempt.killed or core.attempts.get(attempt.id) is not attempt or (lane is not None and lane.retracted):
             continue
         if not node.available or node.contested:
             continue
-        pace = entry_of(run.job, run.position).line.pace
-        lanes_on_node = len(node.spec.cores) // len(run.grant.parts[0].cores)
+        pace = entry_of(attempt.job, attempt.position).line.pace
+        lanes_on_node = len(node.spec.cores) // len(attempt.grant.parts[0].cores)
         most = min(behind(pace), max(MOST_ON_NODE // lanes_on_node, 1))
-        standing = 0 if lane is None else len(lane.runs) - 1
+        standing = 0 if lane is None else len(lane.attempts) - 1
         if standing < most:
-            places.setdefault(pace, []).append((standing, number, run, most))
+            places.setdefault(pace, []).append((standing, number, attempt, most))
     for heap in places.values():
         heapq.heapify(heap)
     return places
 
 
-def _stand_behind(core: CoreState, job: Job, position: int, lanes: list[tuple[int, int, Run, int]]) -> None:
+def _stand_behind(core: CoreState, job: Job, position: int, lanes: list[tuple[int, int, Attempt, int]]) -> None:
     standing, number, first, most = lanes[0]
     if standing + 1 < most:
         heapq.heapreplace(lanes, (standing + 1, number, first, most))
@@ -120,19 +120,19 @@ def _stand_behind(core: CoreState, job: Job, position: int, lanes: list[tuple[in
     lane = first.lane
     if lane is None:
         lane = first.lane = Lane(first, core.now)
-    run = Run(job, position, job.attempts_of(position) + 1, first.grant, core.now)
-    run.lane = lane
-    lane.runs[run] = None
+    attempt = Attempt(job, position, job.attempts_of(position) + 1, first.grant, core.now)
+    attempt.lane = lane
+    lane.attempts[attempt] = None
     core.lanes.setdefault(lane)
-    core.begin_run(run)
-    core.enter(job, position, SCHEDULED, run)
-    core.effects.append(Launch(run))
+    core.begin_run(attempt)
+    core.enter(job, position, SCHEDULED, attempt)
+    core.effects.append(Launch(attempt))
 
 
-def may_have_room(core: CoreState, run: Run, line: Line) -> None:
+def may_have_room(core: CoreState, attempt: Attempt, line: Line) -> None:
     """A run has begun on cores that were free: others can stand behind it, if it has all that it could ever get."""
-    if behind(line.pace) and len(run.grant.parts) == 1 and _has_one_size(line.request):
-        core.having_room[run] = None
+    if behind(line.pace) and len(attempt.grant.parts) == 1 and _has_one_size(line.request):
+        core.having_room[attempt] = None
 
 
 def _has_one_size(request: Request) -> bool:
@@ -148,8 +148,8 @@ def _call_back(core: CoreState, after: float = LATE) -> None:
         if core.now - lane.since < after:
             return
         del core.lanes[lane]
-        lane.called_back = True
-        first, *others = lane.runs
+        lane.retracted = True
+        first, *others = lane.attempts
         pace = entry_of(first.job, first.position).line.pace
         pace.longest = max(core.now - lane.since, pace.longest or 0.0)
-        core.effects.append(Recall(others))
+        core.effects.append(Retract(others))

@@ -42,13 +42,13 @@ class Job:
     """One submitted job. `spec` is the encoded description: what the journal stores and the launch decodes."""
 
     __slots__ = (
-        "attempts",
+        "attempt",
+        "attempts_made",
         "dependents",
         "entries",
         "iterations",
         "message",
         "name",
-        "run",
         "seq",
         "spec",
         "state",
@@ -65,13 +65,13 @@ class Job:
         self.state = QUEUED
         self.message = ""
         self.iterations: Iterations | None = None
-        self.run: Run | None = None
+        self.attempt: Attempt | None = None
         """The run under way, of a job without iterations."""
         self.entries: tuple[Entry, ...] = ()
         """Its places in the queue: one, or one for each size of its iterations."""
         self.waiting: Waiting | None = None
         self.dependents: Dependents | None = None
-        self.attempts = 0
+        self.attempts_made = 0
         """How many runs it has lost."""
 
     def has_position(self, position: int) -> bool:
@@ -79,19 +79,19 @@ class Job:
         return position == -1 if self.iterations is None else 0 <= position < len(self.iterations)
 
     def attempts_of(self, position: int) -> int:
-        return self.attempts if self.iterations is None else self.iterations.attempts.get(position, 0)
+        return self.attempts_made if self.iterations is None else self.iterations.attempts_made.get(position, 0)
 
 
-class Run:
+class Attempt:
     """One start of a job or of one of its iterations."""
 
     __slots__ = (
-        "attempt",
         "grant",
         "id",
         "job",
         "killed",
         "lane",
+        "number",
         "pid",
         "position",
         "scheduled",
@@ -99,12 +99,12 @@ class Run:
         "stopped",
     )
 
-    def __init__(self, job: Job, position: int, attempt: int, grant: Grant, scheduled: float) -> None:
-        self.id = run_id(job.seq, position, attempt)
+    def __init__(self, job: Job, position: int, number: int, grant: Grant, scheduled: float) -> None:
+        self.id = attempt_id(job.seq, position, number)
         self.job = job
         self.position = position
         """Of the iteration, counted from 0; -1 for a job without iterations."""
-        self.attempt = attempt
+        self.number = number
         self.grant = grant
         self.scheduled = scheduled
         self.started = 0.0
@@ -120,35 +120,35 @@ class Run:
 class Lane:
     """Runs that have the same cores, one after another, without a word between them."""
 
-    __slots__ = ("called_back", "id", "runs", "since")
+    __slots__ = ("attempts", "id", "retracted", "since")
 
-    def __init__(self, first: Run, now: float) -> None:
+    def __init__(self, first: Attempt, now: float) -> None:
         self.id = first.id
-        self.runs: dict[Run, None] = {first: None}
+        self.attempts: dict[Attempt, None] = {first: None}
         """In order: the first has the cores, the others wait for it."""
         self.since = now
         """When the first one got them, or a little later."""
-        self.called_back = False
+        self.retracted = False
         """Those behind the first were asked to wait elsewhere."""
 
     @property
-    def first(self) -> Run:
-        return next(iter(self.runs))
+    def first(self) -> Attempt:
+        return next(iter(self.attempts))
 
 
 class Leaving:
     """A run on its way out, over all its nodes. It holds what it was given until none of them has anything of it."""
 
-    __slots__ = ("ended", "first", "grant", "id", "lost", "run", "waiting")
+    __slots__ = ("attempt", "ended", "first", "grant", "id", "lost", "waiting")
 
-    def __init__(self, id: str, grant: Grant, first: str, waiting: set[str], run: Run | None) -> None:
+    def __init__(self, id: str, grant: Grant, first: str, waiting: set[str], attempt: Attempt | None) -> None:
         self.id = id
         self.grant = grant
         self.first = first
         """The node whose agent has started it, and tells how it ended there."""
         self.waiting = waiting
         """The nodes that have not told that it is over there."""
-        self.run = run
+        self.attempt = attempt
         """None for a run that no job wants."""
         self.ended: Ended | None = None
         """How it ended on its first node."""
@@ -156,12 +156,12 @@ class Leaving:
         """Why its end there is not to be believed: another node went before it could tell."""
 
 
-def run_id(seq: int, position: int, attempt: int) -> str:
-    return f"{seq}.{attempt}" if position < 0 else f"{seq}:{position}.{attempt}"
+def attempt_id(seq: int, position: int, number: int) -> str:
+    return f"{seq}.{number}" if position < 0 else f"{seq}:{position}.{number}"
 
 
-def parse_run_id(text: str) -> tuple[int, int, int]:
+def parse_attempt_id(text: str) -> tuple[int, int, int]:
     """(seq, position, attempt) of a run id."""
-    place, _, attempt = text.partition(".")
+    place, _, number = text.partition(".")
     seq, _, position = place.partition(":")
-    return int(seq), int(position) if position else -1, int(attempt)
+    return int(seq), int(position) if position else -1, int(number)

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from qcg.pilotjob.core.effects import Effect
-from qcg.pilotjob.core.events import RunEnded, RunStarted
+from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted
 from qcg.pilotjob.core.finalize import Outcome, settle
 from qcg.pilotjob.core.finishing import give_back, lose
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.orphaned import take_up, what_is_gone
-from qcg.pilotjob.core.records import Grant, Job, Run
-from qcg.pilotjob.core.running import run_ended, run_started
+from qcg.pilotjob.core.records import Attempt, Grant, Job
+from qcg.pilotjob.core.running import attempt_ended, attempt_started
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import EXECUTING, SCHEDULED, State
 from qcg.pilotjob.core.submission import Newcomer, find_prerequisites, take_place, welcome
@@ -33,7 +33,7 @@ class Restoration:
         core.next_seq = max_seq + 1
         self._newcomers: dict[int, Newcomer] = {}
         self._rests: list[tuple[Job, State]] = []
-        self._runs: list[Run] = []
+        self._runs: list[Attempt] = []
         self._told: list[Started | Ended] = []
         self._gone: Collection[str] = ()
         self._all_told = True
@@ -64,13 +64,13 @@ class Restoration:
         if iterations is not None:
             iterations.set_state(position, state)
 
-    def lost_attempt(self, seq: int, position: int, attempt: int) -> None:
+    def lost_attempt(self, seq: int, position: int, number: int) -> None:
         """A run of this attempt was given up; the next one counts on from there."""
         job = self._newcomers[seq].job
         if job.iterations is None:
-            job.attempts = attempt
+            job.attempts_made = number
         else:
-            job.iterations.attempts[position] = attempt
+            job.iterations.attempts_made[position] = number
 
     def rest(self, seq: int, state: State) -> None:
         """The iterations that had not started were ended together."""
@@ -78,7 +78,7 @@ class Restoration:
 
     def run_under_way(
         self,
-        run: tuple[int, int, int, Grant, float],
+        attempt: tuple[int, int, int, Grant, float],
         *,
         killed: bool,
         stopped: bool = False,
@@ -87,9 +87,9 @@ class Restoration:
     ) -> None:
         """(seq, position, attempt, grant, scheduled). Its host will tell how it ends, and whether it has started, where
         that is not known."""
-        seq, position, attempt, grant, scheduled = run
+        seq, position, number, grant, scheduled = attempt
         job = self._newcomers[seq].job
-        restored = Run(job, position, attempt, grant, scheduled)
+        restored = Attempt(job, position, number, grant, scheduled)
         restored.killed = killed
         restored.stopped = stopped
         restored.pid = pid
@@ -118,8 +118,8 @@ class Restoration:
         for newcomer in self._newcomers.values():
             core.register(newcomer.job)
         core.jobs = dict(sorted(core.jobs.items(), key=lambda item: item[1].seq))
-        for run in self._runs:
-            take_up(core, run)
+        for attempt in self._runs:
+            take_up(core, attempt)
         for newcomer in self._newcomers.values():
             # Jobs that it waited for may have been removed after they succeeded,
             find_prerequisites(newcomer, core.jobs)
@@ -138,30 +138,30 @@ class Restoration:
     def _take_in_told(self) -> None:
         """Ends come first: a run that has begun on a node that is gone is lost, unless it has ended."""
         core, now = self._core, self._core.now
-        spread = {run.id for run in core.runs.values() if len(run.grant.parts) > 1}
+        spread = {attempt.id for attempt in core.attempts.values() if len(attempt.grant.parts) > 1}
         spread.update(record.id for record in self._told if isinstance(record, Started) and len(record.grant) > 1)
         for record in self._told:
             # What became of the others on their other nodes, nobody can tell any more.
             if isinstance(record, Ended) and record.id not in spread:
                 core.now = record.at
-                run_ended(core, RunEnded(record))
+                attempt_ended(core, AttemptEnded(record))
         for record in self._told:
             if isinstance(record, Started):
                 core.now = record.at
-                run_started(core, RunStarted(record))
+                attempt_started(core, AttemptStarted(record))
         core.now = now
 
     def _give_up_what_nobody_tells(self) -> None:
         """Agents that are here tell what became of their runs, whatever these had."""
         core = self._core
-        for run in list(core.displaced):
-            nodes = [part.node for part in run.grant.parts]
+        for attempt in list(core.displaced):
+            nodes = [part.node for part in attempt.grant.parts]
             if all(node in core.pool or (core.keeper and node not in self._gone) for node in nodes):
                 continue
-            if run.started or not self._all_told:
-                lose(core, run, what_is_gone(core, run))
+            if attempt.started or not self._all_told:
+                lose(core, attempt, what_is_gone(core, attempt))
             else:
-                give_back(core, run)
+                give_back(core, attempt)
 
 
 def _unshared(description: JobDescription) -> JobDescription:

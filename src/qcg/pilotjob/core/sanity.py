@@ -7,7 +7,7 @@ from collections import Counter
 from qcg.pilotjob.core.dependencies import Waiting
 from qcg.pilotjob.core.errors import InsaneError
 from qcg.pilotjob.core.finalize import entry_of
-from qcg.pilotjob.core.records import Job, Lane, Leaving, Run
+from qcg.pilotjob.core.records import Attempt, Job, Lane, Leaving
 from qcg.pilotjob.core.resources import Pool
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import EXECUTING, QUEUED, SCHEDULED, State
@@ -16,11 +16,14 @@ from qcg.pilotjob.core.states import EXECUTING, QUEUED, SCHEDULED, State
 def check(core: CoreState) -> None:
     """Raise `InsaneError` with the first contradiction found."""
     _check_resources(core)
-    for run in core.runs.values():
-        _check_run(core, run)
-    by_node = {(part.node, run) for run in core.runs.values() for part in run.grant.parts}
-    _expect({(node, run) for node, runs in core.runs_on.items() for run in runs} == by_node, "runs are on other nodes")
-    started = sum(run.started > 0 for run in core.runs.values())
+    for attempt in core.attempts.values():
+        _check_run(core, attempt)
+    by_node = {(part.node, attempt) for attempt in core.attempts.values() for part in attempt.grant.parts}
+    _expect(
+        {(node, attempt) for node, attempts in core.attempts_on.items() for attempt in attempts} == by_node,
+        "runs are on other nodes",
+    )
+    started = sum(attempt.started > 0 for attempt in core.attempts.values())
     _expect(started == core.executing, f"{started} runs have started, and {core.executing} are counted")
     for leaving in core.leaving.values():
         _check_leaving(core, leaving)
@@ -38,8 +41,10 @@ def _expect(truth: bool, sentence: str) -> None:
 def _check_resources(core: CoreState) -> None:
     holders: Counter[tuple[str, int | str]] = Counter()
     memory: Counter[str] = Counter()
-    strays = [leaving.grant for leaving in core.leaving.values() if leaving.run is None]
-    having = [run.grant for run in core.runs.values() if run.lane is None or run.lane.first is run]
+    strays = [leaving.grant for leaving in core.leaving.values() if leaving.attempt is None]
+    having = [
+        attempt.grant for attempt in core.attempts.values() if attempt.lane is None or attempt.lane.first is attempt
+    ]
     for grant in [*strays, *having]:
         for part in grant.parts:
             holders.update((part.node, core_id) for core_id in part.cores)
@@ -73,51 +78,53 @@ def _check_masks(pool: Pool) -> None:
         _expect(fitting == mask, f"the pool has {mask:b} as nodes with {count} free cores, and {fitting:b} are")
 
 
-def _check_run(core: CoreState, run: Run) -> None:
-    name = name_of(run.job, run.position)
-    state = core.state_of(run.job, run.position)
+def _check_run(core: CoreState, attempt: Attempt) -> None:
+    name = name_of(attempt.job, attempt.position)
+    state = core.state_of(attempt.job, attempt.position)
     _expect(
         state in (SCHEDULED, EXECUTING),
-        f"run {run.id} is under way, and {name} is {state.name}",
+        f"run {attempt.id} is under way, and {name} is {state.name}",
     )
-    _expect(core.jobs.get(run.job.name) is run.job, f"run {run.id} is of a job that is not registered")
-    iterations = run.job.iterations
-    known = run.job.run if iterations is None else iterations.runs.get(run.position)
-    _expect(known is run, f"run {run.id} is under way, and {name} knows another one")
-    if run.lane is not None:
-        _check_lane(core, run, run.lane)
+    _expect(core.jobs.get(attempt.job.name) is attempt.job, f"run {attempt.id} is of a job that is not registered")
+    iterations = attempt.job.iterations
+    known = attempt.job.attempt if iterations is None else iterations.attempts.get(attempt.position)
+    _expect(known is attempt, f"run {attempt.id} is under way, and {name} knows another one")
+    if attempt.lane is not None:
+        _check_lane(core, attempt, attempt.lane)
 
 
-def _check_lane(core: CoreState, run: Run, lane: Lane) -> None:
+def _check_lane(core: CoreState, attempt: Attempt, lane: Lane) -> None:
     first = lane.first
-    _expect(run in lane.runs, f"run {run.id} is in a lane that does not have it")
-    _expect(core.runs.get(first.id) is first, f"run {run.id} stands behind {first.id}, which is over")
-    _expect(run.grant == first.grant, f"run {run.id} stands behind {first.id}, which has other cores")
-    _expect(run is first or not run.started, f"run {run.id} has started before {first.id} was over")
-    watched = len(lane.runs) > 1 and not lane.called_back
+    _expect(attempt in lane.attempts, f"run {attempt.id} is in a lane that does not have it")
+    _expect(core.attempts.get(first.id) is first, f"run {attempt.id} stands behind {first.id}, which is over")
+    _expect(attempt.grant == first.grant, f"run {attempt.id} stands behind {first.id}, which has other cores")
+    _expect(attempt is first or not attempt.started, f"run {attempt.id} has started before {first.id} was over")
+    watched = len(lane.attempts) > 1 and not lane.retracted
     _expect((lane in core.lanes) == watched, f"nobody looks after those behind {first.id}, or in vain")
 
 
 def _check_leaving(core: CoreState, leaving: Leaving) -> None:
     _expect(bool(leaving.waiting), f"run {leaving.id} is over on all its nodes, and still leaves")
     _expect(not leaving.waiting & core.lost, f"run {leaving.id} waits for nodes that are lost")
-    _expect(core.runs.get(leaving.id) is leaving.run, f"run {leaving.id} leaves, and is under way as another one")
+    _expect(
+        core.attempts.get(leaving.id) is leaving.attempt, f"run {leaving.id} leaves, and is under way as another one"
+    )
     told = leaving.ended is not None or bool(leaving.lost)
-    _expect(told or leaving.run is None, f"run {leaving.id} leaves, and nobody has said why")
+    _expect(told or leaving.attempt is None, f"run {leaving.id} leaves, and nobody has said why")
 
 
 def _check_job(core: CoreState, job: Job, standing: set[int]) -> None:
     iterations = job.iterations
     if iterations is None:
         under_way = job.state in (SCHEDULED, EXECUTING)
-        _expect((job.run is not None) == under_way, f"{job.name} is {job.state.name}, its run is {job.run}")
-        _expect(job.run is None or job.run.id in core.runs, f"{job.name} has a run that is not under way")
+        _expect((job.attempt is not None) == under_way, f"{job.name} is {job.state.name}, its run is {job.attempt}")
+        _expect(job.attempt is None or job.attempt.id in core.attempts, f"{job.name} has a run that is not under way")
     else:
         counts = [iterations.states.count(state) for state in State]
         _expect(counts == iterations.counts, f"{job.name} counts {iterations.counts}, and {counts} are")
         _expect(
-            len(iterations.runs) == counts[SCHEDULED] + counts[EXECUTING],
-            f"{job.name} has {len(iterations.runs)} runs, its iterations are {counts}",
+            len(iterations.attempts) == counts[SCHEDULED] + counts[EXECUTING],
+            f"{job.name} has {len(iterations.attempts)} runs, its iterations are {counts}",
         )
         _expect(
             job.state.is_final == (not iterations.unfinished),

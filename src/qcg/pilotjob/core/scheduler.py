@@ -17,7 +17,7 @@ from qcg.pilotjob.core.effects import Launch, MoreToStart
 from qcg.pilotjob.core.events import Schedule
 from qcg.pilotjob.core.feasibility import why_never
 from qcg.pilotjob.core.prefill import may_have_room, send_ahead, send_nobody
-from qcg.pilotjob.core.records import Grant, Job, Run
+from qcg.pilotjob.core.records import Attempt, Grant, Job
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import SCHEDULED
 from qcg.pilotjob.description.model import Request
@@ -60,8 +60,8 @@ def _give(core: CoreState, left: float, most: float) -> Given:
                 return Given.SOME
             heapq.heappop(heads)
             continue
-        run = _start(core, line.take(position, core.now), position, grant)
-        may_have_room(core, run, line)
+        attempt = _start(core, line.take(position, core.now), position, grant)
+        may_have_room(core, attempt, line)
         most -= 1
         if most <= 0:
             return Given.AS_ALLOWED
@@ -85,9 +85,9 @@ def _could_be_given(core: CoreState, request: Request) -> bool:
     return why_never(request, [node.spec for node in core.pool.nodes if node.available]) is None
 
 
-def _start(core: CoreState, job: Job, position: int, grant: Grant) -> Run:
-    run = Run(job, position, job.attempts_of(position) + 1, grant, core.now)
-    core.begin_run(run)
-    core.enter(job, position, SCHEDULED, run)
-    core.effects.append(Launch(run))
-    return run
+def _start(core: CoreState, job: Job, position: int, grant: Grant) -> Attempt:
+    attempt = Attempt(job, position, job.attempts_of(position) + 1, grant, core.now)
+    core.begin_run(attempt)
+    core.enter(job, position, SCHEDULED, attempt)
+    core.effects.append(Launch(attempt))
+    return attempt

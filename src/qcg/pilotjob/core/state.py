@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from qcg.pilotjob.core.effects import Effect, NothingRuns, Transition
 from qcg.pilotjob.core.queue import Queue
-from qcg.pilotjob.core.records import Grant, Job, Lane, Leaving, Run
+from qcg.pilotjob.core.records import Attempt, Grant, Job, Lane, Leaving
 from qcg.pilotjob.core.resources import NodeSpec, Pool
 from qcg.pilotjob.core.states import SUCCEED, State
 
@@ -23,15 +23,15 @@ class CoreState:
         self.pool = Pool(nodes)
         self.queue = Queue(self.nodes)
         self.jobs: dict[str, Job] = {}
-        self.runs: dict[str, Run] = {}
+        self.attempts: dict[str, Attempt] = {}
         """All runs that hold resources, or stand behind one that does, by id."""
-        self.runs_on: dict[str, dict[Run, None]] = {}
+        self.attempts_on: dict[str, dict[Attempt, None]] = {}
         """The same by node, those with parts on several nodes under each of them."""
         self.lanes: dict[Lane, None] = {}
         """Those in which somebody stands behind another; the one that changed last comes last."""
-        self.having_room: dict[Run, None] = {}
+        self.having_room: dict[Attempt, None] = {}
         """Runs that got their cores since work was sent ahead, and that others may stand behind."""
-        self.displaced: dict[Run, Grant] = {}
+        self.displaced: dict[Attempt, Grant] = {}
         """Those that an earlier manager gave what is not part of this run any more, and what they hold of the rest."""
         self.leaving: dict[str, Leaving] = {}
         """Those that have ended somewhere, or must, and are not known to be gone from all their nodes; by id."""
@@ -91,7 +91,7 @@ class CoreState:
         job: Job,
         position: int,
         state: State,
-        run: Run | None = None,
+        attempt: Attempt | None = None,
         exit_code: int | None = None,
         message: str = "",
     ) -> None:
@@ -108,65 +108,67 @@ class CoreState:
             self.iteration_counts[job.iterations.states[position]] -= 1
             self.iteration_counts[state] += 1
             job.iterations.set_state(position, state)
-        self.effects.append(Transition(job, position, state, self.now, run, exit_code, message))
+        self.effects.append(Transition(job, position, state, self.now, attempt, exit_code, message))
 
     def state_of(self, job: Job, position: int) -> State:
         return job.state if position < 0 or job.iterations is None else job.iterations.state(position)
 
-    def begin_run(self, run: Run) -> None:
-        self.runs[run.id] = run
-        if run.started:
+    def begin_run(self, attempt: Attempt) -> None:
+        self.attempts[attempt.id] = attempt
+        if attempt.started:
             self.executing += 1
-        for part in run.grant.parts:
-            self.runs_on.setdefault(part.node, {})[run] = None
-        if run.position < 0:
-            run.job.run = run
+        for part in attempt.grant.parts:
+            self.attempts_on.setdefault(part.node, {})[attempt] = None
+        if attempt.position < 0:
+            attempt.job.attempt = attempt
         else:
-            assert run.job.iterations is not None
-            run.job.iterations.runs[run.position] = run
+            assert attempt.job.iterations is not None
+            attempt.job.iterations.attempts[attempt.position] = attempt
 
-    def end_run(self, run: Run) -> None:
+    def end_run(self, attempt: Attempt) -> None:
         """The run holds nothing any more."""
-        del self.runs[run.id]
-        if run.started:
+        del self.attempts[attempt.id]
+        if attempt.started:
             self.executing -= 1
-        for part in run.grant.parts:
-            del self.runs_on[part.node][run]
-        if run.position < 0:
-            run.job.run = None
+        for part in attempt.grant.parts:
+            del self.attempts_on[part.node][attempt]
+        if attempt.position < 0:
+            attempt.job.attempt = None
         else:
-            assert run.job.iterations is not None
-            del run.job.iterations.runs[run.position]
-        if run.lane is None or self._leave(run.lane, run):
-            self.pool.release(self.displaced.pop(run, run.grant))
-        if self.suspended and not self.runs:
+            assert attempt.job.iterations is not None
+            del attempt.job.iterations.attempts[attempt.position]
+        if attempt.lane is None or self._leave(attempt.lane, attempt):
+            self.pool.release(self.displaced.pop(attempt, attempt.grant))
+        if self.suspended and not self.attempts:
             self.effects.append(NothingRuns())
 
-    def runs_of(self, nodes: Iterable[str]) -> list[Run]:
+    def runs_of(self, nodes: Iterable[str]) -> list[Attempt]:
         """All that have a part on these nodes, or that an agent of these nodes has."""
         nodes = list(nodes)
-        runs = dict.fromkeys(run for node in nodes for run in self.runs_on.get(node, ()))
-        runs.update(dict.fromkeys(run for run in self.displaced if self.asked(run.grant.parts[0].node) in nodes))
-        return list(runs)
+        attempts = dict.fromkeys(attempt for node in nodes for attempt in self.attempts_on.get(node, ()))
+        attempts.update(
+            dict.fromkeys(attempt for attempt in self.displaced if self.asked(attempt.grant.parts[0].node) in nodes)
+        )
+        return list(attempts)
 
     def asked(self, node: str) -> str:
         """The node whose agent knows what was started on this one; empty when nobody does any more."""
         return node if node in self.pool else self.keeper
 
-    def _leave(self, lane: Lane, run: Run) -> bool:
+    def _leave(self, lane: Lane, attempt: Attempt) -> bool:
         """A run of a lane is over. True when it was the last of them."""
-        was_first = lane.first is run
-        del lane.runs[run]
-        if len(lane.runs) < 2:
+        was_first = lane.first is attempt
+        del lane.attempts[attempt]
+        if len(lane.attempts) < 2:
             self.lanes.pop(lane, None)
-        if was_first and lane.runs:
+        if was_first and lane.attempts:
             self.having_room[lane.first] = None
             self.watch(lane)
-        return not lane.runs
+        return not lane.attempts
 
     def watch(self, lane: Lane) -> None:
         """Those that stand behind its first run must not wait for long."""
-        if len(lane.runs) > 1 and not lane.called_back:
+        if len(lane.attempts) > 1 and not lane.retracted:
             self.lanes.pop(lane, None)
             self.lanes[lane] = None
 

@@ -13,7 +13,7 @@ from qcg.pilotjob.core.dependencies import resolve
 from qcg.pilotjob.core.feasibility import count, extras, how_many, least, least_words, why_never
 from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.queue import Line
-from qcg.pilotjob.core.records import Job, Leaving, Run
+from qcg.pilotjob.core.records import Attempt, Job, Leaving
 from qcg.pilotjob.core.resources import Node, NodeSpec
 from qcg.pilotjob.core.scheduler import time_left
 from qcg.pilotjob.core.state import CoreState, name_of
@@ -193,47 +193,49 @@ class Look:
 
 
 def why_under_way(
-    run: Run, since: str, leaving: Leaving | None = None, silent: Mapping[str, str] | None = None
+    attempt: Attempt, since: str, leaving: Leaving | None = None, silent: Mapping[str, str] | None = None
 ) -> Reason:
     """Of a run that holds resources; `since` is when it began, as people read it.
 
     `silent`: those of its nodes that are away, each with the time at which it was heard of last.
     """
-    allocation = str(run.grant)
+    allocation = str(attempt.grant)
     details: dict[str, Any] = {"allocation": allocation, "since": since}
-    if run.pid:
-        details["pid"] = run.pid
+    if attempt.pid:
+        details["pid"] = attempt.pid
     if leaving is not None:
         waiting = sorted(leaving.waiting)
         text = (
             f"it is over on a part of {allocation}, and what became of it on the rest is awaited: {', '.join(waiting)}"
         )
         return Reason("leaving", text, {**details, "awaited": waiting})
-    if run.stopped and not run.killed:
+    if attempt.stopped and not attempt.killed:
         return Reason("stopping", f"it is being ended, on {allocation}, and will be run again", details)
-    if run.killed:
+    if attempt.killed:
         return Reason("canceling", f"it is being ended, on {allocation}", details)
-    if not run.started and run.lane is not None and run.lane.first is not run:
-        before = list(run.lane.runs).index(run)
-        text = f"it stands behind {count(before, 'other run')} on {allocation} since {since}, and is started after "
+    if not attempt.started and attempt.lane is not None and attempt.lane.first is not attempt:
+        before = list(attempt.lane.attempts).index(attempt)
+        text = f"it stands behind {count(before, 'other attempt')} on {allocation} since {since}, and is started after "
         return Reason("starting", text + ("it" if before == 1 else "them"), {**details, "before": before})
-    if not run.started:
+    if not attempt.started:
         return Reason("starting", f"it was given {allocation} at {since} and is being started", details)
     if silent:
         named = ", ".join(f"{node} (since {last})" for node, last in silent.items())
-        text = f"it ran on {allocation} since {since} (pid {run.pid}); nothing is heard of {named}"
+        text = f"it ran on {allocation} since {since} (pid {attempt.pid}); nothing is heard of {named}"
         return Reason("running", text, {**details, "away": list(silent)})
-    return Reason("running", f"it runs on {allocation} since {since} (pid {run.pid})", details)
+    return Reason("running", f"it runs on {allocation} since {since} (pid {attempt.pid})", details)
 
 
-def why_left(run: Run | None, *, interrupted: bool = False) -> Reason:
+def why_left(attempt: Attempt | None, *, interrupted: bool = False) -> Reason:
     """Of what has not ended, as far as is known, in a run without a manager. `interrupted`: it has been started, and
     was ended before its time."""
-    if run is None and interrupted:
+    if attempt is None and interrupted:
         return Reason("left", "it was ended with its manager; one that resumes the run starts it again", {})
-    if run is None:
+    if attempt is None:
         return Reason("left", "it had not been started when its manager went; one that resumes the run starts it", {})
-    where = f"it was on {run.grant} (pid {run.pid})" if run.pid else f"it was to be started on {run.grant}"
+    where = (
+        f"it was on {attempt.grant} (pid {attempt.pid})" if attempt.pid else f"it was to be started on {attempt.grant}"
+    )
     return Reason("left", f"{where} when its manager went; a manager that resumes the run knows how it ended", {})
 
 

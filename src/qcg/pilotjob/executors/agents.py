@@ -103,8 +103,8 @@ class AgentExecutor:
     def launch(self, node: str, launch: Launch) -> None:
         self._by_node[node].launches.append(launch)
 
-    def kill(self, node: str, run_id: str, reason: str = "cancel", message: str = "") -> None:
-        self._by_node[node].kills.setdefault((reason, message), []).append(run_id)
+    def kill(self, node: str, attempt_id: str, reason: str = "cancel", message: str = "") -> None:
+        self._by_node[node].kills.setdefault((reason, message), []).append(attempt_id)
 
     def same_agent(self, node: str, other: str) -> bool:
         return self._by_node[node] is self._by_node[other]
@@ -114,13 +114,13 @@ class AgentExecutor:
         for node, ids in run_ids.items():
             self._send(self._by_node[node], protocol.Signal(ids, number))
 
-    def recall(self, node: str, run_ids: list[str]) -> None:
+    def retract(self, node: str, run_ids: list[str]) -> None:
         """Take back those of these runs that stand behind others."""
         self._by_node[node].recalls += run_ids
 
-    def sweep(self, node: str, run_id: str) -> None:
+    def sweep(self, node: str, attempt_id: str) -> None:
         """End what a run that was started from another node has on this one."""
-        self._by_node[node].sweeps.append(run_id)
+        self._by_node[node].sweeps.append(attempt_id)
 
     def flush(self) -> None:
         """Send what has gathered; what is for an agent that is away is dropped, and its report puts the books right."""
@@ -132,7 +132,7 @@ class AgentExecutor:
             if agent.recalls:
                 # Before those are ended that they stand behind.
                 if agent.ready:
-                    self._send(agent, protocol.Recall(agent.recalls))
+                    self._send(agent, protocol.Retract(agent.recalls))
                 agent.recalls = []
             if agent.kills:
                 for (reason, message), ids in agent.kills.items() if agent.ready else ():

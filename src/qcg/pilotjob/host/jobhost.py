@@ -108,7 +108,7 @@ class JobHost:
             elif id in self._jobs:
                 self._end(self._jobs[id], reason, message, self._grace)
 
-    def recall(self, ids: List[str]) -> None:
+    def retract(self, ids: List[str]) -> None:
         """Take back those that wait for others in their lane; ids of any other job are passed over."""
         for id in ids:
             if id in self._lanes:

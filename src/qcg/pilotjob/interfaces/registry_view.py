@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.core.iterations import Iterations
-from qcg.pilotjob.core.records import Grant, Job, Run
+from qcg.pilotjob.core.records import Attempt, Grant, Job
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import OUTPUT
@@ -64,7 +64,7 @@ class EndedBooks:
         elif not record.state.is_final:
             for run in self._registry.runs_of(job.seq, [-1]):
                 job.state = run.state
-                job.run = _run(job, run)
+                job.attempt = _run(job, run)
         return job
 
     def _add_iterations(self, job: Job, record: JobRecord) -> None:
@@ -77,11 +77,11 @@ class EndedBooks:
             for run in self._registry.runs_of(job.seq):
                 job.iterations.set_state(run.position, run.state)
                 if not run.state.is_final:
-                    job.iterations.runs[run.position] = _run(job, run)
+                    job.iterations.attempts[run.position] = _run(job, run)
         rest = record.rest or (record.state if record.state.is_final else None)
         if rest is not None:
             job.iterations.settle_rest(rest)
-        if not (job.state.is_final or job.iterations.runs):
+        if not (job.state.is_final or job.iterations.attempts):
             job.state = State.QUEUED  # it was at work, and nothing of it is any more
 
 
@@ -96,7 +96,7 @@ def _site(run_dir: Path, registry: Questions) -> Site:
     )
 
 
-def _run(job: Job, record: RunRecord) -> Run:
-    run = Run(job, record.position, record.attempt, record.grant or Grant(()), record.scheduled or 0.0)
+def _run(job: Job, record: RunRecord) -> Attempt:
+    run = Attempt(job, record.position, record.attempt, record.grant or Grant(()), record.scheduled or 0.0)
     run.pid, run.started, run.killed = record.pid, record.started or 0.0, record.killed
     return run

@@ -8,7 +8,7 @@ from itertools import compress
 from typing import Any
 
 from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, RestSettled, SomeSettled, Stop, Transition
-from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal.end_batches import ENDS_IN_BATCH, encode_ends
 from qcg.pilotjob.journal.grants import encode_grant
@@ -69,7 +69,7 @@ class Group:
         self.ends: dict[int, Row] = {}
         """By sequence number, the names and states of jobs that became final, in the order of their ends."""
         self.rests: list[Row] = []
-        self.runs: dict[Run, Transition | Requeued | None] = {}
+        self.runs: dict[Attempt, Transition | Requeued | None] = {}
         """By run, how it ended; `None` while it is under way."""
         self.settled: list[Row] = []
         """Iterations that became final without a run."""
@@ -81,7 +81,7 @@ class Group:
 
     def transition(self, effect: Transition) -> None:
         self.empty = False
-        run = effect.run
+        run = effect.attempt
         if not effect.state.is_final:
             if run is not None:
                 self.runs[run] = None
@@ -118,15 +118,15 @@ class Group:
 
     def kill(self, effect: Kill | Stop) -> None:
         self.empty = False
-        self.runs.setdefault(effect.run, None)
+        self.runs.setdefault(effect.attempt, None)
 
-    def start_with(self, run: Run, command: str) -> None:
+    def start_with(self, run: Attempt, command: str) -> None:
         self.empty = False
         self.commands.append((place(run.job.seq, run.position), command))
 
     def forget(self, effect: Requeued) -> None:
         self.empty = False
-        self.runs[effect.run] = effect
+        self.runs[effect.attempt] = effect
 
     def remove(self, effect: Removed) -> None:
         self.empty = False
@@ -175,7 +175,7 @@ class Group:
                 state, ended, exit_code, message = int(end.state), end.at, end.exit_code, end.message
             yield (
                 run.job.seq << 32 | run.position + 1,  # its place, written out for what is done for every run
-                run.attempt,
+                run.number,
                 state,
                 run.scheduled,
                 run.started,

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from qcg.pilotjob.core.effects import Effect, Removed, Transition
-from qcg.pilotjob.core.records import Run
+from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory
 from qcg.pilotjob.journal import damage, reading, schema
 from qcg.pilotjob.journal.errors import JournalError
@@ -137,7 +137,7 @@ class Journal(Questions):
             if withdrawn:
                 group.ends.pop(seq, None)
 
-    def set_command(self, run: Run, command: str) -> None:
+    def set_command(self, run: Attempt, command: str) -> None:
         """What a run is started with."""
         self._gathering.start_with(run, command)
 

@@ -6,7 +6,7 @@ import shlex
 from functools import lru_cache
 from posixpath import join, normpath
 
-from qcg.pilotjob.core.records import Grant, Run
+from qcg.pilotjob.core.records import Attempt, Grant
 from qcg.pilotjob.description.limits import ExpansionError, job_budget
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.reading import DOLLAR
@@ -24,7 +24,7 @@ _NOTHING = Execution(exec="false")
 """In place of an execution whose variables cannot be substituted."""
 
 
-def compose(description: JobDescription, run: Run, site: Site) -> Launch:
+def compose(description: JobDescription, run: Attempt, site: Site) -> Launch:
     refusal = ""
     try:
         execution = resolve(description, run, site)
@@ -82,14 +82,14 @@ def compose(description: JobDescription, run: Run, site: Site) -> Launch:
     )
 
 
-def command_line(description: JobDescription, position: int, grant: Grant, run_id: str, site: Site) -> str:
+def command_line(description: JobDescription, position: int, grant: Grant, attempt_id: str, site: Site) -> str:
     """The command of a run, as it could be typed into a shell. What modules and virtual environments need first is left
     out."""
     try:
         execution = rewrite(description.execution, _Substitution(description, position, grant, site))
     except ExpansionError:
         return ""  # it was not started
-    return shlex.join(start_of(execution, program(execution), grant, run_id, site).argv)
+    return shlex.join(start_of(execution, program(execution), grant, attempt_id, site).argv)
 
 
 def _same_if_equal(path: str | None, other: str | None) -> str | None:
@@ -97,7 +97,7 @@ def _same_if_equal(path: str | None, other: str | None) -> str | None:
     return other if path and other and normpath(path) == normpath(other) else path
 
 
-def resolve(description: JobDescription, run: Run, site: Site) -> Execution:
+def resolve(description: JobDescription, run: Attempt, site: Site) -> Execution:
     """The execution with every variable in place."""
     spec = run.job.spec
     if spec and (DOLLAR not in spec or b"${" not in spec):

@@ -58,13 +58,13 @@ def variables_of_allocation(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def job_environment(
-    grant: Grant, cpus: tuple[int, ...] | None, run_id: str, site: Site, *, slurm: bool
+    grant: Grant, cpus: tuple[int, ...] | None, attempt_id: str, site: Site, *, slurm: bool
 ) -> dict[str, str]:
     """`cpus`: those of its first node that it is bound to. With `slurm`, also what Slurm would tell a job that has just
     this grant. `srun` and `mpirun` in the job believe it, too."""
     first = grant.parts[0]
     environment = _of_grant(grant, cpus, slurm).copy()
-    environment[MARKER] = f"{site.instance}.{run_id}"
+    environment[MARKER] = f"{site.instance}.{attempt_id}"
     if slurm and site.allocation:
         # An agent that was started without Slurm does not have them.
         environment["SLURM_JOB_ID"] = environment["SLURM_JOBID"] = site.allocation
@@ -74,14 +74,14 @@ def job_environment(
     if first.gpus or site.hides_gpus:
         environment.update(gpu_variables(first, site))
     if len(first.cores) > 1 or len(grant.parts) > 1:
-        environment.update(open_mpi_variables(run_id, site))
+        environment.update(open_mpi_variables(attempt_id, site))
     return environment
 
 
-def open_mpi_variables(run_id: str, site: Site) -> dict[str, str]:
+def open_mpi_variables(attempt_id: str, site: Site) -> dict[str, str]:
     """A place of its own for what Open MPI keeps on a node while it runs. Left to themselves, all `mpirun` of a user
     take the same, and those that begin or end at the same moment trip over each other."""
-    return {"OMPI_MCA_orte_top_session_dir": f"/dev/shm/qcg-pm.{site.instance}.{run_id.replace(':', '-')}"}
+    return {"OMPI_MCA_orte_top_session_dir": f"/dev/shm/qcg-pm.{site.instance}.{attempt_id.replace(':', '-')}"}
 
 
 def gpu_variables(part: NodePart, site: Site) -> dict[str, str]:

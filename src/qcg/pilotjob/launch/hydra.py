@@ -20,7 +20,7 @@ from qcg.pilotjob.launch.start import STEP_OPTIONS, Start, without_separator
 MACHINE_FILE = "processes"
 
 
-def hydra(execution: Execution, program: list[str], grant: Grant, run_id: str, site: Site) -> Start:
+def hydra(execution: Execution, program: list[str], grant: Grant, attempt_id: str, site: Site) -> Start:
     options = execution.model_opts
     command = [options.mpirun or "mpirun"]
     cpus = all_bound_cpus(grant, site)
@@ -31,7 +31,7 @@ def hydra(execution: Execution, program: list[str], grant: Grant, run_id: str, s
         command += ["-bootstrap", "fork", "-host", "localhost", *options.mpirun_args]
         pinned = _pinned(cpus[0]) if cpus else []
         return Start([*command, "-n", str(grant.ncores), *pinned, *program], env)
-    command += ["-machinefile", file_path(site.files, run_id, MACHINE_FILE), *options.mpirun_args]
+    command += ["-machinefile", file_path(site.files, attempt_id, MACHINE_FILE), *options.mpirun_args]
     sets: list[list[str]] = []
     for place, part in enumerate(grant.parts):
         words = ["-n", str(len(part.cores))]
@@ -52,7 +52,7 @@ def hydra(execution: Execution, program: list[str], grant: Grant, run_id: str, s
     return Start(argv, env, {MACHINE_FILE: "".join(lines)})
 
 
-def hydra_singleton(program: list[str], run_id: str, site: Site) -> Start:
+def hydra_singleton(program: list[str], attempt_id: str, site: Site) -> Start:
     """One process without `mpirun`. It has the affinity that the host gave it, and must not choose another."""
     return Start(program, _binding(None))
 

@@ -28,14 +28,14 @@ _SINGLETONS: dict[ModelName, Callable[[list[str], str, Site], Start]] = {
 """How a parallel model starts a program on one core, without its starter."""
 
 
-def start_of(execution: Execution, program: list[str], grant: Grant, run_id: str, site: Site) -> Start:
+def start_of(execution: Execution, program: list[str], grant: Grant, attempt_id: str, site: Site) -> Start:
     """How `program` is started under the model of the execution."""
     model = PARALLEL.get(execution.model)
     if model is None:
         return Start(program)
     if grant.ncores == 1 and not _has_starter_options(execution):
-        return _SINGLETONS[execution.model](program, run_id, site)
-    return model(execution, program, grant, run_id, site)
+        return _SINGLETONS[execution.model](program, attempt_id, site)
+    return model(execution, program, grant, attempt_id, site)
 
 
 def _has_starter_options(execution: Execution) -> bool:

@@ -14,7 +14,7 @@ from qcg.pilotjob.launch.start import STEP_OPTIONS, Start, without_separator
 RANKFILE = "ranks"
 
 
-def openmpi(execution: Execution, program: list[str], grant: Grant, run_id: str, site: Site) -> Start:
+def openmpi(execution: Execution, program: list[str], grant: Grant, attempt_id: str, site: Site) -> Start:
     options = execution.model_opts
     command = [options.mpirun or "mpirun"]
     files: dict[str, str] = {}
@@ -28,8 +28,8 @@ def openmpi(execution: Execution, program: list[str], grant: Grant, run_id: str,
         files[RANKFILE] = _rankfile(grant, cpus)
         # A number in a rankfile is the place of a core, unless it is said to be that of a CPU as the system counts.
         command += ["--use-hwthread-cpus", "--mca", "rmaps_rank_file_physical", "1"]
-        command += ["--rankfile", file_path(site.files, run_id, RANKFILE)]
-    env = open_mpi_variables(run_id, site)
+        command += ["--rankfile", file_path(site.files, attempt_id, RANKFILE)]
+    env = open_mpi_variables(attempt_id, site)
     program = without_separator(program)
     if site.allocation and len(grant.parts) > 1:
         env["OMPI_MCA_plm_slurm_args"] = STEP_OPTIONS
@@ -37,9 +37,9 @@ def openmpi(execution: Execution, program: list[str], grant: Grant, run_id: str,
     return Start([*command, *options.mpirun_args, *program], env, files, _unset(site))
 
 
-def openmpi_singleton(program: list[str], run_id: str, site: Site) -> Start:
+def openmpi_singleton(program: list[str], attempt_id: str, site: Site) -> Start:
     """One process without `mpirun`. Open MPI makes a session directory for it as well."""
-    return Start(program, open_mpi_variables(run_id, site), unset=_unset(site))
+    return Start(program, open_mpi_variables(attempt_id, site), unset=_unset(site))
 
 
 def _unset(site: Site) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ OUTSIDE = (
 )
 
 
-def srun(execution: Execution, program: list[str], grant: Grant, run_id: str, site: Site) -> Start:
+def srun(execution: Execution, program: list[str], grant: Grant, attempt_id: str, site: Site) -> Start:
     """How many processes go where, and in which order, is in the machine file: `SLURM_HOSTFILE`."""
     own = execution.model_opts.srun_args
     command = ["srun", "--overlap", "--mem=0", "--export=ALL", "-N", str(len(grant.parts)), "-n", str(grant.ncores)]
@@ -27,6 +27,6 @@ def srun(execution: Execution, program: list[str], grant: Grant, run_id: str, si
     return Start([*command, *own, *ranks], unset=unset, refusal="" if site.allocation else OUTSIDE)
 
 
-def srun_singleton(program: list[str], run_id: str, site: Site) -> Start:
+def srun_singleton(program: list[str], attempt_id: str, site: Site) -> Start:
     """One process without `srun`, so it needs no allocation."""
     return Start(program)

@@ -19,13 +19,13 @@ class Acknowledging:
         """Everything up to this record was handled."""
         self._told[agent] = number
 
-    def hold(self, agent: str, number: int, run_id: str) -> None:
-        self._held.setdefault(run_id, (agent, number))
+    def hold(self, agent: str, number: int, attempt_id: str) -> None:
+        self._held.setdefault(attempt_id, (agent, number))
 
     def settled(self, leaving: Container[str]) -> dict[str, int]:
         """What is in the books for good and was not when this was asked the last time. `leaving`: the runs whose ends
         are still held."""
-        self._held = {run_id: place for run_id, place in self._held.items() if run_id in leaving}
+        self._held = {attempt_id: place for attempt_id, place in self._held.items() if attempt_id in leaving}
         settled = dict(self._told)
         for agent, number in self._held.values():
             settled[agent] = min(settled[agent], number - 1)

@@ -167,7 +167,7 @@ class ManagerDeadline:
         name = self._options.grace_signal
         if name is not None:
             by_node: dict[str, list[str]] = {}
-            for run in self._engine.state.runs.values():
+            for run in self._engine.state.attempts.values():
                 by_node.setdefault(node_of(self._engine.state, run), []).append(run.id)
             self._engine.dispatch(Warned())
             self._engine.executor.signal(by_node, signal.Signals[name])

@@ -21,9 +21,9 @@ from qcg.pilotjob.core import effects, events
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.errors import CoreError
-from qcg.pilotjob.core.events import Event, RunEnded, RunStarted
+from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, Event
 from qcg.pilotjob.core.orphaned import go_on, node_of
-from qcg.pilotjob.core.records import Job, Run
+from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.core.state import CoreState, name_of
 from qcg.pilotjob.core.states import FAILED
 from qcg.pilotjob.description.model import JobDescription
@@ -185,18 +185,18 @@ class Engine(Listener):
             for record in records:
                 body = record.body
                 if type(record) is EndedRecord:
-                    told += handle(RunEnded(body), body.at)  # type: ignore[arg-type]
+                    told += handle(AttemptEnded(body), body.at)  # type: ignore[arg-type]
                     if body.id in leaving:
                         self._acknowledging.hold(agent, record.number, body.id)
                 else:
-                    told += handle(RunStarted(body), body.at)  # type: ignore[arg-type]
+                    told += handle(AttemptStarted(body), body.at)  # type: ignore[arg-type]
             self._acknowledging.told(agent, records[-1].number)
             self._apply(told)
 
     def agent_swept(self, agent: str, nodes: list[str], run_ids: list[str]) -> None:
-        for run_id in run_ids:
+        for attempt_id in run_ids:
             for node in nodes:
-                self.dispatch(events.RunSwept(run_id, node))
+                self.dispatch(events.AttemptSwept(attempt_id, node))
 
     def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
         self.dispatch(events.AgentReported(nodes, live))
@@ -237,21 +237,23 @@ class Engine(Listener):
                 if effect.state.is_final:
                     self._ended(effect)
             elif isinstance(effect, effects.Launch):
-                self._launch(effect.run)
+                self._launch(effect.attempt)
             elif isinstance(effect, effects.Kill):
                 record(effect)
-                self.executor.kill(node_of(self.state, effect.run), effect.run.id)
+                self.executor.kill(node_of(self.state, effect.attempt), effect.attempt.id)
             elif isinstance(effect, effects.Stop):
                 record(effect)
-                self.executor.kill(node_of(self.state, effect.run), effect.run.id, effect.reason, effect.message)
+                self.executor.kill(
+                    node_of(self.state, effect.attempt), effect.attempt.id, effect.reason, effect.message
+                )
             elif isinstance(effect, effects.Sweep):
                 if not self._sweep(effect):
-                    happened += self.core.handle(events.RunSwept(effect.run_id, effect.node), time.time())
-            elif isinstance(effect, effects.Recall):
-                self.executor.recall(node_of(self.state, effect.runs[0]), [run.id for run in effect.runs])
+                    happened += self.core.handle(events.AttemptSwept(effect.attempt_id, effect.node), time.time())
+            elif isinstance(effect, effects.Retract):
+                self.executor.retract(node_of(self.state, effect.attempts[0]), [run.id for run in effect.attempts])
             elif isinstance(effect, effects.KillStray):
-                log.warning("agent of %s runs %s, which no job wants; it is ended", effect.node, effect.run_id)
-                self.executor.kill(effect.node, effect.run_id)
+                log.warning("agent of %s runs %s, which no job wants; it is ended", effect.node, effect.attempt_id)
+                self.executor.kill(effect.node, effect.attempt_id)
             elif isinstance(effect, effects.Reply):
                 reply = effect.data
             elif isinstance(effect, effects.MoreToStart):
@@ -277,13 +279,13 @@ class Engine(Listener):
 
     def _sweep(self, sweep: effects.Sweep) -> bool:
         """False where there is nothing to do: an agent that looks after all nodes of a run ends all of it at once."""
-        leaving = self.state.leaving.get(sweep.run_id)
+        leaving = self.state.leaving.get(sweep.attempt_id)
         if leaving is None or self.executor.same_agent(leaving.first, sweep.node):
             return False
-        self.executor.sweep(sweep.node, sweep.run_id)
+        self.executor.sweep(sweep.node, sweep.attempt_id)
         return True
 
-    def _launch(self, run: Run) -> None:
+    def _launch(self, run: Attempt) -> None:
         description = self.descriptions.keep(run.job)
         launch = compose(description, run, self.site)
         if description.execution.model in PARALLEL:

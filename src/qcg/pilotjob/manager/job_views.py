@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.iterations import Iterations
-from qcg.pilotjob.core.records import Grant, Job, Run
+from qcg.pilotjob.core.records import Attempt, Grant, Job
 from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.core.states import CANCELED, FAILED, SUCCEED, State
 from qcg.pilotjob.journal.descriptions import Descriptions
@@ -25,7 +25,7 @@ class Stories:
 
     def end_of(self, end: Transition) -> JobEnd:
         """How it ended, right when it did."""
-        job, position, run = end.job, end.position, end.run
+        job, position, run = end.job, end.position, end.attempt
         if run is None:
             return self._story(job, position, end.state, 0.0, _began(job, position), end.at, message=end.message)
         times = run.scheduled, run.started, end.at
@@ -35,7 +35,7 @@ class Stories:
         """All that is known now."""
         iterations = job.iterations
         state = job.state if position < 0 or iterations is None else iterations.state(position)
-        run = job.run if position < 0 or iterations is None else iterations.runs.get(position)
+        run = job.attempt if position < 0 or iterations is None else iterations.attempts.get(position)
         if run is not None:
             return self._living(job, position, state, run)
         record = next(self._journal.runs_of(job.seq, [position]), None)
@@ -49,7 +49,7 @@ class Stories:
         records = {record.position: record for record in self._journal.runs_among(job.seq, positions)}
         whole: JobRecord | None = None
         for position in positions:
-            state, run = job.iterations.state(position), job.iterations.runs.get(position)
+            state, run = job.iterations.state(position), job.iterations.attempts.get(position)
             record = records.get(position)
             if run is not None:
                 yield position, self._living(job, position, state, run)
@@ -88,7 +88,7 @@ class Stories:
         stored = self._journal.command_of(job.seq, position)
         return stored or command_line(self._descriptions.of(job), position, grant, "", self._site)
 
-    def _living(self, job: Job, position: int, state: State, run: Run) -> JobEnd:
+    def _living(self, job: Job, position: int, state: State, run: Attempt) -> JobEnd:
         return self._story(job, position, state, run.scheduled, run.started, grant=run.grant, pid=run.pid)
 
     def _recorded(self, job: Job, position: int, record: RunRecord) -> JobEnd:

@@ -50,7 +50,7 @@ class ShutdownSequence:
         self._settle_jobs(shutdown)
         ends_with_allocation = cause is Cause.TIME and self._deadline.is_end_of_allocation
         await self._end_agents(agents, shutdown.grace, shutdown.grace + ENDING if ends_with_allocation else None)
-        if self._engine.state.runs:
+        if self._engine.state.attempts:
             self._settle_unknown_ends(ends_with_allocation=ends_with_allocation)
         await self._stored()
 
@@ -58,7 +58,7 @@ class ShutdownSequence:
         """Attempts whose end no agent has told. Their agents may have written it down, or have jobs that still run:
         the next manager asks them, unless nothing is left when the allocation has ended."""
         engine = self._engine
-        log.warning("the end of %d attempts is not known", len(engine.state.runs))
+        log.warning("the end of %d attempts is not known", len(engine.state.attempts))
         if ends_with_allocation:
             nodes = [spec.name for spec in engine.state.nodes]
             engine.dispatch(NodesLost(nodes, "the agent ended without a record of the end of this job"))

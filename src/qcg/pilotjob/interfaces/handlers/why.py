@@ -68,7 +68,7 @@ def _reason(books: Books, look: Look, job: Job, position: int) -> tuple[Reason, 
     """Why a job without iterations, or one iteration, is where it is; and the files that it writes to."""
     iterations = job.iterations
     state = books.state.state_of(job, position)
-    run = job.run if iterations is None else iterations.runs.get(position)
+    run = job.attempt if iterations is None else iterations.attempts.get(position)
     if not books.alive and not state.is_final:
         reason = why_left(run, interrupted=books.was_interrupted(job, position))
         return reason, {} if run is None else books.stories.streams_of(job, position, run.grant)
