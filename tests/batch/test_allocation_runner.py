@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.batch import slurm
 from qcg.pilotjob.batch.allocation_runner import InAllocation
-from qcg.pilotjob.batch.chain_state import JOBS_LEFT, Books, read_books, write_books
-from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.following import Following
-from qcg.pilotjob.batch.slurm import JobView
+from qcg.pilotjob.cluster import slurm_jobs as slurm
+from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.slurm_jobs import JobView
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.manager.resume import TOLD_TO_FINISH
+from qcg.pilotjob.runs.chain_state import JOBS_LEFT, Books, read_books, write_books
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.batch.chain_state import Books, write_books
 from qcg.pilotjob.batch.following import Following
+from qcg.pilotjob.runs.chain_state import Books, write_books
 from tests.support.pilot import environment
 from tests.support.slurm_programs import SlurmPrograms
 

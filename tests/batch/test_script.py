@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.batch.errors import BatchError
-from qcg.pilotjob.batch.script import Inside, batch_script, environment_for, further_options, has_option
+from qcg.pilotjob.batch.script import Inside, batch_script, further_options, has_option
+from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.slurm_jobs import environment_for
 
 
 def inside(**changes: Any) -> Inside:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.times import slurm_time
+from qcg.pilotjob.cluster.errors import BatchError
 
 
 @pytest.mark.parametrize(

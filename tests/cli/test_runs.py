@@ -15,7 +15,6 @@ from click.testing import CliRunner, Result
 
 from qcg.pilotjob.agent.pidfile import write_agent_pid
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.batch.chain_state import Books, write_books
 from qcg.pilotjob.batch.spec import Shape
 from qcg.pilotjob.batch.submissions import Submission, write_submission
 from qcg.pilotjob.cli.main import main
@@ -25,6 +24,7 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.interfaces.file import ALL, DONE
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.runs.chain_state import Books, write_books
 from qcg.pilotjob.runs.states import age_in_words
 from qcg.pilotjob.wire import contact
 from tests.cli.test_manager_lookup import make_run

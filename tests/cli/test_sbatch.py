@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.batch.chain_state import Books, write_books
 from qcg.pilotjob.batch.spec import Shape
 from qcg.pilotjob.batch.submissions import Submission, write_submission
+from qcg.pilotjob.runs.chain_state import Books, write_books
 from tests.support.pilot import environment, job, run, write_requests
 from tests.support.slurm_programs import SlurmPrograms
 

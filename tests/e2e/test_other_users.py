@@ -19,7 +19,7 @@ from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import FileError, NoManager
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.batch.spec import Shape
-from qcg.pilotjob.batch.submissions import Submission, free_directory, last_shape, waiting_in, write_submission
+from qcg.pilotjob.batch.submissions import Submission, last_shape, write_submission
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.cli.shell_completion import run_directories
 from qcg.pilotjob.common.options import UsageError
@@ -28,6 +28,7 @@ from qcg.pilotjob.journal import schema
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.runs.discovery import find_runs, has_agents, has_manager, holder_of, to_resume, unfinished
+from qcg.pilotjob.runs.submissions import free_directory, waiting_in
 from tests.support.pilot import job, run, start, write_requests
 from tests.support.second_user import NAME, UID, give_away, needs_root, odd_things, run_as_second_user
 from tests.support.waiting import wait_for

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from qcg.pilotjob.batch.allocation_runner import InAllocation
-from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.common.crash_report import report_crash
 
 

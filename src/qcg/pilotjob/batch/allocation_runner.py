@@ -16,15 +16,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-from qcg.pilotjob.batch import slurm
-from qcg.pilotjob.batch.chain_state import JOBS_LEFT, SCRIPT, read_books, write_books
-from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.progress_check import is_too_long, longest_of, progress_of, was_told_to_finish
-from qcg.pilotjob.batch.script import environment_for
 from qcg.pilotjob.batch.times import time_limit
+from qcg.pilotjob.cluster import slurm_jobs as slurm
 from qcg.pilotjob.cluster.commands import PATIENCE
+from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.slurm_jobs import environment_for
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.runs.chain_state import JOBS_LEFT, SCRIPT, read_books, write_books
 from qcg.pilotjob.runs.guard import wait_until_free
 from qcg.pilotjob.runs.resume_hint import FOLLOWED
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from qcg.pilotjob.batch import slurm
-from qcg.pilotjob.batch.chain_state import JOBS_LEFT, SCRIPT, Books, read_books, write_books
-from qcg.pilotjob.batch.errors import BatchError
-from qcg.pilotjob.batch.slurm import JobView
+from qcg.pilotjob.cluster import slurm_jobs as slurm
+from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.slurm_jobs import JobView
 from qcg.pilotjob.common.terminal_output import ProgramOutput
+from qcg.pilotjob.runs.chain_state import JOBS_LEFT, SCRIPT, Books, read_books, write_books
 
 GLANCE = 0.3
 """Seconds between two looks at the files of the run, which tell most."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.cluster.errors import BatchError
 
 MODULE = "qcg.pilotjob.batch"
 """What is run inside."""
@@ -97,30 +97,3 @@ def _quoted(option: str) -> str:
         return option
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'{name}{equals}"{escaped}"'
-
-
-VARIABLES = {
-    "--account": "SBATCH_ACCOUNT",
-    "--exclusive": "SBATCH_EXCLUSIVE",
-    "--gpus-per-node": "SBATCH_GPUS_PER_NODE",
-    "--gres": "SBATCH_GRES",
-    "--job-name": "SBATCH_JOB_NAME",
-    "--mem": "SBATCH_MEM_PER_NODE",
-    "--no-kill": "SBATCH_NO_KILL",
-    "--output": "SBATCH_OUTPUT",
-    "--partition": "SBATCH_PARTITION",
-    "--qos": "SBATCH_QOS",
-    "--requeue": "SBATCH_NO_REQUEUE",
-    "--time": "SBATCH_TIMELIMIT",
-}
-"""For `sbatch` these go before the options in a script; a user wants what was asked for."""
-
-
-def environment_for(options: Iterable[str], environ: dict[str, str]) -> dict[str, str]:
-    """Of `sbatch`: what is asked for counts, and nothing of an allocation that this may be started in."""
-    overruled = {VARIABLES.get(option.partition("=")[0]) for option in options}
-    return {
-        name: value
-        for name, value in environ.items()
-        if name not in overruled and (not name.startswith("SLURM") or name == "SLURM_CONF")
-    }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.script import has_option
+from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.core.resources import NodeSpec
 
 UNKNOWN = 4096

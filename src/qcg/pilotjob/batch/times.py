@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.walltime import parse_wall_time
 

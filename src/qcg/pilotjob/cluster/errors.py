@@ -1,4 +1,4 @@
-"""What can be wrong with nodes."""
+"""Errors about nodes, allocations and the batch system."""
 
 from __future__ import annotations
 
@@ -29,3 +29,11 @@ class CommandFailed(ClusterError):
     def knows_no_job(self) -> bool:
         """Whether it was asked about a job that Slurm has never known, or has forgotten."""
         return "Invalid job id" in self.said
+
+
+class BatchError(Exception):
+    """An allocation could not be asked for, looked at or cancelled; the message says what to do."""
+
+
+class NoSuchJob(BatchError):
+    """Slurm has never known the job, or has forgotten it."""

@@ -18,6 +18,7 @@ from qcg.pilotjob.agent.pidfile import read_agent_pid
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.fate import Fate, fate_of
 from qcg.pilotjob.cluster.slurm import job_id_of
+from qcg.pilotjob.cluster.slurm_jobs import environment_for
 from qcg.pilotjob.common.options import Options, UsageError
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.host.hostname import host_name
@@ -29,6 +30,7 @@ from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.runs.guard import is_alive
 from qcg.pilotjob.runs.resume_hint import ALLOCATION, how_to_go_on
 from qcg.pilotjob.runs.rundir import PREFIX
+from qcg.pilotjob.runs.submissions import waiting_in
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
 
@@ -377,9 +379,6 @@ def _is_at_work(allocation: str, cluster: str) -> bool | None:
 
 def waiting_runs(wd: Path) -> list[str]:
     """Sentences about runs that were submitted to Slurm, and are not there yet."""
-    from qcg.pilotjob.batch.script import environment_for
-    from qcg.pilotjob.batch.submissions import waiting_in
-
     return waiting_in(wd, environment_for([], dict(os.environ)))
 
 

@@ -6,12 +6,12 @@ import os
 import shutil
 from pathlib import Path
 
-from qcg.pilotjob.batch.errors import BatchError
-from qcg.pilotjob.batch.script import environment_for
-from qcg.pilotjob.batch.submissions import jobs_under_way, submission_directories
+from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.slurm_jobs import environment_for
 from qcg.pilotjob.runs.discovery import has_manager, holder_of
 from qcg.pilotjob.runs.rundir import PREFIX, relink
 from qcg.pilotjob.runs.states import RunInfo, RunState
+from qcg.pilotjob.runs.submissions import jobs_under_way, submissions_of
 
 STARTING = 60.0
 """Seconds for which a directory without a registry may belong to a manager that is starting."""
@@ -73,4 +73,4 @@ def _batch_scripts(run_dir: Path) -> list[Path]:
         raise RemovalError(f"it is not known whether Slurm jobs of it are left: {error}") from None
     if jobs:
         raise RemovalError(f"Slurm job {jobs[0].id} of it has not ended")
-    return submission_directories(run_dir)
+    return [directory for directory, _ in submissions_of(run_dir)]

@@ -12,16 +12,12 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.batch import slurm
-from qcg.pilotjob.batch.chain_state import SCRIPT
-from qcg.pilotjob.batch.errors import BatchError
 from qcg.pilotjob.batch.following import Following
-from qcg.pilotjob.batch.script import Inside, batch_script, environment_for, further_options
+from qcg.pilotjob.batch.script import Inside, batch_script, further_options
 from qcg.pilotjob.batch.sizes import largest_allocation
 from qcg.pilotjob.batch.spec import Shape
 from qcg.pilotjob.batch.submissions import (
     Submission,
-    free_directory,
     last_shape,
     refuse_while_under_way,
     write_submission,
@@ -32,11 +28,16 @@ from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.interrupts import INTERRUPTED
 from qcg.pilotjob.cli.preflight import Time, check_file, check_rest, left_of
 from qcg.pilotjob.cli.shell_completion import run_directories
+from qcg.pilotjob.cluster import slurm_jobs as slurm
+from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.slurm_jobs import environment_for
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.interfaces.file import FileError
+from qcg.pilotjob.runs.chain_state import SCRIPT
 from qcg.pilotjob.runs.discovery import find_runs, has_manager, to_resume
 from qcg.pilotjob.runs.rundir import PREFIX
+from qcg.pilotjob.runs.submissions import free_directory
 
 NODES = "Nodes of each allocation: 4 is four nodes, 2-4 two to four, 2x4 two nodes with four cores each."
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from qcg.pilotjob.batch.errors import BatchError, NoSuchJob
 from qcg.pilotjob.cluster.commands import PATIENCE, call
-from qcg.pilotjob.cluster.errors import ClusterError, CommandFailed, NoCommand
+from qcg.pilotjob.cluster.errors import BatchError, ClusterError, CommandFailed, NoCommand, NoSuchJob
 
 OVER = (
     "BOOT_FAIL",
@@ -140,3 +139,30 @@ def largest_node(partition: str | None, environ: Mapping[str, str]) -> tuple[int
         return None
     sizes = [tuple(map(int, line.split())) for line in shown.splitlines() if re.fullmatch(r"\d+ \d+", line.strip())]
     return (max(size[0] for size in sizes), max(size[1] for size in sizes)) if sizes else None
+
+
+VARIABLES = {
+    "--account": "SBATCH_ACCOUNT",
+    "--exclusive": "SBATCH_EXCLUSIVE",
+    "--gpus-per-node": "SBATCH_GPUS_PER_NODE",
+    "--gres": "SBATCH_GRES",
+    "--job-name": "SBATCH_JOB_NAME",
+    "--mem": "SBATCH_MEM_PER_NODE",
+    "--no-kill": "SBATCH_NO_KILL",
+    "--output": "SBATCH_OUTPUT",
+    "--partition": "SBATCH_PARTITION",
+    "--qos": "SBATCH_QOS",
+    "--requeue": "SBATCH_NO_REQUEUE",
+    "--time": "SBATCH_TIMELIMIT",
+}
+"""Environment variables that override an option of a batch script."""
+
+
+def environment_for(options: Iterable[str], environ: dict[str, str]) -> dict[str, str]:
+    """The environment for `sbatch`: without variables of this allocation or ones that override `options`."""
+    overruled = {VARIABLES.get(option.partition("=")[0]) for option in options}
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in overruled and (not name.startswith("SLURM") or name == "SLURM_CONF")
+    }

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from qcg.pilotjob.batch.errors import BatchError
+from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, read_own
 
 SCRIPT = "batch.sh"

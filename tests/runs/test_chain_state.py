@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.batch.chain_state import JOBS_LEFT, Books, read_books, write_books
-from qcg.pilotjob.batch.errors import BatchError
-from qcg.pilotjob.batch.slurm import parse_job
+from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.slurm_jobs import parse_job
 from qcg.pilotjob.manager import run_result
+from qcg.pilotjob.runs.chain_state import JOBS_LEFT, Books, read_books, write_books
 
 
 def test_books_are_as_they_were_written_and_nobody_else_reads_them(tmp_path: Path):
