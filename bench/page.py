@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.finding import Finding, Result
 from bench.plot import draw
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs/explanation"
 PAGE = DOCS / "performance.md"
 PLOT = DOCS / "performance.svg"
 BEGIN = "<!-- figures: written by make bench -->"

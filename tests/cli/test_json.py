@@ -159,6 +159,6 @@ def test_every_field_is_in_snake_case_and_in_the_documents(pm: Pm, pm_json: Told
     states = {"QUEUED", "SCHEDULED", "EXECUTING", "SUCCEED", "FAILED", "CANCELED", "OMITTED"}
     found = keys_of(told) - set(NEW_NAMES) - states
     assert {key for key in found if not SNAKE_CASE.fullmatch(key)} == set()
-    text = (ROOT / "docs/running.md").read_text()
+    text = (ROOT / "docs/reference/commands.md").read_text()
     documented = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", text.partition("## JSON output")[2]))))
     assert found - documented == set()

@@ -1,4 +1,4 @@
-"""The commands of docs/migrating.md install a working set, in fresh environments and with the real packages.
+"""The commands of docs/how-to/migrating.md install a working set, in fresh environments and with the real packages.
 
 Versions of EasyVVUQ's own dependencies are those of `easyvvuq.lock`. The first command for pip is run by uv, which
 installs the same packages in a tenth of the time.
@@ -145,7 +145,7 @@ def environment(uv: Path, wheels: Path, tmp_path: Path) -> Iterator[Environment]
 
 def blocks() -> list[Block]:
     """For pip; the overrides of uv, and for uv; to repair."""
-    return [block for block in blocks_of(ROOT / "docs/migrating.md") if block.value == RUN_BY_THIS]
+    return [block for block in blocks_of(ROOT / "docs/how-to/migrating.md") if block.value == RUN_BY_THIS]
 
 
 def lines(block: Block) -> list[str]:

@@ -57,11 +57,11 @@ def test_every_option_is_described(name: str):
     own = {"qcg-pm-service": service, "qcg-pm-client": client}
     command = own.get(name) or main.get_command(click.Context(main), name)
     assert command is not None
-    assert name in words_in("docs/running.md")
-    assert options_of(command) <= words_in("docs/running.md")
+    assert name in words_in("docs/reference/commands.md")
+    assert options_of(command) <= words_in("docs/reference/commands.md")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_say_cores_or_nodes_by_cores(page: Path):
     """A plain `--nodes 4` is four cores for some commands and four nodes for others."""
     options = r"qcg-pm(-service|-client)?(?! sbatch| submit)( [^|`]*)? --nodes[ =]\d+(?![\dx,])"
@@ -73,23 +73,23 @@ def test_examples_say_cores_or_nodes_by_cores(page: Path):
     "form", [*FORMS, *REQUESTS.values(), InfoParams, StatusOptions], ids=lambda form: form.__name__
 )
 def test_every_key_is_described(form: type[msgspec.Struct]):
-    assert set(form.__struct_encode_fields__) <= words_in("docs/file-interface.md")
+    assert set(form.__struct_encode_fields__) <= words_in("docs/reference/request-files.md")
 
 
 def test_every_request_is_described():
-    assert set(REQUESTS) <= words_in("docs/file-interface.md")
+    assert set(REQUESTS) <= words_in("docs/reference/request-files.md")
 
 
 def test_every_variable_is_described():
-    assert words_in("docs/file-interface.md") >= AT_LAUNCH | AT_SUBMISSION | OF_ITERATION
+    assert words_in("docs/reference/request-files.md") >= AT_LAUNCH | AT_SUBMISSION | OF_ITERATION
 
 
 def test_every_model_and_scheduler_is_described():
-    assert {*forms.MODELS, *forms.SCHEDULERS, *forms.NODE_RESOURCES} <= words_in("docs/file-interface.md")
+    assert {*forms.MODELS, *forms.SCHEDULERS, *forms.NODE_RESOURCES} <= words_in("docs/reference/request-files.md")
 
 
 def test_every_state_is_described():
-    assert {state.name for state in State} <= words_in("docs/scheduling.md")
+    assert {state.name for state in State} <= words_in("docs/explanation/scheduling.md")
 
 
 def test_the_number_of_libraries_is_that_of_the_project():
@@ -108,26 +108,26 @@ def public_names(kind: object) -> set[str]:
 )
 def test_every_name_of_the_api_is_described(kind: type):
     constructors = {"from_job", "from_child"}
-    assert public_names(kind) - constructors <= words_in("docs/api.md")
+    assert public_names(kind) - constructors <= words_in("docs/reference/api.md")
 
 
 def test_every_error_of_the_api_is_described():
-    assert public_names(api_errors) - {"annotations", "builtins"} <= words_in("docs/api.md")
+    assert public_names(api_errors) - {"annotations", "builtins"} <= words_in("docs/reference/api.md")
 
 
 def test_every_event_is_described():
-    topics = set(re.findall(r"`(\w+)`", text_of("docs/network.md")))
+    topics = set(re.findall(r"`(\w+)`", text_of("docs/reference/network.md")))
     assert {"WEL", "JST", "JFI", "IST", "IFI", "NOJ", "BEAT"} <= topics
 
 
 def test_every_way_not_to_be_let_in_is_described():
     reasons = [value for name, value in vars(auth_log).items() if name.isupper() and isinstance(value, str)]
     assert len(reasons) == 5
-    assert all(f"| `{reason}` |" in text_of("docs/network.md") for reason in reasons)
+    assert all(f"| `{reason}` |" in text_of("docs/reference/network.md") for reason in reasons)
 
 
 def test_the_limits_of_the_network_are_those_of_the_program():
-    limits = text_of("docs/network.md").partition("### Limits")[2]
+    limits = text_of("docs/reference/network.md").partition("### Limits")[2]
     assert f"{MOST_BYTES >> 20} MiB" in limits
     assert f"| {network.MOST_UNDER_WAY};" in limits
     assert f"| {network.LIMITS.unsent};" in limits
@@ -136,7 +136,7 @@ def test_the_limits_of_the_network_are_those_of_the_program():
 
 
 def test_the_numbers_of_maximum_iters_are_those_of_the_program():
-    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| ([\d, then]+) \|$", text_of("docs/scheduling.md"), re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| ([\d, then]+) \|$", text_of("docs/explanation/scheduling.md"), re.MULTILINE)
     assert rows
     for iterations, cores, least, sizes in rows:
         plan = MaximumIters(int(iterations), int(cores), int(least))
@@ -144,14 +144,14 @@ def test_the_numbers_of_maximum_iters_are_those_of_the_program():
 
 
 def test_the_picture_of_the_house_has_every_room_and_no_other():
-    text = text_of("docs/architecture.md")
+    text = text_of("docs/explanation/architecture.md")
     parts = [path.relative_to(SOURCE).parts for path in project_files() if path.is_relative_to(SOURCE)]
     files = {names[0] for names in parts if len(names) == 1 and names[0].endswith(".py")} - {"__init__.py"}
     assert {names[0] for names in parts if len(names) > 1} == set(re.findall(r"^    (\w+)/ ", text, re.MULTILINE))
     assert files == set(re.findall(r"^    (\w+\.py) ", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_that_are_named_exist(page: Path):
     for name in re.findall(r"`((?:\w+/)*\w+\.py)`", page.read_text()):
         assert any((base / name).is_file() for base in (ROOT, SOURCE)), f"{page.name} names {name}"
@@ -159,7 +159,7 @@ def test_files_that_are_named_exist(page: Path):
 
 def test_functions_that_are_named_exist():
     """In the form `file.py:name`, so that the walk of a request can be followed."""
-    named = re.findall(r"`((?:\w+/)*\w+\.py):(\w+)(?:\.(\w+))?`", text_of("docs/architecture.md"))
+    named = re.findall(r"`((?:\w+/)*\w+\.py):(\w+)(?:\.(\w+))?`", text_of("docs/explanation/architecture.md"))
     assert named
     for file, *names in named:
         text = (SOURCE / file).read_text()

@@ -34,7 +34,7 @@ def try_out(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in CLUSTER_PAGES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in CLUSTER_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_example_of_a_page_does_what_the_page_says(page: Path, pages_tried: dict[Path, Future[None]]):
     pages_tried[page].result()
 
@@ -53,13 +53,13 @@ def test_the_example_of_make_run_succeeds_and_comes_close_to_pi(tmp_path: Path):
     assert results == pytest.approx([3.14159] * 3, abs=0.003)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_files_that_are_there(page: Path):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert "://" in target or (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_into_pages_lead_to_headings_that_are_there(page: Path):
     for target, anchor in re.findall(r"\]\(([^)#]*)#([^)]*)\)", page.read_text()):
         if "://" not in target:

@@ -16,7 +16,7 @@ from qcg.pilotjob.launch.site import Site
 from tests.description.helpers import parse
 from tests.docs.pages import ROOT, blocks_of
 
-PAGE = ROOT / "docs/models.md"
+PAGE = ROOT / "docs/reference/models.md"
 BLOCKS = blocks_of(PAGE)
 SHOWN = [line for block in BLOCKS if block.language == "text" for line in block.text.splitlines()]
 

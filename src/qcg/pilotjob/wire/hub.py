@@ -185,7 +185,7 @@ class Watch:
         if self._cut_off and self._explains:
             log.warning(
                 "%d connections with keys ended before a message had arrived; a frame of more than %d bytes ends its"
-                " connection: large requests have to be sent in parts (see docs/network.md)",
+                " connection: large requests have to be sent in parts (see docs/reference/network.md)",
                 len(self._cut_off),
                 PART,
             )
