@@ -32,3 +32,22 @@ def test_signals_that_the_tests_ignore_are_heeded_by_commands(
         for number, handler in before.items():
             signal.signal(number, handler)
     result.assert_outcomes(**({"passed": 2} if plugin else {"failed": 2}))
+
+
+def test_in_a_worker_only_the_main_thread_takes_signals_of_children(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile("""
+        import os, re, signal
+        from pathlib import Path
+
+        def test_threads():
+            status = {task.name: (task / "status").read_text() for task in Path("/proc/self/task").iterdir()}
+            blocked = {task: int(re.search(r"SigBlk:\\s*(\\w+)", text)[1], 16) for task, text in status.items()}
+            bit = 1 << signal.SIGCHLD - 1
+            assert len(blocked) > 1
+            assert [task for task, mask in blocked.items() if not mask & bit] == [str(os.getpid())]
+    """)
+    pytester.runpytest_subprocess("-p", "xdist", "-p", "tests.support.signals", "-n", "1").assert_outcomes(passed=1)
