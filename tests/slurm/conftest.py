@@ -11,14 +11,16 @@ from tests.slurm.stories import Outcomes, run_all
 from tests.support.slurm_cluster import Cluster, lent, running_cluster, why_impossible
 
 
-@pytest.fixture(scope="session")
+# Of module scope, although a cluster takes a second to start: tests of a job host, which may run in the same process
+# later, end every process below it.
+@pytest.fixture(scope="module")
 def claiming_cluster(clusters_are_possible: None) -> Iterator[Cluster]:
     """Four nodes with four CPUs and two GPUs each: more CPUs than most machines have for each of them."""
     with running_cluster() as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def binding_cluster(clusters_are_possible: None) -> Iterator[Cluster]:
     """Two nodes that claim two CPUs each, which exist, so that Slurm binds its steps."""
     with running_cluster(nodes=2, cpus=2, gpus=0, task_plugin="task/affinity") as cluster:
