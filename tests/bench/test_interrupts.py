@@ -62,7 +62,7 @@ def assert_it_ends_with_all_that_it_has_started(
         _, told = process.communicate()
     assert process.returncode == code, told
     assert "Traceback" not in told
-    assert descendants() <= before
+    wait_for(lambda: descendants() <= before, what="the ends of all that it has started")
     assert list(directory.rglob("round-*")) == []
 
 
