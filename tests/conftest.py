@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.support.parallel",
     "tests.support.signals",
     "tests.support.skips",
+    "tests.support.tiers",
 ]
 
 # Machines that run tests are shared and slow at times: what an example does counts, not how long it took.
