@@ -15,7 +15,7 @@ help:
 	@echo 'make test     set up, then run every check and test'
 	@echo 'make bench    set up, then measure against the limit of this machine and peers; less: ONLY=noop,latency BENCH="--rounds 1"'
 	@echo 'make setup    only set up: $(VENV) with the program and the tools of its developers'
-	@echo 'make lint     check style and types'
+	@echo 'make lint     check style, types and imports between packages'
 	@echo 'make format   put the code in form'
 	@echo 'make lock     choose versions of the dependencies anew (in requirements/)'
 	@echo 'make clean    take away what the others made'
@@ -55,6 +55,7 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix
@@ -71,4 +72,4 @@ lock:
 		--constraints requirements/dev.lock --output-file requirements/run.lock > /dev/null
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info src/qcg/pilotjob/agent/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/*.egg-info src/qcg/pilotjob/agent/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

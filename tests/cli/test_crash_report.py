@@ -30,7 +30,7 @@ COMMANDS = {
     "qcg-pm-service": (
         "import sys; sys.argv = ['qcg-pm-service', '--file-path', 'private-directory'];"
         "import qcg.pilotjob.service as place; place.Service = defect;"
-        "from qcg.pilotjob.manager.service import main"
+        "from qcg.pilotjob.service import main"
     ),
     "qcg-pm-client": (
         "import sys; sys.argv = ['qcg-pm-client', 'private-directory/program.py'];"

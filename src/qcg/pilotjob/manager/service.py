@@ -300,14 +300,3 @@ def _watch_defects(pilot: Pilot, run_dir: Path) -> None:
 
     pilot.engine.on_broken = give_up
     asyncio.get_running_loop().set_exception_handler(handle)
-
-
-def main() -> None:
-    """`qcg-pm-service`."""
-    from qcg.pilotjob.cli.entrypoints import qcg_pm_service as command
-
-    command()
-
-
-if __name__ == "__main__":
-    main()
