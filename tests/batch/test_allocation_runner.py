@@ -14,7 +14,7 @@ from qcg.pilotjob.cluster import slurm_jobs as slurm
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.slurm_jobs import JobView
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
-from qcg.pilotjob.manager.resume import TOLD_TO_FINISH
+from qcg.pilotjob.journal.metadata import FINISH_REQUESTED
 from qcg.pilotjob.runs.chain_state import JOBS_LEFT, Books, read_books, write_books
 
 
@@ -74,7 +74,7 @@ def test_a_run_that_was_told_to_finish_gets_no_further_manager_and_no_further_al
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     journal = Journal.create(run_dir / FILE_NAME)
-    journal.set_meta(TOLD_TO_FINISH, 1)
+    journal.set_metadata(FINISH_REQUESTED, True)
     journal.close()
     write_books(tmp_path, Books(allocations=["7", "8"]))
     inside = InAllocation(tmp_path, run_dir, 2, [], {"SLURM_JOB_ID": "7"})

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -25,11 +26,11 @@ from qcg.pilotjob.cli.service_runner import refuse_many_at_once
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.metadata import NODES_OF_ALLOCATION, OPTIONS, PUT_VALUE
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.manager.run_result import Ending
 from qcg.pilotjob.runs.discovery import look_at_left
 from qcg.pilotjob.runs.guard import announce
-from qcg.pilotjob.runs.resume_hint import ALLOCATION
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact
 from tests.support.pilot import COMMANDS, job, run, start, write_requests
@@ -252,10 +253,10 @@ def in_an_allocation(died: Path, wd: Path) -> Path:
     shutil.copytree(died, wd)
     run_dir = wd / ".qcgpjm-service-dead"
     with closing(sqlite3.connect(run_dir / "registry.sqlite")) as connection, connection:
-        stored = json.loads(reading.meta_value(connection, "options"))
-        del stored["nodes"]
-        values = [("7", ALLOCATION), (json.dumps(stored), "options")]
-        connection.executemany("UPDATE meta SET value = ? WHERE key = ?", values)
+        options = OPTIONS.read(connection)
+        assert options is not None
+        connection.execute(PUT_VALUE, (NODES_OF_ALLOCATION.name, "7"))
+        connection.execute(PUT_VALUE, (OPTIONS.name, OPTIONS.encode(msgspec.structs.replace(options, nodes=None))))
     return run_dir
 
 

@@ -23,8 +23,8 @@ import pytest
 from qcg.pilotjob.cli.service_runner import file_again
 from qcg.pilotjob.common.logs import log_to, stop_logging
 from qcg.pilotjob.common.options import Resumption
-from qcg.pilotjob.interfaces.file import ALL, DONE
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL
 from tests.support.pilot import COMMANDS, WAIT, Run, environment, job, run, run_requests, start, write_requests
 
 GATE = "until [ -e go ]; do sleep 0.02; done"
@@ -240,8 +240,8 @@ def test_a_file_that_is_given_again_is_said_not_to_be_run_again(
 ):
     journal = Journal.create(tmp_path / "registry")
     try:
-        journal.set_meta(DONE, done)
-        journal.set_meta(ALL, 3)
+        journal.set_metadata(FILE_REQUESTS_DONE, done)
+        journal.set_metadata(FILE_REQUESTS_TOTAL, 3)
         assert file_again(Resumption(tmp_path, given), journal) == said
         assert file_again(None, journal) == []
     finally:

@@ -22,8 +22,8 @@ from qcg.pilotjob.core.effects import Added, Transition
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Execution, JobDescription
-from qcg.pilotjob.interfaces.file import ALL, DONE
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL
 from qcg.pilotjob.runs.chain_state import Books, write_books
 from qcg.pilotjob.runs.states import age_in_words
 from qcg.pilotjob.wire import contact
@@ -42,8 +42,8 @@ def registry(run_dir: Path, *states: State, requests: tuple[int, int] = (1, 1)) 
         journal.record(Added([one]))
         if state is not State.QUEUED:
             journal.record(Transition(one, -1, state, 101.0))
-    for key, value in zip((DONE, ALL), requests, strict=True):
-        journal.set_meta(key, value)
+    for key, value in zip((FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL), requests, strict=True):
+        journal.set_metadata(key, value)
     journal.close()
     return run_dir
 

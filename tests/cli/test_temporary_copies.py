@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.journal.metadata import OPTIONS
 from tests.support.pilot import environment
 
 PROGRAM = """
@@ -38,7 +40,7 @@ def crashed(tmp_path: Path) -> Path:
     path = tmp_path / "alive" / FILE_NAME
     path.parent.mkdir(mode=0o700)
     journal = Journal.create(path)
-    journal.set_meta("options", "{}")
+    journal.set_metadata(OPTIONS, Options())
     journal.commit()
     run_dir = tmp_path / "wd" / ".qcgpjm-service-x"
     shutil.copytree(path.parent, run_dir)

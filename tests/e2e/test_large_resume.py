@@ -19,6 +19,7 @@ from qcg.pilotjob.description.variables import Arrival
 from qcg.pilotjob.journal import group
 from qcg.pilotjob.journal.grants import encode_grant
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.journal.metadata import OPTIONS
 from qcg.pilotjob.journal.schema import place
 from tests.support.pilot import job, start
 
@@ -53,7 +54,7 @@ def test_a_million_ended_jobs_are_taken_up_in_seconds(tmp_path: Path, capsys: py
 def write_registry(path: Path, wd: Path) -> None:
     """A million jobs that have ended, and one that waits: the rows that a manager writes, all at once."""
     journal = Journal.create(path)
-    journal.set_meta("options", msgspec.json.encode(Options(wd=str(wd), nodes="4", wait=True)).decode())
+    journal.set_metadata(OPTIONS, Options(wd=str(wd), nodes="4", wait=True))
     journal.close()
     arrival = Arrival(1, datetime(2026, 1, 1), "local", "u")
     (description,) = parse_jobs([job("last", "touch", "ran")], arrival)

@@ -18,6 +18,7 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal import schema
 from qcg.pilotjob.journal.errors import JournalError, RegistryInUseError
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.metadata import REPORT_SIZE
 from tests.journal.making import ended, job, run, scheduled
 
 # Adds a job, runs it, and says so after each commit, for ever. Checkpoints are frequent, so that some are hit.
@@ -235,13 +236,13 @@ def test_a_disk_that_stays_full_costs_no_memory_for_each_try(tiny_disk: Path):
     filler = fill(tiny_disk)
     journal.record(Added([job(seq) for seq in range(1, 500)]))
     for size in range(5):
-        journal.set_meta("report_size", size)
+        journal.set_metadata(REPORT_SIZE, size)
         with pytest.raises(JournalError, match="database or disk is full"):
             journal.commit()
     assert journal._waiting == []
     filler.unlink()
     journal.commit()
-    assert journal.get_meta("report_size") == 4
+    assert journal.metadata(REPORT_SIZE) == 4
     assert len(list(journal.load().unfinished)) == 499
     journal.close()
 

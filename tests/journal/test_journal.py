@@ -6,9 +6,11 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.effects import (
     Added,
     AllDone,
@@ -25,10 +27,11 @@ from qcg.pilotjob.core.effects import (
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.journal import group
+from qcg.pilotjob.journal import group, metadata
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.grants import decode_grant, encode_grant
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.metadata import DamagedMetadata, MetadataKey, NodeSize
 from qcg.pilotjob.journal.records import FinalJob, ForgottenRun, RunRecord, SettledIteration, UnfinishedJob
 from qcg.pilotjob.journal.schema import FORMAT
 from tests.journal.making import GRANT, begun, ended, executing, job, run, scheduled, settled
@@ -321,13 +324,47 @@ def test_what_agents_told_is_acknowledged_with_its_effects(journal: Journal):
     assert reopened(journal).acked() == {"agent1": 9, "agent2": 1}
 
 
-@pytest.mark.parametrize("value", ["text ü", 12, 1.5, None])
-def test_a_meta_value_comes_back(journal: Journal, value):
-    journal.set_meta("key", "before")
-    journal.set_meta("key", value)
-    assert journal.get_meta("key") == value
-    assert reopened(journal).get_meta("key") == value
-    assert journal.get_meta("other") is None
+@pytest.mark.parametrize(
+    ("key", "before", "value", "stored"),
+    [
+        (metadata.INSTANCE, "before", "text ü", "text ü"),
+        (metadata.SUBMISSIONS, 11, 12, 12),
+        (metadata.REPORT_SIZE, 0, -1, -1),
+        (metadata.LONGEST_NODE_TIMEOUT, 1.0, 1.5, 1.5),
+        (metadata.FINISH_REQUESTED, False, True, 1),
+        (metadata.OPTIONS, None, Options(wd="/wd", wait=True), '{"wd":"/wd","wait":true}'),
+        (metadata.RESOURCES, [], [NodeSize(name="n1", cores=4)], '[{"name":"n1","cores":4}]'),
+    ],
+    ids=lambda value: value.name if isinstance(value, MetadataKey) else None,
+)
+def test_metadata_is_stored_and_read_again(journal: Journal, key: MetadataKey, before: Any, value: Any, stored: Any):
+    assert journal.metadata(key) == key.default
+    journal.set_metadata(key, before)
+    journal.set_metadata(key, value)
+    assert journal.metadata(key) == value
+    again = reopened(journal)
+    assert again.metadata(key) == value
+    assert again._current().execute("SELECT value FROM meta WHERE key = ?", (key.name,)).fetchone() == (stored,)
+
+
+@pytest.mark.parametrize("key", metadata.KEYS, ids=lambda key: key.name)
+def test_the_default_of_every_metadata_key_is_valid_in_the_registry(key: MetadataKey):
+    with closing(sqlite3.connect(":memory:")) as connection:
+        query = f"SELECT {key.valid} FROM (SELECT ? AS value)"
+        stored = "null" if key.default is None else key.encode(key.default)
+        assert connection.execute(query, (stored,)).fetchone() == (1,)
+
+
+def test_metadata_of_earlier_versions_is_read(journal: Journal):
+    for key in (metadata.INSTANCE, metadata.FILE_DIGEST, metadata.NODES_OF_ALLOCATION):
+        journal._current().execute(metadata.PUT_VALUE, (key.name, 0))
+        assert journal.metadata(key) == ""
+
+
+def test_damaged_metadata_raises_an_error(journal: Journal):
+    journal._current().execute(metadata.PUT_VALUE, (metadata.OPTIONS.name, '{"wd": 1}'))
+    with pytest.raises(DamagedMetadata, match=r"Expected `str`, got `int` - at `\$.wd`"):
+        journal.metadata(metadata.OPTIONS)
 
 
 def test_questions_see_what_is_not_committed_and_do_not_commit_it(journal: Journal, path: Path):

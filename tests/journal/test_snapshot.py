@@ -11,6 +11,7 @@ from qcg.pilotjob.core.effects import Added
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.metadata import INSTANCE
 from qcg.pilotjob.journal.snapshot import snapshot
 from tests.journal.making import ended, job, run
 from tests.journal.test_crashes import WRITER, start_child
@@ -25,7 +26,7 @@ def filled(path: Path) -> Journal:
     one = job(1)
     journal.record(Added([one, job(2)]))
     journal.record(ended(run(one)))
-    journal.set_meta("key", "value")
+    journal.set_metadata(INSTANCE, "value")
     journal.commit()
     return journal
 
@@ -34,7 +35,7 @@ def check(path: Path) -> None:
     with snapshot(path) as connection:
         assert [one.name for one in reading.job_records(connection)] == ["job1", "job2"]
         assert [one.seq for one in reading.run_records(connection)] == [1]
-        assert reading.meta_value(connection, "key") == "value"
+        assert INSTANCE.read(connection) == "value"
 
 
 def test_a_closed_registry_is_read_in_place(tmp_path: Path):

@@ -11,9 +11,10 @@ from qcg.pilotjob.cluster.slurm import Allocation
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.journal.metadata import LONGEST_NODE_TIMEOUT
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.bootstrap import _remember
-from qcg.pilotjob.manager.placement import LONGEST_TIMEOUT, Place, _bind_as_agents_tell
+from qcg.pilotjob.manager.placement import Place, _bind_as_agents_tell
 
 
 def said_hello(*hellos: Hello, bind: bool = True) -> tuple[Site, list[str]]:
@@ -51,5 +52,5 @@ def test_the_longest_timeout_of_all_managers_of_a_run_is_remembered(tmp_path: Pa
     place = Place([NodeSpec("n1", (0,))], {})
     for timeout in (50.0, 100.0, 20.0):
         _remember(journal, Options(node_timeout=timeout), Site("/wd", "i"), place)
-    assert journal.get_meta(LONGEST_TIMEOUT) == 100.0
+    assert journal.metadata(LONGEST_NODE_TIMEOUT) == 100.0
     journal.close()

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from qcg.pilotjob.common.options import Options
-from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.journal.metadata import OPTIONS, REPORT_SIZE
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.manager.bootstrap import wire
 from qcg.pilotjob.manager.placement import find_place
-from qcg.pilotjob.manager.resume import REPORT_SIZE, stored_options
+from qcg.pilotjob.manager.resume import stored_options
 from qcg.pilotjob.manager.service import Service
 from qcg.pilotjob.report.recovery import entries_of
 from qcg.pilotjob.report.writer import Format
@@ -77,7 +77,7 @@ def check_recovered(run_dir: Path, before: bytes) -> None:
     after = (run_dir / "jobs.report").read_bytes()
     assert entries(after) == entries(before)
     with snapshot(run_dir / FILE_NAME) as connection:
-        assert reading.meta_value(connection, REPORT_SIZE) == len(after)
+        assert REPORT_SIZE.read(connection) == len(after)
 
 
 def test_every_end_has_one_entry(run_dir: Path):
@@ -136,7 +136,7 @@ def test_a_recovery_that_was_interrupted_is_done_again(run_dir: Path):
     before = path.read_bytes()
     path.write_bytes(before[: len(before) // 3])
     journal = Journal.open(run_dir / FILE_NAME)
-    journal.set_meta(REPORT_SIZE, -1)
+    journal.set_metadata(REPORT_SIZE, -1)
     journal.close()
     check_recovered(run_dir, before)
 
@@ -144,8 +144,9 @@ def test_a_recovery_that_was_interrupted_is_done_again(run_dir: Path):
 def test_another_report_file_gets_all_ends(run_dir: Path):
     before = (run_dir / "jobs.report").read_bytes()
     journal = Journal.open(run_dir / FILE_NAME)
-    options = json.loads(str(journal.get_meta("options")))
-    journal.set_meta("options", json.dumps({**options, "report_file": "other.report"}))
+    options = journal.metadata(OPTIONS)
+    assert options is not None
+    journal.set_metadata(OPTIONS, msgspec.structs.replace(options, report_file="other.report"))
     journal.close()
     resume(run_dir)
     assert entries((run_dir / "other.report").read_bytes()) == entries(before)

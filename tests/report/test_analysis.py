@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.metadata import RESOURCES, NodeSize
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.render import render_json, render_text
@@ -22,7 +22,7 @@ from qcg.pilotjob.report.run_report import RunReport, Statistics
 from qcg.pilotjob.report.summary import statistics_of
 from qcg.pilotjob.report.tail import last_lines
 
-NODES = [{"name": "n1", "cores": 4}, {"name": "n2", "cores": 4}]
+NODES = [NodeSize(name="n1", cores=4), NodeSize(name="n2", cores=4)]
 ONE_CORE = Grant((NodePart("n1", (0,)),))
 TWO_CORES = Grant((NodePart("n1", (0, 1)),))
 
@@ -56,7 +56,7 @@ def told(directory: Path, *effects: Effect, resources: bool = True) -> RunReport
     for effect in effects:
         journal.record(effect)
     if resources:
-        journal.set_meta("resources", json.dumps(NODES))
+        journal.set_metadata(RESOURCES, NODES)
     journal.close()
     report = analyse(directory)
     assert msgspec.json.decode(render_json(report), type=RunReport) == report

@@ -16,6 +16,7 @@ import pytest
 
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.metadata import OPTIONS, REPORT_SIZE
 from qcg.pilotjob.journal.snapshot import snapshot
 from tests.support.pilot import job, start
 from tests.support.processes import is_alive
@@ -73,7 +74,7 @@ class Crashing:
 
     def _has_begun(self) -> bool:
         with snapshot(self.run_dir / "registry.sqlite") as connection:
-            return reading.meta_value(connection, "options") is not None
+            return OPTIONS.read(connection) is not None
 
     def wait(self) -> int:
         """Until the manager has ended by itself; its exit code."""
@@ -155,7 +156,7 @@ class Crashing:
 
     def stored_report_size(self) -> int:
         with snapshot(self.run_dir / "registry.sqlite") as connection:
-            return int(reading.meta_value(connection, "report_size") or 0)
+            return REPORT_SIZE.read(connection)
 
     def log(self) -> str:
         return (self.run_dir / "service.log").read_text()

@@ -10,8 +10,8 @@ from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.metadata import FINISH_REQUESTED
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.manager.resume import TOLD_TO_FINISH
 
 
 def progress_of(run_dir: Path) -> tuple[int, int] | None:
@@ -31,7 +31,7 @@ def was_told_to_finish(run_dir: Path) -> bool:
         return False
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
-            return bool(int(reading.meta_value(connection, TOLD_TO_FINISH) or 0))
+            return FINISH_REQUESTED.read(connection)
     except JournalError:
         return False
 

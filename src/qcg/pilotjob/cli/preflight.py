@@ -16,10 +16,11 @@ from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import Submit
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.interfaces.file import ALL, DONE, read_requests
+from qcg.pilotjob.interfaces.file import read_requests
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, OPTIONS, DamagedMetadata
 from qcg.pilotjob.journal.snapshot import snapshot
 
 
@@ -68,14 +69,13 @@ def left_of(run_dir: Path) -> LeftOver:
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
             jobs = [decode(job.spec) for job in reading.load(connection).unfinished]
-            in_all, done = (int(reading.meta_value(connection, key) or 0) for key in (ALL, DONE))
-            options = reading.meta_value(connection, "options")
-        found = msgspec.json.decode(options, type=Options) if options is not None else Options()
+            total, done = FILE_REQUESTS_TOTAL.read(connection), FILE_REQUESTS_DONE.read(connection)
+            options = OPTIONS.read(connection) or Options()
+    except (DamagedMetadata, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BatchError(f"the registry of {run_dir} is damaged: {error}") from None
     except JournalError as error:
         raise BatchError(str(error).rstrip(".")) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BatchError(f"the registry of {run_dir} is damaged: {error}") from None
-    return LeftOver(jobs, found.file_path is None or 0 < in_all == done, found)
+    return LeftOver(jobs, options.file_path is None or 0 < total == done, options)
 
 
 def check_file(file: Path, nodes: Sequence[NodeSpec], time: Time) -> None:

@@ -20,16 +20,17 @@ from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.metadata import (
+    FILE_DIGEST,
+    FILE_REQUESTS_DONE,
+    FILE_REQUESTS_REFUSED,
+    FILE_REQUESTS_TOTAL,
+)
 from qcg.pilotjob.manager.engine import RETRY_DELAY, Counted
 from qcg.pilotjob.report.errors import ReportError
 
 log = logging.getLogger(__name__)
 
-DONE = "file_requests"
-"""How many requests of the file have been run, kept in the journal with what they did."""
-ALL = "file_requests_in_all"
-ERRORS = "file_requests_refused"
-DIGEST = "file_digest"
 _STANDARD_INPUT = Path("-")
 
 
@@ -51,13 +52,14 @@ def read_requests(path: Path) -> list[msgspec.Raw]:
 
 def forget_file(journal: Journal) -> None:
     """Another file is to be run, from its beginning."""
-    for key in (DONE, ALL, ERRORS, DIGEST):
-        journal.set_meta(key, 0)
+    for counter in (FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, FILE_REQUESTS_REFUSED):
+        journal.set_metadata(counter, 0)
+    journal.set_metadata(FILE_DIGEST, "")
 
 
 def how_far(journal: Journal) -> tuple[int, int]:
     """How many requests of the file earlier managers have run, and how many it has, as far as that is known."""
-    return int(journal.get_meta(DONE) or 0), int(journal.get_meta(ALL) or 0)
+    return journal.metadata(FILE_REQUESTS_DONE), journal.metadata(FILE_REQUESTS_TOTAL)
 
 
 def is_file_done(journal: Journal) -> bool:
@@ -71,14 +73,14 @@ def remember_file(journal: Journal, path: Path) -> None:
     if not path.is_file():  # a pipe can be read only once
         return
     try:
-        journal.set_meta(DIGEST, _digest(path))
+        journal.set_metadata(FILE_DIGEST, _digest(path))
     except OSError as error:
         log.warning("whether %s changes before a resume will not be noticed: %s", path, error.strerror)
 
 
 def check_unchanged(journal: Journal, path: Path) -> None:
     """Of a file that this run has begun with, the rest is run: it must be the same file."""
-    before = journal.get_meta(DIGEST)
+    before = journal.metadata(FILE_DIGEST)
     try:
         changed = bool(before) and path.is_file() and _digest(path) != before
     except OSError as error:
@@ -110,20 +112,20 @@ class FileProgress(NamedTuple):
 async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> FileProgress:
     """Run those that have not been run before, until a shutdown is requested."""
     journal = pilot.engine.journal
-    done = int(journal.get_meta(DONE) or 0)
-    errors = int(journal.get_meta(ERRORS) or 0)
+    done = journal.metadata(FILE_REQUESTS_DONE)
+    errors = journal.metadata(FILE_REQUESTS_REFUSED)
     if requests:
         # From here on, a manager that resumes the run knows of requests that were not carried out.
-        journal.set_meta(ALL, len(requests))
+        journal.set_metadata(FILE_REQUESTS_TOTAL, len(requests))
         pilot.engine.try_to_commit()
     for number, request in enumerate(requests[done:], done):
         reply = await _answer(pilot, request, number)
         if reply is None:
             return FileProgress(errors, len(requests) - number)
-        journal.set_meta(DONE, number + 1)
+        journal.set_metadata(FILE_REQUESTS_DONE, number + 1)
         if reply.code:
             errors += 1
-            journal.set_meta(ERRORS, errors)
+            journal.set_metadata(FILE_REQUESTS_REFUSED, errors)
         pilot.engine.try_to_commit()
         text = msgspec.json.encode(reply.to_dict()).decode()
         if reply.code:
@@ -141,7 +143,9 @@ async def _answer(pilot: Pilot, request: msgspec.Raw, number: int) -> Answer | N
         try:
             # Jobs are stored in the same commit as the number of requests done: after a crash, the request is carried
             # out by the next manager, or it has been carried out.
-            return await attempt(pilot, request, f"request {number + 1}", Counted(DONE, number, number + 1))
+            return await attempt(
+                pilot, request, f"request {number + 1}", Counted(FILE_REQUESTS_DONE, number, number + 1)
+            )
         except ManagerEnding:
             return None
         except (JournalError, ReportError) as problem:

@@ -10,6 +10,7 @@ from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.description.variables import Arrival
 from qcg.pilotjob.journal.descriptions import Descriptions
+from qcg.pilotjob.journal.metadata import SUBMISSIONS
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 
@@ -33,7 +34,7 @@ class Pilot:
         """What the user is told when the run begins."""
         self.refusals: list[str] = []
         """What was said to requests of the file that were refused."""
-        self._requests = int(engine.journal.get_meta("submissions") or 0)
+        self._requests = engine.journal.metadata(SUBMISSIONS)
 
     @property
     def state(self) -> CoreState:
@@ -58,5 +59,5 @@ class Pilot:
     def arrival(self) -> Arrival:
         """What a submission that arrives now tells its variables."""
         self._requests += 1
-        self.engine.journal.set_meta("submissions", self._requests)
+        self.engine.journal.set_metadata(SUBMISSIONS, self._requests)
         return Arrival(self._requests, datetime.now(), self._cluster_name, uuid.uuid4().hex)

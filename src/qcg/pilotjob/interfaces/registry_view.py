@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-import msgspec
-
+from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.records import Attempt, Grant, Job
 from qcg.pilotjob.core.state import CoreState
@@ -15,6 +14,7 @@ from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.journal.damage import unreadable_of
 from qcg.pilotjob.journal.descriptions import DamagedDescription, Descriptions, iteration_of
 from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.metadata import OPTIONS, DamagedMetadata
 from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import JobRecord, RunRecord
 from qcg.pilotjob.journal.snapshot import snapshot
@@ -87,12 +87,15 @@ class EndedBooks:
 
 def _site(run_dir: Path, registry: Questions) -> Site:
     """As far as it matters for files that jobs have left."""
-    options = msgspec.json.decode(str(registry.get_meta("options") or "{}"))
+    try:
+        options = registry.metadata(OPTIONS) or Options()
+    except DamagedMetadata:
+        options = Options()
     return Site(
         root_wd=str(run_dir.resolve().parent),
         instance="",
         output=str(run_dir.resolve() / OUTPUT),
-        keep_output=options.get("keep_output", False),
+        keep_output=options.keep_output,
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from qcg.pilotjob.core.states import STATES
 from qcg.pilotjob.journal.grants import decode_grant
+from qcg.pilotjob.journal.metadata import KEYS
 from qcg.pilotjob.journal.schema import TABLES, seq_and_position
 
 LATEST = 253402300799
@@ -85,29 +86,7 @@ _KEYS = {
     "agents": "name",
     "meta": "key",
 }
-_META = {
-    **dict.fromkeys(
-        (
-            "epoch",
-            "max_seq",
-            "submissions",
-            "ending",
-            "end_when_done",
-            "file_requests",
-            "file_requests_in_all",
-            "file_requests_refused",
-        ),
-        "(typeof(value) = 'integer' AND value BETWEEN 0 AND 4611686018427387904)",
-    ),
-    "report_size": "(typeof(value) = 'integer' AND value >= -1)",
-    "longest_node_timeout": "(typeof(value) IN ('real', 'integer') AND value BETWEEN 0 AND 1e9)",
-    "options": "(typeof(value) = 'text' AND json_valid(value))",
-    "resources": "(typeof(value) = 'text' AND json_valid(value))",
-    **dict.fromkeys(
-        ("instance", "allocation", "nodes_of_allocation"), "(typeof(value) = 'text' OR value IS NULL OR value = 0)"
-    ),
-}
-_META_VALID = f"CASE key {' '.join(f'WHEN {key!r} THEN {valid}' for key, valid in _META.items())} ELSE 1 END"
+_META_VALID = f"CASE key {' '.join(f'WHEN {key.name!r} THEN {key.valid}' for key in KEYS)} ELSE 1 END"
 SMALL = ("meta", "agents")
 """Tables that are looked at whenever anything is read."""
 READ_BY_COMMANDS = ("submitted_jobs", "runs", "commands", *SMALL)

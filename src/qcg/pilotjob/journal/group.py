@@ -12,9 +12,9 @@ from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal.end_batches import ENDS_IN_BATCH, encode_ends
 from qcg.pilotjob.journal.grants import encode_grant
+from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ, PUT_VALUE, StoredValue
 from qcg.pilotjob.journal.schema import KILLED, STOPPED, TOGETHER, place
 
-Value = str | int | float | None
 Row = tuple[Any, ...]
 
 # Plain numbers: SQLite takes a subclass of int only through its adapters, which is slow.
@@ -35,10 +35,9 @@ PUT_TOGETHER = (
 )
 PUT_COMMAND = "INSERT OR REPLACE INTO commands (place, command) VALUES (?, ?)"
 PUT_ENDS = "INSERT INTO ends (last, batch) SELECT coalesce(max(last), 0) + ?, ? FROM ends"
-PUT_META = "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"
 PUT_ACKED = "INSERT OR REPLACE INTO agents (name, acked) VALUES (?, ?)"
-RAISE_MAX_SEQ = """
-    INSERT INTO meta (key, value) VALUES ('max_seq', ?)
+RAISE_MAX_SEQ = f"""
+    INSERT INTO meta (key, value) VALUES ('{HIGHEST_REMOVED_SEQ.name}', ?)
     ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)"""
 
 
@@ -76,7 +75,7 @@ class Group:
         self.settled_together: list[SomeSettled] = []
         self.commands: list[Row] = []
         self.removed: list[Row] = []
-        self.meta: dict[str, Value] = {}
+        self.meta: dict[str, StoredValue] = {}
         self.acked: dict[str, int] = {}
 
     def transition(self, effect: Transition) -> None:
@@ -150,7 +149,7 @@ class Group:
             many("DELETE FROM runs WHERE place >= ? AND place < ?", places)
             many("DELETE FROM commands WHERE place >= ? AND place < ?", places)
             many(RAISE_MAX_SEQ, [max(self.removed)])
-        many(PUT_META, self.meta.items())
+        many(PUT_VALUE, self.meta.items())
         many(PUT_ACKED, self.acked.items())
 
     def _end_batches(self) -> Iterator[Row]:

@@ -15,7 +15,8 @@ from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory
 from qcg.pilotjob.journal import damage, reading, schema
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.journal.group import GATHER, PUT_META, Group, Value
+from qcg.pilotjob.journal.group import GATHER, Group
+from qcg.pilotjob.journal.metadata import EPOCH, PUT_VALUE, MetadataKey, T
 from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import JobEnded, Loaded
 from qcg.pilotjob.journal.registry_files import check_own_files
@@ -111,8 +112,8 @@ class Journal(Questions):
             return journal
 
     def _begin_epoch(self) -> int:
-        epoch: int = (reading.meta_value(self._connection, "epoch") or 0) + 1
-        self._connection.execute(PUT_META, ("epoch", epoch))
+        epoch = EPOCH.read(self._connection) + 1
+        self._connection.execute(PUT_VALUE, (EPOCH.name, epoch))
         return epoch
 
     def record(self, effect: Effect) -> None:
@@ -141,8 +142,8 @@ class Journal(Questions):
         """What a run is started with."""
         self._gathering.start_with(run, command)
 
-    def set_meta(self, key: str, value: Value) -> None:
-        self._gathering.meta[key] = value
+    def set_metadata(self, key: MetadataKey[T], value: T) -> None:
+        self._gathering.meta[key.name] = key.encode(value)
         self._gathering.empty = False
 
     def set_acked(self, agent: str, number: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal import reading
-from qcg.pilotjob.journal.group import Value
+from qcg.pilotjob.journal.metadata import MetadataKey, T
 from qcg.pilotjob.journal.records import JobRecord, RunRecord
 
 
@@ -51,9 +51,8 @@ class Questions:
         """What the latest run was started with, where that is known."""
         return reading.command_of(self._current(), seq, position)
 
-    def get_meta(self, key: str) -> Value:
-        value: Value = reading.meta_value(self._current(), key)
-        return value
+    def metadata(self, key: MetadataKey[T]) -> T:
+        return key.read(self._current())
 
     def _current(self) -> sqlite3.Connection:
         """The connection, with all that is known written to it."""

@@ -9,6 +9,7 @@ from typing import Any
 from qcg.pilotjob.core.states import STATES, State
 from qcg.pilotjob.journal.end_batches import decode_ends
 from qcg.pilotjob.journal.grants import decode_grant
+from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ
 from qcg.pilotjob.journal.records import (
     FinalJob,
     ForgottenRun,
@@ -138,11 +139,6 @@ def ends_between(connection: sqlite3.Connection, after: int, last: int, limit: i
     return found
 
 
-def meta_value(connection: sqlite3.Connection, key: str) -> Any:
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return None if row is None else row[0]
-
-
 def has_jobs(connection: sqlite3.Connection) -> bool:
     """Or had some, which were removed."""
     return _max_seq(connection) > 0
@@ -170,7 +166,7 @@ def starts_and_ends(connection: sqlite3.Connection) -> tuple[int, int]:
 
 def _max_seq(connection: sqlite3.Connection) -> int:
     (highest,) = connection.execute("SELECT max(seq) FROM submitted_jobs").fetchone()
-    return max(highest or 0, meta_value(connection, "max_seq") or 0)
+    return max(highest or 0, HIGHEST_REMOVED_SEQ.read(connection))
 
 
 def _final_jobs(connection: sqlite3.Connection) -> Iterator[FinalJob]:

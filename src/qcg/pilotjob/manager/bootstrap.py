@@ -7,8 +7,6 @@ import os
 import uuid
 from pathlib import Path
 
-import msgspec
-
 from qcg.pilotjob.cluster.slurm import job_id_of
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.core import Core
@@ -18,14 +16,24 @@ from qcg.pilotjob.host.records import FILES, OUTPUT
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.metadata import (
+    END_WHEN_DONE,
+    INSTANCE,
+    LONGEST_NODE_TIMEOUT,
+    NODES_OF_ALLOCATION,
+    OPTIONS,
+    REPORT_SIZE,
+    RESOURCES,
+    STARTED_IN_ALLOCATION,
+    NodeSize,
+)
 from qcg.pilotjob.launch.environment import variables_of_allocation
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.engine import Engine
-from qcg.pilotjob.manager.placement import LONGEST_TIMEOUT, Place
+from qcg.pilotjob.manager.placement import Place
 from qcg.pilotjob.report.writer import ReportWriter
 from qcg.pilotjob.runs import rundir
-from qcg.pilotjob.runs.resume_hint import ALLOCATION
 from qcg.pilotjob.wire.contact import FILE_NAME, ClientsContact
 
 log = logging.getLogger(__name__)
@@ -45,7 +53,7 @@ def wire(
     specs = place.specs
     site = Site(
         root_wd=str(wd),
-        instance=str(journal.get_meta("instance") or uuid.uuid4().hex),
+        instance=journal.metadata(INSTANCE) or uuid.uuid4().hex,
         zmq_address=clients.address if clients else "",
         contact=str(run_dir / FILE_NAME) if clients else "",
         allocation=place.job_id,
@@ -59,7 +67,7 @@ def wire(
         threads_chosen="OMP_NUM_THREADS" in os.environ,
     )
     report_path = run_dir / options.report_file
-    report = ReportWriter(report_path, options.report_format, keep=int(journal.get_meta(resume.REPORT_SIZE) or 0))
+    report = ReportWriter(report_path, options.report_format, keep=journal.metadata(REPORT_SIZE))
     if options.report_format != "none":
         rundir.link(wd, report_path, "jobs.report")
     _remember(journal, options, site, place)
@@ -72,7 +80,7 @@ def wire(
         system_cores=int(options.system_core),
         cluster_name=place.cluster_name,
     )
-    if options.wait or journal.get_meta("end_when_done"):
+    if options.wait or journal.metadata(END_WHEN_DONE):
         pilot.end_when_done.set()
     if resumed:
         try:
@@ -91,14 +99,14 @@ def wire(
 
 def _remember(journal: Journal, options: Options, site: Site, place: Place) -> None:
     """What a resumed manager and the report want to know."""
-    resources = [{"name": spec.name, "cores": len(spec.cores)} for spec in place.specs]
-    journal.set_meta("allocation", place.job_id or job_id_of(os.environ) or "")
-    journal.set_meta(ALLOCATION, place.job_id)
-    longest = max(options.node_timeout, float(journal.get_meta(LONGEST_TIMEOUT) or 0.0))
-    journal.set_meta(LONGEST_TIMEOUT, longest)
-    journal.set_meta("instance", site.instance)
-    journal.set_meta("options", msgspec.json.encode(options).decode())
-    journal.set_meta("resources", msgspec.json.encode(resources).decode())
+    resources = [NodeSize(name=spec.name, cores=len(spec.cores)) for spec in place.specs]
+    journal.set_metadata(STARTED_IN_ALLOCATION, place.job_id or job_id_of(os.environ) or "")
+    journal.set_metadata(NODES_OF_ALLOCATION, place.job_id)
+    longest = max(options.node_timeout, journal.metadata(LONGEST_NODE_TIMEOUT))
+    journal.set_metadata(LONGEST_NODE_TIMEOUT, longest)
+    journal.set_metadata(INSTANCE, site.instance)
+    journal.set_metadata(OPTIONS, options)
+    journal.set_metadata(RESOURCES, resources)
     journal.commit()
     # Also what an earlier manager had no time to sync: agents forget what they are told is on disk.
     journal.sync()

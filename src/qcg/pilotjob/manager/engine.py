@@ -32,6 +32,7 @@ from qcg.pilotjob.host.records import Running
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.metadata import REPORT_SIZE, MetadataKey
 from qcg.pilotjob.launch.compose import command_line, compose
 from qcg.pilotjob.launch.models import PARALLEL
 from qcg.pilotjob.launch.site import Site
@@ -53,7 +54,7 @@ RETRY_DELAY = 1.0
 class Counted(NamedTuple):
     """A number in the registry that changes in the same commit as a submission: both are stored, or neither."""
 
-    key: str
+    key: MetadataKey[int]
     before: int
     after: int
 
@@ -129,14 +130,14 @@ class Engine(Listener):
         reported = self.report.length
         reply = self.dispatch(events.Submit(jobs))
         if counted is not None:
-            self.journal.set_meta(counted.key, counted.after)
+            self.journal.set_metadata(counted.key, counted.after)
         try:
             self.commit()
         except Exception:  # whatever it is: its sender gets an error, so the jobs must not run
             self.report.take_back(reported)
             self.dispatch(events.Withdraw(reply["jobs"]))
             if counted is not None:
-                self.journal.set_meta(counted.key, counted.before)
+                self.journal.set_metadata(counted.key, counted.before)
             raise
         taken = [self.state.jobs[name] for name in reply["jobs"]]
         try:
@@ -146,7 +147,7 @@ class Engine(Listener):
             self.dispatch(events.Cancel([job.name for job in self._still_there(taken)]))
             self._remove_unwanted()
             if counted is not None:
-                self.journal.set_meta(counted.key, counted.before)
+                self.journal.set_metadata(counted.key, counted.before)
             self.try_to_commit()
             if self.stalled:
                 raise JournalError(
@@ -349,7 +350,7 @@ class Engine(Listener):
         """Hand everything to the operating system: it outlives this process from now on."""
         if self.broken:
             raise JournalError("Nothing is written any more, because of the unexpected error that service.log tells.")
-        self.journal.set_meta("report_size", self.report.flush())
+        self.journal.set_metadata(REPORT_SIZE, self.report.flush())
         for agent, number in self._acknowledging.settled(self.state.leaving).items():
             self._seen[agent] = number
             self.journal.set_acked(agent, number)

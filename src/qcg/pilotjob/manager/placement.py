@@ -22,12 +22,10 @@ from qcg.pilotjob.executors.liveness import Times
 from qcg.pilotjob.executors.local_agent import NAME, LocalAgent
 from qcg.pilotjob.executors.prestart import SpareAgent
 from qcg.pilotjob.executors.supervision import Supervision
+from qcg.pilotjob.journal.metadata import LONGEST_NODE_TIMEOUT
 from qcg.pilotjob.launch.binding import Layout, binding
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.wire.routing import LOOPBACK, address_towards
-
-LONGEST_TIMEOUT = "longest_node_timeout"
-"""Of the registry: the longest that a manager of this run has had. Agents go by what they were told last."""
 
 
 class Place(Struct, frozen=True):
@@ -107,7 +105,7 @@ def look_after_agents(
         )
     times = Times(options.node_timeout, options.nl_init_timeout)
     start = starter(options.nl_start_method, AgentCommand(run_dir, options.linger, place.allocation.end))
-    earlier = Times(float(engine.journal.get_meta(LONGEST_TIMEOUT) or options.node_timeout), options.nl_init_timeout)
+    earlier = Times(engine.journal.metadata(LONGEST_NODE_TIMEOUT) or options.node_timeout, options.nl_init_timeout)
     agents = NodeAgents(engine.executor, start, run_dir, times, options.nl_ready_threshold, earlier)
     engine.gathering = True
     engine.executor.fence = times.fence

@@ -16,12 +16,10 @@ from qcg.pilotjob.core.states import State
 from qcg.pilotjob.executors.ledger_reader import Untold
 from qcg.pilotjob.journal.descriptions import DamagedDescription, decode, iteration_of
 from qcg.pilotjob.journal.journal import Journal, damaged
+from qcg.pilotjob.journal.metadata import END_WHEN_DONE, FINISH_REQUESTED, OPTIONS, REPORT_SIZE, DamagedMetadata
 from qcg.pilotjob.journal.records import FinalJob
 from qcg.pilotjob.manager.job_views import Stories
 from qcg.pilotjob.report.writer import UNKNOWN, ReportWriter
-
-REPORT_SIZE = "report_size"
-"""The length of `jobs.report` that belongs to the state of the registry."""
 
 
 def restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
@@ -85,31 +83,27 @@ def complete_report(report: ReportWriter, journal: Journal, stories: Stories, co
     The registry is synced more often, and has all of them but those of jobs removed since.
     """
     # Whatever happens until the next commit, a manager that comes then does the same again.
-    journal.set_meta(REPORT_SIZE, UNKNOWN)
+    journal.set_metadata(REPORT_SIZE, UNKNOWN)
     journal.commit()
     known = report.recover()
     return report.add_missing(stories.recorded_ends(core.jobs.values()), known)
-
-
-TOLD_TO_FINISH = "ending"
-"""In the registry: 1 after a request `finish`, until the run is resumed."""
 
 
 def forget_end(journal: Journal, *, when_done: bool) -> None:
     """Forget that an earlier manager was told to finish: whoever resumes a run wants its jobs to continue.
 
     `when_done`: also that it was to end once all jobs are final."""
-    journal.set_meta(TOLD_TO_FINISH, 0)
+    journal.set_metadata(FINISH_REQUESTED, False)
     if when_done:
-        journal.set_meta("end_when_done", 0)
+        journal.set_metadata(END_WHEN_DONE, False)
 
 
 def stored_options(journal: Journal) -> Options:
     """The options of the run as it was begun, or resumed the last time."""
-    text = journal.get_meta("options")
-    if text is None:
-        raise UsageError(f"{journal.path.parent} cannot be resumed: its manager died before it had begun; start anew")
     try:
-        return msgspec.json.decode(str(text), type=Options)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        options = journal.metadata(OPTIONS)
+    except DamagedMetadata as error:
         raise UsageError(f"{journal.path} is damaged: the options of the run cannot be read ({error})") from None
+    if options is None:
+        raise UsageError(f"{journal.path.parent} cannot be resumed: its manager died before it had begun; start anew")
+    return options

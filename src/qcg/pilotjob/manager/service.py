@@ -32,6 +32,7 @@ from qcg.pilotjob.interfaces.file import (
 from qcg.pilotjob.interfaces.network import NetworkInterface
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.journal.metadata import INSTANCE, NODES_OF_ALLOCATION
 from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.bootstrap import wire
 from qcg.pilotjob.manager.deadline import ManagerDeadline
@@ -46,7 +47,7 @@ from qcg.pilotjob.runs import rundir
 from qcg.pilotjob.runs.discovery import in_same_directory
 from qcg.pilotjob.runs.guard import announce, check_agents, check_free, leave, refresh, withdraw
 from qcg.pilotjob.runs.machine_check import check_connections
-from qcg.pilotjob.runs.resume_hint import ALLOCATION, refuse_elsewhere
+from qcg.pilotjob.runs.resume_hint import refuse_elsewhere
 from qcg.pilotjob.wire.contact import ContactError
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.keys import make_keys
@@ -93,7 +94,7 @@ class Service:
             run_dir = self.resumption.run_dir
             check_free(run_dir)
             journal = Journal.open(run_dir / FILE_NAME)
-            check_agents(run_dir, str(journal.get_meta("instance") or ""))
+            check_agents(run_dir, journal.metadata(INSTANCE))
             before = resume.stored_options(journal)
             self.options = msgspec.structs.replace(before, **self.resumption.changes)
             resume.forget_end(journal, when_done=self.resumption.anew)
@@ -103,7 +104,7 @@ class Service:
                 check_unchanged(journal, Path(self.options.file_path))
             requests = [] if is_file_done(journal) else self._requests()
             place = find_place(self.options)
-            was_in = str(journal.get_meta(ALLOCATION) or "")
+            was_in = journal.metadata(NODES_OF_ALLOCATION)
             if was_in and place.allocation is None and self.options.nodes is None and self.options.resources == "auto":
                 refuse_elsewhere(run_dir, was_in)
             check_connections(place.address)

@@ -17,6 +17,7 @@ from qcg.pilotjob.journal import reading, tallies
 from qcg.pilotjob.journal.damage import unreadable_of
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.metadata import RESOURCES, DamagedMetadata
 from qcg.pilotjob.journal.records import JobRecord, RunRecord
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.launch.compose import stream_paths
@@ -30,11 +31,6 @@ from qcg.pilotjob.runs.discovery import ForeignRunError, RunsError, has_manager,
 NONE_STARTED = "none of its iterations was started, because of what they wait for"
 
 
-class _Node(msgspec.Struct):
-    cores: int
-
-
-_decode_nodes = msgspec.json.Decoder(list[_Node]).decode
 _decode_description = msgspec.msgpack.Decoder(JobDescription).decode
 
 
@@ -113,11 +109,11 @@ class _Report:
         )
 
     def _cores_of_nodes(self) -> list[int] | None:
-        stored = reading.meta_value(self.connection, "resources")
         try:
-            return None if stored is None else [node.cores for node in _decode_nodes(stored)]
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self.unreadable.append(f"meta 'resources': {error}")
+            nodes = RESOURCES.read(self.connection)
+            return None if nodes is None else [node.cores for node in nodes]
+        except DamagedMetadata as error:
+            self.unreadable.append(f"meta {RESOURCES.name!r}: {error}")
             return None
 
     def _slow(self, ending: Ending) -> Slow:

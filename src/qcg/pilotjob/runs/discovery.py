@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sqlite3
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,24 +12,23 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from qcg.pilotjob.agent.pidfile import is_alive as is_at_work
 from qcg.pilotjob.agent.pidfile import read_agent_pid
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.fate import Fate, fate_of
 from qcg.pilotjob.cluster.slurm import job_id_of
 from qcg.pilotjob.cluster.slurm_jobs import environment_for
-from qcg.pilotjob.common.options import Options, UsageError
+from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, open_own
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.metadata import NODES_OF_ALLOCATION, OPTIONS, STARTED_IN_ALLOCATION, DamagedMetadata
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.runs.guard import is_alive
-from qcg.pilotjob.runs.resume_hint import ALLOCATION, how_to_go_on
+from qcg.pilotjob.runs.resume_hint import how_to_go_on
 from qcg.pilotjob.runs.rundir import PREFIX
 from qcg.pilotjob.runs.submissions import waiting_in
 from qcg.pilotjob.wire import contact
@@ -219,10 +219,10 @@ def queued_again(wd: Path, file_path: str, id: str | None, environ: Mapping[str,
 def _began_with(run_dir: Path, job_id: str, file_path: str) -> bool:
     try:
         with snapshot(run_dir / FILE_NAME, whole=False) as connection:
-            options = reading.meta_value(connection, "options")
-            same_job = str(reading.meta_value(connection, "allocation")) == job_id
-        return same_job and options is not None and msgspec.json.decode(options, type=Options).file_path == file_path
-    except (JournalError, OSError, msgspec.DecodeError, UnicodeDecodeError):
+            options = OPTIONS.read(connection)
+            same_job = STARTED_IN_ALLOCATION.read(connection) == job_id
+        return same_job and options is not None and options.file_path == file_path
+    except (JournalError, OSError):
         return False
 
 
@@ -259,19 +259,18 @@ def unfinished(run_dir: Path) -> int:
 def look_at_left(run_dir: Path) -> Left:
     try:
         with snapshot(run_dir / FILE_NAME, whole=False) as connection:
-            allocation = str(reading.meta_value(connection, ALLOCATION) or "")
-            options = str(reading.meta_value(connection, "options") or "{}")
-            return Left(run_dir, reading.unfinished(connection), allocation, _serves(options))
+            allocation = NODES_OF_ALLOCATION.read(connection)
+            return Left(run_dir, reading.unfinished(connection), allocation, _serves(connection))
     except (JournalError, OSError):
         return Left(run_dir, 0)
 
 
-def _serves(options: str) -> bool:
+def _serves(connection: sqlite3.Connection) -> bool:
     try:
-        found = msgspec.json.decode(options, type=Options)
-    except msgspec.MsgspecError:
+        options = OPTIONS.read(connection)
+    except DamagedMetadata:
         return False
-    return found.net and not found.wait
+    return options is not None and options.net and not options.wait
 
 
 def has_manager(run_dir: Path) -> bool:

@@ -10,8 +10,6 @@ from qcg.pilotjob.common.options import UsageError
 
 FOLLOWED = "QCG_PM_FOLLOWED"
 """Of the environment of a manager: set where another allocation has been asked for, which goes on with what is left."""
-ALLOCATION = "nodes_of_allocation"
-"""In the registry: the Slurm job whose nodes the latest manager had; empty without."""
 
 
 def are_left(jobs: int) -> str:

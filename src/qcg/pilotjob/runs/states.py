@@ -8,13 +8,12 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.core.states import State
-from qcg.pilotjob.interfaces.file import ALL, DONE
-from qcg.pilotjob.journal import reading, tallies
+from qcg.pilotjob.journal import tallies
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, NODES_OF_ALLOCATION
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.runs.discovery import has_agents, holder_of, is_there
-from qcg.pilotjob.runs.resume_hint import ALLOCATION
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
 
@@ -82,14 +81,15 @@ def inspect_run(run_dir: Path) -> RunInfo:
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
             counts = tallies.job_states(connection)
-            done, in_all = (int(reading.meta_value(connection, key) or 0) for key in (DONE, ALL))
-            allocation = str(reading.meta_value(connection, ALLOCATION) or "")
+            done = FILE_REQUESTS_DONE.read(connection)
+            total = FILE_REQUESTS_TOTAL.read(connection)
+            allocation = NODES_OF_ALLOCATION.read(connection)
     except (JournalError, OSError) as error:
         if live is not None:
             return _live(run_dir, last_change, live)
         return RunInfo(run_dir, RunState.DAMAGED, last_change, problem=str(error), agents=has_agents(run_dir))
     jobs = {state.name: counts[state] for state in State if counts[state]}
-    found = RunInfo(run_dir, RunState.ENDED, last_change, jobs, max(in_all - done, 0), allocation=allocation)
+    found = RunInfo(run_dir, RunState.ENDED, last_change, jobs, max(total - done, 0), allocation=allocation)
     if live is not None:
         address, pid, host = live
         return msgspec.structs.replace(found, state=RunState.LIVE, address=address, pid=pid, host=host)

@@ -3,10 +3,11 @@ from __future__ import annotations
 from qcg.pilotjob.description.requests import Control
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.journal.metadata import END_WHEN_DONE
 
 
 async def control(pilot: Pilot, request: Control) -> Answer:
     """End the service when every job is final. Asked twice, it means the same."""
     pilot.end_when_done.set()
-    pilot.engine.journal.set_meta("end_when_done", 1)
+    pilot.engine.journal.set_metadata(END_WHEN_DONE, True)
     return ok(message=f"{request.command} command accepted")
