@@ -1,7 +1,8 @@
 """Behaviour that programs and request files for version 0.14 rely on, as the tests of that version state it.
 
-Not kept: its wording of errors, its limit of 65,536 iterations, second calls of `shutdown` as an error, and FAILED as
-the state of an iterated job of which iterations were only cancelled or omitted.
+Not kept: its wording of errors, its limit of 65,536 iterations, second calls of `shutdown` as an error, an empty list
+of names as an error, unknown schedulers as the default one, and FAILED as the state of an iterated job of which
+iterations were only cancelled or omitted.
 """
 
 from __future__ import annotations
@@ -95,6 +96,17 @@ def test_a_job_after_a_cancelled_one_is_omitted(manager: LocalManager):
     assert {name: info.status for name, info in manager.info_parsed(ids).items()} == {"j1": "CANCELED", "j2": "OMITTED"}
 
 
+def test_names_of_no_job_or_iteration_are_answered_on_their_own(manager: LocalManager):
+    manager.submit(Jobs().add(name="it", exec="true", iteration=2))
+    wrong = ["it:2:1", "it:", "it:7", "it:x", "other"]
+    for request in ("jobStatus", "jobInfo"):
+        jobs = manager.send_request({"request": request, "jobNames": ["it:0", *wrong]})["data"]["jobs"]
+        assert [name for name, answer in jobs.items() if answer["status"] == 0] == ["it:0"]
+        assert [name for name, answer in jobs.items() if answer.get("message")] == wrong
+    for request in ("cancelJob", "removeJob"):
+        assert list(manager.send_request({"request": request, "jobNames": wrong})["data"]["errors"]) == wrong
+
+
 # -- requests and descriptions --------------------------------------------------------------------------------------
 
 
@@ -150,13 +162,26 @@ EXECUTION = {"exec": "/bin/date"}
         {"iteration": {"stop": -2}},
         {"iteration": {"stop": 2, "values": [1]}},
         {"iteration": "some number"},
+        {"iteration": {}},
+        {"iteration": {"iterations": 5}},
+        {"iteration": {"start": 5, "stop": 5}},
+        {"iteration": {"start": 5, "stop": 0, "step": 2}},
+        {"attributes": "no object"},
+        {"attributes": ["no object"]},
+        {"dependencies": [{"after": ["job2"]}]},
+        {"dependencies": {"whenever": "job2"}},
+        {"dependencies": {"after": {"job": "job2"}}},
+        {"dependencies": {"after": ["job2", ["job3", "job4"]]}},
         {"resources": ["numNodes"]},
+        *({"resources": {"numNodes": amount}} for amount in ({}, [1], {"exact": "1"}, {"unknown": 1})),
+        *({"resources": {"numCores": {name: 2, "scheduler": "split-into"}}} for name in ("exact", "max")),
         *({"resources": {"numCores": amount}} for amount in ({}, [1], -2, {"min": -2}, {"min": 4, "max": 3})),
         *({"resources": {"numCores": {"exact": 2, other: 1}}} for other in ("min", "max", "unknown")),
         {"resources": {"numCores": 2, "nodeCrs": []}},
         *({"resources": {"numCores": 2, "nodeCrs": crs}} for crs in ({"gpu": -1}, {"gpu": 0}, {"other": 1})),
-        {"resources": {"numCores": 2, "nodeCrs": {"gpu": 1, "GpU": 2}}},
-        {"resources": {"numCores": 2, "wt": "0s"}},
+        *({"resources": {"numCores": 2, "nodeCrs": crs}} for crs in ({"gpu": "1"}, {"mem": "one"})),
+        *({"resources": {"numCores": 2, "nodeCrs": {"gpu": 1, **crs}}} for crs in ({"GpU": 2}, {"mem": 2, "GpU": 2})),
+        *({"resources": {"numCores": 2, "wt": wt}} for wt in ("", "0", "0s", "two hours", "-10", "-10s")),
     ],
     ids=str,
 )
@@ -168,6 +193,24 @@ def test_a_wrong_description_is_refused_and_a_right_one_is_not(job: dict[str, An
 
 
 @pytest.mark.parametrize(
+    "attributes",
+    [
+        {"exec": 2},
+        {"args": {"1": "one"}},
+        {"script": "date"},
+        {"unknownAttribute": True},
+        *({key: {"unknownAttr": 1}} for key in ("numCores", "numNodes", "iteration")),
+        *({key: {"exact": "1"}} for key in ("numCores", "numNodes")),
+        *({"iteration": iteration} for iteration in ("some number", -1, {"start": 2, "stop": 1}, {"stop": -2})),
+    ],
+    ids=str,
+)
+def test_a_wrong_simple_description_is_refused(attributes: dict[str, Any]):
+    with pytest.raises(InvalidJobDescriptionError):
+        Jobs().add({"name": "job1", "exec": "/bin/date", **attributes})
+
+
+@pytest.mark.parametrize(
     "job",
     [
         *({"resources": {"numCores": amount}} for amount in (2, {"exact": 2}, {"min": 2, "max": 3}, {"min": 2})),
@@ -176,6 +219,11 @@ def test_a_wrong_description_is_refused_and_a_right_one_is_not(job: dict[str, An
             {"resources": {"numCores": {"scheduler": {"name": name}}}, "iteration": {"stop": 3}}
             for name in ("maximum-iters", "MAXIMUM-ITERS", "split-into", "SpliT-Into")
         ),
+        *({"resources": {"numCores": 2, "wt": wt}} for wt in ("10m", "24h", "24h10m5s")),
+        {"resources": {"numCores": {"min": 2, "max": 4}, "numNodes": {"min": 1, "max": 2}, "nodeCrs": {"gpu": 1}}},
+        {"execution": {"script": "#!/bin/bash\n/bin/date\n"}},
+        {"execution": {**EXECUTION, "modules": ["python/3.6"], "stdin": "in", "stdout": "out", "stderr": "err"}},
+        {"dependencies": {"after": []}},
         {"execution": {**EXECUTION, "modules": "python/3.6", "model": "OpenMPI", "model_opts": {}}},
         {"iteration": {"values": ["a", "b"]}, "attributes": {"a1": True}, "dependencies": {"after": ["other"]}},
     ],
