@@ -19,7 +19,7 @@ from qcg.pilotjob.core.effects import Effect, Launch, Sweep
 from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptSwept, Schedule, Submit
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.parse import parse_jobs
-from qcg.pilotjob.description.variables import Arrival
+from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.host.records import Ended
 
 SHORTEST, LONGEST = 0.1, 10.0
@@ -95,7 +95,7 @@ def ideal_seconds(jobs: list[dict[str, Any]], nodes: int, cores: int) -> float:
                 started(core.handle(AttemptSwept(effect.attempt_id, effect.node), now), now)
 
     core.handle(AgentReported([spec.name for spec in specs], []), 0.0)
-    core.handle(Submit(parse_jobs(jobs, Arrival(1, datetime(2026, 1, 1), "local", "u"))), 0.0)
+    core.handle(Submit(parse_jobs(jobs, SubmissionContext(1, datetime(2026, 1, 1), "local", "u"))), 0.0)
     started(core.handle(Schedule(), 0.0), 0.0)
     now = 0.0
     while ends:

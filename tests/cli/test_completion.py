@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.cli.main import COMMANDS, main
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from tests.cli.test_runs import new_run
 from tests.support.pilot import environment
 

@@ -23,8 +23,8 @@ from qcg.pilotjob.api.target import Target
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.cli.output_files import Follower
 from qcg.pilotjob.cli.service_runner import refuse_many_at_once
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.metadata import NODES_OF_ALLOCATION, OPTIONS, PUT_VALUE
 from qcg.pilotjob.journal.snapshot import snapshot

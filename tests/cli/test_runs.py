@@ -19,8 +19,8 @@ from qcg.pilotjob.batch.spec import Shape
 from qcg.pilotjob.batch.submissions import Submission, write_submission
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.core.effects import Added, Transition
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL

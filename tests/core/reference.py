@@ -10,7 +10,7 @@ import math
 
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.description.model import Amount, JobDescription, Request
+from qcg.pilotjob.description.model import Amount, JobDescription, ResourceRequest
 
 FINAL = ("SUCCEED", "FAILED", "CANCELED", "OMITTED")
 
@@ -27,12 +27,12 @@ class FreeNode:
         self.gpus = list(spec.gpus)
         self.memory = spec.memory
 
-    def offers(self, cores: int, request: Request) -> bool:
+    def offers(self, cores: int, request: ResourceRequest) -> bool:
         return len(self.cores) >= cores and len(self.gpus) >= request.gpus and self.memory >= request.memory
 
 
 class ReferenceJob:
-    def __init__(self, description: JobDescription, requests: list[Request]) -> None:
+    def __init__(self, description: JobDescription, requests: list[ResourceRequest]) -> None:
         iteration = description.iteration
         self.name = description.name
         self.after = description.after
@@ -133,7 +133,7 @@ class Reference:
                 states.append(other.state)
         return states
 
-    def _take(self, node: FreeNode, count: int, request: Request) -> NodePart:
+    def _take(self, node: FreeNode, count: int, request: ResourceRequest) -> NodePart:
         part = NodePart(node.spec.name, tuple(node.cores[:count]), tuple(node.gpus[: request.gpus]), request.memory)
         node.cores = node.cores[count:]
         node.gpus = node.gpus[request.gpus :]
@@ -141,7 +141,7 @@ class Reference:
         return part
 
 
-def requests_of(description: JobDescription, specs: list[NodeSpec]) -> list[Request]:
+def requests_of(description: JobDescription, specs: list[NodeSpec]) -> list[ResourceRequest]:
     """What each iteration asks for; when there is too little to share, what it wants at least."""
     sharing, request = description.sharing, description.request
     count = 1 if description.iteration is None else len(description.iteration)
@@ -159,8 +159,8 @@ def requests_of(description: JobDescription, specs: list[NodeSpec]) -> list[Requ
         amounts = [Amount(size, size) for size in maximum_iters(count, total, shared.least)]
     extras = request.gpus, request.memory, request.one_node
     if of_cores:
-        return [Request(amount, request.nodes, *extras) for amount in amounts]
-    return [Request(request.cores, amount, *extras) for amount in amounts]
+        return [ResourceRequest(amount, request.nodes, *extras) for amount in amounts]
+    return [ResourceRequest(request.cores, amount, *extras) for amount in amounts]
 
 
 def maximum_iters(count: int, total: int, least: int) -> list[int]:
@@ -177,7 +177,7 @@ def maximum_iters(count: int, total: int, least: int) -> list[int]:
     return sizes
 
 
-def choose(nodes: list[FreeNode], request: Request) -> list[tuple[FreeNode, int]] | None:
+def choose(nodes: list[FreeNode], request: ResourceRequest) -> list[tuple[FreeNode, int]] | None:
     """The nodes, and how many cores of each, that the request gets now."""
     if request.cores is None:
         assert request.nodes is not None
@@ -193,8 +193,8 @@ def choose(nodes: list[FreeNode], request: Request) -> list[tuple[FreeNode, int]
         able = able[: request.nodes.most]
         if len(able) < request.nodes.least:
             return None
-        share = min(most, *[len(node.cores) for node in able])
-        return [(node, share) for node in nodes if node in able]
+        sized_requests = min(most, *[len(node.cores) for node in able])
+        return [(node, sized_requests) for node in nodes if node in able]
     if request.one_node:
         if not able:
             return None

@@ -12,13 +12,13 @@ from qcg.pilotjob.description.model import (
     Execution,
     Iteration,
     JobDescription,
-    Request,
+    ResourceRequest,
     Sharing,
     SharingName,
 )
-from tests.core.desk import request
+from tests.core.core_driver import request
 
-MEMORY = 100
+DECAY = 100
 WALL_TIMES = [None, None, None, 3.0, 20.0, 1000.0]
 
 
@@ -30,7 +30,7 @@ def node_lists(draw: st.DrawFn) -> list[NodeSpec]:
         first = draw(st.sampled_from([0, 0, 4]))
         cores = tuple(range(first, first + draw(st.integers(1, 6))))
         gpus = tuple(str(gpu) for gpu in range(draw(st.integers(0, 2))))
-        specs.append(NodeSpec(f"n{number}", cores, gpus, draw(st.sampled_from([0, MEMORY, 2 * MEMORY]))))
+        specs.append(NodeSpec(f"n{number}", cores, gpus, draw(st.sampled_from([0, DECAY, 2 * DECAY]))))
     return specs
 
 
@@ -41,9 +41,9 @@ def ranges(most: int) -> st.SearchStrategy[int | tuple[int, int | None]]:
     return st.one_of(number, number, span, number.map(lambda least: (least, None)))
 
 
-def plain_requests() -> st.SearchStrategy[Request]:
+def plain_requests() -> st.SearchStrategy[ResourceRequest]:
     gpus = st.sampled_from([0, 0, 0, 1, 2])
-    memory = st.sampled_from([0, 0, 0, MEMORY // 2, MEMORY])
+    memory = st.sampled_from([0, 0, 0, DECAY // 2, DECAY])
     return st.one_of(
         st.builds(request, cores=ranges(5)),
         st.builds(request, cores=ranges(4), gpus=gpus, memory=memory, one=st.just(True)),
@@ -57,7 +57,7 @@ def plain_requests() -> st.SearchStrategy[Request]:
 class Draft(NamedTuple):
     """A job that has no name yet, and whose dependencies are numbers yet."""
 
-    request: Request
+    request: ResourceRequest
     sharing: Sharing | None
     indices: range | None
     wall_time: float | None
@@ -81,7 +81,7 @@ def drafts(draw: st.DrawFn) -> Draft:
         name = draw(st.sampled_from(names))
         parts = draw(st.sampled_from([None, 1, 2])) if name == "split-into" else None
         sharing = Sharing(name, "cores" if of_cores else "nodes", parts)
-        wanted = Request(least, None) if of_cores else Request(None, least)
+        wanted = ResourceRequest(least, None) if of_cores else ResourceRequest(None, least)
     else:
         wanted = draw(plain_requests())
     how = st.sampled_from(["whole", "one", "same", "same"])

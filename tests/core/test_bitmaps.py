@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from qcg.pilotjob.core import bitmaps
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 
 
 @given(st.lists(st.tuples(st.sampled_from(State), st.booleans()), min_size=1, max_size=20))

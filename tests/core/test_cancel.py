@@ -5,105 +5,105 @@ from __future__ import annotations
 import pytest
 
 from qcg.pilotjob.core.effects import Reply
-from tests.core.desk import Desk, job, machine
+from tests.core.core_driver import CoreDriver, job, machine
 
 
 def test_a_queued_job_is_canceled_at_once_and_its_dependents_are_omitted_at_once() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("a"), job("b", after="a"), job("c", after="b"))
-    assert desk.cancel("a") == [
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"), job("b", after="a"), job("c", after="b"))
+    assert driver.cancel("a") == [
         "a CANCELED",
         "b OMITTED: it waits for 'a', which is CANCELED",
         "c OMITTED: it waits for 'b', which is OMITTED",
         "all done",
         "reply {'canceled': 1}",
     ]
-    assert desk.schedule() == []
+    assert driver.schedule() == []
 
 
 def test_a_waiting_job_is_canceled_and_does_not_start_later() -> None:
-    desk = Desk(machine(2))
-    desk.submit(job("a"), job("b", after="a"))
-    desk.schedule()
-    assert desk.cancel("b") == ["b CANCELED", "reply {'canceled': 1}"]
-    assert desk.end("a") == ["a SUCCEED", "all done"]
-    assert desk.schedule() == []
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("b", after="a"))
+    driver.schedule()
+    assert driver.cancel("b") == ["b CANCELED", "reply {'canceled': 1}"]
+    assert driver.end("a") == ["a SUCCEED", "all done"]
+    assert driver.schedule() == []
 
 
 @pytest.mark.parametrize("start", [False, True], ids=["scheduled", "running"])
 def test_a_run_is_killed_and_canceled_when_its_host_says_so(start: bool) -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("a"), job("b", after="a"), job("c"))
-    desk.schedule()
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"), job("b", after="a"), job("c"))
+    driver.schedule()
     if start:
-        desk.start("a")
-    assert desk.cancel("a") == ["kill a", "reply {'canceled': 1}"]
-    assert desk.schedule() == []
-    assert desk.end("a", exit_code=-15, reason="cancel") == [
+        driver.start("a")
+    assert driver.cancel("a") == ["kill a", "reply {'canceled': 1}"]
+    assert driver.schedule() == []
+    assert driver.end("a", exit_code=-15, reason="cancel") == [
         "a CANCELED",
         "b OMITTED: it waits for 'a', which is CANCELED",
     ]
-    assert desk.schedule() == ["c on n1[0]"]
+    assert driver.schedule() == ["c on n1[0]"]
 
 
 def test_a_run_that_ended_before_the_kill_came_has_ended_as_it_did() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("a"))
-    desk.schedule()
-    desk.cancel("a")
-    assert desk.end("a") == ["a SUCCEED", "all done"]
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"))
+    driver.schedule()
+    driver.cancel("a")
+    assert driver.end("a") == ["a SUCCEED", "all done"]
 
 
 def test_a_single_iteration_is_canceled() -> None:
-    desk = Desk(machine(2))
-    desk.submit(job("it", its=range(-1, 4)), job("b", after="it:3"))
-    desk.schedule()
-    assert desk.cancel("it:3", "it:-1", "it:1") == [
+    driver = CoreDriver(machine(2))
+    driver.submit(job("it", its=range(-1, 4)), job("b", after="it:3"))
+    driver.schedule()
+    assert driver.cancel("it:3", "it:-1", "it:1") == [
         "kill it:-1",
         "it:3 CANCELED",
         "it:1 CANCELED",
         "b OMITTED: it waits for 'it:3', which is CANCELED",
         "reply {'canceled': 3}",
     ]
-    desk.end("it:-1", reason="cancel", exit_code=-9)
-    assert desk.schedule() == ["it:2 on n1[0]"]
-    desk.end("it:0", "it:2")
-    assert desk.states()["it"] == "CANCELED"
+    driver.end("it:-1", reason="cancel", exit_code=-9)
+    assert driver.schedule() == ["it:2 on n1[0]"]
+    driver.end("it:0", "it:2")
+    assert driver.states()["it"] == "CANCELED"
 
 
 def test_an_iterated_job_is_canceled_as_a_whole() -> None:
-    desk = Desk(machine(2))
-    desk.submit(job("it", its=5), job("b", after="it:4"), job("c", after="it"))
-    desk.schedule()
-    desk.start("it:0")
-    desk.end("it:0")
-    desk.schedule()
-    assert desk.cancel("it") == [
+    driver = CoreDriver(machine(2))
+    driver.submit(job("it", its=5), job("b", after="it:4"), job("c", after="it"))
+    driver.schedule()
+    driver.start("it:0")
+    driver.end("it:0")
+    driver.schedule()
+    assert driver.cancel("it") == [
         "kill it:1",
         "kill it:2",
         "rest of it CANCELED",
         "b OMITTED: it waits for 'it:4', which is CANCELED",
         "reply {'canceled': 1}",
     ]
-    assert desk.schedule() == []
-    desk.end("it:1", reason="cancel")
-    assert desk.end("it:2") == [
+    assert driver.schedule() == []
+    driver.end("it:1", reason="cancel")
+    assert driver.end("it:2") == [
         "it:2 SUCCEED",
         "it CANCELED",
         "c OMITTED: it waits for 'it', which is CANCELED",
         "all done",
     ]
-    assert desk.iteration_states("it") == ["SUCCEED", "CANCELED", "SUCCEED", "CANCELED", "CANCELED"]
+    assert driver.iteration_states("it") == ["SUCCEED", "CANCELED", "SUCCEED", "CANCELED", "CANCELED"]
 
 
 def test_what_cannot_be_canceled_is_answered_name_by_name() -> None:
-    desk = Desk(machine(3))
-    desk.submit(job("a"), job("it", its=2), job("b"))
-    desk.schedule()
-    desk.end("a", "it:1")
+    driver = CoreDriver(machine(3))
+    driver.submit(job("a"), job("it", its=2), job("b"))
+    driver.schedule()
+    driver.end("a", "it:1")
     names = ["zz", "a", "it:1", "it:7", "it:--3", "it:x", "it:", f"it:{'9' * 5000}", "b:0", "zz:1", "b", "b"]
-    desk.cancel(*names)
-    reply = desk.effects[-1]
+    driver.cancel(*names)
+    reply = driver.effects[-1]
     assert isinstance(reply, Reply)
     assert reply.data == {
         "canceled": 1,
@@ -120,37 +120,37 @@ def test_what_cannot_be_canceled_is_answered_name_by_name() -> None:
             "zz:1": "there is no job 'zz'",
         },
     }
-    desk.cancel("b")
-    assert desk.effects[-1] == Reply({"canceled": 0, "errors": {"b": "job 'b' is already CANCELED"}})
+    driver.cancel("b")
+    assert driver.effects[-1] == Reply({"canceled": 0, "errors": {"b": "job 'b' is already CANCELED"}})
 
 
 @pytest.mark.parametrize("has_started", [False, True])
 def test_jobs_that_wait_for_each_other_are_canceled_together_whether_or_not_the_first_has_started(
     has_started: bool,
 ) -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("a"), job("b", after="a"), job("it", its=2, after="b"), job("c", after="it"))
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"), job("b", after="a"), job("it", its=2, after="b"), job("c", after="it"))
     if has_started:
-        desk.schedule()
-    desk.cancel("a", "b", "it", "it:1", "a")
-    assert desk.effects[-1] == Reply({"canceled": 4})
+        driver.schedule()
+    driver.cancel("a", "b", "it", "it:1", "a")
+    assert driver.effects[-1] == Reply({"canceled": 4})
     if has_started:
-        desk.end("a", reason="cancel")
-    assert desk.states() == {"a": "CANCELED", "b": "CANCELED", "it": "CANCELED", "c": "OMITTED"}
+        driver.end("a", reason="cancel")
+    assert driver.states() == {"a": "CANCELED", "b": "CANCELED", "it": "CANCELED", "c": "OMITTED"}
 
 
 def test_everything_goes_when_the_service_ends() -> None:
-    desk = Desk(machine(2))
-    desk.submit(job("a"), job("it", its=3), job("b", after="a"), job("c"))
-    desk.schedule()
-    assert desk.cancel_all("the service was ended") == [
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("it", its=3), job("b", after="a"), job("c"))
+    driver.schedule()
+    assert driver.cancel_all("the service was ended") == [
         "kill a",
         "kill it:0",
         "rest of it CANCELED",
         "b CANCELED: the service was ended",
         "c CANCELED: the service was ended",
     ]
-    assert desk.end("a", "it:0", reason="cancel") == [
+    assert driver.end("a", "it:0", reason="cancel") == [
         "a CANCELED",
         "nothing runs",
         "it:0 CANCELED",
@@ -160,8 +160,8 @@ def test_everything_goes_when_the_service_ends() -> None:
 
 
 def test_nobody_is_omitted_when_the_service_ends_before_anything_has_started() -> None:
-    desk = Desk(machine(2))
-    desk.submit(
+    driver = CoreDriver(machine(2))
+    driver.submit(
         job("b", after="a"),
         job("a"),
         job("it", its=3),
@@ -169,39 +169,39 @@ def test_nobody_is_omitted_when_the_service_ends_before_anything_has_started() -
         job("its", its=3, after="it:${it}"),
         job("last", after=("its", "b")),
     )
-    desk.cancel_all("the service was ended")
-    assert desk.states() == dict.fromkeys(["b", "a", "it", "one", "its", "last"], "CANCELED")
-    assert desk.iteration_states("its") == ["CANCELED"] * 3
-    assert {found.message for found in desk.core.state.jobs.values()} == {"the service was ended"}
+    driver.cancel_all("the service was ended")
+    assert driver.states() == dict.fromkeys(["b", "a", "it", "one", "its", "last"], "CANCELED")
+    assert driver.iteration_states("its") == ["CANCELED"] * 3
+    assert {found.message for found in driver.core.state.jobs.values()} == {"the service was ended"}
 
 
 def test_a_final_job_is_removed_and_its_name_is_free_again() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("a"), job("b"))
-    desk.schedule()
-    desk.end("a")
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"), job("b"))
+    driver.schedule()
+    driver.end("a")
     errors = {
         "b": "job 'b' is QUEUED; only a job that has ended can be removed",
         "zz": "there is no job 'zz'",
     }
-    assert desk.remove("a", "b", "zz") == ["removed a", f"reply {{'removed': 1, 'errors': {errors}}}"]
-    assert desk.states() == {"b": "QUEUED"}
-    desk.submit(job("a"))
-    assert desk.core.state.jobs["a"].seq == 3
+    assert driver.remove("a", "b", "zz") == ["removed a", f"reply {{'removed': 1, 'errors': {errors}}}"]
+    assert driver.states() == {"b": "QUEUED"}
+    driver.submit(job("a"))
+    assert driver.core.state.jobs["a"].seq == 3
 
 
 def test_a_removed_job_cannot_be_waited_for() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("a"), job("b", after="a"))
-    desk.schedule()
-    desk.end("a")
-    assert desk.remove("a") == ["removed a", "reply {'removed': 1}"]
-    assert desk.schedule() == ["b on n1[0]"]
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"), job("b", after="a"))
+    driver.schedule()
+    driver.end("a")
+    assert driver.remove("a") == ["removed a", "reply {'removed': 1}"]
+    assert driver.schedule() == ["b on n1[0]"]
 
 
 def test_iterations_are_removed_with_their_job_and_its_counts() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("it", its=3))
-    desk.cancel("it")
-    desk.remove("it")
-    assert sum(desk.core.state.iteration_counts) == sum(desk.core.state.job_counts) == 0
+    driver = CoreDriver(machine(1))
+    driver.submit(job("it", its=3))
+    driver.cancel("it")
+    driver.remove("it")
+    assert sum(driver.core.state.iteration_counts) == sum(driver.core.state.job_counts) == 0

@@ -10,98 +10,98 @@ from qcg.pilotjob.core import finalize
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.events import AgentReported, AttemptEnded, Cancel, Schedule, Submit
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.sanity import check
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import Ended
-from tests.core.desk import Desk, job, machine
+from tests.core.core_driver import CoreDriver, job, machine
 
 
 def test_a_job_waits_for_another() -> None:
-    desk = Desk(machine(2))
-    desk.submit(job("b", after="a"), job("a"))
-    assert desk.schedule() == ["a on n1[0]"]
-    desk.start("a")
-    assert desk.schedule() == []
-    desk.end("a")
-    assert desk.schedule() == ["b on n1[0]"]
+    driver = CoreDriver(machine(2))
+    driver.submit(job("b", after="a"), job("a"))
+    assert driver.schedule() == ["a on n1[0]"]
+    driver.start("a")
+    assert driver.schedule() == []
+    driver.end("a")
+    assert driver.schedule() == ["b on n1[0]"]
 
 
 def test_a_job_waits_for_all_of_several() -> None:
-    desk = Desk(machine(4))
-    desk.submit(job("a"), job("b"), job("it", its=2), job("d", after="a b it a it:0"))
-    desk.schedule()
+    driver = CoreDriver(machine(4))
+    driver.submit(job("a"), job("b"), job("it", its=2), job("d", after="a b it a it:0"))
+    driver.schedule()
     for name in ["b", "a", "it:0"]:
-        desk.end(name)
-        assert desk.schedule() == []
-    desk.end("it:1")
-    assert desk.schedule() == ["d on n1[0]"]
+        driver.end(name)
+        assert driver.schedule() == []
+    driver.end("it:1")
+    assert driver.schedule() == ["d on n1[0]"]
 
 
 def test_a_job_waits_for_one_iteration_alone() -> None:
-    desk = Desk(machine(4))
-    desk.submit(job("it", its=range(1, 4)), job("b", after="it:2"))
-    desk.schedule()
-    desk.end("it:1", exit_code=1)
-    assert desk.schedule() == []
-    desk.end("it:2")
-    assert desk.schedule() == ["b on n1[0]"]
+    driver = CoreDriver(machine(4))
+    driver.submit(job("it", its=range(1, 4)), job("b", after="it:2"))
+    driver.schedule()
+    driver.end("it:1", exit_code=1)
+    assert driver.schedule() == []
+    driver.end("it:2")
+    assert driver.schedule() == ["b on n1[0]"]
 
 
 def test_iterations_wait_for_the_same_index() -> None:
-    desk = Desk(machine(2))
-    desk.submit(job("a", its=3), job("b", its=3, after="a:${it}"))
-    assert desk.schedule() == ["a:0 on n1[0]", "a:1 on n1[1]"]
-    desk.end("a:1")
-    assert desk.schedule() == ["a:2 on n1[1]"]
-    desk.end("a:0")
-    assert desk.schedule() == ["b:0 on n1[0]"]
-    desk.end("a:2")
-    assert desk.schedule() == ["b:1 on n1[1]"]
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a", its=3), job("b", its=3, after="a:${it}"))
+    assert driver.schedule() == ["a:0 on n1[0]", "a:1 on n1[1]"]
+    driver.end("a:1")
+    assert driver.schedule() == ["a:2 on n1[1]"]
+    driver.end("a:0")
+    assert driver.schedule() == ["b:0 on n1[0]"]
+    driver.end("a:2")
+    assert driver.schedule() == ["b:1 on n1[1]"]
 
 
 def test_the_same_index_is_found_in_other_ranges_and_steps() -> None:
-    desk = Desk(machine(8))
-    desk.submit(job("a", its=range(7)), job("b", its=range(2, 7, 2), after=("a:${ it }",)))
-    desk.schedule()
-    desk.end("a:1", "a:4")
-    assert desk.schedule() == ["b:4 on n1[1]"]
+    driver = CoreDriver(machine(8))
+    driver.submit(job("a", its=range(7)), job("b", its=range(2, 7, 2), after=("a:${ it }",)))
+    driver.schedule()
+    driver.end("a:1", "a:4")
+    assert driver.schedule() == ["b:4 on n1[1]"]
 
 
 def test_iterations_wait_for_whole_jobs_single_iterations_and_the_same_index_together() -> None:
-    desk = Desk(machine(8))
-    desk.submit(job("w"), job("a", its=2), job("c", its=2), job("b", its=2, after="w a:${it} c:${it} c:0"))
-    desk.schedule()
-    desk.end("a:0", "a:1", "c:1")
-    assert desk.schedule() == []
-    desk.end("w")
-    assert desk.schedule() == []
-    desk.end("c:0")
-    assert desk.schedule() == ["b:0 on n1[0]", "b:1 on n1[1]"]
+    driver = CoreDriver(machine(8))
+    driver.submit(job("w"), job("a", its=2), job("c", its=2), job("b", its=2, after="w a:${it} c:${it} c:0"))
+    driver.schedule()
+    driver.end("a:0", "a:1", "c:1")
+    assert driver.schedule() == []
+    driver.end("w")
+    assert driver.schedule() == []
+    driver.end("c:0")
+    assert driver.schedule() == ["b:0 on n1[0]", "b:1 on n1[1]"]
 
 
 def test_an_iterated_job_waits_for_a_whole_one() -> None:
-    desk = Desk(machine(2))
-    desk.submit(job("a"), job("it", its=3, after="a"))
-    desk.schedule()
-    desk.end("a")
-    assert desk.schedule() == ["it:0 on n1[0]", "it:1 on n1[1]"]
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("it", its=3, after="a"))
+    driver.schedule()
+    driver.end("a")
+    assert driver.schedule() == ["it:0 on n1[0]", "it:1 on n1[1]"]
 
 
-def finished() -> Desk:
+def finished() -> CoreDriver:
     """`good` and `it:0`, `it:2` have succeeded, `bad` and `it:1` have failed, `half:0` has succeeded."""
-    desk = Desk(machine(7))
-    desk.submit(job("good"), job("bad"), job("it", its=3), job("half", its=2))
-    desk.schedule()
-    desk.end("good", "it:0", "it:2", "half:0")
-    desk.end("bad", "it:1", exit_code=1)
-    return desk
+    driver = CoreDriver(machine(7))
+    driver.submit(job("good"), job("bad"), job("it", its=3), job("half", its=2))
+    driver.schedule()
+    driver.end("good", "it:0", "it:2", "half:0")
+    driver.end("bad", "it:1", exit_code=1)
+    return driver
 
 
 @pytest.mark.parametrize("after", ["good", "it:0", "half:0", "good it:2"])
 def test_what_has_succeeded_already_is_not_waited_for(after: str) -> None:
-    desk = finished()
-    assert desk.submit(job("a", after=after)) == []
-    assert desk.schedule() == ["a on n1[0]"]
+    driver = finished()
+    assert driver.submit(job("a", after=after)) == []
+    assert driver.schedule() == ["a on n1[0]"]
 
 
 @pytest.mark.parametrize(
@@ -114,37 +114,39 @@ def test_what_has_succeeded_already_is_not_waited_for(after: str) -> None:
     ],
 )
 def test_what_has_failed_already_is_not_waited_for(after: str, reason: str) -> None:
-    desk = finished()
-    assert desk.submit(job("a", after=after)) == [f"a OMITTED: it waits for {reason}"]
+    driver = finished()
+    assert driver.submit(job("a", after=after)) == [f"a OMITTED: it waits for {reason}"]
 
 
 def test_many_iterations_that_wait_for_what_has_not_succeeded_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finalize, "FEW", 1)
-    desk = Desk(machine(7))
-    desk.submit(job("it", its=range(1, 8)))
-    desk.schedule()
-    desk.end("it:1", "it:2", "it:6")
-    desk.end("it:3", "it:5", "it:7", exit_code=1)
-    assert desk.submit(job("a", its=range(7, 0, -2), after="it:${it}")) == [
+    monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", 1)
+    driver = CoreDriver(machine(7))
+    driver.submit(job("it", its=range(1, 8)))
+    driver.schedule()
+    driver.end("it:1", "it:2", "it:6")
+    driver.end("it:3", "it:5", "it:7", exit_code=1)
+    assert driver.submit(job("a", its=range(7, 0, -2), after="it:${it}")) == [
         "together a:7 a:5 a:3 OMITTED: it waits for the same index of 'it', which is FAILED"
     ]
-    assert desk.schedule() == ["a:1 on n1[0]"]
+    assert driver.schedule() == ["a:1 on n1[0]"]
 
 
 def test_iterations_of_a_finished_job_count_one_by_one() -> None:
-    desk = finished()
-    assert desk.submit(job("a", its=3, after="it:${it} half")) == ["a:1 OMITTED: it waits for 'it:1', which is FAILED"]
-    assert desk.schedule() == []
-    desk.end("half:1")
-    assert desk.schedule() == ["a:0 on n1[0]", "a:2 on n1[1]"]
+    driver = finished()
+    assert driver.submit(job("a", its=3, after="it:${it} half")) == [
+        "a:1 OMITTED: it waits for 'it:1', which is FAILED"
+    ]
+    assert driver.schedule() == []
+    driver.end("half:1")
+    assert driver.schedule() == ["a:0 on n1[0]", "a:2 on n1[1]"]
 
 
 def test_iterations_of_a_half_finished_job_count_one_by_one() -> None:
-    desk = finished()
-    assert desk.submit(job("a", its=2, after="half:${it}")) == []
-    assert desk.schedule() == ["a:0 on n1[0]"]
-    desk.end("half:1")
-    assert desk.schedule() == ["a:1 on n1[1]"]
+    driver = finished()
+    assert driver.submit(job("a", its=2, after="half:${it}")) == []
+    assert driver.schedule() == ["a:0 on n1[0]"]
+    driver.end("half:1")
+    assert driver.schedule() == ["a:1 on n1[1]"]
 
 
 LEVELS = 100_000
@@ -179,9 +181,9 @@ def test_a_deep_chain_submitted_in_reverse_runs_link_by_link() -> None:
 
 
 def test_a_chain_by_index_is_omitted_index_by_index() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("j0", its=2), *[job(f"j{level}", its=2, after=f"j{level - 1}:${{it}}") for level in range(1, 50)])
-    assert desk.cancel("j0:1") == [
+    driver = CoreDriver(machine(1))
+    driver.submit(job("j0", its=2), *[job(f"j{level}", its=2, after=f"j{level - 1}:${{it}}") for level in range(1, 50)])
+    assert driver.cancel("j0:1") == [
         "j0:1 CANCELED",
         *[
             f"j{level}:1 OMITTED: it waits for 'j{level - 1}:1', which is {'OMITTED' if level > 1 else 'CANCELED'}"

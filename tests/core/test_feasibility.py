@@ -6,14 +6,14 @@ import pytest
 
 from qcg.pilotjob.core.feasibility import least_cores, why_never
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.description.model import Request
-from tests.core.desk import machine, node, request
+from qcg.pilotjob.description.model import ResourceRequest
+from tests.core.core_driver import machine, node, request
 
 GPUS = [node("n1", 4, gpus=2, memory=100), node("n2", 8)]
 CLAIMED = [NodeSpec("n1", (3,), claimed=3)]
 """A host of 4 cores on which other runs have claimed 3."""
 
-NEVER: list[tuple[list[NodeSpec], Request, str]] = [
+NEVER: list[tuple[list[NodeSpec], ResourceRequest, str]] = [
     (machine(2, 3), request(6), "6 cores asked for, and 5 exist"),
     (machine(2, 3), request((6, None)), "6 cores asked for, and 5 exist"),
     (machine(2, 3), request(4, one=True), "4 cores on one node asked for, and 3 exist"),
@@ -61,7 +61,9 @@ NEVER: list[tuple[list[NodeSpec], Request, str]] = [
 
 
 @pytest.mark.parametrize(("nodes", "wanted", "sentence"), NEVER, ids=[sentence for *_, sentence in NEVER])
-def test_a_request_beyond_what_exists_is_answered_with(nodes: list[NodeSpec], wanted: Request, sentence: str) -> None:
+def test_a_request_beyond_what_exists_is_answered_with(
+    nodes: list[NodeSpec], wanted: ResourceRequest, sentence: str
+) -> None:
     assert why_never(wanted, nodes) == sentence
 
 
@@ -78,7 +80,7 @@ def test_a_request_beyond_what_exists_is_answered_with(nodes: list[NodeSpec], wa
     ],
     ids=str,
 )
-def test_a_request_within_what_exists_is_possible(nodes: list[NodeSpec], wanted: Request) -> None:
+def test_a_request_within_what_exists_is_possible(nodes: list[NodeSpec], wanted: ResourceRequest) -> None:
     assert why_never(wanted, nodes) is None
 
 
@@ -93,5 +95,5 @@ def test_a_request_within_what_exists_is_possible(nodes: list[NodeSpec], wanted:
     ],
     ids=str,
 )
-def test_no_grant_of_the_request_is_smaller_than(wanted: Request, cores: int) -> None:
+def test_no_grant_of_the_request_is_smaller_than(wanted: ResourceRequest, cores: int) -> None:
     assert least_cores(wanted) == cores

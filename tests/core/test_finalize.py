@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from qcg.pilotjob.core import finalize
-from qcg.pilotjob.core.effects import SomeSettled
+from qcg.pilotjob.core.effects import IterationsFinal
 from qcg.pilotjob.core.events import Cancel, Withdraw
-from tests.core.desk import Desk, job, machine
+from tests.core.core_driver import CoreDriver, job, machine
 
 
 def test_dependents_of_a_failed_job_are_omitted_at_once_through_any_kind_of_dependency() -> None:
-    desk = Desk(machine(4))
-    desk.submit(
+    driver = CoreDriver(machine(4))
+    driver.submit(
         job("a"), job("b", after="a"), job("it", its=2, after="b"), job("c", after="it:1"), job("d", after="it")
     )
-    desk.schedule()
-    assert desk.end("a", exit_code=1) == [
+    driver.schedule()
+    assert driver.end("a", exit_code=1) == [
         "a FAILED: exit code 1",
         "b OMITTED: it waits for 'a', which is FAILED",
         "rest of it OMITTED",
@@ -28,31 +28,31 @@ def test_dependents_of_a_failed_job_are_omitted_at_once_through_any_kind_of_depe
 
 
 def test_a_failed_iteration_omits_its_own_index_alone() -> None:
-    desk = Desk(machine(3))
-    desk.submit(job("a", its=3), job("b", its=3, after="a:${it}"), job("c", after="a:0"), job("d", after="a:1"))
-    desk.schedule()
-    assert desk.end("a:1", exit_code=1) == [
+    driver = CoreDriver(machine(3))
+    driver.submit(job("a", its=3), job("b", its=3, after="a:${it}"), job("c", after="a:0"), job("d", after="a:1"))
+    driver.schedule()
+    assert driver.end("a:1", exit_code=1) == [
         "a:1 FAILED: exit code 1",
         "d OMITTED: it waits for 'a:1', which is FAILED",
         "b:1 OMITTED: it waits for 'a:1', which is FAILED",
     ]
-    desk.end("a:0", "a:2")
-    assert desk.schedule() == ["b:0 on n1[0]", "b:2 on n1[1]", "c on n1[2]"]
-    assert desk.end("b:0", "b:2") == ["b:0 SUCCEED", "b:2 SUCCEED", "b OMITTED"]
+    driver.end("a:0", "a:2")
+    assert driver.schedule() == ["b:0 on n1[0]", "b:2 on n1[1]", "c on n1[2]"]
+    assert driver.end("b:0", "b:2") == ["b:0 SUCCEED", "b:2 SUCCEED", "b OMITTED"]
 
 
 def test_a_whole_dependent_of_an_iterated_job_is_omitted_when_the_job_has_ended() -> None:
-    desk = Desk(machine(3))
-    desk.submit(job("a", its=2), job("b", after="a"))
-    desk.schedule()
-    assert desk.end("a:0", exit_code=1) == ["a:0 FAILED: exit code 1"]
-    assert desk.end("a:1") == ["a:1 SUCCEED", "a FAILED", "b OMITTED: it waits for 'a', which is FAILED", "all done"]
+    driver = CoreDriver(machine(3))
+    driver.submit(job("a", its=2), job("b", after="a"))
+    driver.schedule()
+    assert driver.end("a:0", exit_code=1) == ["a:0 FAILED: exit code 1"]
+    assert driver.end("a:1") == ["a:1 SUCCEED", "a FAILED", "b OMITTED: it waits for 'a', which is FAILED", "all done"]
 
 
 def test_iterations_that_wait_by_index_for_a_job_that_ends_as_a_whole_end_as_a_whole() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("a"), job("b", its=1000, after="a"), job("c", its=1000, after="b:${it}"))
-    assert desk.cancel("a") == [
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"), job("b", its=1000, after="a"), job("c", its=1000, after="b:${it}"))
+    assert driver.cancel("a") == [
         "a CANCELED",
         "rest of b OMITTED",
         "rest of c OMITTED",
@@ -64,28 +64,28 @@ def test_iterations_that_wait_by_index_for_a_job_that_ends_as_a_whole_end_as_a_w
 
 
 def test_iterations_that_wait_by_index_for_the_rest_of_a_job_end_one_by_one() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("b", its=3), job("c", its=3, after="b:${it}"))
-    desk.schedule()
-    desk.end("b:0")
-    assert desk.cancel("b") == [
+    driver = CoreDriver(machine(1))
+    driver.submit(job("b", its=3), job("c", its=3, after="b:${it}"))
+    driver.schedule()
+    driver.end("b:0")
+    assert driver.cancel("b") == [
         "rest of b CANCELED",
         "c:1 OMITTED: it waits for 'b:1', which is CANCELED",
         "c:2 OMITTED: it waits for 'b:2', which is CANCELED",
         "b CANCELED",
         "reply {'canceled': 1}",
     ]
-    assert desk.schedule() == ["c:0 on n1[0]"]
-    assert desk.end("c:0") == ["c:0 SUCCEED", "c OMITTED", "all done"]
+    assert driver.schedule() == ["c:0 on n1[0]"]
+    assert driver.end("c:0") == ["c:0 SUCCEED", "c OMITTED", "all done"]
 
 
 def test_many_that_wait_by_index_for_the_rest_of_a_job_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finalize, "FEW", 1)
-    desk = Desk(machine(1))
-    desk.submit(job("b", its=4), job("c", its=4, after="b:${it}"), job("d", its=range(3, 0, -1), after="c:${it}"))
-    desk.schedule()
-    desk.end("b:0")
-    assert desk.cancel("b") == [
+    monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", 1)
+    driver = CoreDriver(machine(1))
+    driver.submit(job("b", its=4), job("c", its=4, after="b:${it}"), job("d", its=range(3, 0, -1), after="c:${it}"))
+    driver.schedule()
+    driver.end("b:0")
+    assert driver.cancel("b") == [
         "rest of b CANCELED",
         "together c:1 c:2 c:3 OMITTED: it waits for the same index of 'b', which is CANCELED",
         "b CANCELED",
@@ -93,62 +93,62 @@ def test_many_that_wait_by_index_for_the_rest_of_a_job_end_together(monkeypatch:
         "d OMITTED: it waits for the same index of 'c', which is OMITTED",
         "reply {'canceled': 1}",
     ]
-    assert desk.iteration_states("c") == ["QUEUED", "OMITTED", "OMITTED", "OMITTED"]
-    assert desk.schedule() == ["c:0 on n1[0]"]
-    assert desk.end("c:0") == ["c:0 SUCCEED", "c OMITTED", "all done"]
+    assert driver.iteration_states("c") == ["QUEUED", "OMITTED", "OMITTED", "OMITTED"]
+    assert driver.schedule() == ["c:0 on n1[0]"]
+    assert driver.end("c:0") == ["c:0 SUCCEED", "c OMITTED", "all done"]
 
 
-@pytest.mark.parametrize("few", [finalize.FEW, 0])
+@pytest.mark.parametrize("few", [finalize.MAX_SINGLE_TRANSITIONS, 0])
 @pytest.mark.parametrize("attempts_on", [True, False])
 def test_why_others_never_began_is_not_why_a_job_failed(
     monkeypatch: pytest.MonkeyPatch, few: int, attempts_on: bool
 ) -> None:
-    monkeypatch.setattr(finalize, "FEW", few)
-    desk = Desk(machine(2))
-    desk.submit(job("b", its=4, wt=3600.0), job("c", its=4, after="b:${it}"))
-    desk.schedule()
-    desk.deadline(desk.now + 1000)
-    desk.end("b:0", "b:1")
-    desk.schedule()
-    desk.end("c:0", exit_code=1)
-    lines = [] if attempts_on else desk.end("c:1")
-    lines += desk.cancel("b")
-    lines += desk.end("c:1") if attempts_on else []
+    monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", few)
+    driver = CoreDriver(machine(2))
+    driver.submit(job("b", its=4, wt=3600.0), job("c", its=4, after="b:${it}"))
+    driver.schedule()
+    driver.deadline(driver.now + 1000)
+    driver.end("b:0", "b:1")
+    driver.schedule()
+    driver.end("c:0", exit_code=1)
+    lines = [] if attempts_on else driver.end("c:1")
+    lines += driver.cancel("b")
+    lines += driver.end("c:1") if attempts_on else []
     assert [line for line in lines if line.startswith("c FAILED")] == ["c FAILED"]
 
 
 def test_those_that_wait_for_one_of_many_that_end_together_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finalize, "FEW", 1)
-    desk = Desk(machine(1))
-    desk.submit(job("b", its=4), job("c", its=4, after="b:${it}"), job("d", after="c:2"), job("e", after="c:0"))
-    desk.schedule()
-    desk.end("b:0")
-    assert "d OMITTED: it waits for 'c:2', which is OMITTED" in desk.cancel("b")
-    assert desk.schedule() == ["c:0 on n1[0]"]
-    desk.end("c:0")
-    assert desk.schedule() == ["e on n1[0]"]
+    monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", 1)
+    driver = CoreDriver(machine(1))
+    driver.submit(job("b", its=4), job("c", its=4, after="b:${it}"), job("d", after="c:2"), job("e", after="c:0"))
+    driver.schedule()
+    driver.end("b:0")
+    assert "d OMITTED: it waits for 'c:2', which is OMITTED" in driver.cancel("b")
+    assert driver.schedule() == ["c:0 on n1[0]"]
+    driver.end("c:0")
+    assert driver.schedule() == ["e on n1[0]"]
 
 
 def test_a_million_that_wait_by_index_for_the_rest_of_a_job_cost_one_effect() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("b", its=1_000_000), job("c", its=1_000_000, after="b:${it}"))
-    desk.schedule()
-    desk.end("b:0")
-    effects = desk.core.handle(Cancel(["b"]), 10.0)
-    (together,) = [effect for effect in effects if isinstance(effect, SomeSettled)]
+    driver = CoreDriver(machine(1))
+    driver.submit(job("b", its=1_000_000), job("c", its=1_000_000, after="b:${it}"))
+    driver.schedule()
+    driver.end("b:0")
+    effects = driver.core.handle(Cancel(["b"]), 10.0)
+    (together,) = [effect for effect in effects if isinstance(effect, IterationsFinal)]
     assert together.marks.count(1) == 999_999
     assert len(effects) == 4
-    assert desk.core.state.iteration_counts == [1, 0, 0, 1, 0, 999_999, 999_999]
+    assert driver.core.state.iteration_counts == [1, 0, 0, 1, 0, 999_999, 999_999]
 
 
 def test_what_was_withdrawn_does_not_end_with_what_it_waited_for() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("b", its=3))
-    desk.submit(job("c", its=3, after="b:${it}"))
-    desk.schedule()
-    desk.end("b:0")
-    assert desk.tell(Withdraw(["c"])) == ["removed c"]
-    assert desk.cancel("b") == ["rest of b CANCELED", "b CANCELED", "all done", "reply {'canceled': 1}"]
+    driver = CoreDriver(machine(1))
+    driver.submit(job("b", its=3))
+    driver.submit(job("c", its=3, after="b:${it}"))
+    driver.schedule()
+    driver.end("b:0")
+    assert driver.tell(Withdraw(["c"])) == ["removed c"]
+    assert driver.cancel("b") == ["rest of b CANCELED", "b CANCELED", "all done", "reply {'canceled': 1}"]
 
 
 ENDS = {
@@ -159,40 +159,40 @@ ENDS = {
 
 @pytest.mark.parametrize(("state", "exit_codes"), ENDS.items(), ids=ENDS)
 def test_an_iterated_job_is(state: str, exit_codes: list[int]) -> None:
-    desk = Desk(machine(4))
-    desk.submit(job("it", its=len(exit_codes)))
-    desk.schedule()
+    driver = CoreDriver(machine(4))
+    driver.submit(job("it", its=len(exit_codes)))
+    driver.schedule()
     for index, exit_code in enumerate(exit_codes):
-        desk.end(f"it:{index}", exit_code=exit_code)
-    assert desk.states() == {"it": state}
+        driver.end(f"it:{index}", exit_code=exit_code)
+    assert driver.states() == {"it": state}
 
 
 def test_an_iterated_job_with_a_failure_has_failed_whatever_became_of_the_others() -> None:
-    desk = Desk(machine(2))
-    desk.submit(job("it", its=4))
-    desk.schedule()
-    desk.end("it:0", exit_code=1)
-    desk.cancel("it:2", "it:3")
-    assert desk.end("it:1") == ["it:1 SUCCEED", "it FAILED", "all done"]
-    assert desk.iteration_states("it") == ["FAILED", "SUCCEED", "CANCELED", "CANCELED"]
+    driver = CoreDriver(machine(2))
+    driver.submit(job("it", its=4))
+    driver.schedule()
+    driver.end("it:0", exit_code=1)
+    driver.cancel("it:2", "it:3")
+    assert driver.end("it:1") == ["it:1 SUCCEED", "it FAILED", "all done"]
+    assert driver.iteration_states("it") == ["FAILED", "SUCCEED", "CANCELED", "CANCELED"]
 
 
 def test_all_is_done_exactly_when_the_last_job_is_final() -> None:
-    desk = Desk(machine(4))
-    desk.submit(job("a"), job("it", its=2), job("c", after="it"))
-    desk.schedule()
-    told = desk.end("a", "it:0", "it:1")
-    desk.schedule()
+    driver = CoreDriver(machine(4))
+    driver.submit(job("a"), job("it", its=2), job("c", after="it"))
+    driver.schedule()
+    told = driver.end("a", "it:0", "it:1")
+    driver.schedule()
     assert "all done" not in told
-    assert desk.end("c") == ["c SUCCEED", "all done"]
-    assert desk.submit(job("d"), job("huge", 99)) == ["huge FAILED: 99 cores asked for, and 4 exist"]
-    assert desk.cancel("d") == ["d CANCELED", "all done", "reply {'canceled': 1}"]
+    assert driver.end("c") == ["c SUCCEED", "all done"]
+    assert driver.submit(job("d"), job("huge", 99)) == ["huge FAILED: 99 cores asked for, and 4 exist"]
+    assert driver.cancel("d") == ["d CANCELED", "all done", "reply {'canceled': 1}"]
 
 
 def test_a_final_job_keeps_only_what_can_be_asked() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("a"), job("b", after="a"))
-    desk.schedule()
-    desk.end("a")
-    a = desk.core.state.jobs["a"]
-    assert (a.entries, a.waiting, a.dependents, a.attempt) == ((), None, None, None)
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"), job("b", after="a"))
+    driver.schedule()
+    driver.end("a")
+    a = driver.core.state.jobs["a"]
+    assert (a.entries, a.unmet, a.dependents, a.attempt) == ((), None, None, None)

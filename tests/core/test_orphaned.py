@@ -6,40 +6,42 @@ from qcg.pilotjob.core import sanity
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, NodesLost
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.host.records import Ended, Running, Started
-from tests.core.desk import Desk, job, line, machine, told
-from tests.core.resuming import books_of, resume
+from tests.core.core_driver import CoreDriver, job, line, machine, told
+from tests.core.restart import resume, save_state
 
 FEWER = "n1 has fewer cores in this run now, and it ran on some that are gone"
 GONE = "the node it ran on is not part of this run any more"
 
 
-def busy(*, rerun_lost: bool = False) -> Desk:
+def busy(*, rerun_lost: bool = False) -> CoreDriver:
     """`it:0` to `it:2` on a core each, and `it:3` waits."""
-    desk = Desk(machine(3), rerun_lost=rerun_lost)
-    desk.submit(job("it", its=4))
-    desk.schedule()
-    return desk
+    driver = CoreDriver(machine(3), rerun_lost=rerun_lost)
+    driver.submit(job("it", its=4))
+    driver.schedule()
+    return driver
 
 
-def go_on(desk: Desk, nodes: list[NodeSpec]) -> Desk:
+def count_adopted(driver: CoreDriver, nodes: list[NodeSpec]) -> CoreDriver:
     """With one agent for all nodes, which has not reported yet."""
-    other = Desk([], available=False)
-    other.now = desk.now
-    state = desk.core.state
-    other.core, effects = resume(books_of(state), nodes, desk.now, rerun_lost=state.rerun_lost, keeper=nodes[0].name)
+    other = CoreDriver([], available=False)
+    other.now = driver.now
+    state = driver.core.state
+    other.core, effects = resume(
+        save_state(state), nodes, driver.now, rerun_lost=state.rerun_lost, fallback_node=nodes[0].name
+    )
     assert [line(effect) for effect in effects] == [], "nothing is given up before its agent is asked"
     sanity.check(other.core.state)
     return other
 
 
-def ended(desk: Desk, name: str, exit_code: int = 0) -> AttemptEnded:
-    attempt = desk.attempt(name)
+def ended(driver: CoreDriver, name: str, exit_code: int = 0) -> AttemptEnded:
+    attempt = driver.attempt(name)
     return AttemptEnded(Ended(attempt.id, 50.0, exit_code, "exit", "", 1000, 40.0))
 
 
 def test_what_has_ended_on_cores_that_are_gone_has_the_result_that_its_agent_tells() -> None:
-    desk = busy()
-    other = go_on(desk, machine(1))
+    driver = busy()
+    other = count_adopted(driver, machine(1))
     assert other.tell(ended(other, "it:2")) == ["it:2 EXECUTING", "it EXECUTING", "it:2 SUCCEED"]
     assert other.tell(ended(other, "it:1", 3)) == ["it:1 EXECUTING", "it:1 FAILED: exit code 3"]
     assert other.report("n1", live=[other.running("it:0")]) == ["it:0 EXECUTING"]
@@ -49,7 +51,7 @@ def test_what_has_ended_on_cores_that_are_gone_has_the_result_that_its_agent_tel
 
 
 def test_what_never_started_on_cores_that_are_gone_waits_again() -> None:
-    other = go_on(busy(), machine(1))
+    other = count_adopted(busy(), machine(1))
     assert other.report("n1", live=[other.running("it:0")]) == [
         "it:0 EXECUTING",
         "it EXECUTING",
@@ -61,9 +63,9 @@ def test_what_never_started_on_cores_that_are_gone_waits_again() -> None:
 
 
 def test_what_runs_on_a_core_that_is_gone_is_ended_first_and_lost_then() -> None:
-    desk = busy()
-    desk.start("it:0", "it:1", "it:2")
-    other = go_on(desk, machine(1))
+    driver = busy()
+    driver.start("it:0", "it:1", "it:2")
+    other = count_adopted(driver, machine(1))
     live = [other.running(name) for name in ("it:0", "it:1", "it:2")]
     assert other.report("n1", live=live) == ["stop it:1: lost", "stop it:2: lost"]
     assert str(other.attempt("it:2").grant) == "n1[2]", "as it was given, for the report"
@@ -75,9 +77,9 @@ def test_what_runs_on_a_core_that_is_gone_is_ended_first_and_lost_then() -> None
 
 
 def test_what_is_lost_runs_again_where_that_is_wanted_once_it_has_ended() -> None:
-    desk = busy(rerun_lost=True)
-    desk.start("it:2")
-    other = go_on(desk, machine(2))
+    driver = busy(rerun_lost=True)
+    driver.start("it:2")
+    other = count_adopted(driver, machine(2))
     other.report("n1", live=[other.running(name) for name in ("it:0", "it:1", "it:2")])
     assert other.schedule() == []
     assert other.end("it:2", exit_code=-15, reason="lost", message=FEWER) == ["requeued it:2", "it:2 QUEUED"]
@@ -86,10 +88,10 @@ def test_what_is_lost_runs_again_where_that_is_wanted_once_it_has_ended() -> Non
 
 
 def test_the_reason_tells_what_is_missing() -> None:
-    desk = busy()
-    desk.start("it:2")
+    driver = busy()
+    driver.start("it:2")
     for nodes, reason in ((machine(2), FEWER), ([NodeSpec("x", (0, 1, 2))], GONE)):
-        other = go_on(desk, nodes)
+        other = count_adopted(driver, nodes)
         other.report(nodes[0].name, live=[other.running("it:2")])
         assert [getattr(effect, "message", None) for effect in other.effects if line(effect).startswith("stop")] == [
             reason
@@ -97,7 +99,7 @@ def test_the_reason_tells_what_is_missing() -> None:
 
 
 def test_those_behind_are_called_back_and_ended_when_they_have_started_meanwhile() -> None:
-    other = go_on(busy(), machine(1))
+    other = count_adopted(busy(), machine(1))
     waiting = Running(other.attempt("it:1").id, 0, 0.0, told(other.attempt("it:1").grant))
     assert other.report("n1", live=[other.running("it:0"), waiting]) == [
         "it:0 EXECUTING",
@@ -114,28 +116,28 @@ def test_those_behind_are_called_back_and_ended_when_they_have_started_meanwhile
 
 
 def test_a_run_on_nodes_that_are_gone_is_ended_when_its_one_agent_says_so() -> None:
-    desk = Desk(machine(1, 1))
-    desk.submit(job("wide", nodes=2), job("next"))
-    desk.schedule()
-    desk.start("wide")
-    other = go_on(desk, [NodeSpec("x", (0,))])
+    driver = CoreDriver(machine(1, 1))
+    driver.submit(job("wide", nodes=2), job("next"))
+    driver.schedule()
+    driver.start("wide")
+    other = count_adopted(driver, [NodeSpec("x", (0,))])
     assert other.tell(ended(other, "wide")) == ["wide SUCCEED"]
     other.report("x")
     assert other.schedule() == ["next on x[0]"]
 
 
 def test_what_had_cores_that_are_gone_is_lost_with_the_agent_that_had_it() -> None:
-    desk = busy()
-    desk.start("it:0", "it:1", "it:2")
-    other = go_on(desk, [NodeSpec("x", (0, 1, 2))])
+    driver = busy()
+    driver.start("it:0", "it:1", "it:2")
+    other = count_adopted(driver, [NodeSpec("x", (0, 1, 2))])
     lost = other.tell(NodesLost(["x"], "the agent is gone"))
     assert lost == [f"it:{index} FAILED: the agent is gone" for index in range(3)]
 
 
 def test_a_run_that_the_books_had_not_heard_of_is_ended_too_where_it_cannot_be() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("a"))
-    other = go_on(desk, machine(1))
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"))
+    other = count_adopted(driver, machine(1))
     elsewhere = Running("1.1", 7, 5.0, [("elsewhere", (0,), ())])
     assert other.report("n1", live=[elsewhere]) == ["a SCHEDULED", "a EXECUTING", "stop a: lost"]
     assert other.schedule() == []

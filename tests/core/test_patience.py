@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import AgentReported
-from tests.core.desk import Desk, job, machine
+from tests.core.core_driver import CoreDriver, job, machine
 
 
-def desk(*cores: int, patience: float) -> Desk:
-    made = Desk(machine(*cores), available=False)
+def driver(*cores: int, patience: float) -> CoreDriver:
+    made = CoreDriver(machine(*cores), available=False)
     made.core = Core(machine(*cores), patience=patience)
     made.tell(AgentReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
     return made
 
 
 def test_a_wide_job_that_waited_too_long_is_not_overtaken_any_more():
-    made = desk(2, patience=10)
+    made = driver(2, patience=10)
     made.submit(job("first"), job("wide", 2), job("small", its=100))
     assert made.schedule() == ["first on n1[0]", "small:0 on n1[1]"]
     made.end("first")
@@ -30,7 +30,7 @@ def test_a_wide_job_that_waited_too_long_is_not_overtaken_any_more():
 
 
 def test_older_jobs_still_go_before_the_one_that_waited_too_long():
-    made = desk(3, patience=10)
+    made = driver(3, patience=10)
     made.submit(job("running", 2), job("older", after="running"), job("wide", 3), job("small", its=9))
     assert made.schedule() == ["running on n1[0:1]", "small:0 on n1[2]"]
     made.now += 100
@@ -39,7 +39,7 @@ def test_older_jobs_still_go_before_the_one_that_waited_too_long():
 
 
 def test_a_line_that_is_served_now_and_then_keeps_nobody_waiting():
-    made = desk(2, patience=10)
+    made = driver(2, patience=10)
     made.submit(job("pair", 2, its=50), job("small", its=50))
     assert made.schedule() == ["pair:0 on n1[0:1]"]
     made.now += 100
@@ -48,7 +48,7 @@ def test_a_line_that_is_served_now_and_then_keeps_nobody_waiting():
 
 
 def test_nothing_is_kept_free_for_what_needs_a_node_that_is_gone():
-    made = desk(2, 2, patience=10)
+    made = driver(2, 2, patience=10)
     made.submit(job("wide", nodes=2), job("small", its=9))
     made.lose("n2")
     assert made.schedule() == ["small:0 on n1[0]", "small:1 on n1[1]"]
@@ -58,6 +58,6 @@ def test_nothing_is_kept_free_for_what_needs_a_node_that_is_gone():
 
 
 def test_no_patience_at_all_means_strictly_one_after_the_other():
-    made = desk(2, patience=0)
+    made = driver(2, patience=0)
     made.submit(job("first"), job("wide", 2), job("small"))
     assert made.schedule() == ["first on n1[0]"]

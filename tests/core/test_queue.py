@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from qcg.pilotjob.core.iterations import Iterations
-from qcg.pilotjob.core.queue import MANY, Entry, Queue
+from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.queue import MANY, Queue, QueueEntry
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.states import State
-from qcg.pilotjob.description.sharing import MaximumIters
-from tests.core.desk import machine, request
+from qcg.pilotjob.description.iteration_schedulers import MaximumIters
+from tests.core.core_driver import machine, request
 
 
 def make_job(seq: int, its: int | None = None, plan: MaximumIters | None = None) -> Job:
@@ -19,13 +19,13 @@ def make_job(seq: int, its: int | None = None, plan: MaximumIters | None = None)
     return job
 
 
-def ready(queue: Queue, job: Job, cores: int = 1, size: int | None = None) -> Entry:
-    entry = Entry(job, queue.line(request(cores)), size)
+def ready(queue: Queue, job: Job, cores: int = 1, size: int | None = None) -> QueueEntry:
+    entry = QueueEntry(job, queue.line(request(cores)), size)
     if job.iterations is None:
         entry.make_ready(-1)
     else:
         entry.fresh = 0
-    queue.enter(entry, 0.0)
+    queue.add(entry, 0.0)
     return entry
 
 
@@ -77,17 +77,21 @@ def test_one_that_shares_a_line_is_a_head_for_as_long_as_its_own_wall_time_is_le
 
 def test_lines_that_ask_for_the_same_have_their_pace_in_common() -> None:
     queue = Queue(machine(4))
-    assert queue.line(request(1), 60.0).pace is queue.line(request(1), 61.0).pace is queue.line(request(1)).pace
-    assert queue.line(request(1)).pace is not queue.line(request(2)).pace
+    assert (
+        queue.line(request(1), 60.0).durations
+        is queue.line(request(1), 61.0).durations
+        is queue.line(request(1)).durations
+    )
+    assert queue.line(request(1)).durations is not queue.line(request(2)).durations
 
 
 def timed(queue: Queue, seq: int, wall_time: float | None) -> None:
     """Somebody with this wall time takes his place."""
     job = make_job(seq)
-    entry = Entry(job, queue.line(request(1), wall_time), wall_time)
+    entry = QueueEntry(job, queue.line(request(1), wall_time), wall_time)
     job.entries = (entry,)
     entry.make_ready(-1)
-    queue.enter(entry, 0.0)
+    queue.add(entry, 0.0)
 
 
 def test_heads_leave_out_what_takes_longer_than_there_is_time() -> None:
@@ -143,8 +147,8 @@ def test_an_entry_that_has_nothing_to_give_leaves_its_line_and_can_come_back() -
     assert job.iterations is not None
     job.iterations.set_state(0, State.QUEUED)
     entry.make_ready(0)
-    queue.enter(entry, 0.0)
-    queue.enter(entry, 0.0)
+    queue.add(entry, 0.0)
+    queue.add(entry, 0.0)
     assert drain(queue) == [(1, 0)]
 
 
@@ -169,7 +173,7 @@ def test_a_line_that_is_not_served_forgets_the_jobs_that_have_ended() -> None:
     (line,) = queue.lines.values()
     for job in jobs[:99]:
         job.state = State.CANCELED
-        queue.leave(job)
+        queue.job_is_final(job)
         assert len(line.entries) <= 2 * sum(one.state is State.QUEUED for one in jobs) + 1
     assert [entry.job for entry in line.entries if entry.job.state is State.QUEUED] == [jobs[99]]
     assert len(line.entries) <= 2

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qcg.pilotjob.core.effects import Launch
-from qcg.pilotjob.core.errors import Refused
+from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Schedule, Submit
 from qcg.pilotjob.core.records import Attempt, Grant
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.description.sharing import MaximumIters
-from tests.core.desk import Desk, machine, request
+from qcg.pilotjob.description.iteration_schedulers import MaximumIters
+from tests.core.core_driver import CoreDriver, machine, request
 from tests.core.reference import Reference, Unit, choose, maximum_iters
 from tests.core.strategies import Draft, describe, drafts, node_lists
 
@@ -34,7 +34,7 @@ class Both:
     """The core and the reference, told the same."""
 
     def __init__(self, nodes: list[NodeSpec]) -> None:
-        self.desk = Desk(nodes)
+        self.driver = CoreDriver(nodes)
         self.reference = Reference(nodes)
         self.indices: dict[str, range | None] = {}
         self.decisions = 0
@@ -50,42 +50,42 @@ class Both:
         if len(wanted) % 2:  # those who wait come before those they wait for
             descriptions.reverse()
         try:
-            self.desk.tell(Submit(descriptions))
-        except Refused:  # a share that what exists cannot give
+            self.driver.tell(Submit(descriptions))
+        except SubmissionRejected:  # a share that what exists cannot give
             return
         self.indices = known
         self.reference.submit(descriptions)
 
     def schedule(self) -> None:
-        self.desk.tell(Schedule())
-        launched = [unit_of(effect.attempt) for effect in self.desk.effects if isinstance(effect, Launch)]
-        assert launched == self.reference.schedule(self.deadline - self.desk.now)
+        self.driver.tell(Schedule())
+        launched = [unit_of(effect.attempt) for effect in self.driver.effects if isinstance(effect, Launch)]
+        assert launched == self.reference.schedule(self.deadline - self.driver.now)
         self.decisions += len(launched)
 
     def end(self, which: int, exit_code: int) -> None:
-        attempts = list(self.desk.core.state.attempts.values())
+        attempts = list(self.driver.core.state.attempts.values())
         if attempts:
             name, unit, _ = unit_of(attempts[which % len(attempts)])
-            self.desk.end(name if unit is None else f"{name}:{unit}", exit_code=exit_code)
+            self.driver.end(name if unit is None else f"{name}:{unit}", exit_code=exit_code)
             self.reference.end(name, unit, "FAILED" if exit_code else "SUCCEED")
 
     def cancel(self, which: int) -> None:
         """What waits of a job goes; what runs of it ends when its host says so."""
         if self.indices:
             name = list(self.indices)[which % len(self.indices)]
-            job = self.desk.core.state.jobs[name]
-            attempts = [unit_of(attempt) for attempt in self.desk.core.state.attempts.values() if attempt.job is job]
-            self.desk.cancel(name)
+            job = self.driver.core.state.jobs[name]
+            attempts = [unit_of(attempt) for attempt in self.driver.core.state.attempts.values() if attempt.job is job]
+            self.driver.cancel(name)
             if not job.state.is_final or not attempts:
                 self.reference.cancel(name)
             for _, unit, _ in attempts:
-                self.desk.end(name if unit is None else f"{name}:{unit}", exit_code=-15, reason="cancel")
+                self.driver.end(name if unit is None else f"{name}:{unit}", exit_code=-15, reason="cancel")
                 self.reference.end(name, unit, "CANCELED")
 
     def agree(self) -> None:
         ours = {}
-        for job in self.desk.core.state.jobs.values():
-            names = self.desk.iteration_states(job.name) if job.iterations is not None else [job.state.name]
+        for job in self.driver.core.state.jobs.values():
+            names = self.driver.iteration_states(job.name) if job.iterations is not None else [job.state.name]
             ours[job.name] = (job.state.name if job.state.is_final else "unfinished", names)
         assert ours == self.reference.states()
 
@@ -106,22 +106,22 @@ def test_random_workloads_get_the_same_decisions(nodes: list[NodeSpec], steps: l
             case "end", (int(which), int(exit_code)):
                 both.end(which, exit_code)
             case "deadline", float(left):
-                both.deadline = both.desk.now + left
-                both.desk.deadline(both.deadline)
+                both.deadline = both.driver.now + left
+                both.driver.deadline(both.deadline)
             case "cancel", int(which):
                 both.cancel(which)
             case _:
                 both.schedule()
         both.agree()
     both.deadline = math.inf
-    both.desk.deadline(None)
+    both.driver.deadline(None)
     for _ in range(1000):
         both.schedule()
         both.agree()
-        if not both.desk.core.state.attempts:
+        if not both.driver.core.state.attempts:
             break
         both.end(both.decisions, 0)
-    assert not both.desk.core.state.unfinished
+    assert not both.driver.core.state.unfinished
 
 
 @given(st.integers(1, 40), st.integers(1, 30), st.integers(1, 30))

@@ -6,8 +6,8 @@ import pytest
 
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.resources import NodeSpec, Pool
-from qcg.pilotjob.description.model import Request
-from tests.core.desk import machine, node, request
+from qcg.pilotjob.description.model import ResourceRequest
+from tests.core.core_driver import machine, node, request
 
 
 def pool_of(specs: list[NodeSpec]) -> Pool:
@@ -17,7 +17,7 @@ def pool_of(specs: list[NodeSpec]) -> Pool:
     return pool
 
 
-def given(pool: Pool, *requests: Request) -> list[str | None]:
+def given(pool: Pool, *requests: ResourceRequest) -> list[str | None]:
     return [None if grant is None else str(grant) for grant in map(pool.allocate, requests)]
 
 
@@ -84,7 +84,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("nodes", "requests", "expected"), CASES.values(), ids=CASES.keys())
-def test_requests_get(nodes: list[NodeSpec], requests: list[Request], expected: list[str | None]) -> None:
+def test_requests_get(nodes: list[NodeSpec], requests: list[ResourceRequest], expected: list[str | None]) -> None:
     assert given(pool_of(nodes), *requests) == expected
 
 

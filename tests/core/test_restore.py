@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
+from qcg.pilotjob.core.attempt_events import FORGOTTEN
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Launch
 from qcg.pilotjob.core.events import AgentReported, Schedule
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.restore import Restoration
-from qcg.pilotjob.core.running import FORGOTTEN
 from qcg.pilotjob.core.sanity import check
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import Running
-from tests.core.desk import job, line, machine
+from tests.core.core_driver import job, line, machine
 
 
 def launched(core: Core) -> list[str]:

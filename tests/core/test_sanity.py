@@ -7,22 +7,22 @@ from collections.abc import Callable
 import pytest
 
 from qcg.pilotjob.core import sanity
-from qcg.pilotjob.core.errors import InsaneError
-from qcg.pilotjob.core.records import Grant, Leaving
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
-from tests.core.desk import Desk, job, node
+from qcg.pilotjob.core.core_state import CoreState
+from qcg.pilotjob.core.errors import SanityError
+from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.records import Cleanup, Grant
+from tests.core.core_driver import CoreDriver, job, node
 
 
-def busy() -> Desk:
+def busy() -> CoreDriver:
     """`a` runs with a GPU and memory, `it:0` runs, the rest is queued; `done` has ended, `late` waits."""
-    desk = Desk([node("n1", 3, gpus=2, memory=100), node("n2", 4)])
-    desk.submit(job("done"))
-    desk.schedule()
-    desk.end("done")
-    desk.submit(job("a", 2, gpus=1, memory=50), job("it", 4, its=3), job("late", after="a"), job("c", 4))
-    desk.schedule()
-    return desk
+    driver = CoreDriver([node("n1", 3, gpus=2, memory=100), node("n2", 4)])
+    driver.submit(job("done"))
+    driver.schedule()
+    driver.end("done")
+    driver.submit(job("a", 2, gpus=1, memory=50), job("it", 4, its=3), job("late", after="a"), job("c", 4))
+    driver.schedule()
+    return driver
 
 
 def release(core: CoreState) -> None:
@@ -107,27 +107,27 @@ def count_all_iterations(core: CoreState) -> None:
     core.iteration_counts[State.QUEUED] += 1
 
 
-def spread() -> Leaving:
-    return Leaving("2.1", Grant(()), "n1", {"n1"}, None)
+def spread() -> Cleanup:
+    return Cleanup("2.1", Grant(()), "n1", {"n1"}, None)
 
 
 def leave_as_another(core: CoreState) -> None:
-    core.leaving["2.1"] = spread()
+    core.cleanups["2.1"] = spread()
 
 
 def leave_for_no_reason(core: CoreState) -> None:
-    leaving = core.leaving["2.1"] = spread()
-    leaving.attempt = core.jobs["a"].attempt
+    cleanups = core.cleanups["2.1"] = spread()
+    cleanups.attempt = core.jobs["a"].attempt
 
 
 def leave_and_be_gone(core: CoreState) -> None:
     leave_for_no_reason(core)
-    core.leaving["2.1"].waiting.clear()
+    core.cleanups["2.1"].pending.clear()
 
 
 def wait_for_the_lost(core: CoreState) -> None:
     leave_for_no_reason(core)
-    core.lost.add("n1")
+    core.lost_nodes.add("n1")
 
 
 DEFECTS: list[tuple[Callable[[CoreState], None], str]] = [
@@ -162,6 +162,6 @@ DEFECTS: list[tuple[Callable[[CoreState], None], str]] = [
 def test_a_defect_is_found(spoil: Callable[[CoreState], None], sentence: str) -> None:
     state = busy().core.state
     spoil(state)
-    with pytest.raises(InsaneError) as caught:
+    with pytest.raises(SanityError) as caught:
         sanity.check(state)
     assert str(caught.value) == sentence

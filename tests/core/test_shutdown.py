@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause, Disposition, Shutdown, decide
-from tests.core.desk import Desk, job, machine
-from tests.core.resuming import books_of, resume
+from tests.core.core_driver import CoreDriver, job, machine
+from tests.core.restart import resume, save_state
 
 REQUEUE, CANCEL_RUNNING = Disposition.REQUEUE, Disposition.CANCEL_RUNNING
 
@@ -30,32 +30,34 @@ def test_the_cause_decides_what_happens_to_jobs(cause: Cause) -> None:
     assert decide(cause, urgent=True) == Shutdown(cause, TABLE[cause], 0.0), "urgency changes the grace period alone"
 
 
-def busy() -> Desk:
+def busy() -> CoreDriver:
     """`a` and `it:0` run on two cores, `b` and the other iterations wait, `c` depends on `a`, `d` on `b`."""
-    desk = Desk(machine(2))
-    desk.submit(job("a"), job("it", its=3), job("b"), job("c", after="a"), job("d", after="b"))
-    desk.schedule()
-    desk.start("a", "it:0")
-    return desk
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("it", its=3), job("b"), job("c", after="a"), job("d", after="b"))
+    driver.schedule()
+    driver.start("a", "it:0")
+    return driver
 
 
-def next_manager(desk: Desk, cores: int) -> Desk:
+def next_manager(driver: CoreDriver, cores: int) -> CoreDriver:
     """A manager of the same run, whose agent has not reported yet."""
-    other = Desk([], available=False)
-    other.now = desk.now
-    other.core, _ = resume(books_of(desk.core.state), machine(cores), desk.now, rerun_lost=False, keeper="n1")
+    other = CoreDriver([], available=False)
+    other.now = driver.now
+    other.core, _ = resume(
+        save_state(driver.core.state), machine(cores), driver.now, rerun_lost=False, fallback_node="n1"
+    )
     return other
 
 
 def test_requeue_ends_running_attempts_and_leaves_every_job_queued() -> None:
-    desk = busy()
-    assert desk.suspend() == ["stop a: closed", "stop it:0: closed"]
-    assert desk.schedule() == []
-    desk.end("a", "it:0", exit_code=-15, reason="closed")
-    assert desk.states() == {"a": "QUEUED", "it": "EXECUTING", "b": "QUEUED", "c": "QUEUED", "d": "QUEUED"}
-    assert desk.iteration_states("it") == ["QUEUED"] * 3
-    assert desk.schedule() == [], "the manager that ends starts nothing"
-    resumed = next_manager(desk, 8)
+    driver = busy()
+    assert driver.suspend() == ["stop a: closed", "stop it:0: closed"]
+    assert driver.schedule() == []
+    driver.end("a", "it:0", exit_code=-15, reason="closed")
+    assert driver.states() == {"a": "QUEUED", "it": "EXECUTING", "b": "QUEUED", "c": "QUEUED", "d": "QUEUED"}
+    assert driver.iteration_states("it") == ["QUEUED"] * 3
+    assert driver.schedule() == [], "the manager that ends starts nothing"
+    resumed = next_manager(driver, 8)
     resumed.report("n1")
     assert resumed.schedule() == [
         "a (attempt 2) on n1[0]",
@@ -67,18 +69,18 @@ def test_requeue_ends_running_attempts_and_leaves_every_job_queued() -> None:
 
 
 def test_finish_cancels_running_jobs_and_keeps_waiting_ones() -> None:
-    desk = busy()
-    assert desk.finish() == ["kill a", "kill it:0"]
-    assert desk.schedule() == []
-    assert desk.end("a", "it:0", exit_code=-15, reason="closed") == [
+    driver = busy()
+    assert driver.finish() == ["kill a", "kill it:0"]
+    assert driver.schedule() == []
+    assert driver.end("a", "it:0", exit_code=-15, reason="closed") == [
         "a CANCELED",
         "c OMITTED: it waits for 'a', which is CANCELED",
         "nothing runs",
         "it:0 CANCELED",
     ]
-    assert desk.states() == {"a": "CANCELED", "it": "EXECUTING", "b": "QUEUED", "c": "OMITTED", "d": "QUEUED"}
-    assert desk.iteration_states("it") == ["CANCELED", "QUEUED", "QUEUED"]
-    resumed = next_manager(desk, 8)
+    assert driver.states() == {"a": "CANCELED", "it": "EXECUTING", "b": "QUEUED", "c": "OMITTED", "d": "QUEUED"}
+    assert driver.iteration_states("it") == ["CANCELED", "QUEUED", "QUEUED"]
+    resumed = next_manager(driver, 8)
     resumed.report("n1")
     assert resumed.schedule() == ["it:1 on n1[0]", "it:2 on n1[1]", "b on n1[2]"]
     resumed.end("it:1", "it:2", "b")
@@ -88,47 +90,47 @@ def test_finish_cancels_running_jobs_and_keeps_waiting_ones() -> None:
 
 
 def test_a_job_that_ends_by_itself_during_the_shutdown_has_ended_as_it_did() -> None:
-    for end_manager in (Desk.suspend, Desk.finish):
-        desk = busy()
-        end_manager(desk)
-        assert desk.end("a") == ["a SUCCEED"]
-        assert desk.states()["c"] == "QUEUED"
+    for end_manager in (CoreDriver.suspend, CoreDriver.finish):
+        driver = busy()
+        end_manager(driver)
+        assert driver.end("a") == ["a SUCCEED"]
+        assert driver.states()["c"] == "QUEUED"
 
 
 def test_an_attempt_that_was_sent_and_has_not_started_is_a_waiting_job_to_finish() -> None:
-    desk = Desk(machine(1))
-    desk.submit(job("a"))
-    desk.schedule()
-    assert desk.finish() == ["stop a: closed"]
-    assert desk.end("a", reason="closed", exit_code=-1)[-1] == "a QUEUED"
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a"))
+    driver.schedule()
+    assert driver.finish() == ["stop a: closed"]
+    assert driver.end("a", reason="closed", exit_code=-1)[-1] == "a QUEUED"
 
 
 def test_a_crash_in_the_middle_of_a_shutdown_loses_no_decision() -> None:
     """The next manager ends what the first one wanted to end, and with the same outcome."""
     for end_manager, message, outcome in (
-        (Desk.suspend, "stop a: closed", "a QUEUED"),
-        (Desk.finish, "kill a", "a CANCELED"),
+        (CoreDriver.suspend, "stop a: closed", "a QUEUED"),
+        (CoreDriver.finish, "kill a", "a CANCELED"),
     ):
-        desk = busy()
-        end_manager(desk)
-        resumed = next_manager(desk, 2)
-        live = [desk.running("a"), desk.running("it:0")]
+        driver = busy()
+        end_manager(driver)
+        resumed = next_manager(driver, 2)
+        live = [driver.running("a"), driver.running("it:0")]
         assert message in resumed.report("n1", live=live)
         assert outcome in resumed.end("a", exit_code=-15, reason="closed")
 
 
 def test_a_lost_agent_changes_nothing_about_the_decision() -> None:
-    for end_manager, state in ((Desk.suspend, "QUEUED"), (Desk.finish, "CANCELED")):
-        desk = busy()
-        end_manager(desk)
-        desk.lose("n1")
-        assert desk.states()["a"] == state
-        assert desk.states()["b"] == "QUEUED"
+    for end_manager, state in ((CoreDriver.suspend, "QUEUED"), (CoreDriver.finish, "CANCELED")):
+        driver = busy()
+        end_manager(driver)
+        driver.lose("n1")
+        assert driver.states()["a"] == state
+        assert driver.states()["b"] == "QUEUED"
 
 
 def test_finish_with_cancel_leaves_nothing_to_resume() -> None:
-    desk = busy()
-    desk.cancel_all("told to finish and to cancel")
-    desk.end("a", "it:0", exit_code=-15, reason="cancel")
-    assert set(desk.states().values()) == {"CANCELED"}
-    assert desk.core.state.unfinished == 0
+    driver = busy()
+    driver.cancel_all("told to finish and to cancel")
+    driver.end("a", "it:0", exit_code=-15, reason="cancel")
+    assert set(driver.states().values()) == {"CANCELED"}
+    assert driver.core.state.unfinished == 0

@@ -4,45 +4,45 @@ from __future__ import annotations
 
 import pytest
 
-from qcg.pilotjob.core.errors import Refused
+from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Submit, Withdraw
 from qcg.pilotjob.description.model import JobDescription, Sharing
-from tests.core.desk import Desk, job, machine
+from tests.core.core_driver import CoreDriver, job, machine
 
 
-def refused(desk: Desk, *jobs: JobDescription) -> list[str]:
+def refused(driver: CoreDriver, *jobs: JobDescription) -> list[str]:
     """The sentences; and nothing of it has happened."""
-    before = desk.states()
-    with pytest.raises(Refused) as caught:
-        desk.tell(Submit(list(jobs)))
-    assert desk.states() == before
-    assert desk.core.state.effects == []
+    before = driver.states()
+    with pytest.raises(SubmissionRejected) as caught:
+        driver.tell(Submit(list(jobs)))
+    assert driver.states() == before
+    assert driver.core.state.effects == []
     return caught.value.sentences
 
 
 def test_jobs_are_numbered_in_the_order_they_came() -> None:
-    desk = Desk(machine(1))
-    assert desk.submit(job("a"), job("b")) == []
-    desk.submit(job("c"))
-    assert [found.seq for found in desk.core.state.jobs.values()] == [1, 2, 3]
-    assert desk.states() == {"a": "QUEUED", "b": "QUEUED", "c": "QUEUED"}
+    driver = CoreDriver(machine(1))
+    assert driver.submit(job("a"), job("b")) == []
+    driver.submit(job("c"))
+    assert [found.seq for found in driver.core.state.jobs.values()] == [1, 2, 3]
+    assert driver.states() == {"a": "QUEUED", "b": "QUEUED", "c": "QUEUED"}
 
 
 def test_a_submission_of_nothing_changes_nothing() -> None:
-    assert Desk(machine(1)).tell(Submit([])) == ["reply {'submitted': 0, 'jobs': []}"]
+    assert CoreDriver(machine(1)).tell(Submit([])) == ["reply {'submitted': 0, 'jobs': []}"]
 
 
 def test_a_job_that_can_never_run_fails_at_once_and_blocks_nobody() -> None:
-    desk = Desk(machine(2))
-    assert desk.submit(job("huge", 3), job("after", after="huge"), job("a")) == [
+    driver = CoreDriver(machine(2))
+    assert driver.submit(job("huge", 3), job("after", after="huge"), job("a")) == [
         "huge FAILED: 3 cores asked for, and 2 exist",
         "after OMITTED: it waits for 'huge', which is FAILED",
     ]
-    assert desk.schedule() == ["a on n1[0]"]
+    assert driver.schedule() == ["a on n1[0]"]
 
 
 def test_a_dependent_that_came_before_a_job_that_can_never_run_is_omitted_too() -> None:
-    assert Desk(machine(2)).submit(job("after", after="huge"), job("huge", 3)) == [
+    assert CoreDriver(machine(2)).submit(job("after", after="huge"), job("huge", 3)) == [
         "huge FAILED: 3 cores asked for, and 2 exist",
         "after OMITTED: it waits for 'huge', which is FAILED",
         "all done",
@@ -50,13 +50,13 @@ def test_a_dependent_that_came_before_a_job_that_can_never_run_is_omitted_too() 
 
 
 def test_iterations_that_can_never_run_fail_together() -> None:
-    desk = Desk(machine(2))
-    assert desk.submit(job("huge", 1, gpus=1, its=1000)) == [
+    driver = CoreDriver(machine(2))
+    assert driver.submit(job("huge", 1, gpus=1, its=1000)) == [
         "rest of huge FAILED",
         "huge FAILED: 1 GPU on a node asked for, and no node has that",
         "all done",
     ]
-    assert set(desk.iteration_states("huge")) == {"FAILED"}
+    assert set(driver.iteration_states("huge")) == {"FAILED"}
 
 
 @pytest.mark.parametrize(
@@ -148,63 +148,63 @@ def test_iterations_that_can_never_run_fail_together() -> None:
     ids=lambda value: value[0] if isinstance(value[0], str) else "",
 )
 def test_a_submission_is_refused_as_a_whole(jobs: list[JobDescription], sentences: list[str]) -> None:
-    desk = Desk(machine(4))
-    desk.submit(job("old"), job("it", its=3), job("odd", its=range(1, 5, 2)))
-    assert refused(desk, job("fine"), *jobs) == sentences
-    assert desk.submit(job("fine"), job("a")) == []
+    driver = CoreDriver(machine(4))
+    driver.submit(job("old"), job("it", its=3), job("odd", its=range(1, 5, 2)))
+    assert refused(driver, job("fine"), *jobs) == sentences
+    assert driver.submit(job("fine"), job("a")) == []
 
 
 def test_a_long_ring_is_named_in_its_order() -> None:
     size = 5000
     jobs = [job(f"j{number}", after=f"j{(number + 1) % size}") for number in range(size)]
-    (sentence,) = refused(Desk(machine(1)), *jobs)
+    (sentence,) = refused(CoreDriver(machine(1)), *jobs)
     names = sentence.rpartition(": ")[2].split(" -> ")
     assert names == [f"j{number}" for number in range(size)] + ["j0"]
 
 
 def test_of_many_cycles_some_are_told() -> None:
     jobs = [job(f"j{number}", after=f"j{number} j{max(number - 1, 0)}") for number in range(3000)]
-    sentences = refused(Desk(machine(1)), *jobs)
+    sentences = refused(CoreDriver(machine(1)), *jobs)
     assert len(sentences) == 20
     assert sentences[0] == "job 'j0' waits for itself and could never start"
 
 
 def test_of_many_unknown_names_some_get_a_suggestion() -> None:
-    desk = Desk(machine(1))
-    sentences = refused(desk, job("prepare"), job("a", after=" ".join(f"prepare{number}" for number in range(1000))))
+    driver = CoreDriver(machine(1))
+    sentences = refused(driver, job("prepare"), job("a", after=" ".join(f"prepare{number}" for number in range(1000))))
     assert len([sentence for sentence in sentences if "did you mean 'prepare'?" in sentence]) == 20
     many = [job(f"prepare{number}") for number in range(2001)]
-    assert "did you mean" not in refused(desk, *many, job("a", after="prepared"))[0]
+    assert "did you mean" not in refused(driver, *many, job("a", after="prepared"))[0]
 
 
 def test_two_ways_to_the_same_job_are_no_ring() -> None:
-    desk = Desk(machine(4))
-    assert desk.submit(job("d", after="b c"), job("b", after="a"), job("c", after="a"), job("a")) == []
+    driver = CoreDriver(machine(4))
+    assert driver.submit(job("d", after="b c"), job("b", after="a"), job("c", after="a"), job("a")) == []
 
 
 def test_more_prerequisites_by_index_than_can_be_counted_are_refused() -> None:
-    desk = Desk(machine(1))
+    driver = CoreDriver(machine(1))
     others = [job(f"j{number}", its=1) for number in range(256)]
     names = " ".join(f"j{number}:${{it}}" for number in range(256))
-    assert refused(desk, *others, job("a", its=1, after=names)) == [
+    assert refused(driver, *others, job("a", its=1, after=names)) == [
         "job 'a' waits for more than 255 jobs by index; name whole jobs"
     ]
 
 
 def test_a_withdrawn_submission_was_never_there() -> None:
-    desk = Desk(machine(4))
-    desk.submit(job("a", its=2))
-    desk.submit(job("b"), job("c", its=2), job("d", after="a b"), job("e", its=2, after="a:${it} c:1"), job("f", 9))
-    assert desk.tell(Withdraw(["b", "c", "d", "e", "f"])) == [f"removed {name}" for name in "bcdef"]
-    assert desk.states() == {"a": "QUEUED"}
-    assert desk.schedule() == ["a:0 on n1[0]", "a:1 on n1[1]"]
-    assert desk.end("a:0", "a:1") == ["a:0 SUCCEED", "a:1 SUCCEED", "a SUCCEED", "all done"]
-    assert desk.schedule() == []
-    desk.submit(job("b"))
-    assert desk.schedule() == ["b on n1[0]"]
+    driver = CoreDriver(machine(4))
+    driver.submit(job("a", its=2))
+    driver.submit(job("b"), job("c", its=2), job("d", after="a b"), job("e", its=2, after="a:${it} c:1"), job("f", 9))
+    assert driver.tell(Withdraw(["b", "c", "d", "e", "f"])) == [f"removed {name}" for name in "bcdef"]
+    assert driver.states() == {"a": "QUEUED"}
+    assert driver.schedule() == ["a:0 on n1[0]", "a:1 on n1[1]"]
+    assert driver.end("a:0", "a:1") == ["a:0 SUCCEED", "a:1 SUCCEED", "a SUCCEED", "all done"]
+    assert driver.schedule() == []
+    driver.submit(job("b"))
+    assert driver.schedule() == ["b on n1[0]"]
 
 
 def test_all_is_done_when_the_only_submission_is_withdrawn() -> None:
-    desk = Desk(machine(4))
-    desk.submit(job("a"))
-    assert desk.tell(Withdraw(["a"])) == ["removed a", "all done"]
+    driver = CoreDriver(machine(4))
+    driver.submit(job("a"))
+    assert driver.tell(Withdraw(["a"])) == ["removed a", "all done"]

@@ -10,28 +10,28 @@ from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import AgentReported, Warned
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import Sharing
-from tests.core.desk import Desk, job, line, machine
-from tests.core.resuming import books_of, resume
+from tests.core.core_driver import CoreDriver, job, line, machine
+from tests.core.restart import resume, save_state
 
 
-def busy(*names: str) -> Desk:
-    desk = Desk(machine(4))
-    desk.submit(*[job(name) for name in names])
-    desk.schedule()
-    desk.start(*names)
-    return desk
+def busy(*names: str) -> CoreDriver:
+    driver = CoreDriver(machine(4))
+    driver.submit(*[job(name) for name in names])
+    driver.schedule()
+    driver.start(*names)
+    return driver
 
 
-class Resumed(Desk):
+class Resumed(CoreDriver):
     resumed: list[str]
     """What followed from what there was."""
 
 
-def go_on(desk: Desk, nodes: list[NodeSpec]) -> Resumed:
+def count_adopted(driver: CoreDriver, nodes: list[NodeSpec]) -> Resumed:
     """The next manager."""
     other = Resumed([], available=False)
-    other.now = desk.now
-    other.core, effects = resume(books_of(desk.core.state), nodes, desk.now, rerun_lost=False)
+    other.now = driver.now
+    other.core, effects = resume(save_state(driver.core.state), nodes, driver.now, rerun_lost=False)
     other.resumed = [line(effect) for effect in effects]
     sanity.check(other.core.state)
     other.tell(AgentReported([spec.name for spec in nodes], []))
@@ -39,202 +39,202 @@ def go_on(desk: Desk, nodes: list[NodeSpec]) -> Resumed:
 
 
 def test_what_runs_is_stopped_and_waits_again() -> None:
-    desk = busy("a", "b")
-    desk.submit(job("late"))
-    assert desk.suspend() == ["stop a: closed", "stop b: closed"]
-    assert desk.schedule() == []
-    assert desk.end("a", exit_code=-15, reason="closed") == ["requeued a", "a QUEUED"]
-    assert desk.end("b", exit_code=-15, reason="closed") == ["nothing runs", "requeued b", "b QUEUED"]
-    assert desk.schedule() == []
-    assert desk.core.state.losses == {}
+    driver = busy("a", "b")
+    driver.submit(job("late"))
+    assert driver.suspend() == ["stop a: closed", "stop b: closed"]
+    assert driver.schedule() == []
+    assert driver.end("a", exit_code=-15, reason="closed") == ["requeued a", "a QUEUED"]
+    assert driver.end("b", exit_code=-15, reason="closed") == ["nothing runs", "requeued b", "b QUEUED"]
+    assert driver.schedule() == []
+    assert driver.core.state.losses == {}
 
 
 def test_with_nothing_under_way_nothing_runs_at_once() -> None:
-    assert Desk(machine(1)).suspend() == ["nothing runs"]
+    assert CoreDriver(machine(1)).suspend() == ["nothing runs"]
 
 
 def test_who_succeeds_before_it_is_stopped_has_succeeded() -> None:
-    desk = busy("a")
-    desk.suspend()
-    assert desk.end("a") == ["nothing runs", "a SUCCEED", "all done"]
+    driver = busy("a")
+    driver.suspend()
+    assert driver.end("a") == ["nothing runs", "a SUCCEED", "all done"]
 
 
 def test_who_is_told_to_end_by_somebody_else_at_the_same_time_has_not_failed() -> None:
     """The batch system sends its signal to everybody."""
-    desk = busy("a")
-    desk.suspend()
-    assert desk.end("a", exit_code=-15) == ["nothing runs", "requeued a", "a QUEUED"]
+    driver = busy("a")
+    driver.suspend()
+    assert driver.end("a", exit_code=-15) == ["nothing runs", "requeued a", "a QUEUED"]
 
 
 def test_who_was_warned_and_does_not_succeed_waits_again() -> None:
-    desk = busy("a", "b", "c")
-    assert desk.tell(Warned()) == []
-    assert desk.end("a", exit_code=1) == ["requeued a", "a QUEUED"]
-    assert desk.end("b") == ["b SUCCEED"]
-    assert desk.end("c", exit_code=-15, reason="timeout", message="over") == ["c FAILED: over"]
-    desk.schedule()
-    assert desk.end("a", exit_code=1) == ["a FAILED: exit code 1", "all done"], "it had more time than it thought"
+    driver = busy("a", "b", "c")
+    assert driver.tell(Warned()) == []
+    assert driver.end("a", exit_code=1) == ["requeued a", "a QUEUED"]
+    assert driver.end("b") == ["b SUCCEED"]
+    assert driver.end("c", exit_code=-15, reason="timeout", message="over") == ["c FAILED: over"]
+    driver.schedule()
+    assert driver.end("a", exit_code=1) == ["a FAILED: exit code 1", "all done"], "it had more time than it thought"
 
 
 def test_a_wall_time_that_is_over_is_a_failure_all_the_same() -> None:
-    desk = busy("a")
-    desk.suspend()
-    assert desk.end("a", exit_code=-15, reason="timeout", message="over")[1] == "a FAILED: over"
+    driver = busy("a")
+    driver.suspend()
+    assert driver.end("a", exit_code=-15, reason="timeout", message="over")[1] == "a FAILED: over"
 
 
 def test_a_cancelled_run_is_cancelled_and_not_stopped() -> None:
-    desk = busy("a", "b")
-    desk.cancel("a")
-    assert desk.suspend() == ["stop b: closed"]
-    assert desk.cancel("b")[0] == "kill b"
-    assert desk.end("b", exit_code=-15, reason="closed") == ["b CANCELED"]
+    driver = busy("a", "b")
+    driver.cancel("a")
+    assert driver.suspend() == ["stop b: closed"]
+    assert driver.cancel("b")[0] == "kill b"
+    assert driver.end("b", exit_code=-15, reason="closed") == ["b CANCELED"]
 
 
 def test_a_stopped_run_that_is_lost_waits_again_and_is_not_counted_as_a_loss() -> None:
-    desk = busy("a")
-    desk.suspend()
-    assert desk.lose("n1") == ["nothing runs", "requeued a", "a QUEUED"]
-    assert desk.core.state.losses == {}
+    driver = busy("a")
+    driver.suspend()
+    assert driver.lose("n1") == ["nothing runs", "requeued a", "a QUEUED"]
+    assert driver.core.state.losses == {}
 
 
 def test_an_agent_that_was_told_to_end_gives_its_runs_back() -> None:
-    desk = busy("a")
-    assert desk.end("a", exit_code=-15, reason="closed") == ["requeued a", "a QUEUED"]
-    assert desk.schedule() == ["a (attempt 2) on n1[0]"]
+    driver = busy("a")
+    assert driver.end("a", exit_code=-15, reason="closed") == ["requeued a", "a QUEUED"]
+    assert driver.schedule() == ["a (attempt 2) on n1[0]"]
 
 
 def test_an_agent_that_missed_the_word_is_told_again() -> None:
-    desk = busy("a")
-    desk.suspend()
-    assert desk.report("n1", live=[desk.running("a")]) == ["stop a: closed"]
+    driver = busy("a")
+    driver.suspend()
+    assert driver.report("n1", live=[driver.running("a")]) == ["stop a: closed"]
 
 
 def test_suspending_twice_stops_once() -> None:
-    desk = busy("a")
-    desk.suspend()
-    assert desk.suspend() == []
+    driver = busy("a")
+    driver.suspend()
+    assert driver.suspend() == []
 
 
 # -- deadline ------------------------------------------------------------------------------------------------------
 
 
 def test_only_what_is_done_in_time_is_started() -> None:
-    desk = Desk(machine(4))
-    desk.deadline(100.0)
-    desk.submit(job("long", wt=200), job("short", wt=50), job("any"))
-    assert desk.schedule() == ["short on n1[0]", "any on n1[1]"]
-    desk.now = 99.0
-    desk.submit(job("late"))
-    assert desk.schedule() == [], "its time has come while nobody looked"
+    driver = CoreDriver(machine(4))
+    driver.deadline(100.0)
+    driver.submit(job("long", wt=200), job("short", wt=50), job("any"))
+    assert driver.schedule() == ["short on n1[0]", "any on n1[1]"]
+    driver.now = 99.0
+    driver.submit(job("late"))
+    assert driver.schedule() == [], "its time has come while nobody looked"
 
 
 def test_a_deadline_that_moves_lets_others_start() -> None:
-    desk = Desk(machine(4))
-    desk.deadline(10.0)
-    desk.submit(job("long", wt=200))
-    assert desk.schedule() == []
-    desk.deadline(1000.0)
-    assert desk.schedule() == ["long on n1[0]"]
-    desk.submit(job("longer", wt=2000))
-    assert desk.schedule() == []
-    desk.deadline(None)
-    assert desk.schedule() == ["longer on n1[1]"]
+    driver = CoreDriver(machine(4))
+    driver.deadline(10.0)
+    driver.submit(job("long", wt=200))
+    assert driver.schedule() == []
+    driver.deadline(1000.0)
+    assert driver.schedule() == ["long on n1[0]"]
+    driver.submit(job("longer", wt=2000))
+    assert driver.schedule() == []
+    driver.deadline(None)
+    assert driver.schedule() == ["longer on n1[1]"]
 
 
 def test_what_takes_too_long_keeps_nothing_free_however_long_it_waits() -> None:
-    desk = Desk(machine(2), available=False)
-    desk.core = Core(machine(2), patience=10)
-    desk.tell(AgentReported(["n1"], []))
-    desk.deadline(1000.0)
-    desk.submit(job("long", 2, wt=5000), job("small", its=9))
-    desk.now += 100
-    assert desk.schedule() == ["small:0 on n1[0]", "small:1 on n1[1]"]
+    driver = CoreDriver(machine(2), available=False)
+    driver.core = Core(machine(2), patience=10)
+    driver.tell(AgentReported(["n1"], []))
+    driver.deadline(1000.0)
+    driver.submit(job("long", 2, wt=5000), job("small", its=9))
+    driver.now += 100
+    assert driver.schedule() == ["small:0 on n1[0]", "small:1 on n1[1]"]
 
 
 # -- the outlook ---------------------------------------------------------------------------------------------------
 
 
 def test_while_something_runs_or_could_it_is_not_over() -> None:
-    desk = busy("a")
-    assert why_over(desk.core.state, desk.now) is None
-    desk.deadline(desk.now)
-    assert why_over(desk.core.state, desk.now) is None, "it runs"
-    desk.end("a")
-    assert why_over(desk.core.state, desk.now) is None, "nothing is left"
-    desk.submit(job("b"))
-    assert why_over(desk.core.state, desk.now) == NO_TIME
+    driver = busy("a")
+    assert why_over(driver.core.state, driver.now) is None
+    driver.deadline(driver.now)
+    assert why_over(driver.core.state, driver.now) is None, "it runs"
+    driver.end("a")
+    assert why_over(driver.core.state, driver.now) is None, "nothing is left"
+    driver.submit(job("b"))
+    assert why_over(driver.core.state, driver.now) == NO_TIME
 
 
 def test_it_is_over_when_all_that_is_left_takes_too_long() -> None:
-    desk = Desk(machine(4))
-    desk.deadline(100.0)
-    desk.submit(job("long", wt=200), job("after", after="long"))
-    assert why_over(desk.core.state, desk.now) == NO_TIME
-    desk.submit(job("short", wt=20))
-    assert why_over(desk.core.state, desk.now) is None
+    driver = CoreDriver(machine(4))
+    driver.deadline(100.0)
+    driver.submit(job("long", wt=200), job("after", after="long"))
+    assert why_over(driver.core.state, driver.now) == NO_TIME
+    driver.submit(job("short", wt=20))
+    assert why_over(driver.core.state, driver.now) is None
 
 
 def test_a_lost_node_is_hoped_for_as_long_as_patience_lasts() -> None:
-    desk = Desk(machine(2, 2), available=False)
-    desk.core = Core(machine(2, 2), patience=100)
-    desk.report("n1", "n2")
-    desk.submit(job("wide", nodes=2))
-    desk.lose("n2")
-    lost = desk.now
-    assert why_over(desk.core.state, lost + 99) is None
-    sentence = why_over(desk.core.state, lost + 100)
+    driver = CoreDriver(machine(2, 2), available=False)
+    driver.core = Core(machine(2, 2), patience=100)
+    driver.report("n1", "n2")
+    driver.submit(job("wide", nodes=2))
+    driver.lose("n2")
+    lost = driver.now
+    assert why_over(driver.core.state, lost + 99) is None
+    sentence = why_over(driver.core.state, lost + 100)
     assert sentence is not None
     assert sentence.endswith("2 nodes asked for, and 1 exist")
-    desk.report("n2")
-    assert why_over(desk.core.state, lost + 1000) is None
+    driver.report("n2")
+    assert why_over(driver.core.state, lost + 1000) is None
 
 
 def test_a_node_that_never_came_is_hoped_for_from_the_first_question_on() -> None:
-    desk = Desk(machine(2, 2), available=False)
-    desk.core = Core(machine(2, 2), patience=100)
-    desk.report("n1")
-    desk.submit(job("wide", nodes=2))
-    assert why_over(desk.core.state, 1000.0) is None
-    assert why_over(desk.core.state, 1099.0) is None
-    assert why_over(desk.core.state, 1100.0) is not None
+    driver = CoreDriver(machine(2, 2), available=False)
+    driver.core = Core(machine(2, 2), patience=100)
+    driver.report("n1")
+    driver.submit(job("wide", nodes=2))
+    assert why_over(driver.core.state, 1000.0) is None
+    assert why_over(driver.core.state, 1099.0) is None
+    assert why_over(driver.core.state, 1100.0) is not None
 
 
 def test_a_node_whose_agent_is_just_starting_is_hoped_for_without_any_patience() -> None:
-    desk = Desk(machine(2), available=False)
-    desk.core = Core(machine(2), patience=0)
-    desk.submit(job("a"))
-    assert why_over(desk.core.state, 1000.0) is None
-    assert why_over(desk.core.state, 1000.0 + HOPE - 1) is None
-    assert why_over(desk.core.state, 1000.0 + HOPE) is not None
+    driver = CoreDriver(machine(2), available=False)
+    driver.core = Core(machine(2), patience=0)
+    driver.submit(job("a"))
+    assert why_over(driver.core.state, 1000.0) is None
+    assert why_over(driver.core.state, 1000.0 + HOPE - 1) is None
+    assert why_over(driver.core.state, 1000.0 + HOPE) is not None
 
 
 # -- other nodes ---------------------------------------------------------------------------------------------------
 
 
 def test_a_run_that_was_stopped_is_run_again_on_other_nodes_whoever_ended_it() -> None:
-    desk = busy("a")
-    desk.suspend()
-    other = go_on(desk, [NodeSpec("x", (4, 5))])
+    driver = busy("a")
+    driver.suspend()
+    other = count_adopted(driver, [NodeSpec("x", (4, 5))])
     assert other.resumed == ["requeued a", "a QUEUED"]
     assert other.schedule() == ["a (attempt 2) on x[4]"]
 
 
 def test_a_run_that_nobody_had_stopped_is_lost_with_its_node() -> None:
-    other = go_on(busy("a"), [NodeSpec("x", (4, 5))])
+    other = count_adopted(busy("a"), [NodeSpec("x", (4, 5))])
     assert other.resumed[0] == "a FAILED: the node it ran on is not part of this run any more"
 
 
 def test_what_fitted_before_waits_for_nodes_that_are_large_enough() -> None:
-    desk = Desk(machine(4, 4), available=False)
-    desk.submit(job("wide", 8), job("pair", nodes=2), job("small"), job("after", after="wide"))
-    small = go_on(desk, machine(2))
+    driver = CoreDriver(machine(4, 4), available=False)
+    driver.submit(job("wide", 8), job("pair", nodes=2), job("small"), job("after", after="wide"))
+    small = count_adopted(driver, machine(2))
     assert small.schedule() == ["small on n1[0]"]
     assert why_over(small.core.state, small.now) is None
     small.end("small")
     sentence = why_over(small.core.state, small.now)
     assert sentence is not None
     assert sentence.endswith("2 nodes asked for, and 1 exist")
-    large = go_on(small, machine(8, 8))
+    large = count_adopted(small, machine(8, 8))
     assert large.schedule() == ["wide on n1[0:1:2:3:4:5:6:7]"]
     large.end("wide")
     assert large.schedule() == ["pair on n1[0:1:2:3:4:5:6:7],n2[0:1:2:3:4:5:6:7]"]
@@ -243,8 +243,8 @@ def test_what_fitted_before_waits_for_nodes_that_are_large_enough() -> None:
 
 
 def test_a_new_job_that_is_too_large_is_refused_as_ever() -> None:
-    desk = go_on(Desk(machine(4)), machine(2))
-    assert desk.submit(job("wide", 3)) == ["wide FAILED: 3 cores asked for, and 2 exist", "all done"]
+    driver = count_adopted(CoreDriver(machine(4)), machine(2))
+    assert driver.submit(job("wide", 3)) == ["wide FAILED: 3 cores asked for, and 2 exist", "all done"]
 
 
 @pytest.mark.parametrize(
@@ -255,10 +255,10 @@ def test_a_new_job_that_is_too_large_is_refused_as_ever() -> None:
     ],
 )
 def test_a_share_of_too_little_is_what_is_wanted_at_least(sharing: Sharing, launched: list[str]) -> None:
-    desk = Desk(machine(8), available=False)
-    desk.submit(job("it", (3, None), its=2, sharing=sharing))
-    other = go_on(desk, machine(4))
+    driver = CoreDriver(machine(8), available=False)
+    driver.submit(job("it", (3, None), its=2, sharing=sharing))
+    other = count_adopted(driver, machine(4))
     assert other.schedule() == launched
-    nothing = go_on(desk, machine(2))
+    nothing = count_adopted(driver, machine(2))
     assert nothing.schedule() == []
     assert nothing.states() == {"it": "QUEUED"}

@@ -7,73 +7,80 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from qcg.pilotjob.core.arrivals import Arrivals
+from qcg.pilotjob.core.arrival_order import ArrivalOrder
 from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.events import AgentReported, AgentSilent, AttemptEnded
-from qcg.pilotjob.core.queue import Entry
+from qcg.pilotjob.core.events import AgentReported, AgentUnreachable, AttemptEnded
+from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.queue import QueueEntry
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.core.states import State
-from qcg.pilotjob.core.why import Look, Reason, iteration_counts, telling_iteration, why_ended, why_under_way
+from qcg.pilotjob.core.why import (
+    Reason,
+    WaitExplainer,
+    iteration_counts,
+    representative_iteration,
+    why_ended,
+    why_under_way,
+)
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import Ended
-from tests.core.desk import Desk, job, machine, node
-from tests.core.resuming import books_of, resume
+from tests.core.core_driver import CoreDriver, job, machine, node
+from tests.core.restart import resume, save_state
 
 
-def why(desk: Desk, name: str, *, stalled: bool = False) -> Reason:
-    found = find(desk.core.state, name)
+def why(driver: CoreDriver, name: str, *, stalled: bool = False) -> Reason:
+    found = find(driver.core.state, name)
     assert not isinstance(found, str), found
     asked, position = found
     assert asked.spec is not None
     description = msgspec.msgpack.decode(asked.spec, type=JobDescription)
-    return Look(desk.core.state, desk.now, stalled=stalled).why_waiting(asked, position, description)
+    return WaitExplainer(driver.core.state, driver.now, stalled=stalled).why_waiting(asked, position, description)
 
 
-def patient(patience: float, *cores: int) -> Desk:
-    desk = Desk(machine(*cores), available=False)
-    desk.core = Core(machine(*cores), patience=patience)
-    desk.tell(AgentReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
-    return desk
+def patient(patience: float, *cores: int) -> CoreDriver:
+    driver = CoreDriver(machine(*cores), available=False)
+    driver.core = Core(machine(*cores), patience=patience)
+    driver.tell(AgentReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
+    return driver
 
 
 # -- dependencies ----------------------------------------------------------------------------------------------
 
 
 def test_a_job_waits_for_another_one():
-    desk = Desk(machine(2))
-    desk.submit(job("a"), job("b", after="a"))
-    desk.schedule()
-    reason = why(desk, "b")
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("b", after="a"))
+    driver.schedule()
+    reason = why(driver, "b")
     assert (reason.kind, reason.sentence) == ("dependencies", "it waits for 'a', which is SCHEDULED")
     assert reason.details == {"after": [{"name": "a", "status": "SCHEDULED"}]}
-    desk.start("a")
-    assert why(desk, "b").sentence == "it waits for 'a', which is EXECUTING"
+    driver.start("a")
+    assert why(driver, "b").sentence == "it waits for 'a', which is EXECUTING"
 
 
 def test_what_has_succeeded_is_not_waited_for_any_more():
-    desk = Desk(machine(2))
-    desk.submit(job("a"), job("b", 2), job("c", after="a b"))
-    desk.schedule()
-    desk.end("a")
-    assert why(desk, "c").sentence == "it waits for 'b', which is QUEUED"
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("b", 2), job("c", after="a b"))
+    driver.schedule()
+    driver.end("a")
+    assert why(driver, "c").sentence == "it waits for 'b', which is QUEUED"
 
 
 def test_a_job_that_took_the_name_of_one_that_was_waited_for_is_not_waited_for():
-    desk = Desk(machine(2))
-    desk.submit(job("a"), job("b"), job("c", after="a b"))
-    desk.schedule()
-    desk.end("a")
-    desk.remove("a")
-    desk.submit(job("a", 2))
-    assert why(desk, "c").sentence == "it waits for 'b', which is SCHEDULED"
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("b"), job("c", after="a b"))
+    driver.schedule()
+    driver.end("a")
+    driver.remove("a")
+    driver.submit(job("a", 2))
+    assert why(driver, "c").sentence == "it waits for 'b', which is SCHEDULED"
 
 
 def test_three_of_many_dependencies_are_named_and_the_fields_have_all():
-    desk = Desk(machine(1))
+    driver = CoreDriver(machine(1))
     names = list("abcde")
-    desk.submit(*[job(name) for name in names], job("last", after=" ".join(names)))
-    reason = why(desk, "last")
+    driver.submit(*[job(name) for name in names], job("last", after=" ".join(names)))
+    reason = why(driver, "last")
     assert reason.sentence == (
         "it waits for 'a', which is QUEUED; 'b', which is QUEUED; 'c', which is QUEUED; and 2 more"
     )
@@ -81,16 +88,16 @@ def test_three_of_many_dependencies_are_named_and_the_fields_have_all():
 
 
 def test_a_single_iteration_is_waited_for_by_its_index():
-    desk = Desk(machine(1))
-    desk.submit(job("a", its=range(5, 8)), job("b", after="a:6"))
-    assert why(desk, "b").sentence == "it waits for 'a:6', which is QUEUED"
+    driver = CoreDriver(machine(1))
+    driver.submit(job("a", its=range(5, 8)), job("b", after="a:6"))
+    assert why(driver, "b").sentence == "it waits for 'a:6', which is QUEUED"
 
 
 def test_an_iteration_waits_for_the_one_with_its_own_index():
-    desk = Desk(machine(2))
-    desk.submit(job("a", its=range(9)), job("b", its=range(2, 8, 2), after="a:${it}"))
-    desk.schedule()
-    assert why(desk, "b:4").sentence == "it waits for 'a:4', which is QUEUED"
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a", its=range(9)), job("b", its=range(2, 8, 2), after="a:${it}"))
+    driver.schedule()
+    assert why(driver, "b:4").sentence == "it waits for 'a:4', which is QUEUED"
 
 
 # -- resources ----------------------------------------------------------------------------------------------
@@ -124,21 +131,21 @@ FULL: list[tuple[list[NodeSpec], JobDescription, JobDescription, str]] = [
 def test_a_job_waits_for_what_is_not_free(
     nodes: list[NodeSpec], taken: JobDescription, asked: JobDescription, sentence: str
 ):
-    desk = Desk(nodes)
-    desk.submit(taken)
-    desk.schedule()
-    desk.submit(asked)
-    assert desk.schedule() == []
-    reason = why(desk, "asked")
+    driver = CoreDriver(nodes)
+    driver.submit(taken)
+    driver.schedule()
+    driver.submit(asked)
+    assert driver.schedule() == []
+    reason = why(driver, "asked")
     assert (reason.kind, reason.sentence) == ("resources", sentence)
 
 
 def test_programs_are_told_what_is_wanted_what_is_free_and_what_there_is():
-    desk = Desk(GPUS)
-    desk.submit(job("taken", 3, gpus=2))
-    desk.schedule()
-    desk.submit(job("asked", (2, None), gpus=2))
-    assert why(desk, "asked").details == {
+    driver = CoreDriver(GPUS)
+    driver.submit(job("taken", 3, gpus=2))
+    driver.schedule()
+    driver.submit(job("asked", (2, None), gpus=2))
+    assert why(driver, "asked").details == {
         "wanted": {"cores": {"min": 2, "max": None}, "gpus": 2},
         "free": {"nodes": 1, "cores": 5, "gpus": 1},
         "total": {"nodes": 2, "cores": 8, "gpus": 3},
@@ -147,82 +154,82 @@ def test_programs_are_told_what_is_wanted_what_is_free_and_what_there_is():
 
 
 def test_jobs_that_came_before_are_counted():
-    desk = Desk(machine(2))
-    desk.submit(job("taken", 2), job("a", 2), job("b"), job("waiting", after="a"), job("c"))
-    desk.schedule()
-    assert why(desk, "c").sentence == "it wants 1 core, and 0 of 2 are free; 2 jobs came before it"
-    assert why(desk, "b").sentence == "it wants 1 core, and 0 of 2 are free; 1 job came before it"
+    driver = CoreDriver(machine(2))
+    driver.submit(job("taken", 2), job("a", 2), job("b"), job("waiting", after="a"), job("c"))
+    driver.schedule()
+    assert why(driver, "c").sentence == "it wants 1 core, and 0 of 2 are free; 2 jobs came before it"
+    assert why(driver, "b").sentence == "it wants 1 core, and 0 of 2 are free; 1 job came before it"
 
 
 def test_how_many_came_before_one_job_is_known_without_a_look_at_all_of_them(monkeypatch: pytest.MonkeyPatch):
-    desk = Desk(machine(1))
-    desk.submit(job("gate"), job("late", after="gate"), *[job(f"job{number}") for number in range(50)])
-    desk.schedule()
-    desk.end("gate")
-    desk.schedule()
+    driver = CoreDriver(machine(1))
+    driver.submit(job("gate"), job("late", after="gate"), *[job(f"job{number}") for number in range(50)])
+    driver.schedule()
+    driver.end("gate")
+    driver.schedule()
 
-    def look_at_all(self: Arrivals) -> Iterator[Entry]:
+    def look_at_all(self: ArrivalOrder) -> Iterator[QueueEntry]:
         raise AssertionError
 
-    monkeypatch.setattr(Arrivals, "__iter__", look_at_all)
-    assert why(desk, "job49").details["before"] == 49
+    monkeypatch.setattr(ArrivalOrder, "__iter__", look_at_all)
+    assert why(driver, "job49").details["before"] == 49
 
 
 def test_several_are_told_the_same_as_each_alone():
-    desk = Desk(machine(2))
-    desk.submit(
+    driver = CoreDriver(machine(2))
+    driver.submit(
         job("gate", 2), job("late", after="gate"), *[job(f"job{number}", 1 + number % 2) for number in range(9)]
     )
-    desk.schedule()
-    desk.end("gate")
-    desk.submit(job("last"))
+    driver.schedule()
+    driver.end("gate")
+    driver.submit(job("last"))
     names = ["last", *[f"job{number}" for number in range(9)], "late"]
-    found = [found for name in names if not isinstance(found := find(desk.core.state, name), str)]
-    look = Look(desk.core.state, desk.now)
+    found = [found for name in names if not isinstance(found := find(driver.core.state, name), str)]
+    look = WaitExplainer(driver.core.state, driver.now)
     together = [look._before(asked) for asked, _ in found]
-    assert together == [Look(desk.core.state, desk.now)._before(asked) for asked, _ in found]
+    assert together == [WaitExplainer(driver.core.state, driver.now)._before(asked) for asked, _ in found]
     assert together == [10, *range(1, 10), 0]
 
 
 def test_a_job_that_fits_is_started_next():
-    desk = Desk(machine(2))
-    desk.submit(job("a", 2))
-    reason = why(desk, "a")
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a", 2))
+    reason = why(driver, "a")
     assert (reason.kind, reason.sentence) == ("next", "what it wants, 2 cores, is free: it is started now")
 
 
 def test_a_small_job_is_kept_back_by_a_wide_one_that_waited_too_long():
-    desk = patient(10, 2)
-    desk.submit(job("first"), job("wide", 2), job("small"))
-    desk.now += 20
-    desk.schedule()
-    desk.submit(job("late"))
-    reason = why(desk, "late")
+    driver = patient(10, 2)
+    driver.submit(job("first"), job("wide", 2), job("small"))
+    driver.now += 20
+    driver.schedule()
+    driver.submit(job("late"))
+    reason = why(driver, "late")
     assert reason.kind == "patience"
     assert reason.details["behind"] == "wide"
     assert reason.sentence == (
         "what it wants, 1 core, is free, but nothing overtakes 'wide' any more: that wants 2 cores and has"
         " waited longer than the patience of 10 s"
     )
-    assert why(desk, "wide").sentence == (
+    assert why(driver, "wide").sentence == (
         "it wants 2 cores, and 1 of 2 is free; it has waited so long (patience 10 s) that what becomes free is kept"
         " for it"
     )
 
 
 def test_no_agent_means_that_nothing_can_be_started():
-    desk = Desk(machine(2), available=False)
-    desk.submit(job("a"))
-    reason = why(desk, "a")
+    driver = CoreDriver(machine(2), available=False)
+    driver.submit(job("a"))
+    reason = why(driver, "a")
     assert reason.kind == "agent"
     assert reason.sentence == "it waits for an agent: none is connected, so nothing can be started"
 
 
 def test_a_job_that_needs_a_node_that_is_away_says_so():
-    desk = Desk(machine(2, 2))
-    desk.submit(job("a", nodes=2))
-    desk.tell(AgentSilent(["n2"]))
-    reason = why(desk, "a")
+    driver = CoreDriver(machine(2, 2))
+    driver.submit(job("a", nodes=2))
+    driver.tell(AgentUnreachable(["n2"]))
+    reason = why(driver, "a")
     assert reason.kind == "nodes"
     assert reason.details["away"] == ["n2"]
     assert reason.sentence == (
@@ -231,63 +238,63 @@ def test_a_job_that_needs_a_node_that_is_away_says_so():
 
 
 def test_when_nothing_can_be_written_nothing_is_started():
-    desk = Desk(machine(2))
-    desk.submit(job("a"), job("b", after="a"))
-    assert why(desk, "a", stalled=True).kind == "stalled"
-    assert why(desk, "b", stalled=True).kind == "dependencies"
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a"), job("b", after="a"))
+    assert why(driver, "a", stalled=True).kind == "stalled"
+    assert why(driver, "b", stalled=True).kind == "dependencies"
 
 
 def test_asking_changes_nothing():
-    desk = patient(10, 2)
-    desk.submit(job("first"), job("wide", 2), job("small", its=3), job("other", after="wide"))
-    desk.schedule()
+    driver = patient(10, 2)
+    driver.submit(job("first"), job("wide", 2), job("small", its=3), job("other", after="wide"))
+    driver.schedule()
     for name in ("wide", "small:1", "other"):
-        why(desk, name)
-    desk.end("first")
-    assert desk.schedule() == ["small:1 on n1[0]"]
+        why(driver, name)
+    driver.end("first")
+    assert driver.schedule() == ["small:1 on n1[0]"]
 
 
 # -- time and nodes --------------------------------------------------------------------------------------------------
 
 
 def test_a_job_that_would_take_too_long_waits_for_the_next_manager():
-    desk = Desk(machine(2))
-    desk.deadline(100.0)
-    desk.submit(job("long", wt=200), job("any"))
-    reason = why(desk, "long")
+    driver = CoreDriver(machine(2))
+    driver.deadline(100.0)
+    driver.submit(job("long", wt=200), job("any"))
+    reason = why(driver, "long")
     assert reason.kind == "time"
     assert reason.sentence == (
         "it waits for the next manager of this run: it may take 200 s, and only 97 s are left of the time of this one"
     )
     assert (reason.details["wallTime"], reason.details["timeLeft"]) == (200.0, 97.0)
-    assert why(desk, "any").kind == "next"
-    desk.suspend()
-    assert why(desk, "any").sentence == (
+    assert why(driver, "any").kind == "next"
+    driver.suspend()
+    assert why(driver, "any").sentence == (
         "it waits for the next manager of this run: the time of this one is over, so nothing is started"
     )
 
 
 def test_lost_nodes_are_told_from_those_that_are_away():
-    desk = Desk(machine(1, 1, 1))
-    desk.submit(job("wide", nodes=3))
-    desk.lose("n2")
-    reason = why(desk, "wide")
+    driver = CoreDriver(machine(1, 1, 1))
+    driver.submit(job("wide", nodes=3))
+    driver.lose("n2")
+    reason = why(driver, "wide")
     assert (
         reason.sentence
         == "it waits for nodes that are lost (n2); on those that are there: 3 nodes asked for, and 2 exist"
     )
-    desk.silent("n3")
-    assert "nodes that are away, some of them lost (n2, n3)" in why(desk, "wide").sentence
-    assert (why(desk, "wide").details["away"], why(desk, "wide").details["lost"]) == (["n2", "n3"], ["n2"])
+    driver.silent("n3")
+    assert "nodes that are away, some of them lost (n2, n3)" in why(driver, "wide").sentence
+    assert (why(driver, "wide").details["away"], why(driver, "wide").details["lost"]) == (["n2", "n3"], ["n2"])
 
 
 def test_a_job_that_needs_more_than_this_manager_has_waits_for_other_nodes():
-    books = Desk(machine(4), available=False)
+    books = CoreDriver(machine(4), available=False)
     books.submit(job("wide", 4))
-    desk = Desk(machine(2))
-    desk.core, _ = resume(books_of(books.core.state), machine(2), 1.0, rerun_lost=False)
-    desk.report("n1")
-    reason = why(desk, "wide")
+    driver = CoreDriver(machine(2))
+    driver.core, _ = resume(save_state(books.core.state), machine(2), 1.0, rerun_lost=False)
+    driver.report("n1")
+    reason = why(driver, "wide")
     assert reason.kind == "nodes"
     assert reason.sentence == (
         "it waits for other nodes: 4 cores asked for, and 2 exist; the next manager of this run may have more"
@@ -298,51 +305,51 @@ def test_a_job_that_needs_more_than_this_manager_has_waits_for_other_nodes():
 
 
 def test_a_run_tells_where_it_is_and_since_when():
-    desk = Desk(machine(2))
-    desk.submit(job("a", 2))
-    desk.schedule()
-    reason = why_under_way(desk.attempt("a"), "noon")
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a", 2))
+    driver.schedule()
+    reason = why_under_way(driver.attempt("a"), "noon")
     assert reason.sentence == "it was given n1[0:1] at noon and is being started"
-    desk.start("a")
-    reason = why_under_way(desk.attempt("a"), "noon")
+    driver.start("a")
+    reason = why_under_way(driver.attempt("a"), "noon")
     assert reason.sentence == "it runs on n1[0:1] since noon (pid 1000)"
     assert reason.details == {"allocation": "n1[0:1]", "since": "noon", "pid": 1000}
-    desk.cancel("a")
-    assert why_under_way(desk.attempt("a"), "noon").sentence == "it is being ended, on n1[0:1]"
+    driver.cancel("a")
+    assert why_under_way(driver.attempt("a"), "noon").sentence == "it is being ended, on n1[0:1]"
 
 
-def test_a_run_that_stands_behind_others_says_so():
-    desk = Desk(machine(1))
-    desk.submit(job("it", its=9))
-    desk.schedule()
-    desk.tell(AttemptEnded(Ended(desk.attempt("it:0").id, desk.now, 0, "exit", "", 7, desk.now - 0.0005)))
-    desk.schedule()
-    assert why_under_way(desk.attempt("it:1"), "noon").sentence == "it was given n1[0] at noon and is being started"
-    reason = why_under_way(desk.attempt("it:2"), "noon")
+def test_an_attempt_behind_others_in_its_lane_says_so():
+    driver = CoreDriver(machine(1))
+    driver.submit(job("it", its=9))
+    driver.schedule()
+    driver.tell(AttemptEnded(Ended(driver.attempt("it:0").id, driver.now, 0, "exit", "", 7, driver.now - 0.0005)))
+    driver.schedule()
+    assert why_under_way(driver.attempt("it:1"), "noon").sentence == "it was given n1[0] at noon and is being started"
+    reason = why_under_way(driver.attempt("it:2"), "noon")
     assert reason.sentence == "it stands behind 1 other attempt on n1[0] since noon, and is started after it"
-    reason = why_under_way(desk.attempt("it:5"), "noon")
-    assert reason.sentence == "it stands behind 4 other runs on n1[0] since noon, and is started after them"
+    reason = why_under_way(driver.attempt("it:5"), "noon")
+    assert reason.sentence == "it stands behind 4 other attempts on n1[0] since noon, and is started after them"
     assert reason.details == {"allocation": "n1[0]", "since": "noon", "before": 4}
-    desk.cancel("it:5")
-    assert why_under_way(desk.attempt("it:5"), "noon").sentence == "it is being ended, on n1[0]"
+    driver.cancel("it:5")
+    assert why_under_way(driver.attempt("it:5"), "noon").sentence == "it is being ended, on n1[0]"
 
 
 def test_a_run_that_ends_with_its_manager_will_be_run_again():
-    desk = Desk(machine(2))
-    desk.submit(job("a", 2))
-    desk.schedule()
-    desk.suspend()
-    reason = why_under_way(desk.attempt("a"), "noon")
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a", 2))
+    driver.schedule()
+    driver.suspend()
+    reason = why_under_way(driver.attempt("a"), "noon")
     assert (reason.kind, reason.sentence) == ("stopping", "it is being ended, on n1[0:1], and will be run again")
 
 
 def test_a_run_that_is_over_on_a_part_of_its_nodes_says_whom_it_waits_for():
-    desk = Desk(machine(1, 1, 1), sweeping=False)
-    desk.submit(job("a", nodes=3))
-    desk.schedule()
-    desk.end("a")
-    attempt = desk.attempt("a")
-    reason = why_under_way(attempt, "noon", desk.core.state.leaving[attempt.id])
+    driver = CoreDriver(machine(1, 1, 1), sweeping=False)
+    driver.submit(job("a", nodes=3))
+    driver.schedule()
+    driver.end("a")
+    attempt = driver.attempt("a")
+    reason = why_under_way(attempt, "noon", driver.core.state.cleanups[attempt.id])
     assert reason.kind == "leaving"
     assert reason.sentence.endswith("what became of it on the rest is awaited: n2, n3")
     assert reason.details["awaited"] == ["n2", "n3"]
@@ -367,23 +374,23 @@ def test_what_is_over_says_how(state: State, message: str, exit_code: int | None
 
 
 def test_the_first_waiting_iteration_speaks_for_a_job_then_one_that_runs_then_one_that_failed():
-    desk = Desk(machine(2))
-    desk.submit(job("a", its=3))
-    asked = desk.core.state.jobs["a"]
-    assert (telling_iteration(asked), iteration_counts(asked)) == (0, {"QUEUED": 3})
-    desk.schedule()
-    assert telling_iteration(asked) == 2
-    desk.end("a:0", exit_code=1)
-    desk.schedule()
-    desk.start("a:1", "a:2")
-    assert (telling_iteration(asked), iteration_counts(asked)) == (1, {"EXECUTING": 2, "FAILED": 1})
-    desk.end("a:1", "a:2")
-    assert (telling_iteration(asked), iteration_counts(asked)) == (0, {"SUCCEED": 2, "FAILED": 1})
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a", its=3))
+    asked = driver.core.state.jobs["a"]
+    assert (representative_iteration(asked), iteration_counts(asked)) == (0, {"QUEUED": 3})
+    driver.schedule()
+    assert representative_iteration(asked) == 2
+    driver.end("a:0", exit_code=1)
+    driver.schedule()
+    driver.start("a:1", "a:2")
+    assert (representative_iteration(asked), iteration_counts(asked)) == (1, {"EXECUTING": 2, "FAILED": 1})
+    driver.end("a:1", "a:2")
+    assert (representative_iteration(asked), iteration_counts(asked)) == (0, {"SUCCEED": 2, "FAILED": 1})
 
 
 def test_a_job_whose_iterations_all_succeeded_needs_nobody_to_speak_for_it():
-    desk = Desk(machine(2))
-    desk.submit(job("a", its=1))
-    desk.schedule()
-    desk.end("a:0")
-    assert telling_iteration(desk.core.state.jobs["a"]) is None
+    driver = CoreDriver(machine(2))
+    driver.submit(job("a", its=1))
+    driver.schedule()
+    driver.end("a:0")
+    assert representative_iteration(driver.core.state.jobs["a"]) is None

@@ -9,9 +9,9 @@ import pytest
 
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.description.parse import Arrival, parse_jobs
+from qcg.pilotjob.description.parse import SubmissionContext, parse_jobs
 
-ARRIVAL = Arrival(rcnt=7, at=datetime(2026, 11, 15, 18, 20, 10, 5), sname="eagle", uniq="u1")
+ARRIVAL = SubmissionContext(rcnt=7, at=datetime(2026, 11, 15, 18, 20, 10, 5), sname="eagle", uniq="u1")
 
 
 def parse(*jobs: Any) -> list[JobDescription]:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from qcg.pilotjob.description.errors import DescriptionError
-from qcg.pilotjob.description.model import Amount, Execution, JobDescription, ModelOptions, Request, Sharing
+from qcg.pilotjob.description.model import Amount, Execution, JobDescription, ModelOptions, ResourceRequest, Sharing
 from qcg.pilotjob.description.parse import parse_jobs, simple_to_standard
 from tests.description.helpers import ARRIVAL, parse, parse_one, simple, standard
 
@@ -95,24 +95,24 @@ def test_a_string_is_one_argument_in_the_simple_form() -> None:
 @pytest.mark.parametrize(
     ("resources", "request_"),
     [
-        ({}, Request()),
-        ({"numCores": 4}, Request(cores=Amount(4, 4))),
-        ({"numCores": {"exact": 4}}, Request(cores=Amount(4, 4))),
-        ({"numCores": {"min": 2}}, Request(cores=Amount(2, None))),
-        ({"numCores": {"max": 5}}, Request(cores=Amount(1, 5))),
-        ({"numCores": {"min": 2, "max": 5}}, Request(cores=Amount(2, 5))),
-        ({"numCores": {"min": 5, "max": 5}}, Request(cores=Amount(5, 5))),
-        ({"numNodes": 2}, Request(cores=None, nodes=Amount(2, 2))),
-        ({"numNodes": {"min": 1, "max": 2}}, Request(cores=None, nodes=Amount(1, 2))),
-        ({"numNodes": 2, "numCores": 3}, Request(cores=Amount(3, 3), nodes=Amount(2, 2))),
-        ({"nodeCrs": {"gpu": 2}}, Request(gpus=2, one_node=True)),
-        ({"nodeCrs": {"Mem": 512}, "numCores": 2}, Request(cores=Amount(2, 2), memory=512, one_node=True)),
-        ({"nodeCrs": {"GPU": 1}, "numNodes": 2}, Request(cores=None, nodes=Amount(2, 2), gpus=1)),
-        ({"nodeCrs": {}}, Request()),
-        ({"wt": "1m"}, Request()),
+        ({}, ResourceRequest()),
+        ({"numCores": 4}, ResourceRequest(cores=Amount(4, 4))),
+        ({"numCores": {"exact": 4}}, ResourceRequest(cores=Amount(4, 4))),
+        ({"numCores": {"min": 2}}, ResourceRequest(cores=Amount(2, None))),
+        ({"numCores": {"max": 5}}, ResourceRequest(cores=Amount(1, 5))),
+        ({"numCores": {"min": 2, "max": 5}}, ResourceRequest(cores=Amount(2, 5))),
+        ({"numCores": {"min": 5, "max": 5}}, ResourceRequest(cores=Amount(5, 5))),
+        ({"numNodes": 2}, ResourceRequest(cores=None, nodes=Amount(2, 2))),
+        ({"numNodes": {"min": 1, "max": 2}}, ResourceRequest(cores=None, nodes=Amount(1, 2))),
+        ({"numNodes": 2, "numCores": 3}, ResourceRequest(cores=Amount(3, 3), nodes=Amount(2, 2))),
+        ({"nodeCrs": {"gpu": 2}}, ResourceRequest(gpus=2, one_node=True)),
+        ({"nodeCrs": {"Mem": 512}, "numCores": 2}, ResourceRequest(cores=Amount(2, 2), memory=512, one_node=True)),
+        ({"nodeCrs": {"GPU": 1}, "numNodes": 2}, ResourceRequest(cores=None, nodes=Amount(2, 2), gpus=1)),
+        ({"nodeCrs": {}}, ResourceRequest()),
+        ({"wt": "1m"}, ResourceRequest()),
     ],
 )
-def test_resources_mean_what_is_written(resources: dict[str, Any], request_: Request) -> None:
+def test_resources_mean_what_is_written(resources: dict[str, Any], request_: ResourceRequest) -> None:
     assert parse_one(standard(resources=resources)).request == request_
 
 

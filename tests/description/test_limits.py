@@ -12,7 +12,7 @@ from qcg.pilotjob.description import limits
 from qcg.pilotjob.description.limits import LONGEST_NAME, MOST_ADDED, ExpansionError
 from qcg.pilotjob.description.schema import request_file_schema
 from qcg.pilotjob.description.variables import resolve_execution
-from qcg.pilotjob.description.warnings import doubts_about
+from qcg.pilotjob.description.warnings import warnings_for
 from tests.description.helpers import parse, parse_one, problems_of, simple, standard
 
 TOO_MUCH = "jobs[0]: its variables stand for more than 1048576 characters; use them less often, or with shorter values"
@@ -119,5 +119,5 @@ def test_warnings_take_time_in_proportion_to_a_script(script: str) -> None:
     """A quadratic search takes minutes here."""
     job = parse_one(simple(script=script))
     begin = time.process_time()
-    doubts_about(job)
+    warnings_for(job)
     assert time.process_time() - begin < 5

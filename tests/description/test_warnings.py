@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.description.warnings import doubts_about, nearest_variable
+from qcg.pilotjob.description.warnings import nearest_variable, warnings_for
 from tests.description.helpers import parse, simple
 
 
 def doubts(**job: Any) -> list[str]:
-    return [doubt for description in parse(simple(**job)) for doubt in doubts_about(description)]
+    return [doubt for description in parse(simple(**job)) for doubt in warnings_for(description)]
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from qcg.pilotjob.api.manager import LocalManager, Manager
 from qcg.pilotjob.cli.commands.client import command as client
 from qcg.pilotjob.cli.commands.service import command as service
 from qcg.pilotjob.cli.main import COMMANDS, main
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.description import forms
+from qcg.pilotjob.description.iteration_schedulers import MaximumIters
 from qcg.pilotjob.description.requests import REQUESTS, InfoParams, StatusOptions
-from qcg.pilotjob.description.sharing import MaximumIters
 from qcg.pilotjob.description.variables import AT_LAUNCH, AT_SUBMISSION, OF_ITERATION
 from qcg.pilotjob.interfaces import network, publisher
 from qcg.pilotjob.wire import auth_log, hub
@@ -136,7 +136,9 @@ def test_the_limits_of_the_network_are_those_of_the_program():
 
 
 def test_the_numbers_of_maximum_iters_are_those_of_the_program():
-    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| ([\d, then]+) \|$", text_of("docs/explanation/scheduling.md"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\d+) \| (\d+) \| (\d+) \| ([\d, then]+) \|$", text_of("docs/explanation/scheduling.md"), re.MULTILINE
+    )
     assert rows
     for iterations, cores, least, sizes in rows:
         plan = MaximumIters(int(iterations), int(cores), int(least))

@@ -34,7 +34,9 @@ def try_out(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in CLUSTER_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page not in CLUSTER_PAGES], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_every_example_of_a_page_does_what_the_page_says(page: Path, pages_tried: dict[Path, Future[None]]):
     pages_tried[page].result()
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant, NodePart
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.parse import parse_jobs
-from qcg.pilotjob.description.variables import Arrival
+from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.journal import group
 from qcg.pilotjob.journal.grants import encode_grant
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
@@ -56,7 +56,7 @@ def write_registry(path: Path, wd: Path) -> None:
     journal = Journal.create(path)
     journal.set_metadata(OPTIONS, Options(wd=str(wd), nodes="4", wait=True))
     journal.close()
-    arrival = Arrival(1, datetime(2026, 1, 1), "local", "u")
+    arrival = SubmissionContext(1, datetime(2026, 1, 1), "local", "u")
     (description,) = parse_jobs([job("last", "touch", "ran")], arrival)
     spec = msgspec.msgpack.encode(description)
     grant = encode_grant(Grant((NodePart("n0", (0,)),)))

@@ -56,7 +56,7 @@ def until_file(path: Path) -> str:
     return path.name
 
 
-class Unreadable(Exception):
+class InvalidJson(Exception):
     """Cannot be made again from what is pickled of it."""
 
     def __init__(self, one: int, two: int) -> None:
@@ -106,7 +106,7 @@ def test_an_exception_comes_back_with_its_traceback(shared: PilotExecutor):
         (lambda: sys.exit(3), r"SystemExit\(3\)"),
         (lambda: exec("raise KeyboardInterrupt"), "KeyboardInterrupt"),
         (lambda: threading.Lock(), "the result of .* cannot be brought back: .*pickle"),
-        (lambda: (lambda error: exec("raise error", {"error": error}))(Unreadable(1, 2)), "Unreadable.*: 1 and 2"),
+        (lambda: (lambda error: exec("raise error", {"error": error}))(InvalidJson(1, 2)), "Unreadable.*: 1 and 2"),
     ],
 )
 def test_what_cannot_be_brought_back_is_told(shared: PilotExecutor, function, told: str):
@@ -404,7 +404,7 @@ def test_a_number_first_is_the_limit_of_workers(run_dir: Path):
 
 def test_an_exception_that_cannot_be_pickled_says_why(shared: PilotExecutor):
     def fail() -> None:
-        raise Unreadable(1, 2)
+        raise InvalidJson(1, 2)
 
     with pytest.raises(CallError, match=r"raised Unreadable: 1 and 2\..*missing 1 required .*super\(\).__init__"):
         shared.submit(fail).result(PATIENCE)

@@ -14,7 +14,7 @@ from qcg.pilotjob.core.sanity import check
 from qcg.pilotjob.executors.ledger_reader import UNSURE, Untold, untold
 from qcg.pilotjob.host.ledger import Ledger, Opened
 from qcg.pilotjob.host.records import Ended, NodeGrant
-from tests.core.desk import job, line, machine
+from tests.core.core_driver import job, line, machine
 
 GRANT: list[NodeGrant] = [("old", (0,), ())]
 GONE = "j3 FAILED: the node it ran on is not part of this run any more"
@@ -53,10 +53,10 @@ def tell(restoration: Restoration, told: Untold) -> list[Effect]:
     return restoration.finish()
 
 
-def restored(tmp_path: Path, *known: int, keeper: str = "") -> list[str]:
+def restored(tmp_path: Path, *known: int, fallback_node: str = "") -> list[str]:
     """`known`: the jobs whose runs the registry knew of."""
     ledger(tmp_path, "old")
-    core = Core(machine(4), keeper=keeper)
+    core = Core(machine(4), fallback_node=fallback_node)
     restoration = Restoration(core.state, now=9.0, max_seq=3)
     for seq in (1, 2, 3):
         restoration.unfinished_job(seq, f"j{seq}", 1.0, msgspec.msgpack.encode(job(f"j{seq}")), 0.0)
@@ -75,7 +75,7 @@ def test_who_has_succeeded_is_not_run_again_and_who_was_closed_is(tmp_path: Path
 def test_an_agent_that_is_there_is_not_waited_for_where_another_one_has_written_down_what_it_had(
     tmp_path: Path,
 ) -> None:
-    assert restored(tmp_path, 1, 2, 3, keeper="n1") == ["j1 SUCCEED", "requeued j2", "j2 QUEUED", GONE]
+    assert restored(tmp_path, 1, 2, 3, fallback_node="n1") == ["j1 SUCCEED", "requeued j2", "j2 QUEUED", GONE]
 
 
 def scheduled_elsewhere(tmp_path: Path) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
-from qcg.pilotjob.core.states import State
 
 GRANT = Grant((NodePart("n1", (0, 1), ("0",), 512), NodePart("n2", (7,))))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.core.effects import Added, Removed
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal import schema
 from qcg.pilotjob.journal.errors import JournalError, RegistryInUseError
 from qcg.pilotjob.journal.journal import Journal

@@ -15,18 +15,18 @@ from qcg.pilotjob.core.effects import (
     Added,
     AllDone,
     Effect,
+    IterationsFinal,
     Kill,
     Launch,
+    QueuedIterationsFinal,
     Removed,
     Reply,
     Requeued,
-    RestSettled,
-    SomeSettled,
     Stop,
 )
 from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant, NodePart
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal import group, metadata
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.grants import decode_grant, encode_grant
@@ -191,7 +191,7 @@ def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
     journal.record(scheduled(runs[2]))
     journal.record(settled(one, 3, State.CANCELED))
     one.message = "it waits for 'a', which is FAILED"
-    journal.record(RestSettled(one, State.OMITTED, 300.0))
+    journal.record(QueuedIterationsFinal(one, State.OMITTED, 300.0))
     loaded = reopened(journal).load()
     assert list(loaded.settled) == [
         SettledIteration(1, 0, State.SUCCEED),
@@ -226,7 +226,7 @@ def test_iterations_that_end_together_come_back_one_by_one(journal: Journal):
     one = job(1)
     one.iterations = Iterations(range(10, 20, 2))
     journal.record(Added([one]))
-    journal.record(SomeSettled(one, bytes([0, 1, 0, 1, 1]), State.OMITTED, 300.0, "it waits in vain"))
+    journal.record(IterationsFinal(one, bytes([0, 1, 0, 1, 1]), State.OMITTED, 300.0, "it waits in vain"))
     assert list(reopened(journal).load().settled) == [
         SettledIteration(1, position, State.OMITTED) for position in (1, 3, 4)
     ]

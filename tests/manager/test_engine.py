@@ -150,7 +150,7 @@ def test_who_waits_behind_others_or_must_end_is_not_told_to_be_found_running(tmp
     async def test(wired: Wired) -> None:
         told: list[str] = []
         wired.engine.notice = told.append  # type: ignore[method-assign, assignment]
-        wired.engine.core = Core(wired.engine.state.nodes, keeper="n0")
+        wired.engine.core = Core(wired.engine.state.nodes, fallback_node="n0")
         await wired.engine.submit(jobs("runs", "waits", "displaced"))
         displaced = Running("3.1", 8, 1.0, [("n0", (2,), ())])
         wired.reported(

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.interfaces.dispatch import answer
 from qcg.pilotjob.interfaces.file import FileProgress, how_far, is_file_done, run_requests
 from qcg.pilotjob.interfaces.handlers.submit import FURTHER

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.events import AgentReported, AttemptEnded
-from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.host.records import Ended, Running
 from qcg.pilotjob.interfaces.handlers.resources_info import resources
 from qcg.pilotjob.report.progress import progress_line
-from tests.core.desk import Desk, job, machine, told
-from tests.core.resuming import books_of, resume
+from tests.core.core_driver import CoreDriver, job, machine, told
+from tests.core.restart import resume, save_state
 
 
 def have(state: CoreState, system_cores: int = 0) -> dict[str, Any]:
@@ -29,19 +29,19 @@ def use(state: CoreState) -> tuple[int, int]:
 
 
 @pytest.fixture
-def ahead() -> Desk:
+def ahead() -> CoreDriver:
     """One of a hundred short jobs has ended, and the others have both cores of n1 one after another."""
-    desk = Desk(machine(2))
-    desk.submit(job("it", its=100))
-    desk.schedule()
-    run = desk.attempt("it:0")
-    desk.tell(AttemptEnded(Ended(run.id, desk.now, 0, "exit", "", 7, desk.now - 0.001)))
-    desk.schedule()
-    assert len(desk.core.state.attempts) > 10
-    return desk
+    driver = CoreDriver(machine(2))
+    driver.submit(job("it", its=100))
+    driver.schedule()
+    run = driver.attempt("it:0")
+    driver.tell(AttemptEnded(Ended(run.id, driver.now, 0, "exit", "", 7, driver.now - 0.001)))
+    driver.schedule()
+    assert len(driver.core.state.attempts) > 10
+    return driver
 
 
-def test_who_stands_behind_others_has_no_cores_and_does_not_run(ahead: Desk):
+def test_who_stands_behind_others_has_no_cores_and_does_not_run(ahead: CoreDriver):
     state = ahead.core.state
     assert use(state) == (2, 0)
     assert progress_line(state).endswith("1 of 100 iterations done, 0 running, 2 of 2 cores busy")
@@ -49,10 +49,10 @@ def test_who_stands_behind_others_has_no_cores_and_does_not_run(ahead: Desk):
     assert progress_line(state).endswith("1 running, 2 of 2 cores busy")
 
 
-def test_cores_are_counted_once_when_the_run_before_is_not_known_to_have_ended(ahead: Desk):
+def test_cores_are_counted_once_when_the_run_before_is_not_known_to_have_ended(ahead: CoreDriver):
     """A new manager hears of all that stand in a lane before it hears who has the cores."""
     state = ahead.core.state
-    core, _ = resume(books_of(state), machine(2), ahead.now, rerun_lost=False)
+    core, _ = resume(save_state(state), machine(2), ahead.now, rerun_lost=False)
     assert use(core.state) == (2, 0)
     live = [Running(run.id, 0, 0.0, told(run.grant)) for run in core.state.attempts.values()]
     core.handle(AgentReported(["n1"], live), ahead.now)
@@ -61,17 +61,17 @@ def test_cores_are_counted_once_when_the_run_before_is_not_known_to_have_ended(a
 
 
 def test_what_runs_on_cores_that_are_gone_uses_none_of_those_that_are_here():
-    desk = Desk(machine(3))
-    desk.submit(job("it", its=3))
-    desk.schedule()
-    desk.start("it:0", "it:1", "it:2")
-    core, _ = resume(books_of(desk.core.state), machine(2), desk.now, rerun_lost=False, keeper="n1")
-    core.handle(AgentReported(["n1"], [desk.running("it:1"), desk.running("it:2")]), desk.now)
+    driver = CoreDriver(machine(3))
+    driver.submit(job("it", its=3))
+    driver.schedule()
+    driver.start("it:0", "it:1", "it:2")
+    core, _ = resume(save_state(driver.core.state), machine(2), driver.now, rerun_lost=False, fallback_node="n1")
+    core.handle(AgentReported(["n1"], [driver.running("it:1"), driver.running("it:2")]), driver.now)
     assert use(core.state) == (1, 1)
     assert core.state.executing == 2
 
 
-def test_the_core_of_the_manager_is_in_use(ahead: Desk):
+def test_the_core_of_the_manager_is_in_use(ahead: CoreDriver):
     assert have(ahead.core.state, system_cores=1) == {
         "total_nodes": 1,
         "total_cores": 3,
@@ -81,12 +81,12 @@ def test_the_core_of_the_manager_is_in_use(ahead: Desk):
 
 
 def test_running_counts_those_that_have_started():
-    desk = Desk(machine(4))
-    state = desk.core.state
-    desk.submit(job("a", 2), job("b"))
-    desk.schedule()
+    driver = CoreDriver(machine(4))
+    state = driver.core.state
+    driver.submit(job("a", 2), job("b"))
+    driver.schedule()
     assert progress_line(state) == "0 of 2 jobs done, 0 running, 3 of 4 cores busy"
-    desk.start("a")
+    driver.start("a")
     assert progress_line(state) == "0 of 2 jobs done, 1 running, 3 of 4 cores busy"
-    desk.end("a")
+    driver.end("a")
     assert progress_line(state) == "1 of 2 jobs done, 0 running, 1 of 4 cores busy"

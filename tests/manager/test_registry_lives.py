@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 from hypothesis import settings
 
 from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.core_state import CoreState
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.executors.ledger_reader import Untold
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.manager import resume
-from tests.core.test_machine import Machine
+from tests.core.test_state_machine import Machine
 
 
 class Recorded(Machine):

@@ -8,20 +8,20 @@ import pytest
 
 from qcg.pilotjob.agent.protocol import EndedRecord
 from qcg.pilotjob.core import finalize
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.events import Event
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.executors.ledger_reader import Untold
 from qcg.pilotjob.host.records import Ended
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.job_views import message_of
-from tests.core.desk import Desk, job, machine
+from tests.core.core_driver import CoreDriver, job, machine
 from tests.manager.wired import Wired, jobs, run
 
 
-class Recorded(Desk):
+class Recorded(CoreDriver):
     """All that happens is in a registry."""
 
     def __init__(self, path: Path, *cores: int) -> None:
@@ -69,54 +69,54 @@ def test_of_the_iterations_of_a_job_that_failed_nothing_but_their_states_is_read
     run(tmp_path, test)
 
 
-@pytest.mark.parametrize("few", [finalize.FEW, 0])
+@pytest.mark.parametrize("few", [finalize.MAX_SINGLE_TRANSITIONS, 0])
 def test_an_iteration_that_waits_again_is_none_of_those_that_were_omitted_while_it_ran(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
 ):
-    monkeypatch.setattr(finalize, "FEW", few)
-    desk = Recorded(tmp_path / "registry", 1)
-    desk.submit(job("a", its=4, wt=3600.0), job("c", its=4, after="a:${it}"))
-    desk.schedule()
-    desk.start("a:0")
-    desk.deadline(desk.now + 1000)
-    desk.end("a:0")
-    desk.schedule()
-    desk.start("c:0")
-    desk.cancel("a")
-    assert desk.iteration_states("c") == ["EXECUTING", "OMITTED", "OMITTED", "OMITTED"]
-    desk.suspend()
-    desk.end("c:0", exit_code=-15, reason="closed")
-    assert desk.iteration_states("c") == ["QUEUED", "OMITTED", "OMITTED", "OMITTED"]
-    resumed = desk.resumed()
+    monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", few)
+    driver = Recorded(tmp_path / "registry", 1)
+    driver.submit(job("a", its=4, wt=3600.0), job("c", its=4, after="a:${it}"))
+    driver.schedule()
+    driver.start("a:0")
+    driver.deadline(driver.now + 1000)
+    driver.end("a:0")
+    driver.schedule()
+    driver.start("c:0")
+    driver.cancel("a")
+    assert driver.iteration_states("c") == ["EXECUTING", "OMITTED", "OMITTED", "OMITTED"]
+    driver.suspend()
+    driver.end("c:0", exit_code=-15, reason="closed")
+    assert driver.iteration_states("c") == ["QUEUED", "OMITTED", "OMITTED", "OMITTED"]
+    resumed = driver.resumed()
     assert states_of(resumed, "c") == ["QUEUED", "OMITTED", "OMITTED", "OMITTED"]
     assert not resumed.jobs["c"].state.is_final
 
 
 def test_those_of_a_cancelled_job_that_ran_are_cancelled_as_well_whatever_became_of_their_hosts(tmp_path: Path):
-    desk = Recorded(tmp_path / "registry", 1)
-    desk.submit(job("a", its=3))
-    desk.schedule()
-    desk.start("a:0")
-    assert "rest of a CANCELED" in desk.cancel("a")
-    desk.lose("n1")
-    assert states_of(desk.resumed(), "a") == ["CANCELED"] * 3
+    driver = Recorded(tmp_path / "registry", 1)
+    driver.submit(job("a", its=3))
+    driver.schedule()
+    driver.start("a:0")
+    assert "rest of a CANCELED" in driver.cancel("a")
+    driver.lose("n1")
+    assert states_of(driver.resumed(), "a") == ["CANCELED"] * 3
 
 
 def test_a_job_that_failed_tells_the_same_after_a_resume_and_so_do_those_of_it_that_never_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(finalize, "FEW", 0)
-    desk = Recorded(tmp_path / "registry", 1)
-    desk.submit(job("a", its=4, wt=3600.0), job("c", its=4, after="a:${it}"))
-    desk.schedule()
-    desk.deadline(desk.now + 1000)
-    desk.end("a:0")
-    desk.schedule()
-    desk.end("c:0", exit_code=1)
-    desk.cancel("a")
-    before = desk.core.state.jobs["c"]
-    record = desk.journal.job_record(before.seq)
-    after = desk.resumed().jobs["c"]
+    monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", 0)
+    driver = Recorded(tmp_path / "registry", 1)
+    driver.submit(job("a", its=4, wt=3600.0), job("c", its=4, after="a:${it}"))
+    driver.schedule()
+    driver.deadline(driver.now + 1000)
+    driver.end("a:0")
+    driver.schedule()
+    driver.end("c:0", exit_code=1)
+    driver.cancel("a")
+    before = driver.core.state.jobs["c"]
+    record = driver.journal.job_record(before.seq)
+    after = driver.resumed().jobs["c"]
     assert before.state is after.state is State.FAILED
     assert message_of(before) == message_of(after) == "1 of 4 iterations failed"
     assert record is not None

@@ -12,8 +12,8 @@ import pytest
 
 from qcg.pilotjob.common.options import Options, Resumption, UsageError
 from qcg.pilotjob.core.effects import Effect, Transition
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Job
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.journal.journal import Journal

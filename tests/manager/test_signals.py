@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.manager.run_result import Ending
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 from qcg.pilotjob.manager.signals import EarlySignals, SignalWatch

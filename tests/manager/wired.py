@@ -12,7 +12,7 @@ from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import parse_jobs
-from qcg.pilotjob.description.variables import Arrival
+from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.host.records import Launch, NodeGrant, Running
 from qcg.pilotjob.journal.errors import JournalError
@@ -102,7 +102,9 @@ class Wired:
 
 
 def jobs(*names: str, **more: Any) -> list[JobDescription]:
-    return parse_jobs([job(name, "true", **more) for name in names], Arrival(1, datetime(2026, 1, 1), "local", "u"))
+    return parse_jobs(
+        [job(name, "true", **more) for name in names], SubmissionContext(1, datetime(2026, 1, 1), "local", "u")
+    )
 
 
 def run(tmp_path: Path, test: Callable[[Wired], Awaitable[None]]) -> None:

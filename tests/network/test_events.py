@@ -91,7 +91,7 @@ def test_cancelled_jobs_end_too(service: Served):
 
 
 def test_iterations_that_end_together_are_told_of_by_a_beat_while_others_go_on(service: Served):
-    many = {"stop": finalize.FEW + 100}
+    many = {"stop": finalize.MAX_SINGLE_TRANSITIONS + 100}
     service.submit(
         job("first", "sh", "-c", "[ ${it} = 0 ] || sleep 60", iteration=many),
         job("second", "sleep", "60", iteration=many, after=["first:${it}"]),

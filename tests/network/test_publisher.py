@@ -10,8 +10,8 @@ import pytest
 
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.interfaces.publisher import Publisher
 
 

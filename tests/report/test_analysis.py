@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qcg.pilotjob.core.effects import Added, Effect, RestSettled, Transition
+from qcg.pilotjob.core.effects import Added, Effect, QueuedIterationsFinal, Transition
 from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import RESOURCES, NodeSize
@@ -88,7 +88,7 @@ def test_every_state_is_counted_for_jobs_and_for_iterations(tmp_path: Path):
         ran(cut, 102, 103, position=0),
         ran(cut, 102, 103, State.FAILED, position=1),
         Transition(cut, 2, State.CANCELED, 103.0),
-        RestSettled(cut, State.OMITTED, 104.0),
+        QueuedIterationsFinal(cut, State.OMITTED, 104.0),
         Transition(cut, -1, State.FAILED, 104.0),
         ran(wide, 102, 103, position=0),
         ran(wide, 102, None, position=1),
@@ -169,7 +169,7 @@ def test_an_iterated_job_that_could_never_run_is_told_with_the_reason(tmp_path: 
     wide = job(1, "wide", Iteration(0, 3))
     wide.message = "9 cores asked for, and 8 exist"
     end = Transition(wide, -1, State.FAILED, 100.0, message=wide.message)
-    report = told(tmp_path, Added([wide]), RestSettled(wide, State.FAILED, 100.0), end)
+    report = told(tmp_path, Added([wide]), QueuedIterationsFinal(wide, State.FAILED, 100.0), end)
     assert (report.jobs, report.iterations) == ({"FAILED": 1}, {"FAILED": 3})
     assert [(failure.name, failure.message) for failure in report.failures] == [("wide", wide.message)]
     assert "wide FAILED: 9 cores asked for, and 8 exist\n" in render_text(report)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.report import formats
 from qcg.pilotjob.report.formats import duration, history_text, iso_timestamp, timestamp
 

@@ -9,12 +9,12 @@ import pytest
 
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.parse import parse_jobs
-from qcg.pilotjob.description.variables import Arrival
+from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.report.record import dependencies_form, execution_form, resources_form
 
 
 def read(form: dict[str, Any]) -> JobDescription:
-    return parse_jobs([form], Arrival(1, datetime(2018, 1, 11), "local", "u"))[0]
+    return parse_jobs([form], SubmissionContext(1, datetime(2018, 1, 11), "local", "u"))[0]
 
 
 @pytest.mark.parametrize(

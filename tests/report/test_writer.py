@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant, NodePart
-from qcg.pilotjob.core.states import State
-from qcg.pilotjob.description.model import Amount, Execution, JobDescription, Request
+from qcg.pilotjob.description.model import Amount, Execution, JobDescription, ResourceRequest
 from qcg.pilotjob.report.entries import json_entry, text_entry
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.formats import iso_timestamp, timestamp
@@ -25,7 +25,7 @@ GRANT = Grant((NodePart("n1", (0, 1)), NodePart("n2", (0,))))
 DESCRIPTION = JobDescription(
     "msleep2",
     Execution(exec="sleep", args=("5",)),
-    Request(cores=Amount(2, 2)),
+    ResourceRequest(cores=Amount(2, 2)),
     after=("other",),
     attributes={"mine": [1, None]},
 )

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.core.state import name_of
 from qcg.pilotjob.interfaces.dispatch import answer
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.manager.run_result import Ending

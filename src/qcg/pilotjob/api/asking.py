@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from qcg.pilotjob.api.errors import ConnectionError, InternalError, RequestRefusedError, WrongArgumentsError
 from qcg.pilotjob.api.log import log
-from qcg.pilotjob.description.reading import Unreadable
+from qcg.pilotjob.description.json_input import InvalidJson
 
 Names = str | Iterable[str]
 
@@ -26,7 +26,7 @@ def list_of(names: Names) -> list[str]:
         kind = type(names).__name__
         raise WrongArgumentsError(f"names of jobs are a string or a list of strings, not of type {kind}") from None
     except ValueError as error:
-        raise WrongArgumentsError(f"a name {Unreadable.because(error)}") from None
+        raise WrongArgumentsError(f"a name {InvalidJson.because(error)}") from None
 
 
 class Limit(NamedTuple):

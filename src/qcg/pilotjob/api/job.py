@@ -13,8 +13,8 @@ from typing import Any
 from qcg.pilotjob.api.errors import FileError, InvalidJobDescriptionError, JobNotDefinedError
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.forms import SimpleForm
+from qcg.pilotjob.description.json_input import InvalidJson
 from qcg.pilotjob.description.parse import check_alone, simple_to_standard
-from qcg.pilotjob.description.reading import Unreadable
 from qcg.pilotjob.host.safe_open import read_input
 
 JOB_TOP_ATTRS = frozenset(SimpleForm.__struct_encode_fields__)
@@ -75,7 +75,7 @@ class Jobs:
         except OSError as error:
             raise FileError(f"{file_path} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
-            raise InvalidJobDescriptionError(f"{file_path} {Unreadable.because(error)}") from None
+            raise InvalidJobDescriptionError(f"{file_path} {InvalidJson.because(error)}") from None
         if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
             raise InvalidJobDescriptionError(f"{file_path} must hold an array of job descriptions")
         for job in jobs:
@@ -108,7 +108,7 @@ def _described(job_attrs: dict[str, Any] | None, attrs: dict[str, Any]) -> dict[
     try:
         return {"name": uuid.uuid4().hex if name is None else str(name), **plain}
     except ValueError as error:
-        raise InvalidJobDescriptionError(f"the name {Unreadable.because(error)}") from None
+        raise InvalidJobDescriptionError(f"the name {InvalidJson.because(error)}") from None
 
 
 def _plain(value: Any, path: str) -> Any:

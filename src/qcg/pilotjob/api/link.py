@@ -12,7 +12,7 @@ import msgspec
 import zmq
 
 from qcg.pilotjob.api.errors import ConnectionError, InternalError, WrongArgumentsError
-from qcg.pilotjob.description.reading import Unreadable
+from qcg.pilotjob.description.json_input import InvalidJson
 from qcg.pilotjob.wire.contact import MOST_BYTES, ClientsContact
 from qcg.pilotjob.wire.descriptors import NEEDED_BY_CLIENT, TooFewDescriptors, require
 from qcg.pilotjob.wire.monitor import events_of
@@ -175,7 +175,7 @@ def encode_request(request: dict[str, Any]) -> bytes:
     try:
         body = _encode(request)
     except (TypeError, ValueError) as error:
-        raise WrongArgumentsError(f"the request {Unreadable.because(error)}") from None
+        raise WrongArgumentsError(f"the request {InvalidJson.because(error)}") from None
     if len(body) > MOST_BYTES:
         raise WrongArgumentsError(
             f"the request has {len(body)} bytes, and {MOST_BYTES} are the most; submit the jobs in several parts"

@@ -10,7 +10,7 @@ from qcg.pilotjob.cli.manager_lookup import Registry, with_suggestion
 from qcg.pilotjob.cli.name_patterns import NoSuchName, expand
 from qcg.pilotjob.cli.tables import show_json
 from qcg.pilotjob.common.printable import printable
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from qcg.pilotjob.description.errors import shown
+from qcg.pilotjob.description.errors import quoted
 from qcg.pilotjob.description.model import Execution
 
 INSTEAD = "a line for a shell goes into script, or its words into exec and args"
@@ -28,7 +28,7 @@ def strings_of_arguments(jobs: Sequence[msgspec.Raw], path: str) -> list[str]:
     """Sentences, with their places, about jobs that are right in their form."""
     given = [_args_of(job).args for job in jobs]
     return [
-        f"{path}[{number}].args: {shown(args)} is one argument with blanks in it; write a list for several"
+        f"{path}[{number}].args: {quoted(args)} is one argument with blanks in it; write a list for several"
         for number, args in enumerate(given)
         if isinstance(args, str) and " " in args.strip()
     ]
@@ -40,7 +40,7 @@ def line_as_program(execution: Execution) -> list[str]:
     program = execution.exec or ""
     if " " not in program.strip() or _is_there(program, execution.wd or ""):
         return []
-    return [f"there is no program {shown(program)}; {INSTEAD}"]
+    return [f"there is no program {quoted(program)}; {INSTEAD}"]
 
 
 def _is_there(program: str, wd: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from qcg.pilotjob.cli.errors import Denial
 from qcg.pilotjob.common.terminal_output import ProgramOutput
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.runs.rundir import PREFIX
 

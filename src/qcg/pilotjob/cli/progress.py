@@ -7,9 +7,9 @@ from datetime import datetime
 
 from qcg.pilotjob.cli.console import any_character, on_terminal, say, tell
 from qcg.pilotjob.common.printable import printable
+from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import Transition
-from qcg.pilotjob.core.state import name_of
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.report.progress import progress_line

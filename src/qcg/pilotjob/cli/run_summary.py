@@ -10,8 +10,8 @@ import msgspec
 from qcg.pilotjob.cli.commands.report import show_report
 from qcg.pilotjob.cli.console import tell
 from qcg.pilotjob.cli.tables import show_json
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.manager.run_result import Ending
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 
-Marks = bytes
+Bitmap = bytes
 
 
-def in_states(states: bytes | bytearray, *wanted: State) -> Marks:
+def in_states(states: bytes | bytearray, *wanted: State) -> Bitmap:
     """Those that are in one of these states."""
     return bytes(states.translate(_marking(wanted)))
 
 
-def both(one: Marks, other: Marks) -> Marks:
+def both(one: Bitmap, other: Bitmap) -> Bitmap:
     return (_number(one) & _number(other)).to_bytes(len(one), "little")
 
 
-def added(counts: bytes | bytearray, marks: Marks) -> bytearray:
+def added(counts: bytes | bytearray, marks: Bitmap) -> bytearray:
     """One more for each that is marked; none of the counts may be 255."""
     return bytearray((_number(counts) + _number(marks)).to_bytes(len(counts), "little"))
 
 
-def entered(states: bytes | bytearray, marks: Marks, state: State) -> bytearray:
+def entered(states: bytes | bytearray, marks: Bitmap, state: State) -> bytearray:
     """Those that are marked, all of them QUEUED, are in `state`."""
     return bytearray((_number(states) + _number(marks) * state).to_bytes(len(states), "little"))
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.feasibility import why_never
 from qcg.pilotjob.core.scheduler import time_left
-from qcg.pilotjob.core.state import CoreState
 
 NO_TIME = "not enough time is left"
 HOPE = 90.0
@@ -20,9 +20,9 @@ def why_over(core: CoreState, now: float) -> str | None:
         return None
     for node in core.pool.nodes:
         if not node.available:
-            core.away.setdefault(node.spec.name, now)
+            core.unreachable_since.setdefault(node.spec.name, now)
     hope = max(core.patience, HOPE)
-    hoped_for = [spec for spec in core.nodes if now - core.away.get(spec.name, now) < hope]
+    hoped_for = [spec for spec in core.nodes if now - core.unreachable_since.get(spec.name, now) < hope]
     left = time_left(core, now)
     reasons = set()
     for line in [line for line in core.queue.lines.values() if line.head() is not None]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.core.effects import AllDone, Kill, NothingRuns, Removed, Reply, Stop
+from qcg.pilotjob.core.core_state import CoreState
+from qcg.pilotjob.core.effects import AllDone, Kill, NoAttemptLeft, Removed, Reply, Stop
 from qcg.pilotjob.core.events import Cancel, Deadline, Remove, ShutDown, Warned, Withdraw
-from qcg.pilotjob.core.finalize import Outcome, Rest, settle
+from qcg.pilotjob.core.finalize import FinalState, UnstartedFinalState, make_final
+from qcg.pilotjob.core.job_states import CANCELED
 from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.core.shutdown import Disposition
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import CANCELED
 
 
 def cancel(core: CoreState, event: Cancel) -> None:
@@ -26,16 +26,16 @@ def cancel(core: CoreState, event: Cancel) -> None:
             errors[name] = f"job {name!r} is already {state.name}"
             continue
         chosen[job.name, position] = job
-    endings: list[Outcome | Rest] = []
+    endings: list[FinalState | UnstartedFinalState] = []
     for (_, position), job in chosen.items():
         if position < 0:
-            _kill_runs(core, job)
-            endings.append(Rest(job, CANCELED, ""))
+            _kill_attempts(core, job)
+            endings.append(UnstartedFinalState(job, CANCELED, ""))
         elif job.iterations is not None and (attempt := job.iterations.attempts.get(position)) is not None:
             _kill(core, attempt)
         else:
-            endings.append(Outcome(job, position, CANCELED))
-    settle(core, *endings)
+            endings.append(FinalState(job, position, CANCELED))
+    make_final(core, *endings)
     _reply(core, "canceled", len(chosen), errors)
 
 
@@ -91,15 +91,15 @@ def shut_down(core: CoreState, event: ShutDown) -> None:
                 attempt.stopped = True
                 core.effects.append(Stop(attempt, "closed", event.message))
     if not core.attempts:
-        core.effects.append(NothingRuns())
+        core.effects.append(NoAttemptLeft())
 
 
 def _cancel_all(core: CoreState, message: str) -> None:
     """Cancel all jobs in one step, so that the state of a job does not depend on the order: none is OMITTED."""
     jobs = [job for job in core.jobs.values() if not job.state.is_final]
     for job in jobs:
-        _kill_runs(core, job)
-    settle(core, *(Rest(job, CANCELED, message) for job in jobs))
+        _kill_attempts(core, job)
+    make_final(core, *(UnstartedFinalState(job, CANCELED, message) for job in jobs))
 
 
 def find(core: CoreState, name: str) -> tuple[Job, int] | str:
@@ -118,7 +118,7 @@ def find(core: CoreState, name: str) -> tuple[Job, int] | str:
     return job, position
 
 
-def _kill_runs(core: CoreState, job: Job) -> None:
+def _kill_attempts(core: CoreState, job: Job) -> None:
     for attempt in [job.attempt] if job.iterations is None else list(job.iterations.attempts.values()):
         if attempt is not None:
             _kill(core, attempt)

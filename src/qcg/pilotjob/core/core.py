@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from qcg.pilotjob.core import cancel, multinode, running, scheduler, submission
+from qcg.pilotjob.core import attempt_events, cancel, multinode, scheduler, submission
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.events import (
     AgentReported,
-    AgentSilent,
+    AgentUnreachable,
     AttemptEnded,
     AttemptStarted,
     AttemptSwept,
@@ -26,16 +27,20 @@ from qcg.pilotjob.core.events import (
     Withdraw,
 )
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.core.state import CoreState
 
 
 class Core:
     """Decides everything about jobs. What it knows is in `state`, for all to read and for nobody else to change."""
 
     def __init__(
-        self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, patience: float = math.inf, keeper: str = ""
+        self,
+        nodes: Sequence[NodeSpec],
+        *,
+        rerun_lost: bool = False,
+        patience: float = math.inf,
+        fallback_node: str = "",
     ) -> None:
-        self.state = CoreState(nodes, rerun_lost=rerun_lost, patience=patience, keeper=keeper)
+        self.state = CoreState(nodes, rerun_lost=rerun_lost, patience=patience, fallback_node=fallback_node)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """React to what happened at `now`. Raises `Refused`, and changes nothing, when a submission cannot be taken."""
@@ -50,12 +55,12 @@ _REACTIONS: dict[type[Event], Callable[[CoreState, Any], None]] = {
     Submit: submission.submit,
     Withdraw: cancel.withdraw,
     Schedule: scheduler.schedule,
-    AttemptStarted: running.attempt_started,
-    AttemptEnded: running.attempt_ended,
+    AttemptStarted: attempt_events.attempt_started,
+    AttemptEnded: attempt_events.attempt_ended,
     AttemptSwept: multinode.attempt_swept,
-    AgentReported: running.agent_reported,
-    AgentSilent: running.agent_silent,
-    NodesLost: running.nodes_lost,
+    AgentReported: attempt_events.agent_reported,
+    AgentUnreachable: attempt_events.agent_silent,
+    NodesLost: attempt_events.nodes_lost,
     Cancel: cancel.cancel,
     Remove: cancel.remove,
     Deadline: cancel.deadline,

@@ -29,15 +29,15 @@ class Prerequisite(Struct, frozen=True):
     """Each iteration waits for the iteration with its own index."""
 
 
-class Waiting:
+class UnmetDependencies:
     """What a job still waits for."""
 
-    __slots__ = ("by_position", "whole")
+    __slots__ = ("on_jobs", "same_index")
 
     def __init__(self) -> None:
-        self.whole = 0
+        self.on_jobs = 0
         """Jobs, and single iterations of jobs, that all of this job waits for."""
-        self.by_position: bytearray | None = None
+        self.same_index: bytearray | None = None
         """For each iteration, how many iterations of its own index are still missing."""
 
 
@@ -49,10 +49,10 @@ _NOBODY: list[Job] = []
 class Dependents:
     """Who waits for a job."""
 
-    __slots__ = ("on_position", "same_index", "whole")
+    __slots__ = ("on_job", "on_position", "same_index")
 
     def __init__(self, *, iterated: bool) -> None:
-        self.whole: list[Job] = []
+        self.on_job: list[Job] = []
         self.on_position = {} if iterated else _NOWHERE
         self.same_index = [] if iterated else _NOBODY
 

@@ -6,9 +6,9 @@ from typing import Any, Literal, Union
 
 from msgspec import Struct
 
-from qcg.pilotjob.core.bitmaps import Marks
+from qcg.pilotjob.core.bitmaps import Bitmap
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Job
-from qcg.pilotjob.core.states import State
 
 
 class Added(Struct, frozen=True, gc=False):
@@ -31,7 +31,7 @@ class Transition(Struct, frozen=True, gc=False):
     message: str = ""
 
 
-class RestSettled(Struct, frozen=True, gc=False):
+class QueuedIterationsFinal(Struct, frozen=True, gc=False):
     """All iterations of a job that had not started are `state` from now on: one record, not N."""
 
     job: Job
@@ -39,11 +39,11 @@ class RestSettled(Struct, frozen=True, gc=False):
     at: float
 
 
-class SomeSettled(Struct, frozen=True, gc=False):
+class IterationsFinal(Struct, frozen=True, gc=False):
     """Many iterations of a job that had not started are `state` from now on, and others of it still wait."""
 
     job: Job
-    marks: Marks
+    marks: Bitmap
     state: State
     at: float
     message: str
@@ -110,7 +110,7 @@ class AllDone(Struct, frozen=True, gc=False):
     """Every job is final."""
 
 
-class NothingRuns(Struct, frozen=True, gc=False):
+class NoAttemptLeft(Struct, frozen=True, gc=False):
     """All runs have ended, and none is begun any more."""
 
 
@@ -124,8 +124,8 @@ class Reply(Struct, frozen=True, gc=False):
 Effect = Union[
     Added,
     Transition,
-    RestSettled,
-    SomeSettled,
+    QueuedIterationsFinal,
+    IterationsFinal,
     Launch,
     Kill,
     Stop,
@@ -136,6 +136,6 @@ Effect = Union[
     Removed,
     MoreToStart,
     AllDone,
-    NothingRuns,
+    NoAttemptLeft,
     Reply,
 ]

@@ -7,7 +7,7 @@ class CoreError(Exception):
     """A request that the core cannot carry out; the message says why."""
 
 
-class Refused(CoreError):
+class SubmissionRejected(CoreError):
     """A submission that was refused as a whole, with a sentence for each thing that is wrong."""
 
     def __init__(self, sentences: list[str]) -> None:
@@ -15,5 +15,5 @@ class Refused(CoreError):
         self.sentences = sentences
 
 
-class InsaneError(CoreError):
+class SanityError(CoreError):
     """The core's own books do not agree with each other: a defect, found by `core.sanity`."""

@@ -48,7 +48,7 @@ class AgentReported(Struct, frozen=True, gc=False):
     live: list[Running]
 
 
-class AgentSilent(Struct, frozen=True, gc=False):
+class AgentUnreachable(Struct, frozen=True, gc=False):
     """An agent cannot be reached for the moment: its nodes get no work, and what runs there runs on."""
 
     nodes: list[str]
@@ -101,7 +101,7 @@ Event = Union[
     AttemptEnded,
     AttemptSwept,
     AgentReported,
-    AgentSilent,
+    AgentUnreachable,
     NodesLost,
     Deadline,
     Warned,

@@ -8,36 +8,36 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.description.model import Request
+from qcg.pilotjob.description.model import ResourceRequest
 
 MOST_SIZES = 3
 """Of nodes, that a sentence tells."""
 
 
-def least_cores(request: Request) -> int:
+def least_cores(request: ResourceRequest) -> int:
     """The fewest cores that any grant within the request holds: a quick test whether it is worth trying."""
     nodes = request.nodes.least if request.nodes else 1
     cores = request.cores.least if request.cores else 1
     return nodes * cores
 
 
-def why_never(request: Request, nodes: Sequence[NodeSpec]) -> str | None:
+def why_never(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str | None:
     """Why these nodes, even all idle, cannot give the request; None when they can."""
-    exist = how_many(request, nodes)
+    exist = capacity(request, nodes)
     if least(request) <= exist:
         return None
     if (request.gpus or request.memory) and not _able(request, nodes):
-        return f"{extras(request)} on a node asked for, and no node has that"
-    of_nodes = f" and {extras(request)}" if request.nodes and (request.gpus or request.memory) else ""
+        return f"{describe_extras(request)} on a node asked for, and no node has that"
+    of_nodes = f" and {describe_extras(request)}" if request.nodes and (request.gpus or request.memory) else ""
     have = f": there {_sizes(nodes)}" if request.nodes and request.cores and nodes and not of_nodes else ""
-    return f"{least_words(request)}{of_nodes} asked for, and {exist} exist{have}{_claimed(request, nodes)}"
+    return f"{describe_minimum(request)}{of_nodes} asked for, and {exist} exist{have}{_claimed(request, nodes)}"
 
 
-def _claimed(request: Request, nodes: Sequence[NodeSpec]) -> str:
+def _claimed(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str:
     """What to do about cores claimed by other runs, where the request could be given with them."""
     claimed = sum(node.claimed for node in nodes)
     whole = [structs.replace(node, cores=node.cores + (-1,) * node.claimed) for node in nodes]
-    if not claimed or least(request) > how_many(request, whole):
+    if not claimed or least(request) > capacity(request, whole):
         return ""
     return (
         f"; other runs of this user have claimed {count(claimed, 'core')}: with --share-cores or --no-bind a run uses"
@@ -45,7 +45,7 @@ def _claimed(request: Request, nodes: Sequence[NodeSpec]) -> str:
     )
 
 
-def least(request: Request) -> int:
+def least(request: ResourceRequest) -> int:
     """The fewest nodes that the request wants, where it wants nodes, otherwise the fewest cores."""
     if request.nodes is not None:
         return request.nodes.least
@@ -53,7 +53,7 @@ def least(request: Request) -> int:
     return request.cores.least
 
 
-def how_many(request: Request, nodes: Sequence[NodeSpec]) -> int:
+def capacity(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> int:
     """How many of what `least` counts there are on these nodes."""
     able = _able(request, nodes)
     if request.nodes is not None:
@@ -63,7 +63,7 @@ def how_many(request: Request, nodes: Sequence[NodeSpec]) -> int:
     return max(sizes, default=0) if request.one_node else sum(sizes)
 
 
-def least_words(request: Request) -> str:
+def describe_minimum(request: ResourceRequest) -> str:
     """`2 nodes with 3 cores each`, `4 cores on one node`."""
     if request.nodes is None:
         return count(least(request), "core") + (" on one node" if request.one_node else "")
@@ -82,7 +82,7 @@ def _sizes(nodes: Sequence[NodeSpec]) -> str:
     return ("is " if len(nodes) == 1 else "are ") + ", ".join([*words, *more])
 
 
-def extras(request: Request) -> str:
+def describe_extras(request: ResourceRequest) -> str:
     """What it wants on each node besides cores; empty when that is nothing."""
     wanted = []
     if request.gpus:
@@ -96,6 +96,6 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _able(request: Request, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
+def _able(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
     """The nodes that have what is wanted besides cores."""
     return [node for node in nodes if len(node.gpus) >= request.gpus and node.memory >= request.memory]

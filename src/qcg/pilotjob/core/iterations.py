@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qcg.pilotjob.core import bitmaps
-from qcg.pilotjob.core.states import CANCELED, FAILED, OMITTED, QUEUED, STATES, SUCCEED, State
+from qcg.pilotjob.core.job_states import CANCELED, FAILED, OMITTED, QUEUED, STATES, SUCCEED, State
 
 if TYPE_CHECKING:
     from qcg.pilotjob.core.records import Attempt
-    from qcg.pilotjob.description.sharing import MaximumIters
+    from qcg.pilotjob.description.iteration_schedulers import MaximumIters
 
 
 class Iterations:
@@ -51,10 +51,10 @@ class Iterations:
         self.states[position] = state
         self.counts[state] += 1
 
-    def queued(self) -> bitmaps.Marks:
+    def queued(self) -> bitmaps.Bitmap:
         return bitmaps.in_states(self.states, QUEUED)
 
-    def settle(self, those: bitmaps.Marks, state: State) -> int:
+    def make_final(self, those: bitmaps.Bitmap, state: State) -> int:
         """Put these into `state` at once, all of which have not started; how many they are."""
         number = those.count(1)
         if number:
@@ -63,7 +63,7 @@ class Iterations:
             self.counts[state] += number
         return number
 
-    def settle_rest(self, state: State) -> int:
+    def make_queued_final(self, state: State) -> int:
         """Put every iteration that has not started into `state` at once; how many these were."""
         queued = self.counts[QUEUED]
         if queued:
@@ -81,7 +81,7 @@ class Iterations:
         """As those of a job that could never run. Otherwise the words that are kept for the job are about others."""
         return self.counts[FAILED] == len(self)
 
-    def outcome(self) -> State:
+    def final_state(self) -> State:
         """The state of the whole job once all iterations are final."""
         for state in (FAILED, CANCELED, OMITTED):
             if self.counts[state]:

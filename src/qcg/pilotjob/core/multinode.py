@@ -8,119 +8,119 @@ lost instead, so is the run.
 
 from __future__ import annotations
 
+from qcg.pilotjob.core.attempt_end import finish, lose_attempt
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import KillStray, Stop, Sweep
 from qcg.pilotjob.core.events import AttemptSwept
-from qcg.pilotjob.core.finishing import finish, lose
-from qcg.pilotjob.core.records import Attempt, Grant, Leaving, NodePart
-from qcg.pilotjob.core.state import CoreState
+from qcg.pilotjob.core.records import Attempt, Cleanup, Grant, NodePart
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
 
 def ended_on_first(core: CoreState, attempt: Attempt, record: Ended) -> None:
     """Of a run that spans nodes."""
-    leaving = core.leaving.get(attempt.id) or _begin(core, attempt)
-    leaving.ended = record
-    _first_is_done(core, leaving)
+    cleanup = core.cleanups.get(attempt.id) or _begin(core, attempt)
+    cleanup.ended = record
+    _first_is_done(core, cleanup)
 
 
-def stray_ended(core: CoreState, leaving: Leaving) -> None:
-    _first_is_done(core, leaving)
+def stray_ended(core: CoreState, cleanup: Cleanup) -> None:
+    _first_is_done(core, cleanup)
 
 
 def attempt_swept(core: CoreState, event: AttemptSwept) -> None:
-    leaving = core.leaving.get(event.attempt_id)
-    if leaving is not None:
-        leaving.waiting.discard(event.node)
-        _finish_if_over(core, leaving)
+    cleanup = core.cleanups.get(event.attempt_id)
+    if cleanup is not None:
+        cleanup.pending.discard(event.node)
+        _finish_if_over(core, cleanup)
 
 
-def nodes_of_run_lost(core: CoreState, attempt: Attempt, message: str) -> None:
-    """Some nodes of a run that spans nodes are in `core.lost` now."""
-    leaving = core.leaving.get(attempt.id)
-    if leaving is None:
-        leaving = _begin(core, attempt)
-        if leaving.first not in core.lost:
+def nodes_of_attempt_lost(core: CoreState, attempt: Attempt, message: str) -> None:
+    """Some nodes of a run that spans nodes are in `core.lost_nodes` now."""
+    cleanup = core.cleanups.get(attempt.id)
+    if cleanup is None:
+        cleanup = _begin(core, attempt)
+        if cleanup.first not in core.lost_nodes:
             core.effects.append(Stop(attempt, "lost", message))
-    _nodes_lost(core, leaving, message)
+    _nodes_lost(core, cleanup, message)
 
 
 def strays_lost(core: CoreState) -> None:
-    for leaving in [leaving for leaving in core.leaving.values() if leaving.attempt is None]:
-        _nodes_lost(core, leaving, "")
+    for cleanup in [cleanup for cleanup in core.cleanups.values() if cleanup.attempt is None]:
+        _nodes_lost(core, cleanup, "")
 
 
 def evict(core: CoreState, running: Running, nodes: list[str]) -> None:
     """An agent of these nodes runs what no job wants: it is ended, and what it has is given to nobody before that."""
     granted = running.grant
     first = granted[0][0] if granted and granted[0][0] in nodes else nodes[0]
-    if running.id not in core.leaving:
+    if running.id not in core.cleanups:
         held = core.pool.claim(grant_of(granted, 0))
-        waiting = {part.node for part in held.parts if part.node in core.pool} - core.lost | {first}
-        core.leaving[running.id] = Leaving(running.id, held, first, waiting, None)
+        waiting = {part.node for part in held.parts if part.node in core.pool} - core.lost_nodes | {first}
+        core.cleanups[running.id] = Cleanup(running.id, held, first, waiting, None)
     core.effects.append(KillStray(running.id, first))
 
 
-def reported(core: CoreState, leaving: Leaving, running: Running | None) -> None:
+def reported(core: CoreState, cleanup: Cleanup, running: Running | None) -> None:
     """What the agent of its first node has of it."""
     if running is None:
-        _first_is_done(core, leaving)
+        _first_is_done(core, cleanup)
         return
-    leaving.waiting.add(leaving.first)  # it may have been given up meanwhile
-    if leaving.attempt is None:
-        core.effects.append(KillStray(leaving.id, leaving.first))
+    cleanup.pending.add(cleanup.first)  # it may have been given up meanwhile
+    if cleanup.attempt is None:
+        core.effects.append(KillStray(cleanup.id, cleanup.first))
     else:
-        core.effects.append(Stop(leaving.attempt, "lost", leaving.lost))
+        core.effects.append(Stop(cleanup.attempt, "lost", cleanup.lost_message))
 
 
 def ask_again(core: CoreState, nodes: set[str]) -> None:
     """The agents of these nodes are there again. What they were asked may not have reached them; and a node that was
     given up may have got something since, as long as the run is not over on its first one."""
-    for leaving in core.leaving.values():
-        others = {part.node for part in leaving.grant.parts if part.node in nodes} - {leaving.first}
-        leaving.waiting |= others
-        if leaving.first not in leaving.waiting:
-            _sweep(core, leaving, others)
+    for cleanup in core.cleanups.values():
+        others = {part.node for part in cleanup.grant.parts if part.node in nodes} - {cleanup.first}
+        cleanup.pending |= others
+        if cleanup.first not in cleanup.pending:
+            _sweep(core, cleanup, others)
 
 
 def grant_of(granted: list[NodeGrant], memory: int) -> Grant:
     return Grant(tuple(NodePart(node, tuple(cores), tuple(gpus), memory) for node, cores, gpus in granted))
 
 
-def _begin(core: CoreState, attempt: Attempt) -> Leaving:
-    nodes = [core.asked(part.node) for part in attempt.grant.parts]
-    leaving = core.leaving[attempt.id] = Leaving(attempt.id, attempt.grant, nodes[0], set(nodes), attempt)
-    return leaving
+def _begin(core: CoreState, attempt: Attempt) -> Cleanup:
+    nodes = [core.agent_node(part.node) for part in attempt.grant.parts]
+    cleanup = core.cleanups[attempt.id] = Cleanup(attempt.id, attempt.grant, nodes[0], set(nodes), attempt)
+    return cleanup
 
 
-def _first_is_done(core: CoreState, leaving: Leaving) -> None:
-    if leaving.first in leaving.waiting:
-        leaving.waiting.discard(leaving.first)
-        _sweep(core, leaving, leaving.waiting)
-    _finish_if_over(core, leaving)
+def _first_is_done(core: CoreState, cleanup: Cleanup) -> None:
+    if cleanup.first in cleanup.pending:
+        cleanup.pending.discard(cleanup.first)
+        _sweep(core, cleanup, cleanup.pending)
+    _finish_if_over(core, cleanup)
 
 
-def _nodes_lost(core: CoreState, leaving: Leaving, message: str) -> None:
-    missing = leaving.waiting & core.lost
+def _nodes_lost(core: CoreState, cleanup: Cleanup, message: str) -> None:
+    missing = cleanup.pending & core.lost_nodes
     if missing:
-        leaving.lost = leaving.lost or message
-        leaving.waiting -= missing
-        if leaving.first in missing:
-            _sweep(core, leaving, leaving.waiting)
-        _finish_if_over(core, leaving)
+        cleanup.lost_message = cleanup.lost_message or message
+        cleanup.pending -= missing
+        if cleanup.first in missing:
+            _sweep(core, cleanup, cleanup.pending)
+        _finish_if_over(core, cleanup)
 
 
-def _sweep(core: CoreState, leaving: Leaving, nodes: set[str]) -> None:
-    core.effects += [Sweep(leaving.id, node) for node in sorted(nodes)]
+def _sweep(core: CoreState, cleanup: Cleanup, nodes: set[str]) -> None:
+    core.effects += [Sweep(cleanup.id, node) for node in sorted(nodes)]
 
 
-def _finish_if_over(core: CoreState, leaving: Leaving) -> None:
-    if leaving.waiting:
+def _finish_if_over(core: CoreState, cleanup: Cleanup) -> None:
+    if cleanup.pending:
         return
-    del core.leaving[leaving.id]
-    attempt, record = leaving.attempt, leaving.ended
+    del core.cleanups[cleanup.id]
+    attempt, record = cleanup.attempt, cleanup.ended
     if attempt is None:
-        core.pool.release(leaving.grant)
-    elif record is None or (leaving.lost and record.reason in ("exit", "cancel")):
-        lose(core, attempt, leaving.lost)
+        core.pool.release(cleanup.grant)
+    elif record is None or (cleanup.lost_message and record.reason in ("exit", "cancel")):
+        lose_attempt(core, attempt, cleanup.lost_message)
     else:
         finish(core, attempt, record)

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.records import Attempt
-from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.host.records import Running
 
 
-def take_up(core: CoreState, attempt: Attempt) -> None:
+def register_existing(core: CoreState, attempt: Attempt) -> None:
     """A run goes on with what it was given, and holds of that what there is."""
     held = core.pool.claim(attempt.grant)
     if held != attempt.grant or any(part.node not in core.pool for part in attempt.grant.parts):
-        core.displaced[attempt] = held
-    core.begin_run(attempt)
+        core.orphaned[attempt] = held
+    core.add_attempt(attempt)
 
 
-def what_is_gone(core: CoreState, attempt: Attempt) -> str:
+def orphan_reason(core: CoreState, attempt: Attempt) -> str:
     """Of what a run had that is displaced: a sentence."""
     for part in attempt.grant.parts:
         if part.node not in core.pool:
@@ -31,12 +31,12 @@ def what_is_gone(core: CoreState, attempt: Attempt) -> str:
     return "it had GPUs that are not part of this run any more"
 
 
-def go_on(core: CoreState, live: Iterable[Running]) -> int:
+def count_adopted(core: CoreState, live: Iterable[Running]) -> int:
     """How many of those that an agent has under way run, and may run on."""
     attempts = [core.attempts.get(running.id) for running in live if running.pid]
-    return sum(attempt is not None and attempt not in core.displaced for attempt in attempts)
+    return sum(attempt is not None and attempt not in core.orphaned for attempt in attempts)
 
 
-def node_of(core: CoreState, attempt: Attempt) -> str:
+def agent_node(core: CoreState, attempt: Attempt) -> str:
     """The node whose agent has it."""
-    return core.asked(attempt.grant.parts[0].node)
+    return core.agent_node(attempt.grant.parts[0].node)

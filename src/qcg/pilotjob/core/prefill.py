@@ -11,53 +11,53 @@ from __future__ import annotations
 
 import heapq
 
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Launch, Retract
 from qcg.pilotjob.core.finalize import entry_of
-from qcg.pilotjob.core.queue import Line, Pace
+from qcg.pilotjob.core.job_states import SCHEDULED
+from qcg.pilotjob.core.queue import Durations, QueueLine
 from qcg.pilotjob.core.records import Attempt, Job, Lane
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import SCHEDULED
-from qcg.pilotjob.description.model import Request
+from qcg.pilotjob.description.model import ResourceRequest
 from qcg.pilotjob.host.records import Ended
 
-SHORT = 0.1
+SHORT_ATTEMPT = 0.1
 """Seconds within which every run of late must have been over, so that others may stand behind the next ones."""
 HORIZON = 0.2
 """Seconds within which all that stand behind a run are expected to be over."""
-MOST_BEHIND = 256
-MOST_ON_NODE = 512
+MAX_LANE_DEPTH = 256
+MAX_PREFILL_PER_NODE = 512
 """Unless each lane has one: more than a host can start while a message is on its way."""
-LATE = 0.5
+RETRACT_AFTER = 0.5
 """Seconds after which a run keeps those behind it waiting too long."""
-MEMORY = 0.9
+DECAY = 0.9
 """How much of what is known from earlier runs is kept after another one."""
 
 
-def learn(attempt: Attempt, record: Ended) -> None:
+def record_duration(attempt: Attempt, record: Ended) -> None:
     """From how long a run took, what to expect of the next ones that ask for the same."""
     if record.started:
-        pace = entry_of(attempt.job, attempt.position).line.pace
+        durations = entry_of(attempt.job, attempt.position).line.durations
         seconds = max(record.at - record.started, 0.0)
-        if pace.longest is None:
-            pace.longest = pace.usual = seconds
+        if durations.longest is None:
+            durations.longest = durations.mean = seconds
         else:
-            pace.longest = max(seconds, MEMORY * pace.longest)
-            pace.usual += (1 - MEMORY) * (seconds - pace.usual)
+            durations.longest = max(seconds, DECAY * durations.longest)
+            durations.mean += (1 - DECAY) * (seconds - durations.mean)
 
 
-def behind(pace: Pace) -> int:
+def lane_depth(durations: Durations) -> int:
     """How many may stand behind one run of this pace: none where one could be long, and else as many as are usually
     over soon."""
-    if pace.longest is None or pace.longest > SHORT:
+    if durations.longest is None or durations.longest > SHORT_ATTEMPT:
         return 0
-    return MOST_BEHIND if pace.usual * MOST_BEHIND <= HORIZON else int(HORIZON / pace.usual)
+    return MAX_LANE_DEPTH if durations.mean * MAX_LANE_DEPTH <= HORIZON else int(HORIZON / durations.mean)
 
 
-def send_ahead(core: CoreState, left: float) -> None:
+def prefill_lanes(core: CoreState, left: float) -> None:
     """After a scheduling pass: whoever is first of those that wait goes behind a run that has what it wants."""
-    having_room, core.having_room = core.having_room, {}
-    places = _places(core, having_room)
-    _call_back(core)
+    prefillable, core.prefillable = core.prefillable, {}
+    places = _open_lanes(core, prefillable)
+    _retract_late_lanes(core)
     if not places:
         return
     overdue = core.now - core.patience
@@ -66,10 +66,10 @@ def send_ahead(core: CoreState, left: float) -> None:
         return
     while heads:
         _, position, _, line = heads[0]
-        lanes = places.get(line.pace)
+        lanes = places.get(line.durations)
         if not lanes:
             return
-        _stand_behind(core, line.take(position, core.now), position, lanes)
+        _append_to_lane(core, line.take(position, core.now), position, lanes)
         head = line.head(left)
         if head is None:
             heapq.heappop(heads)
@@ -77,21 +77,23 @@ def send_ahead(core: CoreState, left: float) -> None:
             heapq.heapreplace(heads, head)
 
 
-def send_nobody(core: CoreState, *, soon_over: bool) -> None:
+def skip_prefill(core: CoreState, *, soon_over: bool) -> None:
     """After a pass in which somebody must not be overtaken; or, when all is `soon_over`, nothing may be started at all,
     also not by those who stand behind others already."""
-    having_room, core.having_room = core.having_room, {}
-    for attempt in having_room:
+    prefillable, core.prefillable = core.prefillable, {}
+    for attempt in prefillable:
         if attempt.lane is not None:
             attempt.lane.since = core.now
-    _call_back(core, 0.0 if soon_over else LATE)
+    _retract_late_lanes(core, 0.0 if soon_over else RETRACT_AFTER)
 
 
-def _places(core: CoreState, having_room: dict[Attempt, None]) -> dict[Pace, list[tuple[int, int, Attempt, int]]]:
+def _open_lanes(
+    core: CoreState, prefillable: dict[Attempt, None]
+) -> dict[Durations, list[tuple[int, int, Attempt, int]]]:
     """For those who ask for the same, a heap of runs to stand behind: (how many do, a number, the run, how many
     may)."""
-    places: dict[Pace, list[tuple[int, int, Attempt, int]]] = {}
-    for number, attempt in enumerate(having_room):
+    places: dict[Durations, list[tuple[int, int, Attempt, int]]] = {}
+    for number, attempt in enumerate(prefillable):
         node = core.pool.node(attempt.grant.parts[0].node)
         lane = attempt.lane
         if lane is not None:
@@ -100,18 +102,18 @@ def _places(core: CoreState, having_room: dict[Attempt, None]) -> dict[Pace, lis
             continue
         if not node.available or node.contested:
             continue
-        pace = entry_of(attempt.job, attempt.position).line.pace
+        durations = entry_of(attempt.job, attempt.position).line.durations
         lanes_on_node = len(node.spec.cores) // len(attempt.grant.parts[0].cores)
-        most = min(behind(pace), max(MOST_ON_NODE // lanes_on_node, 1))
+        most = min(lane_depth(durations), max(MAX_PREFILL_PER_NODE // lanes_on_node, 1))
         standing = 0 if lane is None else len(lane.attempts) - 1
         if standing < most:
-            places.setdefault(pace, []).append((standing, number, attempt, most))
+            places.setdefault(durations, []).append((standing, number, attempt, most))
     for heap in places.values():
         heapq.heapify(heap)
     return places
 
 
-def _stand_behind(core: CoreState, job: Job, position: int, lanes: list[tuple[int, int, Attempt, int]]) -> None:
+def _append_to_lane(core: CoreState, job: Job, position: int, lanes: list[tuple[int, int, Attempt, int]]) -> None:
     standing, number, first, most = lanes[0]
     if standing + 1 < most:
         heapq.heapreplace(lanes, (standing + 1, number, first, most))
@@ -124,24 +126,24 @@ def _stand_behind(core: CoreState, job: Job, position: int, lanes: list[tuple[in
     attempt.lane = lane
     lane.attempts[attempt] = None
     core.lanes.setdefault(lane)
-    core.begin_run(attempt)
-    core.enter(job, position, SCHEDULED, attempt)
+    core.add_attempt(attempt)
+    core.transition(job, position, SCHEDULED, attempt)
     core.effects.append(Launch(attempt))
 
 
-def may_have_room(core: CoreState, attempt: Attempt, line: Line) -> None:
+def note_prefillable(core: CoreState, attempt: Attempt, line: QueueLine) -> None:
     """A run has begun on cores that were free: others can stand behind it, if it has all that it could ever get."""
-    if behind(line.pace) and len(attempt.grant.parts) == 1 and _has_one_size(line.request):
-        core.having_room[attempt] = None
+    if lane_depth(line.durations) and len(attempt.grant.parts) == 1 and _has_one_size(line.request):
+        core.prefillable[attempt] = None
 
 
-def _has_one_size(request: Request) -> bool:
+def _has_one_size(request: ResourceRequest) -> bool:
     """Who asks for a range may get more later than the run before him has."""
     cores, nodes = request.cores, request.nodes
     return cores is not None and cores.least == cores.most and (nodes is None or nodes.least == nodes.most)
 
 
-def _call_back(core: CoreState, after: float = LATE) -> None:
+def _retract_late_lanes(core: CoreState, after: float = RETRACT_AFTER) -> None:
     """Those who stand behind runs that take longer wait in the queue again, once their hosts say so."""
     while core.lanes:
         lane = next(iter(core.lanes))
@@ -150,6 +152,6 @@ def _call_back(core: CoreState, after: float = LATE) -> None:
         del core.lanes[lane]
         lane.retracted = True
         first, *others = lane.attempts
-        pace = entry_of(first.job, first.position).line.pace
-        pace.longest = max(core.now - lane.since, pace.longest or 0.0)
+        durations = entry_of(first.job, first.position).line.durations
+        durations.longest = max(core.now - lane.since, durations.longest or 0.0)
         core.effects.append(Retract(others))

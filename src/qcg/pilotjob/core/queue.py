@@ -11,15 +11,15 @@ import math
 from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
-from qcg.pilotjob.core.arrivals import Arrivals
+from qcg.pilotjob.core.arrival_order import ArrivalOrder
 from qcg.pilotjob.core.feasibility import least_cores, why_never
 from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.job_states import QUEUED
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.core.states import QUEUED
-from qcg.pilotjob.description.model import Request
+from qcg.pilotjob.description.model import ResourceRequest
 
-Key = tuple[Request, float]
+Key = tuple[ResourceRequest, float]
 """What a line is for: a request, and the wall time of those who ask; 0 where they have none."""
 
 MANY = 256
@@ -27,12 +27,12 @@ MANY = 256
 wall time of its own."""
 
 
-class Entry:
+class QueueEntry:
     """A job's place in one line, and which of its iterations can be started from there."""
 
     __slots__ = ("fresh", "in_line", "job", "line", "ready", "size", "wall_time")
 
-    def __init__(self, job: Job, line: Line, wall_time: float | None = None, size: int | None = None) -> None:
+    def __init__(self, job: Job, line: QueueLine, wall_time: float | None = None, size: int | None = None) -> None:
         self.job = job
         self.line = line
         self.wall_time = wall_time or 0.0
@@ -93,49 +93,49 @@ class Entry:
         return self.fresh
 
 
-class Pace:
+class Durations:
     """How long runs that ask for the same have taken of late."""
 
-    __slots__ = ("__weakref__", "longest", "usual")
+    __slots__ = ("__weakref__", "longest", "mean")
 
     def __init__(self) -> None:
         self.longest: float | None = None
         """Seconds; None before the first has ended."""
-        self.usual = 0.0
+        self.mean = 0.0
         """On average."""
 
 
-class Line:
+class QueueLine:
     """All entries that ask for the same, for the same time or one that is nearly the same."""
 
     __slots__ = (
+        "durations",
         "entries",
         "gone",
         "key",
         "least_cores",
         "never",
         "number",
-        "pace",
         "request",
         "served",
     )
 
-    def __init__(self, key: Key, number: int, never: str | None, pace: Pace) -> None:
+    def __init__(self, key: Key, number: int, never: str | None, durations: Durations) -> None:
         self.key = key
         self.request = key[0]
         self.never = never
         """Why this can never be given, if so."""
         self.number = number
         self.least_cores = least_cores(self.request)
-        self.entries = Arrivals()
+        self.entries = ArrivalOrder()
         self.served = 0.0
         """When somebody of this line was started last, or came to an empty line."""
-        self.pace = pace
+        self.durations = durations
         """All lines with the same request have it in common."""
         self.gone = 0
         """Entries of jobs that have ended since the last `tidy`; some may have left from the head by themselves."""
 
-    def head(self, left: float = math.inf) -> tuple[int, int, int, Line] | None:
+    def head(self, left: float = math.inf) -> tuple[int, int, int, QueueLine] | None:
         """Where this line stands in the order of arrival: (job, iteration, line number, line); nowhere when its first
         would not be done within `left` seconds."""
         entries = self.entries
@@ -148,16 +148,16 @@ class Line:
         return None
 
     @property
-    def first(self) -> Entry:
+    def first(self) -> QueueEntry:
         """The entry at the head, where there is one."""
         entry = self.entries.first()
         assert entry is not None
         return entry
 
-    def tidy(self) -> None:
+    def remove_final(self) -> None:
         """Take out all that would be passed over. A line that is not served keeps them for ever otherwise."""
 
-        def stays(entry: Entry) -> bool:
+        def stays(entry: QueueEntry) -> bool:
             entry.in_line = entry.next() is not None
             return entry.in_line
 
@@ -185,12 +185,12 @@ def rounded_up(wall_time: float) -> float:
 class Queue:
     def __init__(self, nodes: Sequence[NodeSpec]) -> None:
         self._nodes = nodes
-        self.lines: dict[Key, Line] = {}
+        self.lines: dict[Key, QueueLine] = {}
         """Those in which somebody stands; one that ran empty goes at the next look."""
-        self._paces: WeakValueDictionary[Request, Pace] = WeakValueDictionary()
+        self._paces: WeakValueDictionary[ResourceRequest, Durations] = WeakValueDictionary()
         self._number = 0
 
-    def line(self, request: Request, wall_time: float | None = None) -> Line:
+    def line(self, request: ResourceRequest, wall_time: float | None = None) -> QueueLine:
         key = (request, wall_time or 0.0)
         line = self.lines.get(key)
         if line is None and wall_time and len(self.lines) >= MANY:
@@ -198,12 +198,12 @@ class Queue:
             line = self.lines.get(key)
         if line is None:
             self._number += 1
-            pace = self._paces.setdefault(request, Pace())
-            line = Line(key, self._number, why_never(request, self._nodes), pace)
+            durations = self._paces.setdefault(request, Durations())
+            line = QueueLine(key, self._number, why_never(request, self._nodes), durations)
             self.lines[key] = line
         return line
 
-    def enter(self, entry: Entry, now: float) -> None:
+    def add(self, entry: QueueEntry, now: float) -> None:
         if not entry.in_line:
             entry.in_line = True
             # Its line may have run empty and been dropped, and another one begun.
@@ -212,15 +212,15 @@ class Queue:
                 entry.line.served = now
             entry.line.entries.add(entry)
 
-    def leave(self, job: Job) -> None:
+    def job_is_final(self, job: Job) -> None:
         """The job is final. A line is tidied when half of it has gone, so that each costs no more than a few looks."""
         for entry in job.entries:
             if entry.in_line:
                 entry.line.gone += 1
                 if 2 * entry.line.gone > len(entry.line.entries):
-                    entry.line.tidy()
+                    entry.line.remove_final()
 
-    def heads(self, free_cores: int, overdue: float, left: float) -> list[tuple[int, int, int, Line]]:
+    def heads(self, free_cores: int, overdue: float, left: float) -> list[tuple[int, int, int, QueueLine]]:
         """The heads of all lines that could fit into so many cores, or were not served since `overdue`, and that would
         be done within `left` seconds; as a heap in order of arrival."""
         heads = []

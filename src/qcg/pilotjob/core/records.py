@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from qcg.pilotjob.core.states import QUEUED
+from qcg.pilotjob.core.job_states import QUEUED
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.core.dependencies import Dependents, Waiting
+    from qcg.pilotjob.core.dependencies import Dependents, UnmetDependencies
     from qcg.pilotjob.core.iterations import Iterations
-    from qcg.pilotjob.core.queue import Entry
+    from qcg.pilotjob.core.queue import QueueEntry
     from qcg.pilotjob.host.records import Ended
 
 
@@ -53,7 +53,7 @@ class Job:
         "spec",
         "state",
         "submitted",
-        "waiting",
+        "unmet",
     )
 
     def __init__(self, seq: int, name: str, spec: bytes, submitted: float) -> None:
@@ -67,9 +67,9 @@ class Job:
         self.iterations: Iterations | None = None
         self.attempt: Attempt | None = None
         """The run under way, of a job without iterations."""
-        self.entries: tuple[Entry, ...] = ()
+        self.entries: tuple[QueueEntry, ...] = ()
         """Its places in the queue: one, or one for each size of its iterations."""
-        self.waiting: Waiting | None = None
+        self.unmet: UnmetDependencies | None = None
         self.dependents: Dependents | None = None
         self.attempts_made = 0
         """How many runs it has lost."""
@@ -136,23 +136,23 @@ class Lane:
         return next(iter(self.attempts))
 
 
-class Leaving:
+class Cleanup:
     """A run on its way out, over all its nodes. It holds what it was given until none of them has anything of it."""
 
-    __slots__ = ("attempt", "ended", "first", "grant", "id", "lost", "waiting")
+    __slots__ = ("attempt", "ended", "first", "grant", "id", "lost_message", "pending")
 
-    def __init__(self, id: str, grant: Grant, first: str, waiting: set[str], attempt: Attempt | None) -> None:
+    def __init__(self, id: str, grant: Grant, first: str, pending: set[str], attempt: Attempt | None) -> None:
         self.id = id
         self.grant = grant
         self.first = first
         """The node whose agent has started it, and tells how it ended there."""
-        self.waiting = waiting
+        self.pending = pending
         """The nodes that have not told that it is over there."""
         self.attempt = attempt
         """None for a run that no job wants."""
         self.ended: Ended | None = None
         """How it ended on its first node."""
-        self.lost = ""
+        self.lost_message = ""
         """Why its end there is not to be believed: another node went before it could tell."""
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qcg.pilotjob.core.records import Grant, NodePart
-from qcg.pilotjob.description.model import Amount, Request
+from qcg.pilotjob.description.model import Amount, ResourceRequest
 
 
 class NodeSpec(Struct, frozen=True):
@@ -64,7 +64,7 @@ class Node:
         self.nfree -= count
         return tuple(taken)
 
-    def take_back(self, part: NodePart) -> None:
+    def release(self, part: NodePart) -> None:
         if self.contested:
             part = self._uncontested(part)
         if len(part.cores) == len(self.bits):
@@ -149,7 +149,7 @@ class Pool:
             node = self._by_name.get(part.node)
             if node is not None:
                 before = node.nfree if node.available else 0
-                node.take_back(part)
+                node.release(part)
                 self._update(node, before)
 
     def claim(self, grant: Grant) -> Grant:
@@ -168,7 +168,7 @@ class Pool:
             parts.append(part)
         return Grant(tuple(parts))
 
-    def allocate(self, request: Request) -> Grant | None:
+    def allocate(self, request: ResourceRequest) -> Grant | None:
         """The largest grant within the request that fits now, or nothing."""
         if request.cores is None:
             assert request.nodes is not None
@@ -194,7 +194,7 @@ class Pool:
                 break
         return Grant(tuple(parts))
 
-    def _cores_on_one(self, request: Request, cores: Amount) -> Grant | None:
+    def _cores_on_one(self, request: ResourceRequest, cores: Amount) -> Grant | None:
         best: Node | None = None
         for node in self._candidates(self._nodes_with(cores.least), request):
             if cores.most is not None and node.nfree >= cores.most:
@@ -207,7 +207,7 @@ class Pool:
         count = best.nfree if cores.most is None else min(cores.most, best.nfree)
         return Grant((self._take(best, count, request),))
 
-    def _cores_on_each(self, request: Request, nodes: Amount, cores: Amount) -> Grant | None:
+    def _cores_on_each(self, request: ResourceRequest, nodes: Amount, cores: Amount) -> Grant | None:
         """As many nodes as have the least, then as many cores on each as all of them have."""
         fixed = cores.least == cores.most
         chosen: list[Node] = []
@@ -225,7 +225,7 @@ class Pool:
             count = min(count, cores.most)
         return Grant(tuple([self._take(node, count, request) for node in chosen]))
 
-    def _whole_nodes(self, request: Request, nodes: Amount) -> Grant | None:
+    def _whole_nodes(self, request: ResourceRequest, nodes: Amount) -> Grant | None:
         chosen: list[Node] = []
         for node in self._candidates(self.idle, request):
             chosen.append(node)
@@ -235,7 +235,7 @@ class Pool:
             return None
         return Grant(tuple([self._take(node, node.nfree, request) for node in chosen]))
 
-    def _candidates(self, mask: int, request: Request) -> Iterator[Node]:
+    def _candidates(self, mask: int, request: ResourceRequest) -> Iterator[Node]:
         for node in self._in_order(mask):
             if len(node.gpus) >= request.gpus and (not request.memory or node.memory >= request.memory):
                 yield node
@@ -254,7 +254,7 @@ class Pool:
             self.with_free[count] = mask
         return mask
 
-    def _take(self, node: Node, count: int, request: Request | None = None) -> NodePart:
+    def _take(self, node: Node, count: int, request: ResourceRequest | None = None) -> NodePart:
         before = node.nfree
         cores = node.take_cores(count)
         self._update(node, before)

@@ -6,17 +6,17 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from qcg.pilotjob.core.attempt_end import lose_attempt, requeue_attempt
+from qcg.pilotjob.core.attempt_events import attempt_ended, attempt_started
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted
-from qcg.pilotjob.core.finalize import Outcome, settle
-from qcg.pilotjob.core.finishing import give_back, lose
+from qcg.pilotjob.core.finalize import FinalState, make_final
 from qcg.pilotjob.core.iterations import Iterations
-from qcg.pilotjob.core.orphaned import take_up, what_is_gone
+from qcg.pilotjob.core.job_states import EXECUTING, SCHEDULED, State
+from qcg.pilotjob.core.orphaned import orphan_reason, register_existing
 from qcg.pilotjob.core.records import Attempt, Grant, Job
-from qcg.pilotjob.core.running import attempt_ended, attempt_started
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import EXECUTING, SCHEDULED, State
-from qcg.pilotjob.core.submission import Newcomer, find_prerequisites, take_place, welcome
+from qcg.pilotjob.core.submission import NewJob, enqueue, find_prerequisites, prepare
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import Amount, JobDescription
 from qcg.pilotjob.host.records import Ended, Started
@@ -31,7 +31,7 @@ class Restoration:
         self._core = core
         core.now = now
         core.next_seq = max_seq + 1
-        self._newcomers: dict[int, Newcomer] = {}
+        self._newcomers: dict[int, NewJob] = {}
         self._rests: list[tuple[Job, State]] = []
         self._runs: list[Attempt] = []
         self._told: list[Started | Ended] = []
@@ -52,9 +52,9 @@ class Restoration:
         description = _decode(spec)
         job = Job(seq, name, spec, submitted)
         try:
-            self._newcomers[seq] = welcome(self._core, job, description)
+            self._newcomers[seq] = prepare(self._core, job, description)
         except DescriptionError:  # its share fitted into what existed when it was submitted
-            self._newcomers[seq] = welcome(self._core, job, _unshared(description))
+            self._newcomers[seq] = prepare(self._core, job, _unshared(description))
         if began and job.iterations is not None:
             job.state = EXECUTING
             job.iterations.began = began
@@ -114,24 +114,24 @@ class Restoration:
         core = self._core
         for job, state in self._rests:
             assert job.iterations is not None
-            job.iterations.settle_rest(state)
-        for newcomer in self._newcomers.values():
-            core.register(newcomer.job)
+            job.iterations.make_queued_final(state)
+        for new_job in self._newcomers.values():
+            core.register(new_job.job)
         core.jobs = dict(sorted(core.jobs.items(), key=lambda item: item[1].seq))
         for attempt in self._runs:
-            take_up(core, attempt)
-        for newcomer in self._newcomers.values():
+            register_existing(core, attempt)
+        for new_job in self._newcomers.values():
             # Jobs that it waited for may have been removed after they succeeded,
-            find_prerequisites(newcomer, core.jobs)
+            find_prerequisites(new_job, core.jobs)
             # and others may have come later under their names.
-            newcomer.prerequisites = tuple(
-                [other for other in newcomer.prerequisites if not _is_later(other.job, newcomer.job)]
+            new_job.prerequisites = tuple(
+                [other for other in new_job.prerequisites if not _is_later(other.job, new_job.job)]
             )
-            take_place(core, newcomer, accepted_before=True)
+            enqueue(core, new_job, accepted_before=True)
         self._take_in_told()
-        self._give_up_what_nobody_tells()
-        for newcomer in self._newcomers.values():
-            _finish_if_done(core, newcomer.job)
+        self._give_up_unreachable()
+        for new_job in self._newcomers.values():
+            _finish_if_done(core, new_job.job)
         effects, core.effects = core.effects, []
         return effects
 
@@ -151,17 +151,17 @@ class Restoration:
                 attempt_started(core, AttemptStarted(record))
         core.now = now
 
-    def _give_up_what_nobody_tells(self) -> None:
+    def _give_up_unreachable(self) -> None:
         """Agents that are here tell what became of their runs, whatever these had."""
         core = self._core
-        for attempt in list(core.displaced):
+        for attempt in list(core.orphaned):
             nodes = [part.node for part in attempt.grant.parts]
-            if all(node in core.pool or (core.keeper and node not in self._gone) for node in nodes):
+            if all(node in core.pool or (core.fallback_node and node not in self._gone) for node in nodes):
                 continue
             if attempt.started or not self._all_told:
-                lose(core, attempt, what_is_gone(core, attempt))
+                lose_attempt(core, attempt, orphan_reason(core, attempt))
             else:
-                give_back(core, attempt)
+                requeue_attempt(core, attempt)
 
 
 def _unshared(description: JobDescription) -> JobDescription:
@@ -182,7 +182,7 @@ def _finish_if_done(core: CoreState, job: Job) -> None:
     """All its iterations had ended, and the manager had no time to say that of the job."""
     iterations = job.iterations
     if iterations is not None and not job.state.is_final and not iterations.unfinished:
-        settle(core, Outcome(job, -1, iterations.outcome()))
+        make_final(core, FinalState(job, -1, iterations.final_state()))
 
 
 def known_iterations(indices: range, state: State, known: Iterable[tuple[int, State]]) -> Iterations:
@@ -190,5 +190,5 @@ def known_iterations(indices: range, state: State, known: Iterable[tuple[int, St
     iterations = Iterations(indices)
     for position, settled in known:
         iterations.set_state(position, settled)
-    iterations.settle_rest(state)
+    iterations.make_queued_final(state)
     return iterations

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 
-from qcg.pilotjob.core.dependencies import Waiting
-from qcg.pilotjob.core.errors import InsaneError
+from qcg.pilotjob.core.core_state import CoreState, name_of
+from qcg.pilotjob.core.dependencies import UnmetDependencies
+from qcg.pilotjob.core.errors import SanityError
 from qcg.pilotjob.core.finalize import entry_of
-from qcg.pilotjob.core.records import Attempt, Job, Lane, Leaving
+from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED, State
+from qcg.pilotjob.core.records import Attempt, Cleanup, Job, Lane
 from qcg.pilotjob.core.resources import Pool
-from qcg.pilotjob.core.state import CoreState, name_of
-from qcg.pilotjob.core.states import EXECUTING, QUEUED, SCHEDULED, State
 
 
 def check(core: CoreState) -> None:
     """Raise `InsaneError` with the first contradiction found."""
     _check_resources(core)
     for attempt in core.attempts.values():
-        _check_run(core, attempt)
+        _check_attempt(core, attempt)
     by_node = {(part.node, attempt) for attempt in core.attempts.values() for part in attempt.grant.parts}
     _expect(
         {(node, attempt) for node, attempts in core.attempts_on.items() for attempt in attempts} == by_node,
@@ -25,8 +25,8 @@ def check(core: CoreState) -> None:
     )
     started = sum(attempt.started > 0 for attempt in core.attempts.values())
     _expect(started == core.executing, f"{started} runs have started, and {core.executing} are counted")
-    for leaving in core.leaving.values():
-        _check_leaving(core, leaving)
+    for cleanup in core.cleanups.values():
+        _check_cleanup(core, cleanup)
     standing = {id(entry) for line in core.queue.lines.values() for entry in line.entries}
     for job in core.jobs.values():
         _check_job(core, job, standing)
@@ -35,13 +35,13 @@ def check(core: CoreState) -> None:
 
 def _expect(truth: bool, sentence: str) -> None:
     if not truth:
-        raise InsaneError(sentence)
+        raise SanityError(sentence)
 
 
 def _check_resources(core: CoreState) -> None:
     holders: Counter[tuple[str, int | str]] = Counter()
     memory: Counter[str] = Counter()
-    strays = [leaving.grant for leaving in core.leaving.values() if leaving.attempt is None]
+    strays = [cleanup.grant for cleanup in core.cleanups.values() if cleanup.attempt is None]
     having = [
         attempt.grant for attempt in core.attempts.values() if attempt.lane is None or attempt.lane.first is attempt
     ]
@@ -78,7 +78,7 @@ def _check_masks(pool: Pool) -> None:
         _expect(fitting == mask, f"the pool has {mask:b} as nodes with {count} free cores, and {fitting:b} are")
 
 
-def _check_run(core: CoreState, attempt: Attempt) -> None:
+def _check_attempt(core: CoreState, attempt: Attempt) -> None:
     name = name_of(attempt.job, attempt.position)
     state = core.state_of(attempt.job, attempt.position)
     _expect(
@@ -103,14 +103,14 @@ def _check_lane(core: CoreState, attempt: Attempt, lane: Lane) -> None:
     _expect((lane in core.lanes) == watched, f"nobody looks after those behind {first.id}, or in vain")
 
 
-def _check_leaving(core: CoreState, leaving: Leaving) -> None:
-    _expect(bool(leaving.waiting), f"run {leaving.id} is over on all its nodes, and still leaves")
-    _expect(not leaving.waiting & core.lost, f"run {leaving.id} waits for nodes that are lost")
+def _check_cleanup(core: CoreState, cleanup: Cleanup) -> None:
+    _expect(bool(cleanup.pending), f"run {cleanup.id} is over on all its nodes, and still leaves")
+    _expect(not cleanup.pending & core.lost_nodes, f"run {cleanup.id} waits for nodes that are lost")
     _expect(
-        core.attempts.get(leaving.id) is leaving.attempt, f"run {leaving.id} leaves, and is under way as another one"
+        core.attempts.get(cleanup.id) is cleanup.attempt, f"run {cleanup.id} leaves, and is under way as another one"
     )
-    told = leaving.ended is not None or bool(leaving.lost)
-    _expect(told or leaving.attempt is None, f"run {leaving.id} leaves, and nobody has said why")
+    told = cleanup.ended is not None or bool(cleanup.lost_message)
+    _expect(told or cleanup.attempt is None, f"run {cleanup.id} leaves, and nobody has said why")
 
 
 def _check_job(core: CoreState, job: Job, standing: set[int]) -> None:
@@ -132,24 +132,24 @@ def _check_job(core: CoreState, job: Job, standing: set[int]) -> None:
         )
     if job.state.is_final:
         _expect(
-            iterations is None or job.state is iterations.outcome(),
+            iterations is None or job.state is iterations.final_state(),
             f"{job.name} is {job.state.name}, its iterations say otherwise",
         )
-        _expect(not job.entries and job.waiting is None and job.dependents is None, f"{job.name} has ended, and waits")
+        _expect(not job.entries and job.unmet is None and job.dependents is None, f"{job.name} has ended, and waits")
     else:
         _check_places(core, job, standing)
 
 
 def _check_places(core: CoreState, job: Job, standing: set[int]) -> None:
     """Whatever can start is found by the scheduler. `standing`: the entries that are in a line."""
-    waiting = job.waiting or Waiting()
+    waiting = job.unmet or UnmetDependencies()
     for entry in job.entries:
         _expect(entry.in_line == (id(entry) in standing), f"{job.name} stands in a line and does not")
-    if waiting.whole:
+    if waiting.on_jobs:
         return
     for position in range(len(job.iterations)) if job.iterations is not None else [-1]:
         if core.state_of(job, position) is QUEUED and not (
-            waiting.by_position is not None and waiting.by_position[position]
+            waiting.same_index is not None and waiting.same_index[position]
         ):
             entry = entry_of(job, position)
             _expect(

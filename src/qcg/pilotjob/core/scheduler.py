@@ -13,17 +13,17 @@ import heapq
 import math
 from enum import Enum
 
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Launch, MoreToStart
 from qcg.pilotjob.core.events import Schedule
 from qcg.pilotjob.core.feasibility import why_never
-from qcg.pilotjob.core.prefill import may_have_room, send_ahead, send_nobody
+from qcg.pilotjob.core.job_states import SCHEDULED
+from qcg.pilotjob.core.prefill import note_prefillable, prefill_lanes, skip_prefill
 from qcg.pilotjob.core.records import Attempt, Grant, Job
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import SCHEDULED
-from qcg.pilotjob.description.model import Request
+from qcg.pilotjob.description.model import ResourceRequest
 
 
-class Given(Enum):
+class PassResult(Enum):
     """What a pass has given of what is free."""
 
     ALL = 0
@@ -37,19 +37,19 @@ class Given(Enum):
 def schedule(core: CoreState, event: Schedule) -> None:
     """Give what is free, and then what will soon be."""
     left = time_left(core, core.now)
-    given = _give(core, left, event.most) if left > 0 else Given.SOME
-    if given is Given.ALL:
-        send_ahead(core, left)
-    elif given is Given.AS_ALLOWED:
+    given = _start_waiting(core, left, event.most) if left > 0 else PassResult.SOME
+    if given is PassResult.ALL:
+        prefill_lanes(core, left)
+    elif given is PassResult.AS_ALLOWED:
         core.effects.append(MoreToStart())
     else:
-        send_nobody(core, soon_over=left <= 0)
+        skip_prefill(core, soon_over=left <= 0)
 
 
-def _give(core: CoreState, left: float, most: float) -> Given:
+def _start_waiting(core: CoreState, left: float, most: float) -> PassResult:
     pool = core.pool
     if not pool.free_cores:
-        return Given.ALL
+        return PassResult.ALL
     overdue = core.now - core.patience
     heads = core.queue.heads(pool.free_cores, overdue, left)
     while heads and pool.free_cores:
@@ -57,20 +57,20 @@ def _give(core: CoreState, left: float, most: float) -> Given:
         grant = pool.allocate(line.request) if line.least_cores <= pool.free_cores else None
         if grant is None:
             if line.served <= overdue and _could_be_given(core, line.request):
-                return Given.SOME
+                return PassResult.SOME
             heapq.heappop(heads)
             continue
         attempt = _start(core, line.take(position, core.now), position, grant)
-        may_have_room(core, attempt, line)
+        note_prefillable(core, attempt, line)
         most -= 1
         if most <= 0:
-            return Given.AS_ALLOWED
+            return PassResult.AS_ALLOWED
         head = line.head(left)
         if head is None:
             heapq.heappop(heads)
         else:
             heapq.heapreplace(heads, head)
-    return Given.ALL
+    return PassResult.ALL
 
 
 def time_left(core: CoreState, now: float) -> float:
@@ -80,14 +80,14 @@ def time_left(core: CoreState, now: float) -> float:
     return math.inf if core.deadline is None else core.deadline - now
 
 
-def _could_be_given(core: CoreState, request: Request) -> bool:
+def _could_be_given(core: CoreState, request: ResourceRequest) -> bool:
     """By the nodes that are there now: it makes no sense to keep cores free for what needs a node that is gone."""
     return why_never(request, [node.spec for node in core.pool.nodes if node.available]) is None
 
 
 def _start(core: CoreState, job: Job, position: int, grant: Grant) -> Attempt:
     attempt = Attempt(job, position, job.attempts_of(position) + 1, grant, core.now)
-    core.begin_run(attempt)
-    core.enter(job, position, SCHEDULED, attempt)
+    core.add_attempt(attempt)
+    core.transition(job, position, SCHEDULED, attempt)
     core.effects.append(Launch(attempt))
     return attempt

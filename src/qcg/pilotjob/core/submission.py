@@ -8,19 +8,26 @@ from collections.abc import Mapping
 import msgspec
 
 from qcg.pilotjob.core import bitmaps
-from qcg.pilotjob.core.dependencies import Prerequisite, Suggestions, Waiting, dependents_of, find_cycles, resolve
+from qcg.pilotjob.core.core_state import CoreState, name_of
+from qcg.pilotjob.core.dependencies import (
+    Prerequisite,
+    Suggestions,
+    UnmetDependencies,
+    dependents_of,
+    find_cycles,
+    resolve,
+)
 from qcg.pilotjob.core.effects import Added, Reply
-from qcg.pilotjob.core.errors import Refused
+from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Submit
-from qcg.pilotjob.core.finalize import Rest, make_ready, omitted_by_index, settle
+from qcg.pilotjob.core.finalize import UnstartedFinalState, make_final, make_ready, omitted_by_index
 from qcg.pilotjob.core.iterations import Iterations
-from qcg.pilotjob.core.queue import Entry
+from qcg.pilotjob.core.job_states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
+from qcg.pilotjob.core.queue import QueueEntry
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.state import CoreState, name_of
-from qcg.pilotjob.core.states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
 from qcg.pilotjob.description.errors import DescriptionError
-from qcg.pilotjob.description.model import Amount, JobDescription, Request
-from qcg.pilotjob.description.sharing import MaximumIters, split_into
+from qcg.pilotjob.description.iteration_schedulers import MaximumIters, split_into
+from qcg.pilotjob.description.model import Amount, JobDescription, ResourceRequest
 
 _encode_into = msgspec.msgpack.Encoder().encode_into
 
@@ -32,63 +39,63 @@ MOST_CYCLES = 20
 """Cycles of dependencies that a refusal tells."""
 
 
-class Newcomer(msgspec.Struct, gc=False):
+class NewJob(msgspec.Struct, gc=False):
     """A job on its way in."""
 
     job: Job
     description: JobDescription
-    requests: tuple[Request, ...]
+    requests: tuple[ResourceRequest, ...]
     prerequisites: tuple[Prerequisite, ...] = ()
 
 
 def submit(core: CoreState, event: Submit) -> None:
-    newcomers = _admit(core, event.jobs)
-    core.next_seq += len(newcomers)
-    for newcomer in newcomers:
-        core.register(newcomer.job)
-    jobs = [newcomer.job for newcomer in newcomers]
+    new_jobs = _validate(core, event.jobs)
+    core.next_seq += len(new_jobs)
+    for new_job in new_jobs:
+        core.register(new_job.job)
+    jobs = [new_job.job for new_job in new_jobs]
     if jobs:
         core.effects.append(Added(jobs))
     core.effects.append(Reply({"submitted": len(jobs), "jobs": [job.name for job in jobs]}))
-    for newcomer in newcomers:
-        take_place(core, newcomer)
+    for new_job in new_jobs:
+        enqueue(core, new_job)
 
 
-def take_place(core: CoreState, newcomer: Newcomer, *, accepted_before: bool = False) -> None:
+def enqueue(core: CoreState, new_job: NewJob, *, accepted_before: bool = False) -> None:
     """Queue the job, let it wait, or end it where it stands because it can never run.
 
     One that was accepted before, when there were other nodes, waits for such nodes.
     """
-    job = newcomer.job
+    job = new_job.job
     line = core.queue.line
-    wall_time = newcomer.description.wall_time
+    wall_time = new_job.description.wall_time
     plan = job.iterations.plan if job.iterations is not None else None
     if plan is None:
-        job.entries = (Entry(job, line(newcomer.requests[0], wall_time), wall_time),)
+        job.entries = (QueueEntry(job, line(new_job.requests[0], wall_time), wall_time),)
     else:
-        sizes = zip(newcomer.requests, plan.sizes(), strict=True)
-        job.entries = tuple([Entry(job, line(request, wall_time), wall_time, size) for request, size in sizes])
+        sizes = zip(new_job.requests, plan.sizes(), strict=True)
+        job.entries = tuple([QueueEntry(job, line(request, wall_time), wall_time, size) for request, size in sizes])
     for entry in () if accepted_before else job.entries:
         if entry.line.never is not None:
-            end_all(core, job, FAILED, entry.line.never)
+            finalize_unstarted(core, job, FAILED, entry.line.never)
             return
-    if newcomer.prerequisites:
-        waiting = job.waiting = Waiting()
-        for prerequisite in newcomer.prerequisites:
-            _wait_for(core, job, waiting, prerequisite)
-    if not job.state.is_final and (job.waiting is None or not job.waiting.whole):
+    if new_job.prerequisites:
+        unmet = job.unmet = UnmetDependencies()
+        for prerequisite in new_job.prerequisites:
+            _wait_for(core, job, unmet, prerequisite)
+    if not job.state.is_final and (job.unmet is None or not job.unmet.on_jobs):
         make_ready(core, job)
 
 
-def end_all(core: CoreState, job: Job, state: State, message: str) -> None:
+def finalize_unstarted(core: CoreState, job: Job, state: State, message: str) -> None:
     """End all of a job that has not started; what is under way of it goes on."""
-    settle(core, Rest(job, state, message))
+    make_final(core, UnstartedFinalState(job, state, message))
 
 
-def _admit(core: CoreState, descriptions: list[JobDescription]) -> list[Newcomer]:
+def _validate(core: CoreState, descriptions: list[JobDescription]) -> list[NewJob]:
     """Check everything before anything is changed."""
     problems: list[str] = []
-    newcomers: list[Newcomer] = []
+    new_jobs: list[NewJob] = []
     new: dict[str, Job] = {}
     buffer = bytearray()
     for seq, description in enumerate(descriptions, core.next_seq):
@@ -98,18 +105,18 @@ def _admit(core: CoreState, descriptions: list[JobDescription]) -> list[Newcomer
             continue
         job = new[name] = Job(seq, name, _encoded(description, buffer), core.now)
         try:
-            newcomers.append(welcome(core, job, description))
+            new_jobs.append(prepare(core, job, description))
         except DescriptionError as error:
             problems.append(f"job {name!r}: {error}")
     find = ChainMap(new, core.jobs)
     suggestions = Suggestions(find)
-    waiting = [newcomer for newcomer in newcomers if newcomer.description.after]
-    for newcomer in waiting:
-        problems += find_prerequisites(newcomer, find, suggestions)
+    waiting = [new_job for new_job in new_jobs if new_job.description.after]
+    for new_job in waiting:
+        problems += find_prerequisites(new_job, find, suggestions)
     problems += map(_about_cycle, find_cycles({one.job: one.prerequisites for one in waiting}, MOST_CYCLES))
     if problems:
-        raise Refused(problems)
-    return newcomers
+        raise SubmissionRejected(problems)
+    return new_jobs
 
 
 def _about_cycle(cycle: list[Job]) -> str:
@@ -126,20 +133,18 @@ def _encoded(description: JobDescription, buffer: bytearray) -> bytes:
     return bytes(buffer)
 
 
-def welcome(core: CoreState, job: Job, description: JobDescription) -> Newcomer:
+def prepare(core: CoreState, job: Job, description: JobDescription) -> NewJob:
     if description.iteration is not None:
         job.iterations = Iterations(description.iteration.indices())
-    requests, plan = share(core, description)
+    requests, plan = sized_requests(core, description)
     if job.iterations is not None:
         job.iterations.plan = plan
-    return Newcomer(job, description, requests)
+    return NewJob(job, description, requests)
 
 
-def find_prerequisites(
-    newcomer: Newcomer, find: Mapping[str, Job], suggestions: Suggestions | None = None
-) -> list[str]:
+def find_prerequisites(new_job: NewJob, find: Mapping[str, Job], suggestions: Suggestions | None = None) -> list[str]:
     """Resolve what a newcomer waits for; sentences for what cannot be resolved."""
-    description = newcomer.description
+    description = new_job.description
     indices = description.iteration.indices() if description.iteration is not None else None
     problems = []
     found: dict[Prerequisite, None] = {}
@@ -149,7 +154,7 @@ def find_prerequisites(
             problems.append(resolved)
         else:
             found[resolved] = None
-    newcomer.prerequisites = tuple(found)
+    new_job.prerequisites = tuple(found)
     if sum(prerequisite.same_index for prerequisite in found) > MOST_SAME_INDEX:
         problems.append(
             f"job {description.name!r} waits for more than {MOST_SAME_INDEX} jobs by index; name whole jobs"
@@ -157,7 +162,9 @@ def find_prerequisites(
     return problems
 
 
-def share(core: CoreState, description: JobDescription) -> tuple[tuple[Request, ...], MaximumIters | None]:
+def sized_requests(
+    core: CoreState, description: JobDescription
+) -> tuple[tuple[ResourceRequest, ...], MaximumIters | None]:
     """What `maximum-iters` or `split-into` make of a request, given what exists: one request for each size."""
     sharing = description.sharing
     plan: MaximumIters | None = None
@@ -180,36 +187,36 @@ def share(core: CoreState, description: JobDescription) -> tuple[tuple[Request, 
     return tuple([msgspec.structs.replace(description.request, **{field: amount}) for amount in amounts]), plan
 
 
-def _wait_for(core: CoreState, job: Job, waiting: Waiting, prerequisite: Prerequisite) -> None:
+def _wait_for(core: CoreState, job: Job, unmet: UnmetDependencies, prerequisite: Prerequisite) -> None:
     other = prerequisite.job
     if prerequisite.same_index:
-        _wait_for_same_index(core, job, waiting, other)
+        _wait_for_same_index(core, job, unmet, other)
         return
     position = -1 if prerequisite.position is None else prerequisite.position
     state = core.state_of(other, position)
     if not state.is_final:
-        waiting.whole += 1
+        unmet.on_jobs += 1
         dependents = dependents_of(other)
         if position < 0:
-            dependents.whole.append(job)
+            dependents.on_job.append(job)
         else:
             dependents.on_position.setdefault(position, []).append(job)
     elif state is not SUCCEED:
-        end_all(core, job, OMITTED, f"it waits for {name_of(other, position)!r}, which is {state.name}")
+        finalize_unstarted(core, job, OMITTED, f"it waits for {name_of(other, position)!r}, which is {state.name}")
 
 
-def _wait_for_same_index(core: CoreState, job: Job, waiting: Waiting, other: Job) -> None:
+def _wait_for_same_index(core: CoreState, job: Job, unmet: UnmetDependencies, other: Job) -> None:
     assert job.iterations is not None
     assert other.iterations is not None
-    if waiting.by_position is None:
-        waiting.by_position = bytearray(len(job.iterations))
+    if unmet.same_index is None:
+        unmet.same_index = bytearray(len(job.iterations))
     if not other.state.is_final:
         dependents_of(other).same_index.append(job)
     states = other.iterations.states
     waited_for = bitmaps.in_states(states, QUEUED, SCHEDULED, EXECUTING)
     indices = other.iterations.indices, job.iterations.indices
-    waiting.by_position = bitmaps.added(waiting.by_position, bitmaps.seen_from(waited_for, *indices))
+    unmet.same_index = bitmaps.added(unmet.same_index, bitmaps.seen_from(waited_for, *indices))
     for state in (FAILED, CANCELED, OMITTED):
         if other.iterations.counts[state]:
             for ending in omitted_by_index(job, other, state, bitmaps.in_states(states, state)):
-                settle(core, ending)
+                make_final(core, ending)

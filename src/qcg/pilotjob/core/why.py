@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from qcg.pilotjob.core.core_state import CoreState, name_of
 from qcg.pilotjob.core.dependencies import resolve
-from qcg.pilotjob.core.feasibility import count, extras, how_many, least, least_words, why_never
+from qcg.pilotjob.core.feasibility import capacity, count, describe_extras, describe_minimum, least, why_never
 from qcg.pilotjob.core.finalize import entry_of
-from qcg.pilotjob.core.queue import Line
-from qcg.pilotjob.core.records import Attempt, Job, Leaving
+from qcg.pilotjob.core.job_states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
+from qcg.pilotjob.core.queue import QueueLine
+from qcg.pilotjob.core.records import Attempt, Cleanup, Job
 from qcg.pilotjob.core.resources import Node, NodeSpec
 from qcg.pilotjob.core.scheduler import time_left
-from qcg.pilotjob.core.state import CoreState, name_of
-from qcg.pilotjob.core.states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
-from qcg.pilotjob.description.model import Amount, JobDescription, Request
+from qcg.pilotjob.description.model import Amount, JobDescription, ResourceRequest
 
 Kind = Literal[
     "dependencies", "agent", "stalled", "nodes", "resources", "patience", "time", "next",  # it waits
@@ -37,7 +37,7 @@ class Reason(Struct, frozen=True):
     details: dict[str, Any] = {}
 
 
-class Look:
+class WaitExplainer:
     """The books at one moment. What has to be counted is counted once, however many jobs are asked about."""
 
     def __init__(self, core: CoreState, now: float, *, stalled: bool = False) -> None:
@@ -85,7 +85,7 @@ class Look:
         never = why_never(request, self._present)
         if never is not None:
             away = [spec.name for spec in self._core.nodes if spec not in self._present]
-            lost = [name for name in away if name in self._core.lost]
+            lost = [name for name in away if name in self._core.lost_nodes]
             state = "away" if not lost else "lost" if lost == away else "away, some of them lost"
             text = f"it waits for nodes that are {state} ({', '.join(away)}); on those that are there: {never}"
             return Reason("nodes", text, {**details, "away": away, "lost": lost})
@@ -97,7 +97,7 @@ class Look:
 
     def _missing(self, job: Job, position: int, description: JobDescription) -> Iterator[tuple[str, State]]:
         """The names that it still waits for. One that was removed since had succeeded."""
-        if job.waiting is None:
+        if job.unmet is None:
             return
         indices = job.iterations.indices if job.iterations is not None else None
         for entry in description.after:
@@ -118,17 +118,21 @@ class Look:
         """Whether this very job is waited for, and not another one that has its name now."""
         found = self._dependents.get(other)
         if found is None:
-            books = other.dependents
-            kinds = [] if books is None else [books.whole, books.same_index, *books.on_position.values()]
+            dependents = other.dependents
+            kinds = (
+                []
+                if dependents is None
+                else [dependents.on_job, dependents.same_index, *dependents.on_position.values()]
+            )
             found = self._dependents[other] = frozenset(chain.from_iterable(kinds))
         return job in found
 
     # -- resources --------------------------------------------------------------------------------------------------
 
-    def _waits_for_resources(self, job: Job, position: int, line: Line, details: dict[str, Any]) -> Reason:
+    def _waits_for_resources(self, job: Job, position: int, line: QueueLine, details: dict[str, Any]) -> Reason:
         request = line.request
-        free = how_many(request, self._candidates(request))
-        exist = how_many(request, self._present)
+        free = capacity(request, self._candidates(request))
+        exist = capacity(request, self._present)
         wanted = _wanted(request)
         if request.nodes is None and request.one_node:
             text = f"it wants {wanted}, and no such node has more than {free} of its cores free"
@@ -143,7 +147,7 @@ class Look:
             )
         return Reason("resources", text, {**details, "before": before})
 
-    def _could_start(self, job: Job, position: int, request: Request, details: dict[str, Any]) -> Reason:
+    def _could_start(self, job: Job, position: int, request: ResourceRequest, details: dict[str, Any]) -> Reason:
         if self._blocker is not None and self._blocker[:2] < (job.seq, position):
             _, blocking, _, line = self._blocker
             name = name_of(line.first.job, blocking)
@@ -154,7 +158,7 @@ class Look:
             return Reason("patience", text, {**details, "behind": name})
         return Reason("next", f"what it wants, {_wanted(request)}, is free: it is started now", details)
 
-    def _find_blocker(self) -> tuple[int, int, int, Line] | None:
+    def _find_blocker(self) -> tuple[int, int, int, QueueLine] | None:
         """The head of the line that nobody behind it may overtake, as the scheduler sees it."""
         for head in sorted(self._core.queue.heads(self._core.pool.free_cores, self._overdue, self._left)):
             line = head[3]
@@ -173,14 +177,14 @@ class Look:
             self._in_order = sorted([entry.job.seq for line in lines for entry in line.entries])
         return bisect_left(self._in_order, job.seq)
 
-    def _is_free(self, request: Request) -> bool:
-        return least(request) <= how_many(request, self._candidates(request))
+    def _is_free(self, request: ResourceRequest) -> bool:
+        return least(request) <= capacity(request, self._candidates(request))
 
-    def _candidates(self, request: Request) -> list[NodeSpec]:
+    def _candidates(self, request: ResourceRequest) -> list[NodeSpec]:
         """What is free of each node; of nodes that are wanted whole, those where nothing is taken."""
         return self._idle if request.cores is None else self._free
 
-    def _amounts(self, request: Request) -> dict[str, Any]:
+    def _amounts(self, request: ResourceRequest) -> dict[str, Any]:
         wanted: dict[str, Any] = {}
         for name, amount in (("nodes", request.nodes), ("cores", request.cores)):
             if amount is not None:
@@ -193,7 +197,7 @@ class Look:
 
 
 def why_under_way(
-    attempt: Attempt, since: str, leaving: Leaving | None = None, silent: Mapping[str, str] | None = None
+    attempt: Attempt, since: str, cleanup: Cleanup | None = None, silent: Mapping[str, str] | None = None
 ) -> Reason:
     """Of a run that holds resources; `since` is when it began, as people read it.
 
@@ -203,8 +207,8 @@ def why_under_way(
     details: dict[str, Any] = {"allocation": allocation, "since": since}
     if attempt.pid:
         details["pid"] = attempt.pid
-    if leaving is not None:
-        waiting = sorted(leaving.waiting)
+    if cleanup is not None:
+        waiting = sorted(cleanup.pending)
         text = (
             f"it is over on a part of {allocation}, and what became of it on the rest is awaited: {', '.join(waiting)}"
         )
@@ -261,7 +265,7 @@ def iteration_counts(job: Job) -> dict[str, int]:
     return {state.name: job.iterations.counts[state] for state in State if job.iterations.counts[state]}
 
 
-def telling_iteration(job: Job) -> int | None:
+def representative_iteration(job: Job) -> int | None:
     """The iteration of a job that tells most about it: the first that waits, runs or is started; or that failed."""
     assert job.iterations is not None
     order = (QUEUED, EXECUTING, SCHEDULED, FAILED, OMITTED, CANCELED)
@@ -281,11 +285,11 @@ def _waits_for(missing: list[tuple[str, State]]) -> Reason:
     return Reason("dependencies", f"it waits for {listed}", {"after": after})
 
 
-def _wanted(request: Request) -> str:
+def _wanted(request: ResourceRequest) -> str:
     """All of it in words: `at least 2 nodes with 3 cores each and 1 GPU`."""
     whole = "whole " if request.cores is None else ""
-    words = least_words(request).replace("node", f"{whole}node", 1) if whole else least_words(request)
-    besides = extras(request)
+    words = describe_minimum(request).replace("node", f"{whole}node", 1) if whole else describe_minimum(request)
+    besides = describe_extras(request)
     open_ended = any(_is_range(amount) for amount in (request.nodes, request.cores) if amount is not None)
     return ("at least " if open_ended else "") + words + (f" and {besides}" if besides else "")
 

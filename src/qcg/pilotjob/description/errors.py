@@ -1,4 +1,4 @@
-"""What is wrong with a description or a request: every problem with its place, as a sentence."""
+"""Errors in job descriptions and requests: a list of problems, each with its path and a message."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import difflib
 from functools import lru_cache
 from typing import NamedTuple
 
-SHOWN = 50
-"""A message shows this many problems and counts the rest."""
+MAX_SHOWN = 50
+"""Problems that an error message lists; the others are only counted."""
 
 
 class Problem(NamedTuple):
+    """One thing that is wrong in a description or a request."""
+
     path: str
-    """Where it is, such as `jobs[3].execution.arg`; empty when there is no better place than the whole."""
+    """Position in the input, such as `jobs[3].execution.arg`; empty for the input as a whole."""
     sentence: str
 
     def __str__(self) -> str:
@@ -20,41 +22,41 @@ class Problem(NamedTuple):
 
 
 class DescriptionError(Exception):
-    """All that was found wrong, in the order in which it stands in the input."""
+    """A description that is not valid, with all its problems in the order of the input."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__(problems)
         self.problems = problems
 
-    def within(self, place: str) -> DescriptionError:
-        """The same problems, of something that stands in a larger whole."""
-        if not place:
+    def within(self, path: str) -> DescriptionError:
+        """The same problems, with `path` put before the path of each."""
+        if not path:
             return self
         return DescriptionError(
-            [Problem(f"{place}: {one.path}" if one.path else place, one.sentence) for one in self.problems]
+            [Problem(f"{path}: {one.path}" if one.path else path, one.sentence) for one in self.problems]
         )
 
     def __str__(self) -> str:
-        lines = [str(problem) for problem in self.problems[:SHOWN]]
-        if len(self.problems) > SHOWN:
-            lines.append(f"and {len(self.problems) - SHOWN} more")
+        lines = [str(problem) for problem in self.problems[:MAX_SHOWN]]
+        if len(self.problems) > MAX_SHOWN:
+            lines.append(f"and {len(self.problems) - MAX_SHOWN} more")
         return "\n".join(lines)
 
 
 class RequestError(DescriptionError):
-    """The request around the descriptions is wrong."""
+    """A request that is not valid, apart from the job descriptions in it."""
 
 
-def refuse(sentence: str) -> DescriptionError:
-    """The error for a single problem that has no place of its own."""
+def single_problem(sentence: str) -> DescriptionError:
+    """The error for one problem without a path."""
     return DescriptionError([Problem("", sentence)])
 
 
 @lru_cache(maxsize=1024)
 def suggestion(word: str, known: tuple[str, ...]) -> str:
-    """`; did you mean "args"?` for the known word nearest to this one, or else the list of all that are known.
+    """Return `; did you mean "args"?` with the known word closest to `word`, or a list of all known words.
 
-    Cached, because the same slip tends to stand in every job of a large file.
+    Cached, because a large file tends to repeat the same mistake in every job.
     """
     by_lower = {name.lower(): name for name in known}
     nearest = difflib.get_close_matches(word[:100].lower(), by_lower, n=1, cutoff=0.6)
@@ -63,9 +65,16 @@ def suggestion(word: str, known: tuple[str, ...]) -> str:
     return f"; known here: {', '.join(known)}" if known else ""
 
 
-def shown(value: object) -> str:
-    """A value of the user's inside a sentence: quoted, never longer than a line."""
+def quoted(value: object) -> str:
+    """A user's value for use in a message: in quotes, printable and at most 60 characters long."""
     text = str(value)
     if len(text) > 60:
         text = text[:57] + "..."
     return '"' + "".join(character if character.isprintable() else "?" for character in text) + '"'
+
+
+def join_path(path: str, key: str) -> str:
+    """The path of a key inside the object at `path`; a long or unprintable key is shortened and escaped."""
+    if not (key.isprintable() and 0 < len(key) <= 60):
+        key = repr(key[:60])
+    return f"{path}.{key}" if path else key

@@ -17,7 +17,7 @@ class Amount(Struct, frozen=True, omit_defaults=True, gc=False):
     most: int | None = 1
 
 
-class Request(Struct, frozen=True, omit_defaults=True, gc=False):
+class ResourceRequest(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a job wants to run on. Equal requests are equal values: the queue keeps one line for each."""
 
     cores: Amount | None = Amount()
@@ -92,7 +92,7 @@ class JobDescription(Struct, frozen=True, omit_defaults=True, gc=False):
 
     name: str
     execution: Execution
-    request: Request = Request()
+    request: ResourceRequest = ResourceRequest()
     sharing: Sharing | None = None
     wall_time: float | None = None
     """Seconds."""

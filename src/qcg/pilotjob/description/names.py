@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from qcg.pilotjob.description.errors import Problem, shown
+from qcg.pilotjob.description.errors import Problem, quoted
 from qcg.pilotjob.description.limits import LONGEST_NAME, Budget
 from qcg.pilotjob.description.variables import AT_LAUNCH, OF_ITERATION, references, substitute_early
 
@@ -35,17 +35,17 @@ def _why_not(name: str) -> str | None:
     if not name:
         return "the name is empty"
     if 4 * len(name) > LONGEST_NAME and len(name.encode()) > LONGEST_NAME:
-        return f"the name {shown(name)} has {len(name.encode())} bytes, and {LONGEST_NAME} are the most"
+        return f"the name {quoted(name)} has {len(name.encode())} bytes, and {LONGEST_NAME} are the most"
     bad = _BAD_IN_NAME.search(name)
     if bad is None:
         return None
     for variable in references(name):
         if variable in OF_ITERATION:
-            return f"the name {shown(name)} holds ${{{variable}}}, which needs iterations and ${{it}} in the name"
+            return f"the name {quoted(name)} holds ${{{variable}}}, which needs iterations and ${{it}} in the name"
         if variable in AT_LAUNCH:
-            return f"the name {shown(name)} holds ${{{variable}}}, which is known only when the job starts"
-        return f"the name {shown(name)} holds the unknown variable ${{{variable}}}"
-    return f"the name {shown(name)} holds {_CHARACTERS.get(bad[0], 'white space or a control character')}"
+            return f"the name {quoted(name)} holds ${{{variable}}}, which is known only when the job starts"
+        return f"the name {quoted(name)} holds the unknown variable ${{{variable}}}"
+    return f"the name {quoted(name)} holds {_CHARACTERS.get(bad[0], 'white space or a control character')}"
 
 
 def final_after(
@@ -83,12 +83,12 @@ def _final_entry(entry: str, iterated: bool, path: str, problems: list[Problem])
         problems.append(Problem(path, why))
     elif _SAME_INDEX.fullmatch(index):
         if not iterated:
-            problems.append(Problem(path, f"{shown(entry)} means the same index, but this job has no iterations"))
+            problems.append(Problem(path, f"{quoted(entry)} means the same index, but this job has no iterations"))
         return f"{name}:{SAME_INDEX}"
     elif _INDEX.fullmatch(index):
         return f"{name}:{int(index)}"
     elif colon:
         problems.append(
-            Problem(path, f"{shown(entry)} names no iteration; write its index after the colon, as in job:3")
+            Problem(path, f"{quoted(entry)} names no iteration; write its index after the colon, as in job:3")
         )
     return entry

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from qcg.pilotjob.description.errors import DescriptionError, Problem, shown, suggestion
+from qcg.pilotjob.description.errors import DescriptionError, Problem, join_path, quoted, suggestion
 from qcg.pilotjob.description.forms import (
     MODELS,
     NODE_RESOURCES,
@@ -27,11 +27,10 @@ from qcg.pilotjob.description.model import (
     Iteration,
     ModelName,
     ModelOptions,
-    Request,
+    ResourceRequest,
     Sharing,
     SharingName,
 )
-from qcg.pilotjob.description.structure import join
 from qcg.pilotjob.description.walltime import parse_wall_time
 
 MOST_ITERATIONS = 100_000_000
@@ -39,7 +38,7 @@ DEEPEST = 100
 """Levels of nesting that free values may have: more than anyone writes, less than any decoder's limit."""
 
 _ONE = Amount()
-_DEFAULT_REQUEST = Request()
+_DEFAULT_REQUEST = ResourceRequest()
 _NO_OPTIONS = ModelOptions()
 _STAND_IN = Iteration(0, 1)
 """For an iteration that is wrong, so that what is said about it is not said again in other words."""
@@ -87,7 +86,7 @@ def _model(given: str, path: str, problems: list[Problem]) -> ModelName:
     for name in MODELS:
         if name == given.lower():
             return name
-    problems.append(Problem(path, f"unknown model {shown(given)}{suggestion(given, MODELS)}"))
+    problems.append(Problem(path, f"unknown model {quoted(given)}{suggestion(given, MODELS)}"))
     return "default"
 
 
@@ -163,9 +162,9 @@ def resources_of(
     iteration: Iteration | None,
     path: str,
     problems: list[Problem],
-) -> tuple[Request, Sharing | None, float | None]:
+) -> tuple[ResourceRequest, Sharing | None, float | None]:
     if form is None or (form.num_cores is None and form.num_nodes is None and not form.node_crs):
-        request = Request(one_node=True) if model == "threads" else _DEFAULT_REQUEST
+        request = ResourceRequest(one_node=True) if model == "threads" else _DEFAULT_REQUEST
         return request, None, _wall_time(form, path, problems)
     cores, cores_shared = _amount(form.num_cores, "cores", iteration, f"{path}.numCores", problems)
     nodes, nodes_shared = _amount(form.num_nodes, "nodes", iteration, f"{path}.numNodes", problems)
@@ -178,7 +177,7 @@ def resources_of(
     gpus = memory = 0
     if form.node_crs:
         gpus, memory = _node_resources(form.node_crs, f"{path}.nodeCrs", problems)
-    request = Request(
+    request = ResourceRequest(
         cores=_ONE if cores is None and nodes is None else cores,
         nodes=nodes,
         gpus=gpus,
@@ -251,7 +250,7 @@ def _scheduler_name(given: str, path: str, problems: list[Problem]) -> SharingNa
     for name in SCHEDULERS:
         if name == given.lower():
             return name
-    problems.append(Problem(path, f"unknown scheduler {shown(given)}{suggestion(given, SCHEDULERS)}"))
+    problems.append(Problem(path, f"unknown scheduler {quoted(given)}{suggestion(given, SCHEDULERS)}"))
     return None
 
 
@@ -260,9 +259,9 @@ def _node_resources(given: dict[str, int], path: str, problems: list[Problem]) -
     for key, count in given.items():
         name = key.lower()
         if name not in NODE_RESOURCES:
-            problems.append(Problem(join(path, key), f"unknown key{suggestion(key, NODE_RESOURCES)}"))
+            problems.append(Problem(join_path(path, key), f"unknown key{suggestion(key, NODE_RESOURCES)}"))
         elif name in found:
-            problems.append(Problem(join(path, key), f'"{name}" is given twice'))
+            problems.append(Problem(join_path(path, key), f'"{name}" is given twice'))
         found[name] = count
     return found.get("gpu", 0), found.get("mem", 0)
 
@@ -279,5 +278,5 @@ def check_storable(value: Any, path: str, problems: list[Problem], level: int = 
             check_storable(item, f"{path}[{number}]", problems, level + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
-            check_storable(item, join(path, key), problems, level + 1)
+            check_storable(item, join_path(path, key), problems, level + 1)
     return len(problems) == found

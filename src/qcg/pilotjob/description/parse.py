@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 
 from qcg.pilotjob.description import normalize
-from qcg.pilotjob.description.errors import DescriptionError, Problem, shown
+from qcg.pilotjob.description.errors import DescriptionError, Problem, quoted
 from qcg.pilotjob.description.forms import SYNONYMS, ExecutionForm, ResourcesForm, SimpleForm, StandardForm
+from qcg.pilotjob.description.json_input import BACKSLASH, DOLLAR, InvalidJson, as_json, decode_untyped
 from qcg.pilotjob.description.limits import Budget, ExpansionError, job_budget, submission_budget
 from qcg.pilotjob.description.model import Iteration, JobDescription, Sharing
 from qcg.pilotjob.description.names import final_after, final_name
-from qcg.pilotjob.description.reading import BACKSLASH, DOLLAR, Unreadable, as_json, decode_anything
-from qcg.pilotjob.description.structure import find_nulls, find_problems, without_problems
+from qcg.pilotjob.description.validation import find_nulls, find_problems, without_problems
 from qcg.pilotjob.description.variables import (
-    Arrival,
+    SubmissionContext,
     count_references,
     index_variables,
     references,
@@ -27,7 +27,7 @@ from qcg.pilotjob.description.variables import (
     substitute_submission,
 )
 
-__all__ = ["Arrival", "check_alone", "parse_in_steps", "parse_jobs", "simple_to_standard"]
+__all__ = ["SubmissionContext", "check_alone", "parse_in_steps", "parse_jobs", "simple_to_standard"]
 
 ENOUGH = 10_000
 """Problems after which the rest of a submission is not looked at: a file that is wrong throughout is told so soon."""
@@ -39,13 +39,13 @@ _decode_standard = msgspec.json.Decoder(StandardForm).decode
 _decode_simple = msgspec.json.Decoder(SimpleForm).decode
 _NUMBER = re.compile(r"^job\[0\]")
 _GROUPS = re.compile(r"^job\[0\](?:\.(?:execution|resources|dependencies)\b)?")
-_ANY_ARRIVAL = Arrival(0, datetime(2000, 1, 1), "", "")
+_ANY_ARRIVAL = SubmissionContext(0, datetime(2000, 1, 1), "", "")
 _OF_STANDARD = ("resources", "dependencies", "attributes")
 _EXPANDING = frozenset({"it", "itval"})
 
 
 def parse_jobs(
-    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], arrival: Arrival, path: str = "jobs"
+    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], arrival: SubmissionContext, path: str = "jobs"
 ) -> list[JobDescription]:
     """The jobs of one submission, or a `DescriptionError` with all problems of all of them."""
     steps = parse_in_steps(jobs, arrival, path)
@@ -58,7 +58,7 @@ def parse_jobs(
 
 
 def parse_in_steps(
-    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], arrival: Arrival, path: str = "jobs"
+    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], arrival: SubmissionContext, path: str = "jobs"
 ) -> Generator[None, None, list[JobDescription]]:
     """The same for those who have other things to do in between: it pauses every few milliseconds."""
     problems: list[Problem] = []
@@ -70,7 +70,7 @@ def parse_in_steps(
         where = f"{path}[{number}]"
         for description in _read_job(job, variables, budget, f"{arrival.uniq}-{number}", where, problems):
             if description.name in places:
-                sentence = f"{shown(description.name)} is already the name of {places[description.name]}"
+                sentence = f"{quoted(description.name)} is already the name of {places[description.name]}"
                 problems.append(Problem(f"{where}.name", sentence))
             else:
                 places[description.name] = where
@@ -95,7 +95,7 @@ def simple_to_standard(attributes: dict[str, Any]) -> dict[str, Any]:
     problems: list[Problem] = []
     try:
         form = _decode(as_json(attributes), "job", problems, only_simple=True)
-    except Unreadable as unreadable:
+    except InvalidJson as unreadable:
         raise DescriptionError([Problem("job", f"the job {unreadable}")]) from None
     if form is None:
         raise DescriptionError(problems)
@@ -143,7 +143,7 @@ def _read_job(
     try:
         text = as_json(job)
         form = _decode(text, where, problems)
-    except Unreadable as unreadable:
+    except InvalidJson as unreadable:
         problems.append(Problem(where, f"the job {unreadable}"))
         return ()
     if form is None:
@@ -189,7 +189,7 @@ def _decode(
 ) -> StandardForm | SimpleForm | None:
     """At the decoder's speed when the job is right; only a wrong one is walked through."""
     if BACKSLASH in text and rb"\u0000" in text:
-        nulls = find_nulls(decode_anything(text), where)
+        nulls = find_nulls(decode_untyped(text), where)
         if nulls:
             problems += nulls
             return None
@@ -201,9 +201,9 @@ def _decode(
         form = _decode_simple(text)
         if form.exec is not None or form.script is not None:
             return form
-        value = decode_anything(text)
+        value = decode_untyped(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = decode_anything(text)
+        value = decode_untyped(text)
     is_simple = only_simple or _is_simple(value)
     try:
         return _decode_simple(text) if is_simple else _decode_standard(text)

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Union
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from qcg.pilotjob.description.errors import Problem, RequestError, shown, suggestion
-from qcg.pilotjob.description.reading import Unreadable, as_json, decode_anything
-from qcg.pilotjob.description.structure import find_problems
+from qcg.pilotjob.description.errors import Problem, RequestError, quoted, suggestion
+from qcg.pilotjob.description.json_input import InvalidJson, as_json, decode_untyped
+from qcg.pilotjob.description.validation import find_problems
 
 
 class Submit(Struct, tag_field="request", tag="submit", forbid_unknown_fields=True):
@@ -163,10 +163,10 @@ def decode_request(raw: bytes | Raw | dict[str, Any], path: str = "") -> Request
         try:
             request = _decoder.decode(text)
         except msgspec.ValidationError as error:
-            raise RequestError(_problems(decode_anything(text), error, path)) from None
+            raise RequestError(_problems(decode_untyped(text), error, path)) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Unreadable.because(error) from None
-    except Unreadable as unreadable:
+            raise InvalidJson.because(error) from None
+    except InvalidJson as unreadable:
         raise RequestError([Problem(path, f"the request {unreadable}")]) from None
     if isinstance(request, _AboutJobs) and request.job_names is None and request.job_name is None:
         raise RequestError([Problem(path, 'the key "jobNames" is missing')])
@@ -189,7 +189,7 @@ def decode_request_file(raw: bytes) -> list[Raw]:
     except msgspec.ValidationError:
         sentence = "a request file must hold one request, or an array of requests: [ {...}, {...} ]"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        sentence = f"the request file {Unreadable.because(error)}{_place(text, error)}"
+        sentence = f"the request file {InvalidJson.because(error)}{_place(text, error)}"
     raise RequestError([Problem("", sentence)])
 
 
@@ -232,5 +232,5 @@ def _problems(value: Any, error: msgspec.ValidationError, path: str) -> list[Pro
             return [Problem(path, sentence)]
         return [Problem(path, f'the key "request" must hold the name of a request, one of: {known}')]
     if name not in REQUESTS:
-        return [Problem(path, f"unknown request {shown(name)}{suggestion(name, tuple(REQUESTS))}")]
+        return [Problem(path, f"unknown request {quoted(name)}{suggestion(name, tuple(REQUESTS))}")]
     return find_problems(value, REQUESTS[name], path) or [Problem(path, f"the request is not right: {error}")]

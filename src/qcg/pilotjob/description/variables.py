@@ -39,7 +39,7 @@ _EARLY_REFERENCE = re.compile(rf"{_ESCAPE}\$\{{\s*({'|'.join(sorted(AT_SUBMISSIO
 _UNESCAPED = re.compile(r"\$\{\s*[A-Za-z_][A-Za-z0-9_]*\s*\}")
 
 
-class Arrival(Struct, frozen=True):
+class SubmissionContext(Struct, frozen=True):
     """What a submission tells its variables."""
 
     rcnt: int

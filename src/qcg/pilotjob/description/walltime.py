@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from qcg.pilotjob.description.errors import refuse, shown
+from qcg.pilotjob.description.errors import quoted, single_problem
 
 ACCEPTED = "1h30m, 90s, 2d, 01:30:00, 1-12:00:00, PT1H30M, or a number of seconds"
 LONGEST = 1_000_000_000
@@ -28,11 +28,13 @@ def parse_wall_time(given: str | float) -> float:
     """Seconds; a `DescriptionError` with one sentence when the text is in no accepted form, is zero, or is endless."""
     seconds = _seconds(given) if isinstance(given, str) else given
     if seconds is None:
-        raise refuse(f"{shown(given)} is not a wall time; write it as {ACCEPTED}")
+        raise single_problem(f"{quoted(given)} is not a wall time; write it as {ACCEPTED}")
     if not seconds > 0:
-        raise refuse(f"the wall time {shown(given)} must be longer than zero")
+        raise single_problem(f"the wall time {quoted(given)} must be longer than zero")
     if seconds > LONGEST:
-        raise refuse(f"the wall time {shown(given)} is longer than {LONGEST} seconds; leave it out for no limit")
+        raise single_problem(
+            f"the wall time {quoted(given)} is longer than {LONGEST} seconds; leave it out for no limit"
+        )
     return float(seconds)
 
 

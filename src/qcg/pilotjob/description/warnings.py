@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from qcg.pilotjob.description.errors import shown
+from qcg.pilotjob.description.errors import quoted
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.variables import (
     AT_LAUNCH,
@@ -22,15 +22,15 @@ _TELLS_ITERATIONS_APART = frozenset({"it", "itval", "uniq"})
 _KNOWN = tuple(sorted(AT_SUBMISSION | OF_ITERATION | AT_LAUNCH))
 
 
-def doubts_about(job: JobDescription) -> list[str]:
+def warnings_for(job: JobDescription) -> list[str]:
     """Sentences."""
-    doubts = variable_doubts(job)
+    doubts = variable_warnings(job)
     if job.iteration is not None:
         doubts += _same_files(job.execution, len(job.iteration))
     return doubts
 
 
-def variable_doubts(job: JobDescription) -> list[str]:
+def variable_warnings(job: JobDescription) -> list[str]:
     """Sentences about variables that stay as they are written, and seem to be meant for substitution."""
     encoded = _encode(job.execution)
     if b"${" not in encoded or _WITH_ITERATIONS[job.iteration is not None].issuperset(_NAMES.findall(encoded)):
@@ -154,7 +154,7 @@ def _same_files(execution: Execution, iterations: int) -> list[str]:
         if path is not None and not path.startswith("/dev/"):
             named.setdefault(path, []).append(stream)
     return [
-        f"all {iterations} iterations write their {' and '.join(streams)} to the same file, {shown(path)};"
+        f"all {iterations} iterations write their {' and '.join(streams)} to the same file, {quoted(path)};"
         " put ${it} into its name"
         for path, streams in named.items()
         if _TELLS_ITERATIONS_APART.isdisjoint(references(_place(execution, path)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.state import CoreState
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.manager.job_views import Stories
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from qcg.pilotjob.core.errors import CoreError, Refused
+from qcg.pilotjob.core.errors import CoreError, SubmissionRejected
 from qcg.pilotjob.description import requests
 from qcg.pilotjob.description.errors import DescriptionError, RequestError
 from qcg.pilotjob.description.requests import Request, decode_request
@@ -67,7 +67,7 @@ async def attempt(pilot: Pilot, raw: bytes | msgspec.Raw, path: str, counted: Co
         return error(str(problem))
     except DescriptionError as problem:
         return error(str(problem.within(path)))
-    except Refused as problem:
+    except SubmissionRejected as problem:
         return error("\n".join(_at(path, sentence) for sentence in problem.sentences))
     except CoreError as problem:
         return error(_at(path, problem))

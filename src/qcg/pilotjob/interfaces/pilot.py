@@ -6,9 +6,9 @@ import asyncio
 import uuid
 from datetime import datetime
 
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.description.variables import Arrival
+from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.metadata import SUBMISSIONS
 from qcg.pilotjob.manager.engine import Engine
@@ -56,8 +56,8 @@ class Pilot:
         """It waits again like any other one."""
         return False
 
-    def arrival(self) -> Arrival:
+    def arrival(self) -> SubmissionContext:
         """What a submission that arrives now tells its variables."""
         self._requests += 1
         self.engine.journal.set_metadata(SUBMISSIONS, self._requests)
-        return Arrival(self._requests, datetime.now(), self._cluster_name, uuid.uuid4().hex)
+        return SubmissionContext(self._requests, datetime.now(), self._cluster_name, uuid.uuid4().hex)

@@ -6,10 +6,10 @@ import contextlib
 from pathlib import Path
 
 from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant, Job
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.journal.damage import unreadable_of
 from qcg.pilotjob.journal.descriptions import DamagedDescription, Descriptions, iteration_of
@@ -80,7 +80,7 @@ class EndedBooks:
                     job.iterations.attempts[run.position] = _run(job, run)
         rest = record.rest or (record.state if record.state.is_final else None)
         if rest is not None:
-            job.iterations.settle_rest(rest)
+            job.iterations.make_queued_final(rest)
         if not (job.state.is_final or job.iterations.attempts):
             job.state = State.QUEUED  # it was at work, and nothing of it is any more
 

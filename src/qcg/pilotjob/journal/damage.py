@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from qcg.pilotjob.core.states import STATES
+from qcg.pilotjob.core.job_states import STATES
 from qcg.pilotjob.journal.grants import decode_grant
 from qcg.pilotjob.journal.metadata import KEYS
 from qcg.pilotjob.journal.schema import TABLES, seq_and_position

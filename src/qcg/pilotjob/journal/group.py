@@ -7,9 +7,19 @@ from collections.abc import Callable, Iterator
 from itertools import compress
 from typing import Any
 
-from qcg.pilotjob.core.effects import Added, Effect, Kill, Removed, Requeued, RestSettled, SomeSettled, Stop, Transition
+from qcg.pilotjob.core.effects import (
+    Added,
+    Effect,
+    IterationsFinal,
+    Kill,
+    QueuedIterationsFinal,
+    Removed,
+    Requeued,
+    Stop,
+    Transition,
+)
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.journal.end_batches import ENDS_IN_BATCH, encode_ends
 from qcg.pilotjob.journal.grants import encode_grant
 from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ, PUT_VALUE, StoredValue
@@ -72,7 +82,7 @@ class Group:
         """By run, how it ended; `None` while it is under way."""
         self.settled: list[Row] = []
         """Iterations that became final without a run."""
-        self.settled_together: list[SomeSettled] = []
+        self.settled_together: list[IterationsFinal] = []
         self.commands: list[Row] = []
         self.removed: list[Row] = []
         self.meta: dict[str, StoredValue] = {}
@@ -107,11 +117,11 @@ class Group:
         """This job was never added."""
         self.added.pop(seq, None)
 
-    def settle_rest(self, effect: RestSettled) -> None:
+    def settle_rest(self, effect: QueuedIterationsFinal) -> None:
         self.empty = False
         self.rests.append((int(effect.state), effect.at, effect.job.message, effect.job.seq))
 
-    def settle_some(self, effect: SomeSettled) -> None:
+    def settle_some(self, effect: IterationsFinal) -> None:
         self.empty = False
         self.settled_together.append(effect)
 
@@ -189,8 +199,8 @@ class Group:
 
 GATHER: dict[type[Effect], Callable[[Group, Any], None]] = {
     Added: Group.add,
-    RestSettled: Group.settle_rest,
-    SomeSettled: Group.settle_some,
+    QueuedIterationsFinal: Group.settle_rest,
+    IterationsFinal: Group.settle_some,
     Kill: Group.kill,
     Stop: Group.kill,
     Requeued: Group.forget,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator
 
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.metadata import MetadataKey, T
 from qcg.pilotjob.journal.records import JobRecord, RunRecord

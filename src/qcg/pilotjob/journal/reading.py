@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from qcg.pilotjob.core.states import STATES, State
+from qcg.pilotjob.core.job_states import STATES, State
 from qcg.pilotjob.journal.end_batches import decode_ends
 from qcg.pilotjob.journal.grants import decode_grant
 from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ

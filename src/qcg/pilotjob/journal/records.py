@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant
-from qcg.pilotjob.core.states import State
 
 
 class FinalJob(NamedTuple):

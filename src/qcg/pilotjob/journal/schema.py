@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal.errors import JournalError, RegistryInUseError
 
 FORMAT = 4

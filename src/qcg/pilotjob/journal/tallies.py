@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from qcg.pilotjob.core.states import STATES, State
+from qcg.pilotjob.core.job_states import STATES, State
 from qcg.pilotjob.journal.grants import decode_grant
 from qcg.pilotjob.journal.reading import JOB_COLUMNS, QUEUED, RUN_COLUMNS, to_job, to_run
 from qcg.pilotjob.journal.records import JobRecord, RunRecord

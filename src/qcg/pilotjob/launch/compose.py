@@ -7,9 +7,9 @@ from functools import lru_cache
 from posixpath import join, normpath
 
 from qcg.pilotjob.core.records import Attempt, Grant
+from qcg.pilotjob.description.json_input import DOLLAR
 from qcg.pilotjob.description.limits import ExpansionError, job_budget
 from qcg.pilotjob.description.model import Execution, JobDescription
-from qcg.pilotjob.description.reading import DOLLAR
 from qcg.pilotjob.description.variables import AT_LAUNCH, iteration_variable, launch_variables, rewrite, substitute
 from qcg.pilotjob.host.records import Launch, file_path, output_path
 from qcg.pilotjob.launch.binding import bound_cpus

@@ -71,7 +71,7 @@ def wire(
     if options.report_format != "none":
         rundir.link(wd, report_path, "jobs.report")
     _remember(journal, options, site, place)
-    core = Core(specs, rerun_lost=options.rerun_lost, patience=options.patience, keeper=place.keeper)
+    core = Core(specs, rerun_lost=options.rerun_lost, patience=options.patience, fallback_node=place.fallback_node)
     engine = Engine(core, journal, report, site)
     engine.executor = AgentExecutor(engine, place.agents, journal.acked(), site.instance)
     pilot = Pilot(

@@ -20,7 +20,7 @@ from qcg.pilotjob.common.clock import Clock
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.events import Deadline, Warned
-from qcg.pilotjob.core.orphaned import node_of
+from qcg.pilotjob.core.orphaned import agent_node
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
 from qcg.pilotjob.interfaces.pilot import Pilot
 
@@ -168,7 +168,7 @@ class ManagerDeadline:
         if name is not None:
             by_node: dict[str, list[str]] = {}
             for run in self._engine.state.attempts.values():
-                by_node.setdefault(node_of(self._engine.state, run), []).append(run.id)
+                by_node.setdefault(agent_node(self._engine.state, run), []).append(run.id)
             self._engine.dispatch(Warned())
             self._engine.executor.signal(by_node, signal.Signals[name])
             told = f"; those that run get {name}"

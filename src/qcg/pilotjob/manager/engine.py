@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 from qcg.pilotjob.agent.protocol import EndedRecord, Record
 from qcg.pilotjob.core import effects, events
 from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.core_state import CoreState, name_of
 from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.errors import CoreError
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, Event
-from qcg.pilotjob.core.orphaned import go_on, node_of
+from qcg.pilotjob.core.job_states import FAILED
+from qcg.pilotjob.core.orphaned import agent_node, count_adopted
 from qcg.pilotjob.core.records import Attempt, Job
-from qcg.pilotjob.core.state import CoreState, name_of
-from qcg.pilotjob.core.states import FAILED
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.executors.agents import AgentExecutor, Listener
 from qcg.pilotjob.host.records import Running
@@ -180,7 +180,7 @@ class Engine(Listener):
     # -- what agents tell -------------------------------------------------------------------------------------------
 
     def agent_told(self, agent: str, records: Sequence[Record]) -> None:
-        handle, leaving = self.core.handle, self.state.leaving
+        handle, leaving = self.core.handle, self.state.cleanups
         told: list[Effect] = []
         with self._whole():
             for record in records:
@@ -202,14 +202,14 @@ class Engine(Listener):
     def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
         self.dispatch(events.AgentReported(nodes, live))
         # One that has met this manager before has lost its line only, and tells of nothing new.
-        found = 0 if agent in self._met else go_on(self.state, live)
+        found = 0 if agent in self._met else count_adopted(self.state, live)
         self._met.add(agent)
         if found:
             self.notice("1 job was found running" if found == 1 else f"{found} jobs were found running")
 
     def agent_away(self, agent: str, nodes: list[str]) -> None:
         log.warning("agent %s is away", agent)
-        self.dispatch(events.AgentSilent(nodes))
+        self.dispatch(events.AgentUnreachable(nodes))
 
     # -- effects ----------------------------------------------------------------------------------------------------
 
@@ -241,17 +241,17 @@ class Engine(Listener):
                 self._launch(effect.attempt)
             elif isinstance(effect, effects.Kill):
                 record(effect)
-                self.executor.kill(node_of(self.state, effect.attempt), effect.attempt.id)
+                self.executor.kill(agent_node(self.state, effect.attempt), effect.attempt.id)
             elif isinstance(effect, effects.Stop):
                 record(effect)
                 self.executor.kill(
-                    node_of(self.state, effect.attempt), effect.attempt.id, effect.reason, effect.message
+                    agent_node(self.state, effect.attempt), effect.attempt.id, effect.reason, effect.message
                 )
             elif isinstance(effect, effects.Sweep):
                 if not self._sweep(effect):
                     happened += self.core.handle(events.AttemptSwept(effect.attempt_id, effect.node), time.time())
             elif isinstance(effect, effects.Retract):
-                self.executor.retract(node_of(self.state, effect.attempts[0]), [run.id for run in effect.attempts])
+                self.executor.retract(agent_node(self.state, effect.attempts[0]), [run.id for run in effect.attempts])
             elif isinstance(effect, effects.KillStray):
                 log.warning("agent of %s runs %s, which no job wants; it is ended", effect.node, effect.attempt_id)
                 self.executor.kill(effect.node, effect.attempt_id)
@@ -263,13 +263,13 @@ class Engine(Listener):
                 self.all_done.set()
                 for told in self.followers.all_done:
                     told()
-            elif isinstance(effect, effects.NothingRuns):
+            elif isinstance(effect, effects.NoAttemptLeft):
                 self.nothing_runs.set()
             else:
                 record(effect)
                 if isinstance(effect, effects.Added):
                     self.all_done.clear()
-                elif isinstance(effect, (effects.RestSettled, effects.SomeSettled)):
+                elif isinstance(effect, (effects.QueuedIterationsFinal, effects.IterationsFinal)):
                     for told in self.followers.many_ended:
                         told()
                 elif isinstance(effect, effects.Requeued):
@@ -280,7 +280,7 @@ class Engine(Listener):
 
     def _sweep(self, sweep: effects.Sweep) -> bool:
         """False where there is nothing to do: an agent that looks after all nodes of a run ends all of it at once."""
-        leaving = self.state.leaving.get(sweep.attempt_id)
+        leaving = self.state.cleanups.get(sweep.attempt_id)
         if leaving is None or self.executor.same_agent(leaving.first, sweep.node):
             return False
         self.executor.sweep(sweep.node, sweep.attempt_id)
@@ -351,7 +351,7 @@ class Engine(Listener):
         if self.broken:
             raise JournalError("Nothing is written any more, because of the unexpected error that service.log tells.")
         self.journal.set_metadata(REPORT_SIZE, self.report.flush())
-        for agent, number in self._acknowledging.settled(self.state.leaving).items():
+        for agent, number in self._acknowledging.settled(self.state.cleanups).items():
             self._seen[agent] = number
             self.journal.set_acked(agent, number)
         self.journal.commit()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.job_states import CANCELED, FAILED, SUCCEED, State
 from qcg.pilotjob.core.records import Attempt, Grant, Job
-from qcg.pilotjob.core.state import name_of
-from qcg.pilotjob.core.states import CANCELED, FAILED, SUCCEED, State
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import JobRecord, RunRecord

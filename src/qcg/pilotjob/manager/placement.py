@@ -41,7 +41,7 @@ class Place(Struct, frozen=True):
         return {NAME: names} if self.allocation is None else {name: [name] for name in names}
 
     @property
-    def keeper(self) -> str:
+    def fallback_node(self) -> str:
         """The node whose agent has looked after all nodes that this run ever had, where there is one."""
         return self.specs[0].name if self.allocation is None else ""
 

@@ -7,12 +7,12 @@ import time
 import msgspec
 
 from qcg.pilotjob.common.options import Options, UsageError
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.iterations import Iterations
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.core.restore import Restoration, known_iterations
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.executors.ledger_reader import Untold
 from qcg.pilotjob.journal.descriptions import DamagedDescription, decode, iteration_of
 from qcg.pilotjob.journal.journal import Journal, damaged

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.runs.discovery import has_agents, never_had_jobs
 from qcg.pilotjob.runs.resume_hint import are_left, how_to_go_on
 

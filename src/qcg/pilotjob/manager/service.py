@@ -15,8 +15,8 @@ import msgspec
 from qcg.pilotjob.common.clock import Clock
 from qcg.pilotjob.common.logs import log_to, stop_logging
 from qcg.pilotjob.common.options import Options, Resumption
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.executors.contact_keeper import KeptFresh
 from qcg.pilotjob.executors.prestart import SpareAgent
 from qcg.pilotjob.executors.supervision import raise_its_error

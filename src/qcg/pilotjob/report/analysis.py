@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.journal import reading, tallies

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from functools import lru_cache
 
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 
 STATE_NAMES = tuple(state.name for state in State)
 """By number: faster than `state.name`, which counts where every job is written."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.core_state import CoreState
+from qcg.pilotjob.core.job_states import State
 
 _WORDS = ((State.FAILED, "failed"), (State.CANCELED, "cancelled"), (State.OMITTED, "omitted"))
 

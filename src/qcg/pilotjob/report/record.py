@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED, State
 from qcg.pilotjob.core.records import Grant
-from qcg.pilotjob.core.states import EXECUTING, QUEUED, SCHEDULED, State
 from qcg.pilotjob.description.model import Amount, Execution, JobDescription, ModelOptions, Sharing
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from qcg.pilotjob.common.printable import printable, printable_json, printable_lines
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.report.formats import duration, timestamp
 from qcg.pilotjob.report.run_report import Failure, RunReport, Statistics
 

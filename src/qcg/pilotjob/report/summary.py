@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal import reading, tallies
 from qcg.pilotjob.journal.records import JobRecord, RunRecord
 from qcg.pilotjob.report.run_report import Statistics

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal import tallies
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME

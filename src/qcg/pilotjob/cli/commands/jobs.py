@@ -12,7 +12,7 @@ from qcg.pilotjob.cli.manager_lookup import Registry, on_manager_or_registry, te
 from qcg.pilotjob.cli.name_patterns import expand
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option, show_json, show_table
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager

@@ -15,8 +15,8 @@ from qcg.pilotjob.cli.console import tell
 from qcg.pilotjob.cli.legacy_options import implies_net
 from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
 from qcg.pilotjob.cli.param_types import Whole
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.executors.prestart import SpareAgent, is_wanted
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.suggestions import with_nearest
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.common.printable import printable
-from qcg.pilotjob.description.reading import Unreadable
+from qcg.pilotjob.description.json_input import InvalidJson
 from qcg.pilotjob.host.safe_open import read_input
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _read(file: str) -> list[Submission]:
     except OSError as error:
         raise Refusal(f"{file} cannot be read: {error.strerror}; to submit a program, put -- before it") from None
     except (ValueError, RecursionError) as error:
-        raise Refusal(f"{file} {Unreadable.because(error)}; to submit a program, put -- before it") from None
+        raise Refusal(f"{file} {InvalidJson.because(error)}; to submit a program, put -- before it") from None
     entries = content if isinstance(content, list) else [content]
     if not entries or not all(isinstance(entry, dict) for entry in entries):
         raise Refusal(f"{file} holds no jobs; it must be an array of job descriptions, or a request file")

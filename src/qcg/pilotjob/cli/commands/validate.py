@@ -23,15 +23,15 @@ from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.parse_nodes import MOST_CORES
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Transition
-from qcg.pilotjob.core.errors import Refused
+from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Submit
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.description import requests
 from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.json_input import duplicate_keys
 from qcg.pilotjob.description.parse import parse_jobs
-from qcg.pilotjob.description.repeated import repeated_keys
-from qcg.pilotjob.description.variables import Arrival
-from qcg.pilotjob.description.warnings import doubts_about
+from qcg.pilotjob.description.variables import SubmissionContext
+from qcg.pilotjob.description.warnings import warnings_for
 from qcg.pilotjob.interfaces.file import FileError, read_requests
 
 MOST_DOUBTS = 50
@@ -104,21 +104,23 @@ def _problems(core: Core, number: int, raw: msgspec.Raw, doubts: list[str]) -> l
     """Run one request against a core that starts nothing."""
     where = f"request {number}"
     try:
-        doubts += [f"{where}: {repeated}" for repeated in repeated_keys(bytes(raw))]
+        doubts += [f"{where}: {repeated}" for repeated in duplicate_keys(bytes(raw))]
         request = requests.decode_request(raw, where)
         if not isinstance(request, requests.Submit):
             return []
-        jobs = parse_jobs(request.jobs, Arrival(number, datetime.now(), "local", f"check-{number}"), f"{where}: jobs")
+        jobs = parse_jobs(
+            request.jobs, SubmissionContext(number, datetime.now(), "local", f"check-{number}"), f"{where}: jobs"
+        )
         doubts += strings_of_arguments(request.jobs, f"{where}: jobs")
         doubts += [
             f"{where}: job {job.name!r}: {doubt}"
             for job in jobs
-            for doubt in (*line_as_program(job.execution), *doubts_about(job))
+            for doubt in (*line_as_program(job.execution), *warnings_for(job))
         ]
         happened = core.handle(Submit(jobs), 0.0)
     except DescriptionError as error:
         return [str(problem) for problem in error.problems]
-    except Refused as refused:
+    except SubmissionRejected as refused:
         return [f"{where}: {sentence}" for sentence in refused.sentences]
     return [f"{where}: {sentence}" for sentence in never_run(happened)]
 

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from qcg.pilotjob.core.cancel import find
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.states import State
 from qcg.pilotjob.description.requests import JobInfo
 from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.interfaces.replies import Answer, ok

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.description.requests import ListJobs
 from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.interfaces.replies import Answer, ok

@@ -20,13 +20,17 @@ def resources(pilot: Pilot) -> dict[str, Any]:
     total = state.pool.total_cores + pilot.system_cores
     have: dict[str, Any] = {"total_nodes": len(state.pool.nodes), "total_cores": total, "used_cores": used}
     # On a single machine all nodes have one agent, and it is there at once or never.
-    away = [node for node in state.pool.nodes if node.spec.name in state.away] if pilot.engine.site.allocation else []
+    away = (
+        [node for node in state.pool.nodes if node.spec.name in state.unreachable_since]
+        if pilot.engine.site.allocation
+        else []
+    )
     have["free_cores"] = total - used - sum(node.nfree for node in away)
     if away:
         have["away"] = {
             node.spec.name: {
-                "state": "lost" if node.spec.name in state.lost else "away",
-                "since": timestamp(state.away[node.spec.name]),
+                "state": "lost" if node.spec.name in state.lost_nodes else "away",
+                "since": timestamp(state.unreachable_since[node.spec.name]),
                 "cores": len(node.spec.cores),
             }
             for node in away

@@ -7,7 +7,7 @@ import sys
 from datetime import datetime
 from typing import Any
 
-from qcg.pilotjob.core.states import State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.description.requests import Status
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.interfaces.books import Books

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import asyncio
 
+from qcg.pilotjob.description.json_input import DOLLAR
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import STEP, parse_in_steps
-from qcg.pilotjob.description.reading import DOLLAR
 from qcg.pilotjob.description.requests import Submit
-from qcg.pilotjob.description.warnings import variable_doubts
+from qcg.pilotjob.description.warnings import variable_warnings
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, ok
 from qcg.pilotjob.manager.engine import Counted
@@ -38,7 +38,7 @@ async def _warnings(request: Submit, jobs: list[JobDescription]) -> list[str]:
         return []
     warnings: list[str] = []
     for number, job in enumerate(jobs, 1):
-        warnings += [f"job {job.name!r}: {doubt}" for doubt in variable_doubts(job)]
+        warnings += [f"job {job.name!r}: {doubt}" for doubt in variable_warnings(job)]
         if len(warnings) >= MOST_WARNINGS:
             return [*warnings[:MOST_WARNINGS], FURTHER]
         if number % STEP == 0:

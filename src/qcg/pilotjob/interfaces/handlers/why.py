@@ -5,10 +5,18 @@ import time
 from typing import Any
 
 from qcg.pilotjob.core.cancel import find
+from qcg.pilotjob.core.core_state import name_of
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.state import name_of
-from qcg.pilotjob.core.states import State
-from qcg.pilotjob.core.why import Look, Reason, iteration_counts, telling_iteration, why_ended, why_left, why_under_way
+from qcg.pilotjob.core.why import (
+    Reason,
+    WaitExplainer,
+    iteration_counts,
+    representative_iteration,
+    why_ended,
+    why_left,
+    why_under_way,
+)
 from qcg.pilotjob.description.requests import Why
 from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.interfaces.replies import Answer, ok
@@ -36,7 +44,7 @@ async def why(books: Books, request: Why) -> Answer:
 
 def _explanations(books: Books, names: list[str]) -> dict[str, Any]:
     """As things are at one moment."""
-    look = Look(books.state, time.time(), stalled=books.stalled)
+    look = WaitExplainer(books.state, time.time(), stalled=books.stalled)
     jobs: dict[str, Any] = {}
     for name in names:
         found = find(books.state, name)
@@ -47,13 +55,13 @@ def _explanations(books: Books, names: list[str]) -> dict[str, Any]:
     return jobs
 
 
-def _explain(books: Books, look: Look, job: Job, position: int) -> dict[str, Any]:
+def _explain(books: Books, look: WaitExplainer, job: Job, position: int) -> dict[str, Any]:
     state = books.state.state_of(job, position)
     if position >= 0 or job.iterations is None:
         return _fields(state, *_reason(books, look, job, position))
     told: dict[str, Any] = {"status": state.name, "iterations": iteration_counts(job)}
     counts = ", ".join(f"{number} {name}" for name, number in told["iterations"].items())
-    telling = telling_iteration(job)
+    telling = representative_iteration(job)
     if telling is None:
         return {**told, "reason": "succeeded", "sentence": f"it has succeeded, with all its iterations ({counts})"}
     name = name_of(job, telling)
@@ -64,7 +72,7 @@ def _explain(books: Books, look: Look, job: Job, position: int) -> dict[str, Any
     return {**told, "reason": reason.kind, "sentence": sentence, "first": first}
 
 
-def _reason(books: Books, look: Look, job: Job, position: int) -> tuple[Reason, dict[str, str]]:
+def _reason(books: Books, look: WaitExplainer, job: Job, position: int) -> tuple[Reason, dict[str, str]]:
     """Why a job without iterations, or one iteration, is where it is; and the files that it writes to."""
     iterations = job.iterations
     state = books.state.state_of(job, position)
@@ -74,8 +82,8 @@ def _reason(books: Books, look: Look, job: Job, position: int) -> tuple[Reason, 
         return reason, {} if run is None else books.stories.streams_of(job, position, run.grant)
     if run is not None:
         since = timestamp(run.started or run.scheduled)
-        leaving = books.state.leaving.get(run.id)
-        away = books.state.away
+        leaving = books.state.cleanups.get(run.id)
+        away = books.state.unreachable_since
         silent = {part.node: timestamp(away[part.node]) for part in run.grant.parts if part.node in away}
         return why_under_way(run, since, leaving, silent), books.stories.streams_of(job, position, run.grant)
     if state is State.QUEUED:

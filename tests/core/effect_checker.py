@@ -8,22 +8,22 @@ from qcg.pilotjob.core.effects import (
     Added,
     AllDone,
     Effect,
+    IterationsFinal,
     Launch,
+    QueuedIterationsFinal,
     Removed,
     Requeued,
-    RestSettled,
-    SomeSettled,
     Transition,
 )
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.core.states import State
-from qcg.pilotjob.description.model import Amount, JobDescription, Request
+from qcg.pilotjob.description.model import Amount, JobDescription, ResourceRequest
 from tests.core.reference import requests_of
 
 Unit = tuple[int, int]
 """(number of the job, position); position -1 for a job without iterations."""
-Wish = tuple[Request, float | None]
+Wish = tuple[ResourceRequest, float | None]
 """With the wall time."""
 
 
@@ -79,11 +79,11 @@ class Watcher:
                     self._added([(job.name, job.seq) for job in jobs])
                 case Transition():
                     ended += self._transition(effect)
-                case RestSettled(job, state):
+                case QueuedIterationsFinal(job, state):
                     states = self.jobs[job.name].states
                     assert State.QUEUED in states.values()
                     states.update({key: state for key, value in states.items() if value is State.QUEUED})
-                case SomeSettled(job, marks, state):
+                case IterationsFinal(job, marks, state):
                     states = self.jobs[job.name].states
                     some = [position for position, marked in enumerate(marks) if marked]
                     assert {states[position] for position in some} == {State.QUEUED}
@@ -199,7 +199,7 @@ class Watcher:
                 assert part.memory + sum(other.memory for other in others) <= self.specs[part.node].memory
 
 
-def check_within(grant: Grant, request: Request, specs: dict[str, NodeSpec]) -> None:
+def check_within(grant: Grant, request: ResourceRequest, specs: dict[str, NodeSpec]) -> None:
     """Fails when a grant is not what was asked for."""
     parts = grant.parts
     assert parts

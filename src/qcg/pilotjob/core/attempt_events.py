@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core import multinode, prefill
+from qcg.pilotjob.core.attempt_end import finish, lose_attempt, requeue_attempt
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Kill, Retract, Stop
-from qcg.pilotjob.core.events import AgentReported, AgentSilent, AttemptEnded, AttemptStarted, NodesLost
+from qcg.pilotjob.core.events import AgentReported, AgentUnreachable, AttemptEnded, AttemptStarted, NodesLost
 from qcg.pilotjob.core.finalize import entry_of
-from qcg.pilotjob.core.finishing import finish, give_back, lose
-from qcg.pilotjob.core.orphaned import take_up, what_is_gone
+from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED
+from qcg.pilotjob.core.orphaned import orphan_reason, register_existing
 from qcg.pilotjob.core.records import Attempt, attempt_id, parse_attempt_id
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import EXECUTING, QUEUED, SCHEDULED
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
 STOPPED = "it was ended with its manager, to be run again by the next one"
@@ -21,28 +21,28 @@ UNKNOWN = "nobody can say whether it had begun"
 
 def attempt_started(core: CoreState, event: AttemptStarted) -> None:
     record = event.record
-    attempt = core.attempts.get(record.id) or _find_again(core, record.id, record.grant, record.at)
+    attempt = core.attempts.get(record.id) or _recreate(core, record.id, record.grant, record.at)
     if attempt is not None:
-        _executing(core, attempt, record.pid, record.at)
-        node = core.asked(attempt.grant.parts[0].node) if attempt in core.displaced else ""
+        _mark_executing(core, attempt, record.pid, record.at)
+        node = core.agent_node(attempt.grant.parts[0].node) if attempt in core.orphaned else ""
         if node and core.pool.node(node).available and not (attempt.killed or attempt.stopped):
             # It had stood behind another one when its agent reported.
-            core.effects.append(Stop(attempt, "lost", what_is_gone(core, attempt)))
+            core.effects.append(Stop(attempt, "lost", orphan_reason(core, attempt)))
 
 
 def attempt_ended(core: CoreState, event: AttemptEnded) -> None:
     record = event.record
     attempt = core.attempts.get(record.id)
     if attempt is None:
-        if record.id in core.leaving:
-            multinode.stray_ended(core, core.leaving[record.id])
+        if record.id in core.cleanups:
+            multinode.stray_ended(core, core.cleanups[record.id])
             return
-        attempt = _find_again(core, record.id, record.grant, record.started, over=True)
+        attempt = _recreate(core, record.id, record.grant, record.started, over=True)
         if attempt is None:
             return  # told twice: a host repeats what was not acknowledged
     if record.started and not attempt.started:
         _started_before_it_ended(core, attempt, record)
-    prefill.learn(attempt, record)
+    prefill.record_duration(attempt, record)
     if len(attempt.grant.parts) > 1:
         multinode.ended_on_first(core, attempt, record)
     else:
@@ -54,49 +54,49 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
     nodes = set(event.nodes)
     for node in event.nodes:
         core.pool.set_available(node, True)
-        core.away.pop(node, None)
-    core.lost -= nodes
+        core.unreachable_since.pop(node, None)
+    core.lost_nodes -= nodes
     live = {running.id: running for running in event.live}
-    for leaving in [leaving for leaving in core.leaving.values() if leaving.first in nodes]:
-        multinode.reported(core, leaving, live.pop(leaving.id, None))
+    for cleanup in [cleanup for cleanup in core.cleanups.values() if cleanup.first in nodes]:
+        multinode.reported(core, cleanup, live.pop(cleanup.id, None))
     multinode.ask_again(core, nodes)
-    behind: list[Attempt] = []
-    for attempt in core.runs_of(event.nodes):
-        if core.asked(attempt.grant.parts[0].node) not in nodes or attempt.id in core.leaving:
+    lane_depth: list[Attempt] = []
+    for attempt in core.attempts_of_nodes(event.nodes):
+        if core.agent_node(attempt.grant.parts[0].node) not in nodes or attempt.id in core.cleanups:
             continue
         running = live.pop(attempt.id, None)
         if running is None:
             if attempt.started:
-                lose(core, attempt, FORGOTTEN)
+                lose_attempt(core, attempt, FORGOTTEN)
             else:
-                give_back(core, attempt)
+                requeue_attempt(core, attempt)
             continue
-        _goes_on(core, attempt, running, behind)
+        _goes_on(core, attempt, running, lane_depth)
     for running in live.values():
         adopted = _adopt(core, running, event.nodes)
         if adopted is not None:
-            _goes_on(core, adopted, running, behind)
-    if behind:
+            _goes_on(core, adopted, running, lane_depth)
+    if lane_depth:
         # Of an earlier manager. Nobody would notice if the run before them took unexpectedly long.
-        core.effects.append(Retract(behind))
+        core.effects.append(Retract(lane_depth))
 
 
-def _goes_on(core: CoreState, attempt: Attempt, running: Running, behind: list[Attempt]) -> None:
+def _goes_on(core: CoreState, attempt: Attempt, running: Running, lane_depth: list[Attempt]) -> None:
     """Its agent has it under way. `behind`: those to be called back."""
     if running.pid:
-        _executing(core, attempt, running.pid, running.started)
+        _mark_executing(core, attempt, running.pid, running.started)
     if attempt.killed:
         core.effects.append(Kill(attempt))
     elif attempt.stopped:
         core.effects.append(Stop(attempt, "closed", STOPPED))
-    elif attempt in core.displaced and attempt.started:
-        core.effects.append(Stop(attempt, "lost", what_is_gone(core, attempt)))
+    elif attempt in core.orphaned and attempt.started:
+        core.effects.append(Stop(attempt, "lost", orphan_reason(core, attempt)))
     if attempt.lane is not None:
         # What was asked of the agent before may not have reached it.
         attempt.lane.retracted = False
         core.watch(attempt.lane)
     elif not running.pid:
-        behind.append(attempt)
+        lane_depth.append(attempt)
 
 
 def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Attempt | None:
@@ -106,54 +106,54 @@ def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Attempt | Non
     """
     # One that is told without a grant holds nothing, on that node.
     granted = running.grant or [(nodes[0], (), ())]
-    attempt = core.attempts.get(running.id) or _find_again(core, running.id, granted, running.started)
+    attempt = core.attempts.get(running.id) or _recreate(core, running.id, granted, running.started)
     if attempt is None:
         multinode.evict(core, running, nodes)
     return attempt
 
 
-def agent_silent(core: CoreState, event: AgentSilent) -> None:
+def agent_silent(core: CoreState, event: AgentUnreachable) -> None:
     for node in event.nodes:
         core.pool.set_available(node, False)
-        core.away.setdefault(node, core.now)
+        core.unreachable_since.setdefault(node, core.now)
 
 
 def nodes_lost(core: CoreState, event: NodesLost) -> None:
     lost = set(event.nodes)
     for node in event.nodes:
         core.pool.set_available(node, False)
-        core.away.setdefault(node, core.now)
-    core.lost |= lost
-    for attempt in core.runs_of(event.nodes):
+        core.unreachable_since.setdefault(node, core.now)
+    core.lost_nodes |= lost
+    for attempt in core.attempts_of_nodes(event.nodes):
         if len(attempt.grant.parts) > 1:
-            multinode.nodes_of_run_lost(core, attempt, event.message)
+            multinode.nodes_of_attempt_lost(core, attempt, event.message)
         else:
             # Not given back: what its agent had written down last may be gone with the node.
-            lose(core, attempt, event.message if attempt.started else f"{event.message}; {UNKNOWN}")
+            lose_attempt(core, attempt, event.message if attempt.started else f"{event.message}; {UNKNOWN}")
     multinode.strays_lost(core)
 
 
 def _started_before_it_ended(core: CoreState, attempt: Attempt, record: Ended) -> None:
     """A host that has not told the start of a run yet when it ends tells both in one."""
     now, core.now = core.now, record.started
-    _executing(core, attempt, record.pid, record.started)
+    _mark_executing(core, attempt, record.pid, record.started)
     core.now = now
 
 
-def _executing(core: CoreState, attempt: Attempt, pid: int, at: float) -> None:
+def _mark_executing(core: CoreState, attempt: Attempt, pid: int, at: float) -> None:
     if attempt.started:
         return
     attempt.pid = pid
     attempt.started = at
     core.executing += 1
-    core.enter(attempt.job, attempt.position, EXECUTING, attempt)
+    core.transition(attempt.job, attempt.position, EXECUTING, attempt)
     if attempt.position >= 0 and attempt.job.state is QUEUED:
         assert attempt.job.iterations is not None
         attempt.job.iterations.began = at
-        core.enter(attempt.job, -1, EXECUTING)
+        core.transition(attempt.job, -1, EXECUTING)
 
 
-def _find_again(
+def _recreate(
     core: CoreState, id_told: str, granted: list[NodeGrant], started: float, *, over: bool = False
 ) -> Attempt | None:
     """The run with this id, made anew when its job still waits for that very attempt. None when it cannot go on.
@@ -173,11 +173,11 @@ def _find_again(
     memory = entry_of(job, position).line.request.memory
     now, core.now = core.now, min(started or core.now, core.now)
     attempt = Attempt(job, position, number, multinode.grant_of(granted, memory), core.now)
-    take_up(core, attempt)
-    core.enter(job, position, SCHEDULED, attempt)
+    register_existing(core, attempt)
+    core.transition(job, position, SCHEDULED, attempt)
     core.now = now
     is_told = over and len(attempt.grant.parts) == 1
-    if not is_told and not all(core.asked(part.node) for part in attempt.grant.parts):
-        lose(core, attempt, what_is_gone(core, attempt))
+    if not is_told and not all(core.agent_node(part.node) for part in attempt.grant.parts):
+        lose_attempt(core, attempt, orphan_reason(core, attempt))
         return None
     return attempt

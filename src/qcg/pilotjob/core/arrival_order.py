@@ -9,29 +9,29 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.core.queue import Entry
+    from qcg.pilotjob.core.queue import QueueEntry
 
 
-class Arrivals:
+class ArrivalOrder:
     """Most come in order, and go in order: that costs the same in a line of ten and of a million. Only those that
     waited for others before, and take the place that they came with, need a heap."""
 
     __slots__ = ("_in_order", "_late")
 
     def __init__(self) -> None:
-        self._in_order: deque[Entry] = deque()
-        self._late: list[tuple[int, Entry]] = []
+        self._in_order: deque[QueueEntry] = deque()
+        self._late: list[tuple[int, QueueEntry]] = []
 
     def __len__(self) -> int:
         return len(self._in_order) + len(self._late)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[QueueEntry]:
         """In any order."""
         yield from self._in_order
         for _, entry in self._late:
             yield entry
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: QueueEntry) -> None:
         in_order = self._in_order
         seq = entry.job.seq
         if not in_order or in_order[-1].job.seq < seq:
@@ -39,7 +39,7 @@ class Arrivals:
         else:
             heapq.heappush(self._late, (seq, entry))
 
-    def first(self) -> Entry | None:
+    def first(self) -> QueueEntry | None:
         late, in_order = self._late, self._in_order
         if not late:
             return in_order[0] if in_order else None
@@ -56,12 +56,12 @@ class Arrivals:
         else:
             in_order.popleft()
 
-    def keep(self, wanted: Callable[[Entry], bool]) -> None:
+    def keep(self, wanted: Callable[[QueueEntry], bool]) -> None:
         """Drop all others."""
         self._in_order = deque([entry for entry in self._in_order if wanted(entry)])
         self._late = [(seq, entry) for seq, entry in self._late if wanted(entry)]
         heapq.heapify(self._late)
 
 
-def _seq_of(entry: Entry) -> int:
+def _seq_of(entry: QueueEntry) -> int:
     return entry.job.seq

@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from qcg.pilotjob.core.effects import Effect, NothingRuns, Transition
+from qcg.pilotjob.core.effects import Effect, NoAttemptLeft, Transition
+from qcg.pilotjob.core.job_states import SUCCEED, State
 from qcg.pilotjob.core.queue import Queue
-from qcg.pilotjob.core.records import Attempt, Grant, Job, Lane, Leaving
+from qcg.pilotjob.core.records import Attempt, Cleanup, Grant, Job, Lane
 from qcg.pilotjob.core.resources import NodeSpec, Pool
-from qcg.pilotjob.core.states import SUCCEED, State
 
 
 class CoreState:
     def __init__(
-        self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, patience: float = math.inf, keeper: str = ""
+        self,
+        nodes: Sequence[NodeSpec],
+        *,
+        rerun_lost: bool = False,
+        patience: float = math.inf,
+        fallback_node: str = "",
     ) -> None:
         self.nodes = tuple(nodes)
-        self.keeper = keeper
+        self.fallback_node = fallback_node
         """The node whose agent also has what was started on nodes that are not part of this run any more; empty where
         nobody has."""
         self.pool = Pool(nodes)
@@ -29,15 +34,15 @@ class CoreState:
         """The same by node, those with parts on several nodes under each of them."""
         self.lanes: dict[Lane, None] = {}
         """Those in which somebody stands behind another; the one that changed last comes last."""
-        self.having_room: dict[Attempt, None] = {}
+        self.prefillable: dict[Attempt, None] = {}
         """Runs that got their cores since work was sent ahead, and that others may stand behind."""
-        self.displaced: dict[Attempt, Grant] = {}
+        self.orphaned: dict[Attempt, Grant] = {}
         """Those that an earlier manager gave what is not part of this run any more, and what they hold of the rest."""
-        self.leaving: dict[str, Leaving] = {}
+        self.cleanups: dict[str, Cleanup] = {}
         """Those that have ended somewhere, or must, and are not known to be gone from all their nodes; by id."""
-        self.away: dict[str, float] = {}
+        self.unreachable_since: dict[str, float] = {}
         """Since when nothing was heard of a node, of those that were heard of before or asked about."""
-        self.lost: set[str] = set()
+        self.lost_nodes: set[str] = set()
         """Nodes that are given up until they come back."""
         self.deadline: float | None = None
         """Nothing is started that would take longer than until then."""
@@ -86,7 +91,7 @@ class CoreState:
             for state, count in enumerate(job.iterations.counts):
                 self.iteration_counts[state] -= count
 
-    def enter(
+    def transition(
         self,
         job: Job,
         position: int,
@@ -113,7 +118,7 @@ class CoreState:
     def state_of(self, job: Job, position: int) -> State:
         return job.state if position < 0 or job.iterations is None else job.iterations.state(position)
 
-    def begin_run(self, attempt: Attempt) -> None:
+    def add_attempt(self, attempt: Attempt) -> None:
         self.attempts[attempt.id] = attempt
         if attempt.started:
             self.executing += 1
@@ -125,7 +130,7 @@ class CoreState:
             assert attempt.job.iterations is not None
             attempt.job.iterations.attempts[attempt.position] = attempt
 
-    def end_run(self, attempt: Attempt) -> None:
+    def remove_attempt(self, attempt: Attempt) -> None:
         """The run holds nothing any more."""
         del self.attempts[attempt.id]
         if attempt.started:
@@ -138,22 +143,22 @@ class CoreState:
             assert attempt.job.iterations is not None
             del attempt.job.iterations.attempts[attempt.position]
         if attempt.lane is None or self._leave(attempt.lane, attempt):
-            self.pool.release(self.displaced.pop(attempt, attempt.grant))
+            self.pool.release(self.orphaned.pop(attempt, attempt.grant))
         if self.suspended and not self.attempts:
-            self.effects.append(NothingRuns())
+            self.effects.append(NoAttemptLeft())
 
-    def runs_of(self, nodes: Iterable[str]) -> list[Attempt]:
+    def attempts_of_nodes(self, nodes: Iterable[str]) -> list[Attempt]:
         """All that have a part on these nodes, or that an agent of these nodes has."""
         nodes = list(nodes)
         attempts = dict.fromkeys(attempt for node in nodes for attempt in self.attempts_on.get(node, ()))
         attempts.update(
-            dict.fromkeys(attempt for attempt in self.displaced if self.asked(attempt.grant.parts[0].node) in nodes)
+            dict.fromkeys(attempt for attempt in self.orphaned if self.agent_node(attempt.grant.parts[0].node) in nodes)
         )
         return list(attempts)
 
-    def asked(self, node: str) -> str:
+    def agent_node(self, node: str) -> str:
         """The node whose agent knows what was started on this one; empty when nobody does any more."""
-        return node if node in self.pool else self.keeper
+        return node if node in self.pool else self.fallback_node
 
     def _leave(self, lane: Lane, attempt: Attempt) -> bool:
         """A run of a lane is over. True when it was the last of them."""
@@ -162,7 +167,7 @@ class CoreState:
         if len(lane.attempts) < 2:
             self.lanes.pop(lane, None)
         if was_first and lane.attempts:
-            self.having_room[lane.first] = None
+            self.prefillable[lane.first] = None
             self.watch(lane)
         return not lane.attempts
 

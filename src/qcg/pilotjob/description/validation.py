@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import inspect
 
-from qcg.pilotjob.description.errors import Problem, shown, suggestion
+from qcg.pilotjob.description.errors import Problem, join_path, quoted, suggestion
 
 
 def find_problems(value: Any, form: type, path: str) -> list[Problem]:
@@ -33,7 +33,7 @@ def find_nulls(value: Any, path: str) -> list[Problem]:
             waiting += [(f"{path}[{number}]", item) for number, item in enumerate(value)]
         elif isinstance(value, dict):
             waiting += [(path, key) for key in value]
-            waiting += [(join(path, key), item) for key, item in value.items()]
+            waiting += [(join_path(path, key), item) for key, item in value.items()]
     return problems
 
 
@@ -51,7 +51,7 @@ def _walk(value: Any, expected: inspect.Type, path: str, problems: list[Problem]
         _walk_object(value, fitting, path, problems)
     elif isinstance(fitting, inspect.DictType):
         for key, item in value.items():
-            _walk(item, fitting.value_type, join(path, key), problems)
+            _walk(item, fitting.value_type, join_path(path, key), problems)
     elif isinstance(fitting, inspect.ListType):
         _check_length(value, fitting, path, problems)
         for number, item in enumerate(value):
@@ -66,7 +66,7 @@ def _walk(value: Any, expected: inspect.Type, path: str, problems: list[Problem]
             problems.append(Problem(path, f"has {len(value)} characters, and {fitting.max_length} are the most"))
     elif isinstance(fitting, inspect.LiteralType) and value not in fitting.values:
         problems.append(
-            Problem(path, f"{shown(value)} is not known{suggestion(value, tuple(map(str, fitting.values)))}")
+            Problem(path, f"{quoted(value)} is not known{suggestion(value, tuple(map(str, fitting.values)))}")
         )
 
 
@@ -74,9 +74,9 @@ def _walk_object(value: dict[str, Any], form: inspect.StructType, path: str, pro
     fields = {entry.encode_name: entry for entry in form.fields}
     for key, item in value.items():
         if key in fields:
-            _walk(item, fields[key].type, join(path, key), problems)
+            _walk(item, fields[key].type, join_path(path, key), problems)
         elif key != form.tag_field:
-            problems.append(Problem(join(path, key), f"unknown key{_hint(key, form)}"))
+            problems.append(Problem(join_path(path, key), f"unknown key{_hint(key, form)}"))
     for key, entry in fields.items():
         if entry.required and key not in value:
             purpose: str = getattr(form.cls, "PURPOSES", {}).get(key, "")
@@ -176,10 +176,3 @@ def _either(choices: list[inspect.Type]) -> str:
         kinds.discard(inspect.IntType)
     names = list(dict.fromkeys(name for kind, name in _NAMES.items() if kind in kinds))
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-def join(path: str, key: str) -> str:
-    """The path of a key; one of odd characters is shortened and quoted, so that a path stays readable."""
-    if not (key.isprintable() and 0 < len(key) <= 60):
-        key = repr(key[:60])
-    return f"{path}.{key}" if path else key

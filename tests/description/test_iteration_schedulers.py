@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.iteration_schedulers import MaximumIters, split_into
 from qcg.pilotjob.description.model import Amount
-from qcg.pilotjob.description.sharing import MaximumIters, split_into
 
 
 def reference(count: int, total: int, least: int) -> list[int]:

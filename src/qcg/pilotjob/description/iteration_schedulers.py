@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.description.errors import refuse
+from qcg.pilotjob.description.errors import single_problem
 from qcg.pilotjob.description.model import Amount
 
 
@@ -17,10 +17,12 @@ class MaximumIters:
 
     def __init__(self, count: int, total: int, least: int = 1) -> None:
         if count < 1:
-            raise refuse("maximum-iters needs at least one iteration")
+            raise single_problem("maximum-iters needs at least one iteration")
         at_once = total // least
         if at_once == 0:
-            raise refuse(f"maximum-iters with a minimum of {least} for each iteration does not fit: only {total} exist")
+            raise single_problem(
+                f"maximum-iters with a minimum of {least} for each iteration does not fit: only {total} exist"
+            )
         rounds = -(-count // at_once)
         self.count = count
         self._total = total
@@ -71,7 +73,7 @@ def split_into(total: int, parts: int, least: int = 1) -> Amount:
     """Between `least` and one of `parts` equal parts of what exists."""
     part = total // parts
     if part < 1:
-        raise refuse(f"split-into {parts} parts leaves nothing for each: only {total} exist")
+        raise single_problem(f"split-into {parts} parts leaves nothing for each: only {total} exist")
     if part < least:
-        raise refuse(f"split-into {parts} parts of {total} gives {part} each, less than the minimum of {least}")
+        raise single_problem(f"split-into {parts} parts of {total} gives {part} each, less than the minimum of {least}")
     return Amount(least=least, most=part)

@@ -7,21 +7,21 @@ import heapq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcg.pilotjob.core.arrivals import Arrivals
-from qcg.pilotjob.core.queue import Entry, Line, Pace
+from qcg.pilotjob.core.arrival_order import ArrivalOrder
+from qcg.pilotjob.core.queue import Durations, QueueEntry, QueueLine
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.description.model import Request
+from qcg.pilotjob.description.model import ResourceRequest
 
-LINE = Line((Request(), 0.0), 1, None, Pace())
+LINE = QueueLine((ResourceRequest(), 0.0), 1, None, Durations())
 
 
-def entry(seq: int) -> Entry:
-    return Entry(Job(seq, f"job{seq}", b"", 0.0), LINE)
+def entry(seq: int) -> QueueEntry:
+    return QueueEntry(Job(seq, f"job{seq}", b"", 0.0), LINE)
 
 
 @given(st.permutations(range(20)), st.lists(st.booleans(), max_size=60))
 def test_the_first_is_always_the_one_that_came_first_of_those_that_stand_there(coming: list[int], adds: list[bool]):
-    arrivals, expected = Arrivals(), list[int]()
+    arrivals, expected = ArrivalOrder(), list[int]()
     for adds_one in adds:
         if adds_one and coming:
             seq = coming.pop()
@@ -38,7 +38,7 @@ def test_the_first_is_always_the_one_that_came_first_of_those_that_stand_there(c
 
 @given(st.permutations(range(20)), st.integers(0, 20))
 def test_those_that_came_before_a_job_are_counted(coming: list[int], dropped: int):
-    arrivals = Arrivals()
+    arrivals = ArrivalOrder()
     for seq in coming:
         arrivals.add(entry(seq))
     for _ in range(dropped):
@@ -48,7 +48,7 @@ def test_those_that_came_before_a_job_are_counted(coming: list[int], dropped: in
 
 @given(st.permutations(range(20)))
 def test_those_that_are_kept_keep_their_order(coming: list[int]):
-    arrivals = Arrivals()
+    arrivals = ArrivalOrder()
     for seq in coming:
         arrivals.add(entry(seq))
     arrivals.keep(lambda one: one.job.seq % 2 == 0)

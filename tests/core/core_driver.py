@@ -6,28 +6,29 @@ from collections.abc import Sequence
 
 from qcg.pilotjob.core import sanity
 from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import (
     Added,
     AllDone,
     Effect,
+    IterationsFinal,
     Kill,
     KillStray,
     Launch,
     MoreToStart,
-    NothingRuns,
+    NoAttemptLeft,
+    QueuedIterationsFinal,
     Removed,
     Reply,
     Requeued,
-    RestSettled,
     Retract,
-    SomeSettled,
     Stop,
     Sweep,
     Transition,
 )
 from qcg.pilotjob.core.events import (
     AgentReported,
-    AgentSilent,
+    AgentUnreachable,
     AttemptEnded,
     AttemptStarted,
     AttemptSwept,
@@ -40,12 +41,11 @@ from qcg.pilotjob.core.events import (
     ShutDown,
     Submit,
 )
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.shutdown import Disposition
-from qcg.pilotjob.core.state import name_of
-from qcg.pilotjob.core.states import State
-from qcg.pilotjob.description.model import Amount, Execution, Iteration, JobDescription, Request, Sharing
+from qcg.pilotjob.description.model import Amount, Execution, Iteration, JobDescription, ResourceRequest, Sharing
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 
 Range = int | tuple[int, int | None] | None
@@ -67,10 +67,12 @@ def amount(value: Range) -> Amount | None:
     return Amount(value, value) if isinstance(value, int) else Amount(*value)
 
 
-def request(cores: Range = None, nodes: Range = None, gpus: int = 0, memory: int = 0, one: bool = False) -> Request:
+def request(
+    cores: Range = None, nodes: Range = None, gpus: int = 0, memory: int = 0, one: bool = False
+) -> ResourceRequest:
     if cores is None and nodes is None:
         cores = 1
-    return Request(amount(cores), amount(nodes), gpus, memory, one or (nodes is None and bool(gpus or memory)))
+    return ResourceRequest(amount(cores), amount(nodes), gpus, memory, one or (nodes is None and bool(gpus or memory)))
 
 
 def job(
@@ -111,9 +113,9 @@ def line(effect: Effect) -> str:
             return f"added {' '.join(job.name for job in jobs)}"
         case Transition(job, position, state, message=message):
             return f"{name_of(job, position)} {state.name}" + (f": {message}" if message else "")
-        case RestSettled(job, state):
+        case QueuedIterationsFinal(job, state):
             return f"rest of {job.name} {state.name}"
-        case SomeSettled(job, marks, state, message=message):
+        case IterationsFinal(job, marks, state, message=message):
             some = " ".join(name_of(job, position) for position, marked in enumerate(marks) if marked)
             return f"together {some} {state.name}: {message}"
         case Launch(attempt):
@@ -136,7 +138,7 @@ def line(effect: Effect) -> str:
             return "more to start"
         case AllDone():
             return "all done"
-        case NothingRuns():
+        case NoAttemptLeft():
             return "nothing runs"
         case Reply(data):
             return f"reply {data}"
@@ -147,7 +149,7 @@ def _run(attempt: Attempt) -> str:
     return name if attempt.number == 1 else f"{name} (attempt {attempt.number})"
 
 
-class Desk:
+class CoreDriver:
     """A core with hosts that are always there; each event is followed by a check of the core's books."""
 
     def __init__(
@@ -230,7 +232,7 @@ class Desk:
         return self.tell(AgentReported(list(nodes), list(live)))
 
     def silent(self, *nodes: str) -> list[str]:
-        return self.tell(AgentSilent(list(nodes)))
+        return self.tell(AgentUnreachable(list(nodes)))
 
     def sweep(self, name: str, *nodes: str) -> list[str]:
         """The agents of these nodes have nothing of it any more."""

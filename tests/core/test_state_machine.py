@@ -12,9 +12,9 @@ from qcg.pilotjob.core import finalize, sanity
 from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Requeued, Retract, Stop, Sweep
-from qcg.pilotjob.core.errors import Refused
+from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import (
-    AgentSilent,
+    AgentUnreachable,
     AttemptEnded,
     AttemptStarted,
     AttemptSwept,
@@ -31,11 +31,11 @@ from qcg.pilotjob.core.events import (
 from qcg.pilotjob.core.records import Attempt, parse_attempt_id
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.shutdown import Disposition
-from tests.core.desk import node
-from tests.core.hosts import Host
-from tests.core.resuming import Books, books_of, resume
+from tests.core.core_driver import node
+from tests.core.effect_checker import Unit, Watcher
+from tests.core.restart import SavedState, resume, save_state
+from tests.core.simulated_host import Host
 from tests.core.strategies import Draft, describe, drafts, node_lists
-from tests.core.watcher import Unit, Watcher
 
 WHICH = st.integers(0, 100)
 SHUTDOWNS = (Disposition.REQUEUE, Disposition.CANCEL_RUNNING, Disposition.CANCEL_ALL)
@@ -49,7 +49,7 @@ LAST_MOMENTS = (Schedule, AttemptStarted, AttemptEnded, AttemptSwept)
 """What a journal may not have of the last moments of a manager."""
 
 
-FEW = finalize.FEW
+MAX_SINGLE_TRANSITIONS = finalize.MAX_SINGLE_TRANSITIONS
 
 
 class Machine(RuleBasedStateMachine):
@@ -58,10 +58,10 @@ class Machine(RuleBasedStateMachine):
         rerun_lost=st.booleans(),
         wanted=st.lists(drafts(), min_size=4, max_size=8),
         tick=st.sampled_from([1.0, 0.001]),
-        few=st.sampled_from([FEW, 0]),
+        few=st.sampled_from([MAX_SINGLE_TRANSITIONS, 0]),
     )
     def begin(self, nodes: list[NodeSpec], rerun_lost: bool, wanted: list[Draft], tick: float, few: int) -> None:
-        finalize.FEW = few
+        finalize.MAX_SINGLE_TRANSITIONS = few
         self.nodes = nodes
         self.tick = tick
         """Seconds from event to event. Where all is over soon, work is sent ahead."""
@@ -69,7 +69,7 @@ class Machine(RuleBasedStateMachine):
         self.core = Core(nodes, rerun_lost=rerun_lost)
         self.watcher = Watcher(nodes)
         self.hosts = {spec.name: Host(spec.name) for spec in nodes}
-        self.base = (Books(0, [], [], []), copy.deepcopy(self.watcher))
+        self.base = (SavedState(0, [], [], []), copy.deepcopy(self.watcher))
         """What there was before the history: books that were resumed, and what was watched of them."""
         self.unanswered: list[tuple[Host, str]] = []
         """Sweeps that are under way."""
@@ -174,7 +174,7 @@ class Machine(RuleBasedStateMachine):
         self.watcher.submitting = {description.name: description for description in descriptions}
         try:
             self.tell(Submit(descriptions))
-        except Refused:  # a share that what exists cannot give
+        except SubmissionRejected:  # a share that what exists cannot give
             sanity.check(self.core.state)
             return []
         return [description.name for description in descriptions]
@@ -264,7 +264,7 @@ class Machine(RuleBasedStateMachine):
     def agent_goes_silent(self, which: int, in_flight: bool, for_long: bool) -> None:
         host = list(self.hosts.values())[which % len(self.hosts)]
         self.cut(host, in_flight=in_flight)
-        self.tell(AgentSilent([host.node]))
+        self.tell(AgentUnreachable([host.node]))
         if not for_long:
             self.tell_all(host.come_back(everything=False))
 
@@ -325,13 +325,13 @@ class Machine(RuleBasedStateMachine):
         hosts = hosts[first % len(hosts) :] + hosts[: first % len(hosts)]
         for host in hosts:
             self.cut(host, in_flight=in_flight)
-        self.tell(AgentSilent(list(self.hosts)))
+        self.tell(AgentUnreachable(list(self.hosts)))
         for host in hosts:
             self.tell_all(host.come_back(everything=True))
 
     def replay(self, events: list[tuple[Event, float]]) -> None:
-        books, watcher = self.base
-        self.core, effects = resume(books, self.nodes, 0.0, rerun_lost=self.rerun_lost)
+        saved, watcher = self.base
+        self.core, effects = resume(saved, self.nodes, 0.0, rerun_lost=self.rerun_lost)
         self.watcher = copy.deepcopy(watcher)
         self.watcher.watch(effects)
         for event, at in events:
@@ -378,12 +378,12 @@ class Machine(RuleBasedStateMachine):
             for attempt_id in [*host.arrived, *host.live] if host.connected else ():
                 self.end(host, attempt_id, 0, "exit")
         self.sweep([0] * len(self.unanswered))
-        awaited = {name for leaving in self.core.state.leaving.values() for name in leaving.waiting}
+        awaited = {name for cleanups in self.core.state.cleanups.values() for name in cleanups.pending}
         silent = {name for name, host in self.hosts.items() if not host.connected}
         assert awaited <= silent
         for attempt in self.core.state.attempts.values():
             assert (
-                attempt.id in self.core.state.leaving
+                attempt.id in self.core.state.cleanups
                 or attempt.grant.parts[0].node in silent
                 or not attempt.grant.parts
             )
@@ -398,10 +398,10 @@ class Machine(RuleBasedStateMachine):
         for attempt_id in self.core.state.attempts:
             self.forget(attempt_id)
         self.unanswered = []
-        books = books_of(self.core.state)
+        saved = save_state(self.core.state)
         self.nodes = nodes
         self.watcher.moved(nodes)
-        self.base = (books, copy.deepcopy(self.watcher))
+        self.base = (saved, copy.deepcopy(self.watcher))
         self.hosts = {spec.name: Host(spec.name) for spec in nodes}
         self.replay([])
         sanity.check(self.core.state)
@@ -421,7 +421,7 @@ class Machine(RuleBasedStateMachine):
         try:
             self.all_ends_well()
         finally:
-            finalize.FEW = FEW
+            finalize.MAX_SINGLE_TRANSITIONS = MAX_SINGLE_TRANSITIONS
 
     def all_ends_well(self) -> None:
         """Everybody comes back, and everything ends well: nothing is left, but for what needs more than there is."""
@@ -440,7 +440,7 @@ class Machine(RuleBasedStateMachine):
         state = self.core.state
         assert state.unfinished == 0
         assert not state.attempts
-        assert not state.leaving
+        assert not state.cleanups
         assert state.pool.free_cores == state.pool.total_cores
         assert all(list(node.spec.gpus) == node.gpus for node in state.pool.nodes)
 

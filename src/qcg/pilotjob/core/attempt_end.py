@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Requeued
-from qcg.pilotjob.core.finalize import Outcome, make_position_ready, settle
+from qcg.pilotjob.core.finalize import FinalState, make_final, make_position_ready
+from qcg.pilotjob.core.job_states import CANCELED, FAILED, QUEUED, SUCCEED, State
 from qcg.pilotjob.core.records import Attempt
-from qcg.pilotjob.core.state import CoreState
-from qcg.pilotjob.core.states import CANCELED, FAILED, QUEUED, SUCCEED, State
 from qcg.pilotjob.host.records import Ended
 
 SIGNALS = {
@@ -37,22 +37,22 @@ MOST_LOSSES = 10
 def finish(core: CoreState, attempt: Attempt, record: Ended) -> None:
     """It ended as its host has told."""
     if record.reason == "lost":
-        lose(core, attempt, record.message)
+        lose_attempt(core, attempt, record.message)
         return
-    if record.reason == "closed" or (record.reason == "exit" and record.exit_code and _was_told(core, attempt)):
-        give_back(core, attempt)
+    if record.reason == "closed" or (record.reason == "exit" and record.exit_code and _was_signalled(core, attempt)):
+        requeue_attempt(core, attempt)
         return
-    state, message = _outcome(record)
-    core.end_run(attempt)
-    settle(core, Outcome(attempt.job, attempt.position, state, message, attempt, record.exit_code))
+    state, message = _final_state(record)
+    core.remove_attempt(attempt)
+    make_final(core, FinalState(attempt.job, attempt.position, state, message, attempt, record.exit_code))
 
 
-def _was_told(core: CoreState, attempt: Attempt) -> bool:
+def _was_signalled(core: CoreState, attempt: Attempt) -> bool:
     """That it is to end. Whoever was quicker with the signal, batch system or host: it did not fail by itself."""
     return attempt.stopped or attempt.id in core.warned
 
 
-def _outcome(record: Ended) -> tuple[State, str]:
+def _final_state(record: Ended) -> tuple[State, str]:
     if record.reason == "cancel":
         return CANCELED, record.message
     if record.reason == "exit" and record.exit_code == 0:
@@ -72,24 +72,24 @@ def _by_signal(number: int) -> str:
     return f"ended by signal {number} ({name}){whose}"
 
 
-def give_back(core: CoreState, attempt: Attempt) -> None:
+def requeue_attempt(core: CoreState, attempt: Attempt) -> None:
     """It never began, or was ended for no fault of its own: its job waits again, unless it was cancelled."""
-    core.end_run(attempt)
+    core.remove_attempt(attempt)
     if attempt.killed:
-        settle(core, Outcome(attempt.job, attempt.position, CANCELED, "", attempt))
+        make_final(core, FinalState(attempt.job, attempt.position, CANCELED, "", attempt))
     else:
         _queue_again(core, attempt)
 
 
-def lose(core: CoreState, attempt: Attempt, message: str) -> None:
+def lose_attempt(core: CoreState, attempt: Attempt, message: str) -> None:
     """Nobody will ever tell how this run ended."""
-    core.end_run(attempt)
+    core.remove_attempt(attempt)
     if attempt.killed:
-        settle(core, Outcome(attempt.job, attempt.position, CANCELED, message, attempt))
+        make_final(core, FinalState(attempt.job, attempt.position, CANCELED, message, attempt))
     elif attempt.stopped or (core.rerun_lost and _losses(core, attempt) < MOST_LOSSES):
         _queue_again(core, attempt)
     else:
-        settle(core, Outcome(attempt.job, attempt.position, FAILED, message, attempt, -1))
+        make_final(core, FinalState(attempt.job, attempt.position, FAILED, message, attempt, -1))
 
 
 def _losses(core: CoreState, attempt: Attempt) -> int:
@@ -107,5 +107,5 @@ def _queue_again(core: CoreState, attempt: Attempt) -> None:
     else:
         iterations.attempts_made[attempt.position] = attempt.number
     core.effects.append(Requeued(attempt))
-    core.enter(attempt.job, attempt.position, QUEUED)
+    core.transition(attempt.job, attempt.position, QUEUED)
     make_position_ready(core, attempt.job, attempt.position)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptStarted, Event
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
-from tests.core.desk import told
+from tests.core.core_driver import told
 
 
 class Host:
