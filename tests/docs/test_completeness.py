@@ -96,7 +96,7 @@ def test_the_number_of_libraries_is_that_of_the_project():
     dependencies = re.search(r"^dependencies = \[\n(.*?)^\]", text_of("pyproject.toml"), re.MULTILINE | re.DOTALL)
     assert dependencies is not None
     words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
-    assert f"Python, {words[len(dependencies[1].splitlines())]} libraries" in text_of("README.md")
+    assert f"Python, {words[len(dependencies[1].splitlines())]} libraries" in text_of("docs/explanation/comparison.md")
 
 
 def public_names(kind: object) -> set[str]:
