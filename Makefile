@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test packages bench lint format lock clean
+.PHONY: help setup run test packages bench lint format docs lock clean
 .DELETE_ON_ERROR:
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo 'make setup    only set up: $(VENV) with the program and the tools of its developers'
 	@echo 'make lint     check style, types and imports between packages'
 	@echo 'make format   put the code in form'
+	@echo 'make docs     build the documents as a site with search, in build/site'
 	@echo 'make lock     choose versions of the dependencies anew (in requirements/)'
 	@echo 'make clean    take away what the others made'
 	@echo 'PYTHON=/path/to/python chooses the Python that $(VENV) is made with: 3.10 or later.'
@@ -41,7 +42,7 @@ run: $(VENV)/run.stamp
 	@$(BIN)/qcg-pm run examples/quickstart.json --wd build/run --nodes 2x4
 	@echo && cat build/run/pi.txt
 
-test: packages lint
+test: packages lint docs
 	$(BIN)/python -m pytest
 
 # First of all: a compiler is wanted when the program is installed.
@@ -60,6 +61,10 @@ lint: $(VENV)/dev.stamp
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# A warning, such as a link that leads nowhere, is an error.
+docs: $(VENV)/dev.stamp
+	$(BIN)/zensical build --strict --clean
 
 # uv lives in a virtual environment of its own, for it is no part of the project. The locks name versions and hashes
 # only: they hold for every index that serves the same files.
