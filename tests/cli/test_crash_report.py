@@ -29,7 +29,7 @@ COMMANDS = {
     ),
     "qcg-pm-service": (
         "import sys; sys.argv = ['qcg-pm-service', '--file-path', 'private-directory'];"
-        "import qcg.pilotjob.service as place; place.Service = defect;"
+        "import qcg.pilotjob.manager.service as place; place.Service = defect;"
         "from qcg.pilotjob.service import main"
     ),
     "qcg-pm-client": (
