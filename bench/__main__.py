@@ -9,7 +9,8 @@ import sys
 def _enter() -> int:
     # What is measured is this checkout, whatever is installed.
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src"))
-    from qcg.pilotjob.cli.interrupts import INTERRUPTED, EndingAtOnce
+    from qcg.pilotjob.cli.interrupts import EndingAtOnce
+    from qcg.pilotjob.common.exit_codes import INTERRUPTED
 
     try:
         with EndingAtOnce():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from qcg.pilotjob.manager.core_claims import DIRECTORY
+from qcg.pilotjob.common.environment import CORE_CLAIMS
 
 pytest_plugins = [
     "pytester",
@@ -30,14 +30,14 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
 def _claims_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Managers of fixtures that several tests share claim cores in a directory of their own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(DIRECTORY, str(_private(tmp_path_factory.mktemp("claims"))))
+        patch.setenv(CORE_CLAIMS, str(_private(tmp_path_factory.mktemp("claims"))))
         yield
 
 
 @pytest.fixture(autouse=True)
 def _claims_of_test(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test has all cores, whatever other tests run at the same time."""
-    monkeypatch.setenv(DIRECTORY, str(_private(tmp_path_factory.mktemp("claims"))))
+    monkeypatch.setenv(CORE_CLAIMS, str(_private(tmp_path_factory.mktemp("claims"))))
 
 
 def _private(directory: Path) -> Path:

@@ -13,9 +13,10 @@ from qcg.pilotjob.batch.following import Following
 from qcg.pilotjob.cluster import slurm_jobs as slurm
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.slurm_jobs import JobView
+from qcg.pilotjob.common.exit_codes import JOBS_LEFT
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import FINISH_REQUESTED
-from qcg.pilotjob.runs.chain_state import JOBS_LEFT, Books, read_books, write_books
+from qcg.pilotjob.runs.chain_state import Books, read_books, write_books
 
 
 @pytest.fixture(autouse=True)

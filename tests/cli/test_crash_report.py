@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob import __version__
-from qcg.pilotjob.common.crash_report import UNEXPECTED
+from qcg.pilotjob.common.exit_codes import CRASHED
 from tests.support.pilot import environment
 
 # Each entry point, with something on its way that nobody has thought of.
@@ -59,7 +59,7 @@ def crash(command: str, **variables: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_unexpected_exception_is_a_sentence_and_a_file_to_report(command: str, tmp_path: Path):
     done = crash(command, TMPDIR=str(tmp_path))
-    assert done.returncode == UNEXPECTED, done
+    assert done.returncode == CRASHED, done
     assert "Traceback" not in done.stderr
     assert f"Error: {command} ended because of an unexpected error: LookupError: no such thing" in done.stderr
     (path,) = tmp_path.iterdir()
@@ -84,7 +84,7 @@ def test_without_a_place_for_the_file_the_sentence_is_all_there_is(tmp_path: Pat
         env=environment(TMPDIR=str(tmp_path)),
         timeout=60,
     )
-    assert done.returncode == UNEXPECTED, done
+    assert done.returncode == CRASHED, done
     assert "Traceback" not in done.stderr
     assert "no file for a bug report could be written" in done.stderr
     assert os.listdir(tmp_path) == []

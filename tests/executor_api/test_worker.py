@@ -11,7 +11,8 @@ import msgspec
 import pytest
 import zmq
 
-from qcg.pilotjob.executor_api.endpoint import CONTACT, WORKER, WorkersContact
+from qcg.pilotjob.common.environment import EXECUTOR_CONTACT, EXECUTOR_WORKER
+from qcg.pilotjob.executor_api.endpoint import WorkersContact
 from qcg.pilotjob.executor_api.worker import work
 from qcg.pilotjob.wire.keys import make_keys
 from tests.support.waiting import wait_for
@@ -42,6 +43,6 @@ def test_a_worker_leaves_when_another_program_answers_at_the_address_of_its_exec
                 WorkersContact(address, keys.server_public, keys.client_public, keys.client_secret, sys.path)
             )
         )
-        monkeypatch.setenv(CONTACT, str(place))
-        monkeypatch.setenv(WORKER, "w1")
+        monkeypatch.setenv(EXECUTOR_CONTACT, str(place))
+        monkeypatch.setenv(EXECUTOR_WORKER, "w1")
         work()

@@ -8,8 +8,11 @@ import pytest
 
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.slurm_jobs import parse_job
-from qcg.pilotjob.manager import run_result
-from qcg.pilotjob.runs.chain_state import JOBS_LEFT, Books, read_books, write_books
+from qcg.pilotjob.common.exit_codes import JOBS_LEFT
+from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.shutdown import Cause
+from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.runs.chain_state import Books, read_books, write_books
 
 
 def test_books_are_as_they_were_written_and_nobody_else_reads_them(tmp_path: Path):
@@ -30,8 +33,10 @@ def test_books_that_cannot_be_read_are_told(tmp_path: Path):
         read_books(tmp_path)
 
 
-def test_the_exit_code_of_a_run_that_is_left_means_that_it_goes_on():
-    assert JOBS_LEFT == run_result.LEFT
+def test_a_manager_that_leaves_jobs_ends_with_the_exit_code_that_asks_for_another_allocation(tmp_path: Path):
+    counts = [int(state is State.QUEUED) for state in State]
+    ending = Ending(run_dir=tmp_path, counts=counts, cause=Cause.TIME, reason="the time is over")
+    assert ending.exit_code == JOBS_LEFT == 4
 
 
 SHOWN = """\

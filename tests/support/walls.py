@@ -23,10 +23,11 @@ PURE_ROOMS = {
 }
 
 # Packages that hold pure and other modules. Importing a module runs the `__init__` of its packages: that is pure too.
-MIXED_PACKAGES = {PACKAGE, f"{PACKAGE}.batch", f"{PACKAGE}.cluster", f"{PACKAGE}.host"}
+MIXED_PACKAGES = {PACKAGE, f"{PACKAGE}.batch", f"{PACKAGE}.common", f"{PACKAGE}.cluster", f"{PACKAGE}.host"}
 
 PURE_MODULES = {
     f"{PACKAGE}.host.records",
+    *(f"{PACKAGE}.common.{name}" for name in ("environment", "exit_codes", "wording")),
     *(f"{PACKAGE}.batch.{name}" for name in ("script", "sizes", "times")),
 }
 

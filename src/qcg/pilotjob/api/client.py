@@ -36,8 +36,9 @@ from qcg.pilotjob.api.events import Events
 from qcg.pilotjob.api.jobinfo import JobInfo
 from qcg.pilotjob.api.link import NoAnswer, encode_request, no_answer
 from qcg.pilotjob.api.log import LogFile, log
-from qcg.pilotjob.api.target import DEFAULT_PORT, JOB_ADDRESS, Target, find_target, live_run
+from qcg.pilotjob.api.target import DEFAULT_PORT, Target, find_target, live_run
 from qcg.pilotjob.api.waiting import FINAL, Wait, WaitForAll, WaitForAny, WaitForJobs
+from qcg.pilotjob.common.environment import JOB_ADDRESS
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.job import Jobs

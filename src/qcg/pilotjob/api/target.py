@@ -10,20 +10,15 @@ from msgspec import Struct
 
 from qcg.pilotjob.api.errors import ConnectionError, NoManager
 from qcg.pilotjob.api.log import log
+from qcg.pilotjob.common.environment import JOB_ADDRESS, JOB_CONTACT, MANAGER_ADDRESS, RUN_DIRECTORY
 from qcg.pilotjob.runs.rundir import PREFIX
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ClientsContact, Contact, ContactError
 
-DIRECTORY = "QCG_PJM_DIR"
-ADDRESS = "QCG_PJM_ADDRESS"
-"""Set by users: a run or working directory, or an address."""
-JOB_CONTACT = "QCG_PM_CONTACT"
-JOB_ADDRESS = "QCG_PM_ZMQ_ADDRESS"
-"""Set for jobs: the contact file of their manager, and its address."""
 DEFAULT_PORT = 5555
 _PROGRAMS_HINT = (
-    f"Give its address, set {DIRECTORY}, or take Manager.of_run(DIRECTORY). To start one, take LocalManager, run this"
-    " program with qcg-pm-client, or start qcg-pm-service --net"
+    f"Give its address, set {RUN_DIRECTORY}, or take Manager.of_run(DIRECTORY). To start one, take LocalManager, run"
+    " this program with qcg-pm-client, or start qcg-pm-service --net"
 )
 
 
@@ -52,10 +47,10 @@ def find_target(
         return _target_at(complete(address), environ)
     if directory:
         return live_run(Path(directory), hint)
-    if environ.get(ADDRESS):
-        return _target_at(complete(environ[ADDRESS]), environ)
-    if environ.get(DIRECTORY):
-        return live_run(Path(environ[DIRECTORY]), hint)
+    if environ.get(MANAGER_ADDRESS):
+        return _target_at(complete(environ[MANAGER_ADDRESS]), environ)
+    if environ.get(RUN_DIRECTORY):
+        return live_run(Path(environ[RUN_DIRECTORY]), hint)
     if environ.get(JOB_CONTACT):
         return _manager_of_job(Path(environ[JOB_CONTACT]).parent, hint)
     if environ.get(JOB_ADDRESS):
@@ -146,7 +141,7 @@ def _target_at(address: str, environ: Mapping[str, str]) -> Target:
     """The keys for an address come from the contact file of its run: one that the environment leads to, or one in the
     working directory. Without keys the connection is plain."""
     places = [Path(environ[JOB_CONTACT]).parent] if environ.get(JOB_CONTACT) else []
-    places += [Path(environ[DIRECTORY])] if environ.get(DIRECTORY) else []
+    places += [Path(environ[RUN_DIRECTORY])] if environ.get(RUN_DIRECTORY) else []
     runs: list[Path] = []
     for place in [*places, Path()]:
         with suppress(NoManager):

@@ -22,11 +22,12 @@ from qcg.pilotjob.cluster import slurm_jobs as slurm
 from qcg.pilotjob.cluster.commands import PATIENCE
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.slurm_jobs import environment_for
+from qcg.pilotjob.common.environment import HAS_NEXT_ALLOCATION
+from qcg.pilotjob.common.exit_codes import JOBS_LEFT
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.runs.chain_state import JOBS_LEFT, SCRIPT, read_books, write_books
+from qcg.pilotjob.runs.chain_state import SCRIPT, read_books, write_books
 from qcg.pilotjob.runs.guard import wait_until_free
-from qcg.pilotjob.runs.resume_hint import FOLLOWED
 
 MOST_DEATHS = 3
 """Of managers in one allocation. What kills them again and again is not mended by starting one more."""
@@ -129,7 +130,7 @@ class InAllocation:
             return JOBS_LEFT
         # When this process is killed, Slurm ends the allocation; where it does not track processes well, the manager
         # would go on without nodes, and in the way of the next one.
-        environ = {**os.environ, FOLLOWED: self._next} if self._next else None
+        environ = {**os.environ, HAS_NEXT_ALLOCATION: self._next} if self._next else None
         return subprocess.call(
             [sys.executable, "-m", "qcg.pilotjob.cli", "run", *arguments], env=environ, preexec_fn=_die_with_parent
         )

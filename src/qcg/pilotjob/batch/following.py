@@ -12,8 +12,9 @@ import msgspec
 from qcg.pilotjob.cluster import slurm_jobs as slurm
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.slurm_jobs import JobView
+from qcg.pilotjob.common.exit_codes import JOBS_LEFT, UNABLE
 from qcg.pilotjob.common.terminal_output import ProgramOutput
-from qcg.pilotjob.runs.chain_state import JOBS_LEFT, SCRIPT, Books, read_books, write_books
+from qcg.pilotjob.runs.chain_state import SCRIPT, Books, read_books, write_books
 
 GLANCE = 0.3
 """Seconds between two looks at the files of the run, which tell most."""
@@ -21,8 +22,6 @@ FIRST_QUESTION, LAST_QUESTION = 1.0, 20.0
 """Seconds between two questions to the controller, which serves many: more and more."""
 TOLD = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED")
 """States that people are told of. How the job ended, the run itself tells."""
-LOST = 3
-"""The exit code when nobody can tell how the run ended."""
 
 
 class Following:
@@ -150,6 +149,6 @@ class Following:
         """It ended without a word about the run: cancelled while it waited, or killed at the limit."""
         if self._seen is None or not self._seen.is_over:
             self._tell(f"Job {self._job} is not known to Slurm any more, and it left no word how the run ended.")
-            return LOST
+            return UNABLE
         self._tell(f"Job {self._job} ended ({self._seen.state}) before the run did.")
-        return self._seen.exit_code or LOST
+        return self._seen.exit_code or UNABLE

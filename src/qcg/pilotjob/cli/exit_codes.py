@@ -9,13 +9,10 @@ from functools import partial
 from click import Abort, ClickException, NoSuchOption
 
 from qcg.pilotjob.cli.console import tell
-from qcg.pilotjob.cli.interrupts import INTERRUPTED
 from qcg.pilotjob.cli.stdout import leave_standard_error, take_standard_output
 from qcg.pilotjob.cli.suggestions import with_nearest
 from qcg.pilotjob.common.crash_report import report_crash
-
-NOT_WRITTEN = 5
-"""The exit code of a command that has done everything, but what it had to say is lost."""
+from qcg.pilotjob.common.exit_codes import INTERRUPTED, OUTPUT_LOST
 
 
 def call(main: Callable[..., int | None], name: str, **options: str) -> int | str | None:
@@ -27,7 +24,7 @@ def call(main: Callable[..., int | None], name: str, **options: str) -> int | st
         except Exception as error:  # noqa: BLE001 the last resort for what nobody has thought of
             code = report_crash(name, error)
         if output is not None and not output.all_written():
-            code = code or NOT_WRITTEN
+            code = code or OUTPUT_LOST
         leave_standard_error()
         return code
     except KeyboardInterrupt:

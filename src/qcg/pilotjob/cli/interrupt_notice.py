@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 
 from qcg.pilotjob.cli.console import tell
-from qcg.pilotjob.cli.interrupts import INTERRUPTED
+from qcg.pilotjob.common.exit_codes import INTERRUPTED
 
 
 class LastWords:

@@ -6,11 +6,11 @@ import os
 import signal
 import sys
 
+from qcg.pilotjob.common.exit_codes import INTERRUPTED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-INTERRUPTED = 130
 
 SOON = 0.01
 """Seconds until what was lost is raised again: by then what could not be interrupted is over."""

@@ -18,7 +18,8 @@ from qcg.pilotjob.cli.console import say_no_more, tell
 from qcg.pilotjob.cli.errors import Denial, Refusal
 from qcg.pilotjob.cli.interrupts import EndingAtOnce
 from qcg.pilotjob.cli.name_patterns import NoSuchName, expand
-from qcg.pilotjob.cli.target_options import DIRECTORY, target_of
+from qcg.pilotjob.cli.target_options import target_of
+from qcg.pilotjob.common.environment import MANAGER_ADDRESS, RUN_DIRECTORY
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.runs.discovery import afterword, has_manager, is_there, runs_of, standing, unfinished
 from qcg.pilotjob.wire import contact
@@ -27,10 +28,9 @@ from qcg.pilotjob.wire.contact import ContactError
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
 
-ADDRESS = "QCG_PJM_ADDRESS"
-CONTACT = "QCG_PM_CONTACT"
 _HINT = (
-    f"Start one there with `qcg-pm-service --net`, or say where it is with --path DIR or --address, or set {DIRECTORY}"
+    "Start one there with `qcg-pm-service --net`, or say where it is with --path DIR or --address, or set"
+    f" {RUN_DIRECTORY}"
 )
 _RUN_DIR = "qcg.pilotjob.run_dir"
 _NO_SUCH_JOB = re.compile(r"there is no job '(.*)'")
@@ -58,9 +58,9 @@ def _command(function: Callable[..., int | None], *, afterwards: bool) -> Callab
         "--path",
         type=click.Path(readable=False),
         metavar="DIR",
-        help=f"Its run or working directory [{DIRECTORY}].",
+        help=f"Its run or working directory [{RUN_DIRECTORY}].",
     )
-    @click.option("-a", "--address", help=f"Its address instead [{ADDRESS}].")
+    @click.option("-a", "--address", help=f"Its address instead [{MANAGER_ADDRESS}].")
     @functools.wraps(function)
     def body(path: str | None, address: str | None, **given: Any) -> None:
         context = click.get_current_context()

@@ -11,7 +11,7 @@ from qcg.pilotjob.batch.times import time_limit
 from qcg.pilotjob.cli.commands.validate import never_run, problems_of
 from qcg.pilotjob.cli.console import many, tell
 from qcg.pilotjob.cluster.errors import BatchError
-from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.common.options import Options, grace_period
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import Submit
 from qcg.pilotjob.core.resources import NodeSpec
@@ -42,12 +42,9 @@ class Time(msgspec.Struct, frozen=True):
     @property
     def for_jobs(self) -> float | None:
         """Seconds in which jobs can be started, and have to be over when they say how long they take."""
-        from qcg.pilotjob.manager.deadline import GRACE, LARGEST_PART
-
         if self.seconds is None:
             return None
-        grace = min(GRACE, LARGEST_PART * self.seconds) if self.grace is None else self.grace
-        return self.seconds - grace
+        return self.seconds - grace_period(self.grace, self.seconds)
 
     def __str__(self) -> str:
         of_manager = self.time_limit is not None and self.seconds == self.time_limit

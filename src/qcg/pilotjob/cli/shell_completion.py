@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from qcg.pilotjob.cli.target_options import DIRECTORY
+from qcg.pilotjob.common.environment import RUN_DIRECTORY
 from qcg.pilotjob.host.safe_open import check_own_directory
 from qcg.pilotjob.runs.rundir import PREFIX
 
@@ -66,7 +66,7 @@ def _directory_of(context: click.Context) -> Path:
         if at.params.get("path"):
             return Path(str(at.params["path"]))
         at = at.parent
-    return Path(os.environ.get(DIRECTORY) or ".")
+    return Path(os.environ.get(RUN_DIRECTORY) or ".")
 
 
 def _names_in(directory: Path, incomplete: str, final: bool | None) -> list[str]:

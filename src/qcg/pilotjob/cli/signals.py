@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from qcg.pilotjob.common.exit_codes import killed_by
+
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -19,7 +21,7 @@ def end_tidily() -> dict[signal.Signals, Any]:
     def end(number: int, frame: object) -> NoReturn:
         for other in numbers:  # one is enough: a second one would only disturb the tidying
             signal.signal(other, signal.SIG_IGN)
-        sys.exit(128 + number)
+        sys.exit(killed_by(number))
 
     return {number: signal.signal(number, end) for number in numbers}
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import click
 
-DIRECTORY = "QCG_PJM_DIR"
-"""Environment variable: the run or working directory that commands ask about."""
+from qcg.pilotjob.common.environment import RUN_DIRECTORY
+
 _TARGET = "qcg.pilotjob.target"
 
 
@@ -50,7 +50,7 @@ def directory_option(command: Callable[..., None]) -> Callable[..., None]:
         context = click.get_current_context()
         if directory is not None and path is not None:
             raise click.UsageError("give DIRECTORY or --path, not both", context)
-        found = path or target_of(context, None, None).path or os.environ.get(DIRECTORY) or "."
+        found = path or target_of(context, None, None).path or os.environ.get(RUN_DIRECTORY) or "."
         command(directory=directory or Path(found), **given)
 
     return body

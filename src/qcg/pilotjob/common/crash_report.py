@@ -7,10 +7,8 @@ import sys
 from contextlib import suppress
 
 from qcg.pilotjob import __version__
+from qcg.pilotjob.common.exit_codes import CRASHED
 from qcg.pilotjob.common.printable import printable_lines
-
-UNEXPECTED = 70
-"""Exit code of a command that an unexpected exception ended (EX_SOFTWARE of sysexits.h)."""
 
 
 def report_crash(command: str, error: BaseException) -> int:
@@ -24,7 +22,7 @@ def report_crash(command: str, error: BaseException) -> int:
         print_safely(f"This is a defect of QCG-PilotJob, and no file for a bug report could be written: {reason}")
     else:
         print_safely(f"This is a defect of QCG-PilotJob: please report it, and attach {path}")
-    return UNEXPECTED
+    return CRASHED
 
 
 def _write(command: str, error: BaseException) -> str:

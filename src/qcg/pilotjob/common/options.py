@@ -70,6 +70,17 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """Start no processes: jobs end at once. To measure everything else."""
 
 
+DEFAULT_GRACE = 60.0
+"""Seconds of the grace period without `--grace`."""
+LARGEST_DEFAULT_PART = 0.1
+"""The largest part of the whole time that the default grace period takes."""
+
+
+def grace_period(grace: float | None, seconds: float) -> float:
+    """Seconds before the end in which no job is started: `--grace`, or the default for `seconds` in all."""
+    return min(DEFAULT_GRACE, LARGEST_DEFAULT_PART * seconds) if grace is None else grace
+
+
 class Resumption(Struct, frozen=True):
     """A run to take up again."""
 

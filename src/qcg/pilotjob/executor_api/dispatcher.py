@@ -21,8 +21,9 @@ import zmq
 from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import JobNotDefinedError, QCGPJMAError
 from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.common.environment import EXECUTOR_CONTACT, EXECUTOR_WORKER
 from qcg.pilotjob.executor_api.calls import Call, unpack
-from qcg.pilotjob.executor_api.endpoint import BEGUN, CONTACT, OUTPUT, WORKER, Answer, Door
+from qcg.pilotjob.executor_api.endpoint import BEGUN, OUTPUT, Answer, Door
 from qcg.pilotjob.executor_api.errors import ExecutorError, WorkerLostError
 from qcg.pilotjob.executor_api.job_watch import JobWatch
 from qcg.pilotjob.executor_api.worker_pool import Crew, Leave, Send, Start, Worker
@@ -178,7 +179,7 @@ class Desk:
         jobs = Jobs()
         for worker in workers:
             output = str(self._output_of(worker))
-            env = {**self._job["env"], CONTACT: str(self._contact), WORKER: worker.id}
+            env = {**self._job["env"], EXECUTOR_CONTACT: str(self._contact), EXECUTOR_WORKER: worker.id}
             execution = {**self._job, "env": env, "stdout": output, "stderr": output}
             jobs.add_std(name=self._prefix + worker.id, execution=execution, resources=worker.resources.request())
         for worker, future in zip(workers, self._watch.submit_each(jobs), strict=True):

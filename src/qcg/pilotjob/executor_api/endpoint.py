@@ -16,10 +16,6 @@ from qcg.pilotjob.wire.gate import Gate, GatedSocket
 from qcg.pilotjob.wire.keys import make_keys
 from qcg.pilotjob.wire.parts import ENCRYPTION, PART, split
 
-CONTACT = "QCG_PM_EXECUTOR_CONTACT"
-"""Tells a worker where the contact file of its executor is."""
-WORKER = "QCG_PM_EXECUTOR_WORKER"
-"""Tells a worker who it is."""
 OUTPUT, BEGUN = ".out", ".begun"
 """How the files of a worker end, beside the contact file: what it printed, and which call it began last."""
 HEARTBEAT, SILENCE = 5000, 60000

@@ -17,12 +17,10 @@ from typing import Any
 from qcg.pilotjob.api.errors import InvalidJobDescriptionError, WrongArgumentsError
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
+from qcg.pilotjob.common.environment import EXECUTOR_JOB_NAME
 from qcg.pilotjob.executor_api.errors import FORKED
 from qcg.pilotjob.executor_api.job_watch import JobWatch
 from qcg.pilotjob.executor_api.qcgpj_future import QCGPJFuture
-
-JOB_NAME_VARIABLE = "QCG_PM_EXEC_API_JOB_ID"
-"""Tells a job its own name."""
 
 Template = Callable[[], str | tuple[str, Mapping[str, Any]]]
 
@@ -141,7 +139,7 @@ def fill(template: str | tuple[str, Mapping[str, Any]], *params: Mapping[str, An
         raise InvalidJobDescriptionError(f"the filled template is no Python dictionary:\n{filled}")
     execution = description.get("execution")
     if isinstance(execution, dict):
-        execution["env"] = {**(execution.get("env") or {}), JOB_NAME_VARIABLE: "${jname}"}
+        execution["env"] = {**(execution.get("env") or {}), EXECUTOR_JOB_NAME: "${jname}"}
     return description
 
 

@@ -11,19 +11,22 @@ from pathlib import Path
 
 import zmq
 
+from qcg.pilotjob.common.environment import EXECUTOR_CONTACT, EXECUTOR_WORKER
 from qcg.pilotjob.executor_api.calls import perform
-from qcg.pilotjob.executor_api.endpoint import BEGUN, CALL, CONTACT, HELLO, WORKER, answer_frames, line_to, read_contact
+from qcg.pilotjob.executor_api.endpoint import BEGUN, CALL, HELLO, answer_frames, line_to, read_contact
 
 CONNECT_TIMEOUT = 60_000
 
 
 def work() -> None:
-    place = Path(os.environ.pop(CONTACT))
+    place = Path(os.environ.pop(EXECUTOR_CONTACT))
     contact = read_contact(place)
-    begun = os.open(place.with_name(os.environ[WORKER] + BEGUN), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    begun = os.open(
+        place.with_name(os.environ[EXECUTOR_WORKER] + BEGUN), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+    )
     sys.path[:] = contact.python_path
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    line = line_to(context, contact, os.environ[WORKER])
+    line = line_to(context, contact, os.environ[EXECUTOR_WORKER])
     # It tells one thing only: the executor has closed the line, or died.
     monitor = line.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     poller = zmq.Poller()

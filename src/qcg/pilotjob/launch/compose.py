@@ -6,6 +6,7 @@ import shlex
 from functools import lru_cache
 from posixpath import join, normpath
 
+from qcg.pilotjob.common.environment import STEP_ID
 from qcg.pilotjob.core.records import Attempt, Grant
 from qcg.pilotjob.description.json_input import DOLLAR
 from qcg.pilotjob.description.limits import ExpansionError, job_budget
@@ -13,7 +14,7 @@ from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.variables import AT_LAUNCH, iteration_variable, launch_variables, rewrite, substitute
 from qcg.pilotjob.host.records import Launch, file_path, output_path
 from qcg.pilotjob.launch.binding import bound_cpus
-from qcg.pilotjob.launch.environment import MARKER, NOT_FOR_JOBS, job_environment
+from qcg.pilotjob.launch.environment import NOT_FOR_JOBS, job_environment
 from qcg.pilotjob.launch.machine_file import machine_file
 from qcg.pilotjob.launch.models import PARALLEL, start_of
 from qcg.pilotjob.launch.output import output_name
@@ -35,7 +36,7 @@ def compose(description: JobDescription, run: Attempt, site: Site) -> Launch:
     slurm = site.slurm_environment or (parallel and bool(site.allocation))
     cpus = bound_cpus(grant.parts[0], site)
     environment = job_environment(grant, cpus, run.id, site, slurm=slurm)
-    marker = environment[MARKER]
+    marker = environment[STEP_ID]
     files: dict[str, str] = {}
     if slurm:
         name, text = machine_file(grant)
@@ -54,7 +55,7 @@ def compose(description: JobDescription, run: Attempt, site: Site) -> Launch:
         for name in start.unset:
             environment.pop(name, None)
     environment.update(execution.env)
-    environment[MARKER] = marker  # not for jobs to change: it tells whose a process is
+    environment[STEP_ID] = marker  # not for jobs to change: it tells whose a process is
     setup = bool(execution.modules or execution.venv)
     if setup:
         argv = wrapped(argv, execution.modules, execution.venv or "")

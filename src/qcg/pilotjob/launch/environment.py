@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import groupby
 
+from qcg.pilotjob.common.environment import JOB_ADDRESS, JOB_CONTACT, STEP_ID
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.launch.site import Site
-
-MARKER = "QCG_PM_STEP_ID"
 
 NOT_FOR_JOBS = [
     # Of the step that is the agent: a program that finds these takes itself for a part of that step.
@@ -64,13 +63,13 @@ def job_environment(
     this grant. `srun` and `mpirun` in the job believe it, too."""
     first = grant.parts[0]
     environment = _of_grant(grant, cpus, slurm).copy()
-    environment[MARKER] = f"{site.instance}.{attempt_id}"
+    environment[STEP_ID] = f"{site.instance}.{attempt_id}"
     if slurm and site.allocation:
         # An agent that was started without Slurm does not have them.
         environment["SLURM_JOB_ID"] = environment["SLURM_JOBID"] = site.allocation
     if site.zmq_address:
-        environment["QCG_PM_ZMQ_ADDRESS"] = site.zmq_address
-        environment["QCG_PM_CONTACT"] = site.contact
+        environment[JOB_ADDRESS] = site.zmq_address
+        environment[JOB_CONTACT] = site.contact
     if first.gpus or site.hides_gpus:
         environment.update(gpu_variables(first, site))
     if len(first.cores) > 1 or len(grant.parts) > 1:

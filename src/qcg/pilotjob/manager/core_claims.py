@@ -20,10 +20,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from qcg.pilotjob.common.environment import CORE_CLAIMS
 from qcg.pilotjob.host.tree import boot_id, look_at
 
-DIRECTORY = "QCG_PM_CLAIMS"
-"""Environment variable: the directory of the claims, instead of `/tmp/qcg-pm-UID`."""
 PATIENCE = 1.0
 """Seconds to wait for the lock. Whoever holds it needs milliseconds, unless it was stopped."""
 PAUSE = 0.02
@@ -68,7 +67,7 @@ class Claims:
     """The claims of this user on this host, since it was booted."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        given = os.environ.get(DIRECTORY)
+        given = os.environ.get(CORE_CLAIMS)
         self._directory = directory or (Path(given) if given else Path(f"/tmp/qcg-pm-{os.geteuid()}"))
         # Processes of another pid namespace cannot be looked at, so each namespace has a file of its own.
         self._name = f"cores-{boot_id() or 'boot'}-{_pid_namespace()}"

@@ -17,7 +17,7 @@ import time
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError
 from qcg.pilotjob.cluster.slurm import Allocation, find_end
 from qcg.pilotjob.common.clock import Clock
-from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.common.options import Options, grace_period
 from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.events import Deadline, Warned
 from qcg.pilotjob.core.orphaned import agent_node
@@ -37,9 +37,6 @@ PATIENCE = 20.0
 """Seconds for the controller to answer then."""
 SHORT_PATIENCE = 3.0
 """The same when the end is near as far as is known, and it is asked once more."""
-GRACE = 60.0
-LARGEST_PART = 0.1
-"""Of all the time there is, for a grace that nobody has chosen."""
 LAST = 15.0
 """Seconds before the end at which what still runs is ended: it takes a while until all is told and written. Half of a
 grace that is short."""
@@ -104,9 +101,7 @@ class ManagerDeadline:
         return min((end for end in ends if end is not None), default=None)
 
     def _grace(self, end: float) -> float:
-        if self._options.grace is not None:
-            return self._options.grace
-        return min(GRACE, LARGEST_PART * (end - self._began))
+        return grace_period(self._options.grace, end - self._began)
 
     def _until_next_look(self) -> float:
         if self._engine.state.unfinished or not self.all_read:

@@ -6,16 +6,11 @@ from pathlib import Path
 
 import msgspec
 
+from qcg.pilotjob.common.exit_codes import FAILURE, JOBS_LEFT, UNABLE, killed_by
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.runs.discovery import has_agents, never_had_jobs
 from qcg.pilotjob.runs.resume_hint import are_left, how_to_go_on
-
-FAILED = 1
-UNABLE = 3
-"""Exit code of a manager that could not work any more, for a reason other than its jobs or its time."""
-LEFT = 4
-"""Exit code of a manager that ended before its jobs: `--resume` continues with them."""
 
 
 class Ending(msgspec.Struct, kw_only=True):
@@ -58,12 +53,12 @@ class Ending(msgspec.Struct, kw_only=True):
         if self.cause is Cause.DEFECT:
             return UNABLE
         if self.signal:
-            return 128 + self.signal
+            return killed_by(self.signal)
         if self.jobs_left or self.unread:
-            return LEFT
+            return JOBS_LEFT
         if self.cause is Cause.NO_AGENT:
             return UNABLE
-        return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.request_errors else FAILED
+        return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.request_errors else FAILURE
 
     def last_line(self, *, followed: bool = False) -> str:
         """How many jobs and requests are left, why, and the command that continues with them; empty without any.

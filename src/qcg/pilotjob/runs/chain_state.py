@@ -13,8 +13,6 @@ from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, read_own
 
 SCRIPT = "batch.sh"
-JOBS_LEFT = 4
-"""The exit code of a run that is to be resumed."""
 _FILE = "books.json"
 MOST_BYTES = 1 << 20
 """Of a note that is read."""

@@ -6,10 +6,8 @@ import os
 import shlex
 from pathlib import Path
 
+from qcg.pilotjob.common.environment import HAS_NEXT_ALLOCATION
 from qcg.pilotjob.common.options import UsageError
-
-FOLLOWED = "QCG_PM_FOLLOWED"
-"""Of the environment of a manager: set where another allocation has been asked for, which goes on with what is left."""
 
 
 def are_left(jobs: int) -> str:
@@ -26,7 +24,7 @@ def how_to_go_on(run_dir: Path, allocation: str, *, serves: bool = False) -> str
 
 def is_followed() -> bool:
     """Asked once: programs that this process starts are not meant."""
-    return bool(os.environ.pop(FOLLOWED, ""))
+    return bool(os.environ.pop(HAS_NEXT_ALLOCATION, ""))
 
 
 def refuse_elsewhere(run_dir: Path, allocation: str) -> None:

@@ -21,19 +21,17 @@ import click
 from click.core import ParameterSource
 
 from qcg.pilotjob import __version__
-from qcg.pilotjob.cli import manager_lookup
 from qcg.pilotjob.cli.console import many, tell
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.legacy_options import tell_ignored_options
 from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
-from qcg.pilotjob.cli.target_options import DIRECTORY
+from qcg.pilotjob.common.environment import JOB_ADDRESS, JOB_CONTACT, MANAGER_ADDRESS, RUN_DIRECTORY
 from qcg.pilotjob.runs.resume_hint import are_left, how_to_go_on
 from qcg.pilotjob.wire import contact
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.manager import LocalManager
 
-ZMQ_ADDRESS = "QCG_PM_ZMQ_ADDRESS"
 GOING = 5.0
 """Seconds for a manager that has closed its connections to end."""
 ENDING = 20.0
@@ -121,9 +119,9 @@ def _given_again(context: click.Context) -> list[str]:
 
 def _environment(manager: LocalManager) -> dict[str, str]:
     """What leads to this manager, and nothing that leads to another one."""
-    environment = {key: value for key, value in os.environ.items() if key not in (DIRECTORY, manager_lookup.ADDRESS)}
-    environment[ZMQ_ADDRESS] = manager.qcgpm_conf["address"]
-    environment[manager_lookup.CONTACT] = str(Path(manager.qcgpm_conf["run_dir"], contact.FILE_NAME))
+    environment = {key: value for key, value in os.environ.items() if key not in (RUN_DIRECTORY, MANAGER_ADDRESS)}
+    environment[JOB_ADDRESS] = manager.qcgpm_conf["address"]
+    environment[JOB_CONTACT] = str(Path(manager.qcgpm_conf["run_dir"], contact.FILE_NAME))
     return environment
 
 

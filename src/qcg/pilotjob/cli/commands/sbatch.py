@@ -25,12 +25,12 @@ from qcg.pilotjob.batch.submissions import (
 from qcg.pilotjob.cli.commands.run import command as run
 from qcg.pilotjob.cli.console import on_terminal, say, say_styled, tell
 from qcg.pilotjob.cli.errors import Refusal
-from qcg.pilotjob.cli.interrupts import INTERRUPTED
 from qcg.pilotjob.cli.preflight import Time, check_file, check_rest, left_of
 from qcg.pilotjob.cli.shell_completion import run_directories
 from qcg.pilotjob.cluster import slurm_jobs as slurm
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.slurm_jobs import environment_for
+from qcg.pilotjob.common.exit_codes import INTERRUPTED
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.interfaces.file import FileError

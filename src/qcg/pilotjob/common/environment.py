@@ -1,0 +1,33 @@
+"""Names of the environment variables that several packages read or set.
+
+`launch/environment.py` has the variables that describe the resources of a job. `host/` imports nothing of this project,
+so `host/tree.py` repeats the variable that marks the processes of a job.
+"""
+
+from __future__ import annotations
+
+# Read by commands and by the client API.
+RUN_DIRECTORY = "QCG_PJM_DIR"
+"""The run or working directory that commands and clients use without another one."""
+MANAGER_ADDRESS = "QCG_PJM_ADDRESS"
+"""The address of the manager that commands and clients use without another one."""
+
+# Set for jobs, and for programs started by `qcg-pm-client`.
+JOB_CONTACT = "QCG_PM_CONTACT"
+"""The contact file of the manager that started the job."""
+JOB_ADDRESS = "QCG_PM_ZMQ_ADDRESS"
+"""The address of the manager that started the job."""
+STEP_ID = "QCG_PM_STEP_ID"
+"""Marks all processes of one attempt of a job."""
+
+# Set for processes of the program itself.
+CORE_CLAIMS = "QCG_PM_CLAIMS"
+"""The directory in which the managers of a host record the cores that they use, instead of `/tmp/qcg-pm-UID`."""
+HAS_NEXT_ALLOCATION = "QCG_PM_FOLLOWED"
+"""Set for a manager when another allocation was requested that continues with the jobs that are left."""
+EXECUTOR_CONTACT = "QCG_PM_EXECUTOR_CONTACT"
+"""The contact file of the executor that a worker belongs to."""
+EXECUTOR_WORKER = "QCG_PM_EXECUTOR_WORKER"
+"""The name of a worker of an executor."""
+EXECUTOR_JOB_NAME = "QCG_PM_EXEC_API_JOB_ID"
+"""The name of a job that an executor submitted."""
