@@ -1,4 +1,4 @@
-"""Books that are restored say what they said before."""
+"""A core that is restored from a registry continues as the earlier one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from qcg.pilotjob.core.effects import Launch
 from qcg.pilotjob.core.events import AgentReported, Schedule
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant, NodePart
-from qcg.pilotjob.core.restore import Restoration
+from qcg.pilotjob.core.restore import LedgerRecords, OpenAttempt, SavedRun, UnfinishedJob, restore
 from qcg.pilotjob.core.sanity import check
+from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import Running
 from tests.core.core_driver import job, line, machine
 
@@ -22,49 +23,46 @@ def launched(core: Core) -> list[str]:
     return [effect.attempt.job.name for effect in core.handle(Schedule(), 9.0) if isinstance(effect, Launch)]
 
 
+def unfinished(seq: int, description: JobDescription, submitted: float = 1.0, started: float = 0.0) -> UnfinishedJob:
+    return UnfinishedJob(seq, description.name, submitted, msgspec.msgpack.encode(description), description, started)
+
+
 def test_a_job_does_not_wait_for_a_later_one_with_the_name_of_one_that_was_removed() -> None:
     core = Core(machine(4))
-    restoration = Restoration(core.state, now=8.0, max_seq=3)
-    restoration.unfinished_job(2, "early", 1.0, msgspec.msgpack.encode(job("early", after="again")), 0.0)
-    restoration.unfinished_job(3, "again", 2.0, msgspec.msgpack.encode(job("again", after="early")), 0.0)
-    restoration.finish()
+    jobs = [unfinished(2, job("early", after="again")), unfinished(3, job("again", after="early"), submitted=2.0)]
+    restore(core.state, SavedRun(3, unfinished=jobs), LedgerRecords(), now=8.0)
     assert launched(core) == ["early"]
 
 
 def test_jobs_of_one_submission_wait_for_each_other_in_any_order() -> None:
     core = Core(machine(4))
-    restoration = Restoration(core.state, now=8.0, max_seq=2)
-    restoration.unfinished_job(1, "second", 1.0, msgspec.msgpack.encode(job("second", after="first")), 0.0)
-    restoration.unfinished_job(2, "first", 1.0, msgspec.msgpack.encode(job("first")), 0.0)
-    restoration.finish()
+    jobs = [unfinished(1, job("second", after="first")), unfinished(2, job("first"))]
+    restore(core.state, SavedRun(2, unfinished=jobs), LedgerRecords(), now=8.0)
     assert launched(core) == ["first"]
 
 
-def test_a_run_under_way_keeps_its_cores_until_its_host_tells() -> None:
+def test_an_open_attempt_keeps_its_cores_until_its_agent_reports() -> None:
     core = Core(machine(1))
-    restoration = Restoration(core.state, now=8.0, max_seq=2)
-    for seq, name in ((1, "runs"), (2, "waits")):
-        restoration.unfinished_job(seq, name, 1.0, msgspec.msgpack.encode(job(name)), 0.0)
     earlier = Core(machine(1))
     earlier.handle(AgentReported(["n1"], []), 1.0)
     grant = earlier.state.pool.allocate(job("runs").request)
     assert grant is not None
-    restoration.run_under_way((1, -1, 1, grant, 2.0), killed=False)
-    restoration.finish()
+    jobs = [unfinished(1, job("runs")), unfinished(2, job("waits"))]
+    saved = SavedRun(2, unfinished=jobs, open_attempts=[OpenAttempt(1, -1, 1, grant, 2.0)])
+    restore(core.state, saved, LedgerRecords(), now=8.0)
     assert core.state.jobs["runs"].state is State.SCHEDULED
     check(core.state)
     assert core.handle(Schedule(), 9.0) == []
 
 
-def test_a_run_that_had_started_is_not_run_again_when_its_host_has_forgotten_it() -> None:
+def test_a_started_attempt_is_not_repeated_when_its_agent_does_not_know_it() -> None:
     core = Core(machine(2))
-    restoration = Restoration(core.state, now=8.0, max_seq=2)
-    restoration.unfinished_job(1, "a", 1.0, msgspec.msgpack.encode(job("a")), 0.0)
-    restoration.unfinished_job(2, "it", 1.0, msgspec.msgpack.encode(job("it", its=2)), 2.5)
-    for place, core_id in (((1, -1), 0), ((2, 1), 1)):
-        grant = Grant((NodePart("n1", (core_id,)),))
-        restoration.run_under_way((*place, 1, grant, 2.0), killed=False, pid=77, started=2.5)
-    restoration.finish()
+    jobs = [unfinished(1, job("a")), unfinished(2, job("it", its=2), started=2.5)]
+    attempts = [
+        OpenAttempt(seq, position, 1, Grant((NodePart("n1", (core_id,)),)), 2.0, started=2.5, pid=77)
+        for seq, position, core_id in ((1, -1, 0), (2, 1, 1))
+    ]
+    restore(core.state, SavedRun(2, unfinished=jobs, open_attempts=attempts), LedgerRecords(), now=8.0)
     check(core.state)
     assert core.state.jobs["a"].state is State.EXECUTING
     assert core.state.iteration_counts[State.EXECUTING] == 1
@@ -72,13 +70,12 @@ def test_a_run_that_had_started_is_not_run_again_when_its_host_has_forgotten_it(
     assert told == [f"a FAILED: {FORGOTTEN}", f"it:1 FAILED: {FORGOTTEN}"]
 
 
-def test_a_run_that_had_started_goes_on_as_it_was() -> None:
+def test_a_started_attempt_continues_as_it_was() -> None:
     core = Core(machine(2))
-    restoration = Restoration(core.state, now=8.0, max_seq=1)
-    restoration.unfinished_job(1, "a", 1.0, msgspec.msgpack.encode(job("a")), 0.0)
     grant = Grant((NodePart("n1", (0,)),))
-    restoration.run_under_way((1, -1, 1, grant, 2.0), killed=False, pid=77, started=2.5)
-    restoration.finish()
+    started = OpenAttempt(1, -1, 1, grant, 2.0, started=2.5, pid=77)
+    saved = SavedRun(1, unfinished=[unfinished(1, job("a"))], open_attempts=[started])
+    restore(core.state, saved, LedgerRecords(), now=8.0)
     assert core.handle(AgentReported(["n1"], [Running("1.1", 77, 2.5, [("n1", (0,), ())])]), 9.0) == []
     attempt = core.state.jobs["a"].attempt
     assert attempt is not None

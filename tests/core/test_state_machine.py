@@ -30,10 +30,11 @@ from qcg.pilotjob.core.events import (
 )
 from qcg.pilotjob.core.records import Attempt, parse_attempt_id
 from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.core.restore import SavedRun
 from qcg.pilotjob.core.shutdown import Disposition
 from tests.core.core_driver import node
 from tests.core.effect_checker import Unit, Watcher
-from tests.core.restart import SavedState, resume, save_state
+from tests.core.restart import resume, save_state
 from tests.core.simulated_host import Host
 from tests.core.strategies import Draft, describe, drafts, node_lists
 
@@ -69,7 +70,7 @@ class Machine(RuleBasedStateMachine):
         self.core = Core(nodes, rerun_lost=rerun_lost)
         self.watcher = Watcher(nodes)
         self.hosts = {spec.name: Host(spec.name) for spec in nodes}
-        self.base = (SavedState(0, [], [], []), copy.deepcopy(self.watcher))
+        self.base = (SavedRun(0), copy.deepcopy(self.watcher))
         """What there was before the history: books that were resumed, and what was watched of them."""
         self.unanswered: list[tuple[Host, str]] = []
         """Sweeps that are under way."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -9,9 +10,10 @@ import msgspec
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.records import Grant, NodePart
-from qcg.pilotjob.core.restore import Restoration
+from qcg.pilotjob.core.restore import LedgerRecords, OpenAttempt, SavedRun, UnfinishedJob, restore
 from qcg.pilotjob.core.sanity import check
-from qcg.pilotjob.executors.ledger_reader import UNSURE, Untold, untold
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.executors.ledger_reader import UNSURE, untold
 from qcg.pilotjob.host.ledger import Ledger, Opened
 from qcg.pilotjob.host.records import Ended, NodeGrant
 from tests.core.core_driver import job, line, machine
@@ -48,22 +50,31 @@ def test_a_ledger_that_cannot_be_read_stops_nobody(tmp_path: Path) -> None:
     assert not told.everything, "nobody knows what else its agent had begun"
 
 
-def tell(restoration: Restoration, told: Untold) -> list[Effect]:
-    restoration.told(told.records, told.agents, everything=told.everything)
-    return restoration.finish()
+def saved(jobs: Iterable[JobDescription], *attempts: OpenAttempt) -> SavedRun:
+    """A registry with these unfinished jobs, numbered from 1."""
+    unfinished = [
+        UnfinishedJob(seq, one.name, 1.0, msgspec.msgpack.encode(one), one) for seq, one in enumerate(jobs, 1)
+    ]
+    return SavedRun(len(unfinished), unfinished=unfinished, open_attempts=attempts)
+
+
+def started(seq: int, *nodes: str, stopped: bool = False) -> OpenAttempt:
+    grant = Grant(tuple(NodePart(node, (0,)) for node in nodes))
+    return OpenAttempt(seq, -1, 1, grant, 4.0, started=5.0, pid=7, stopped=stopped)
+
+
+def restore_with_ledgers(core: Core, run: SavedRun, run_dir: Path) -> list[Effect]:
+    told = untold(run_dir, [], {})
+    ledgers = LedgerRecords(told.records, told.agents, complete=told.everything)
+    return restore(core.state, run, ledgers, now=9.0)
 
 
 def restored(tmp_path: Path, *known: int, fallback_node: str = "") -> list[str]:
     """`known`: the jobs whose runs the registry knew of."""
     ledger(tmp_path, "old")
     core = Core(machine(4), fallback_node=fallback_node)
-    restoration = Restoration(core.state, now=9.0, max_seq=3)
-    for seq in (1, 2, 3):
-        restoration.unfinished_job(seq, f"j{seq}", 1.0, msgspec.msgpack.encode(job(f"j{seq}")), 0.0)
-    for seq in known:
-        place = (seq, -1, 1, Grant((NodePart("old", (0,)),)), 4.0)
-        restoration.run_under_way(place, killed=False, pid=7, started=5.0)
-    effects = [line(effect) for effect in tell(restoration, untold(tmp_path, [], {}))]
+    run = saved([job("j1"), job("j2"), job("j3")], *(started(seq, "old") for seq in known))
+    effects = [line(effect) for effect in restore_with_ledgers(core, run, tmp_path)]
     check(core.state)
     return effects
 
@@ -81,10 +92,8 @@ def test_an_agent_that_is_there_is_not_waited_for_where_another_one_has_written_
 def scheduled_elsewhere(tmp_path: Path) -> list[str]:
     """What becomes of a job of which the registry knows only that it was sent to a node which is gone."""
     core = Core(machine(4))
-    restoration = Restoration(core.state, now=9.0, max_seq=1)
-    restoration.unfinished_job(1, "j1", 1.0, msgspec.msgpack.encode(job("j1")), 0.0)
-    restoration.run_under_way((1, -1, 1, Grant((NodePart("old", (0,)),)), 4.0), killed=False)
-    effects = tell(restoration, untold(tmp_path, [], {}))
+    attempt = OpenAttempt(1, -1, 1, Grant((NodePart("old", (0,)),)), 4.0)
+    effects = restore_with_ledgers(core, saved([job("j1")], attempt), tmp_path)
     check(core.state)
     return [line(effect) for effect in effects]
 
@@ -117,10 +126,8 @@ def test_where_a_ledger_cannot_be_read_nobody_knows_what_has_started(tmp_path: P
 def test_the_end_of_a_run_is_when_it_ended_and_not_when_that_was_read(tmp_path: Path) -> None:
     ledger(tmp_path, "old")
     core = Core(machine(4))
-    restoration = Restoration(core.state, now=9.0, max_seq=1)
-    restoration.unfinished_job(1, "j1", 1.0, msgspec.msgpack.encode(job("j1")), 0.0)
-    restoration.run_under_way((1, -1, 1, Grant((NodePart("old", (0,)),)), 4.0), killed=False, pid=7, started=5.0)
-    ends = [effect for effect in tell(restoration, untold(tmp_path, [], {})) if isinstance(effect, Transition)]
+    effects = restore_with_ledgers(core, saved([job("j1")], started(1, "old")), tmp_path)
+    ends = [effect for effect in effects if isinstance(effect, Transition)]
     assert [(end.at, end.attempt and str(end.attempt.grant)) for end in ends] == [(6.0, "old[0]")]
     assert core.state.now == 9.0
 
@@ -136,9 +143,6 @@ def test_a_run_that_the_registry_had_not_heard_of_has_run_all_the_same(tmp_path:
 def test_the_end_of_a_run_on_several_nodes_is_not_believed_when_only_one_has_told(tmp_path: Path) -> None:
     ledger(tmp_path, "old")
     core = Core(machine(4))
-    restoration = Restoration(core.state, now=9.0, max_seq=1)
-    restoration.unfinished_job(1, "j1", 1.0, msgspec.msgpack.encode(job("j1", nodes=1)), 0.0)
-    grant = Grant((NodePart("old", (0,)), NodePart("older", (0,))))
-    restoration.run_under_way((1, -1, 1, grant, 4.0), killed=False, stopped=True, pid=7, started=5.0)
-    assert [line(effect) for effect in tell(restoration, untold(tmp_path, [], {}))] == ["requeued j1", "j1 QUEUED"]
+    run = saved([job("j1", nodes=1)], started(1, "old", "older", stopped=True))
+    assert [line(effect) for effect in restore_with_ledgers(core, run, tmp_path)] == ["requeued j1", "j1 QUEUED"]
     check(core.state)

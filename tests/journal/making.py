@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
+from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
 
 GRANT = Grant((NodePart("n1", (0, 1), ("0",), 512), NodePart("n2", (7,))))
 
 
-def job(seq: int, name: str = "") -> Job:
-    return Job(seq, name or f"job{seq}", f"spec of {seq}".encode(), 100.0 + seq)
+def description(seq: int, name: str = "", indices: range | None = None) -> JobDescription:
+    iteration = None if indices is None else Iteration(indices.start, indices.stop, indices.step)
+    return JobDescription(name or f"job{seq}", Execution(exec="x"), iteration=iteration)
+
+
+def spec(seq: int, name: str = "", indices: range | None = None) -> bytes:
+    return msgspec.msgpack.encode(description(seq, name, indices))
+
+
+def job(seq: int, name: str = "", indices: range | None = None) -> Job:
+    """A new job; with `indices` it has iterations."""
+    made = Job(seq, name or f"job{seq}", spec(seq, name, indices), 100.0 + seq)
+    made.iterations = None if indices is None else Iterations(indices)
+    return made
 
 
 def run(of: Job, position: int = -1, attempt: int = 1, grant: Grant = GRANT) -> Attempt:

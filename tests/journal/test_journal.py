@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from qcg.pilotjob.common.options import Options
@@ -27,14 +28,22 @@ from qcg.pilotjob.core.effects import (
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant, NodePart
+from qcg.pilotjob.core.restore import (
+    EndedIteration,
+    EndedIterations,
+    FinalJob,
+    OpenAttempt,
+    RequeuedAttempt,
+    UnfinishedJob,
+)
 from qcg.pilotjob.journal import group, metadata
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.grants import decode_grant, encode_grant
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import DamagedMetadata, MetadataKey, NodeSize
-from qcg.pilotjob.journal.records import FinalJob, ForgottenRun, RunRecord, SettledIteration, UnfinishedJob
+from qcg.pilotjob.journal.records import RunRecord
 from qcg.pilotjob.journal.schema import FORMAT
-from tests.journal.making import GRANT, begun, ended, executing, job, run, scheduled, settled
+from tests.journal.making import GRANT, begun, description, ended, executing, job, run, scheduled, settled, spec
 
 
 @pytest.fixture
@@ -116,14 +125,15 @@ def test_a_grant_comes_back_as_it_was(grant: Grant):
 
 
 def test_a_queued_job_comes_back_with_its_description(journal: Journal):
-    journal.record(Added([job(1), job(2, "with ' quotes ü")]))
+    quoted = "with ' quotes ü"
+    journal.record(Added([job(1), job(2, quoted)]))
     loaded = reopened(journal).load()
     assert list(loaded.unfinished) == [
-        UnfinishedJob(1, "job1", 101.0, b"spec of 1", None, None, None, ""),
-        UnfinishedJob(2, "with ' quotes ü", 102.0, b"spec of 2", None, None, None, ""),
+        UnfinishedJob(1, "job1", 101.0, spec(1), description(1)),
+        UnfinishedJob(2, quoted, 102.0, spec(2, quoted), description(2, quoted)),
     ]
     assert loaded.max_seq == 2
-    assert [*loaded.final, *loaded.settled, *loaded.under_way, *loaded.forgotten] == []
+    assert [*loaded.final, *loaded.ended_iterations, *loaded.open_attempts, *loaded.requeued] == []
 
 
 @pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
@@ -135,14 +145,14 @@ def test_a_run_is_complete_however_its_life_is_cut_into_groups(journal: Journal,
         if commits:
             journal.commit()
     reopened(journal)
-    assert list(journal.load().final) == [FinalJob(1, "job1", State.FAILED, 101.0, 0, "exit code 3")]
+    assert list(journal.load().final) == [FinalJob(1, "job1", State.FAILED, 101.0, "exit code 3")]
     record = journal.job_record(1)
     assert record is not None
     assert (record.state, record.ended, record.message) == (State.FAILED, 202.0, "exit code 3")
     assert list(journal.runs_of(1)) == [
         RunRecord(1, -1, 1, State.FAILED, 200.0, 201.0, 202.0, 4711, 3, GRANT, False, "exit code 3")
     ]
-    assert journal.spec_of(1) == b"spec of 1"
+    assert journal.spec_of(1) == spec(1)
 
 
 @pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
@@ -159,12 +169,14 @@ def test_runs_under_way_come_back_as_far_as_they_got(journal: Journal, commits: 
         if commits:
             journal.commit()
     loaded = reopened(journal).load()
-    assert loaded.under_way == [
-        RunRecord(1, -1, 1, State.SCHEDULED, 200.0, None, None, 0, None, GRANT, False, ""),
-        RunRecord(2, -1, 1, State.EXECUTING, 200.0, 201.0, None, 4711, None, GRANT, False, ""),
-        RunRecord(3, -1, 1, State.SCHEDULED, 200.0, None, None, 0, None, GRANT, True, ""),
-        RunRecord(4, -1, 1, State.SCHEDULED, 200.0, None, None, 0, None, GRANT, False, "", stopped=True),
+    assert loaded.open_attempts == [
+        OpenAttempt(1, -1, 1, GRANT, 200.0),
+        OpenAttempt(2, -1, 1, GRANT, 200.0, started=201.0, pid=4711),
+        OpenAttempt(3, -1, 1, GRANT, 200.0, killed=True),
+        OpenAttempt(4, -1, 1, GRANT, 200.0, stopped=True),
     ]
+    states = [State.SCHEDULED, State.EXECUTING, State.SCHEDULED, State.SCHEDULED]
+    assert [one.state for seq in (1, 2, 3, 4) for one in journal.runs_of(seq)] == states
     assert [one.seq for one in loaded.unfinished] == [1, 2, 3, 4]
 
 
@@ -174,14 +186,13 @@ def test_a_job_that_ended_in_the_queue_is_final_without_a_run(journal: Journal):
     journal.record(settled(one, -1, State.OMITTED, "it waits for 'a', which is FAILED"))
     reopened(journal)
     assert list(journal.load().final) == [
-        FinalJob(1, "job1", State.OMITTED, 101.0, 0, "it waits for 'a', which is FAILED")
+        FinalJob(1, "job1", State.OMITTED, 101.0, "it waits for 'a', which is FAILED")
     ]
     assert list(journal.runs_of(1)) == []
 
 
 def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
-    one = job(1)
-    one.iterations = Iterations(range(10, 20, 2))
+    one = job(1, indices=range(10, 20, 2))
     runs = [run(one, position) for position in range(4)]
     journal.record(Added([one]))
     journal.record(executing(runs[0]))
@@ -193,16 +204,15 @@ def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
     one.message = "it waits for 'a', which is FAILED"
     journal.record(QueuedIterationsFinal(one, State.OMITTED, 300.0))
     loaded = reopened(journal).load()
-    assert list(loaded.settled) == [
-        SettledIteration(1, 0, State.SUCCEED),
-        SettledIteration(1, 1, State.FAILED),
-        SettledIteration(1, 3, State.CANCELED),
+    assert list(loaded.ended_iterations) == [
+        EndedIteration(1, 0, State.SUCCEED),
+        EndedIteration(1, 1, State.FAILED),
+        EndedIteration(1, 3, State.CANCELED),
     ]
-    assert [(record.position, record.state) for record in loaded.under_way] == [(2, State.SCHEDULED)]
+    assert loaded.open_attempts == [OpenAttempt(1, 2, 1, GRANT, 200.0)]
+    described = description(1, indices=range(10, 20, 2))
     assert list(loaded.unfinished) == [
-        UnfinishedJob(
-            1, "job1", 101.0, b"spec of 1", 201.0, State.OMITTED, 300.0, "it waits for 'a', which is FAILED", 5
-        )
+        UnfinishedJob(1, "job1", 101.0, msgspec.msgpack.encode(described), described, 201.0, State.OMITTED)
     ]
     assert [(one.position, one.attempt, one.state) for one in journal.runs_of(1)] == [
         (0, 1, State.SUCCEED),
@@ -220,15 +230,15 @@ def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
     record = journal.job_record(1)
     assert record is not None
     assert record.iterations == 5
+    assert (record.rest, record.rest_at, record.message) == (State.OMITTED, 300.0, one.message)
 
 
 def test_iterations_that_end_together_come_back_one_by_one(journal: Journal):
-    one = job(1)
-    one.iterations = Iterations(range(10, 20, 2))
+    one = job(1, indices=range(10, 20, 2))
     journal.record(Added([one]))
     journal.record(IterationsFinal(one, bytes([0, 1, 0, 1, 1]), State.OMITTED, 300.0, "it waits in vain"))
-    assert list(reopened(journal).load().settled) == [
-        SettledIteration(1, position, State.OMITTED) for position in (1, 3, 4)
+    assert list(reopened(journal).load().ended_iterations) == [
+        EndedIteration(1, position, State.OMITTED) for position in (1, 3, 4)
     ]
     assert [(end.position, end.attempt, end.ended, end.message) for end in journal.runs_of(1)] == [
         (position, 0, 300.0, "it waits in vain") for position in (1, 3, 4)
@@ -236,28 +246,27 @@ def test_iterations_that_end_together_come_back_one_by_one(journal: Journal):
 
 
 def test_iterations_of_a_final_job_are_not_loaded_but_can_be_asked_for(journal: Journal):
-    one, other = job(1), job(2)
-    one.iterations = Iterations(range(3))
+    one, other = job(1, indices=range(3)), job(2)
     journal.record(Added([one, other]))
     for position in range(3):
         journal.record(ended(run(one, position)))
     journal.record(settled(one, -1, State.SUCCEED))
     loaded = reopened(journal).load()
-    assert list(loaded.final) == [FinalJob(1, "job1", State.SUCCEED, 101.0, 3, "")]
-    assert list(loaded.settled) == []
+    iterations = EndedIterations(range(3), State.SUCCEED)
+    assert list(loaded.final) == [FinalJob(1, "job1", State.SUCCEED, 101.0, "", iterations)]
+    assert list(loaded.ended_iterations) == []
     assert len(list(journal.runs_of(1))) == 3
     assert list(journal.runs_of(2)) == []
 
 
 def test_the_id_of_a_forgotten_run_stays_used_up(journal: Journal):
-    jobs = [job(1), job(2)]
-    jobs[1].iterations = Iterations(range(9))
+    jobs = [job(1), job(2, indices=range(9))]
     first, second = run(jobs[0]), run(jobs[1], 5)
     for effect in (Added(jobs), scheduled(first), executing(second), Requeued(first), Requeued(second)):
         journal.record(effect)
     loaded = reopened(journal).load()
-    assert loaded.forgotten == [ForgottenRun(1, -1, 1), ForgottenRun(2, 5, 1)]
-    assert loaded.under_way == []
+    assert loaded.requeued == [RequeuedAttempt(1, -1, 1), RequeuedAttempt(2, 5, 1)]
+    assert loaded.open_attempts == []
     assert list(journal.runs_of(1)) == []
 
 
@@ -273,9 +282,7 @@ def test_the_next_attempt_takes_the_place_of_a_forgotten_run(journal: Journal, c
 
 
 def test_a_removed_job_leaves_nothing_but_its_number(journal: Journal):
-    jobs = [job(seq) for seq in (1, 2, 3)]
-    for one in jobs:
-        one.iterations = Iterations(range(1))
+    jobs = [job(seq, indices=range(1)) for seq in (1, 2, 3)]
     journal.record(Added(jobs))
     for one in jobs:
         journal.record(ended(run(one, 0)))

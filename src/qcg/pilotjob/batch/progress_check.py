@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.loading import unfinished_jobs
 from qcg.pilotjob.journal.metadata import FINISH_REQUESTED
 from qcg.pilotjob.journal.snapshot import snapshot
 
@@ -54,10 +53,9 @@ def longest_of(run_dir: Path) -> str:
 
 
 def _longest(run_dir: Path) -> JobDescription | None:
-    decode = msgspec.msgpack.Decoder(JobDescription).decode
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
-            jobs = [decode(job.spec) for job in reading.load(connection).unfinished]
-    except (JournalError, msgspec.DecodeError, UnicodeDecodeError):
+            jobs = [job.description for job in unfinished_jobs(connection)]
+    except JournalError:
         return None
     return max(jobs, key=lambda job: job.wall_time or 0, default=None)

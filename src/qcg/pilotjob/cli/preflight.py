@@ -17,9 +17,10 @@ from qcg.pilotjob.core.events import Submit
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.interfaces.file import read_requests
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.descriptions import DamagedDescription
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.loading import unfinished_jobs
 from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, OPTIONS, DamagedMetadata
 from qcg.pilotjob.journal.snapshot import snapshot
 
@@ -62,13 +63,12 @@ class LeftOver(msgspec.Struct, frozen=True):
 
 def left_of(run_dir: Path) -> LeftOver:
     """Raises BatchError when there is no such registry."""
-    decode = msgspec.msgpack.Decoder(JobDescription).decode
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
-            jobs = [decode(job.spec) for job in reading.load(connection).unfinished]
+            jobs = [job.description for job in unfinished_jobs(connection)]
             total, done = FILE_REQUESTS_TOTAL.read(connection), FILE_REQUESTS_DONE.read(connection)
             options = OPTIONS.read(connection) or Options()
-    except (DamagedMetadata, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (DamagedMetadata, DamagedDescription) as error:
         raise BatchError(f"the registry of {run_dir} is damaged: {error}") from None
     except JournalError as error:
         raise BatchError(str(error).rstrip(".")) from None

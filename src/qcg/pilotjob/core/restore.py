@@ -1,8 +1,9 @@
-"""Build the core's books anew from what the journal remembers. What follows from it comes out as effects, as ever."""
+"""Restore the state of the core from the registry and the ledgers of agents that have ended."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,151 +22,230 @@ from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import Amount, JobDescription
 from qcg.pilotjob.host.records import Ended, Started
 
-_decode = msgspec.msgpack.Decoder(JobDescription).decode
+
+class EndedIterations(NamedTuple):
+    """The states of the iterations of a final job."""
+
+    indices: range
+    rest: State
+    """State of all iterations that are not among `known`."""
+    known: Iterable[tuple[int, State]] = ()
+    """Position and state of single iterations."""
 
 
-class Restoration:
-    """Tell it everything, in this order: final jobs, unfinished ones, what is known of their iterations and runs."""
+class FinalJob(NamedTuple):
+    """A job that is final: the core keeps little more than its name and its state."""
 
-    def __init__(self, core: CoreState, now: float, max_seq: int) -> None:
+    seq: int
+    name: str
+    state: State
+    submitted: float
+    message: str
+    iterations: EndedIterations | None = None
+
+
+class UnfinishedJob(NamedTuple):
+    """A job that is not final."""
+
+    seq: int
+    name: str
+    submitted: float
+    spec: bytes
+    """The encoded description, which the registry stores."""
+    description: JobDescription
+    started: float = 0.0
+    """When the first iteration of an iterated job started."""
+    rest: State | None = None
+    """State of all iterations that have neither ended nor started; None: they wait."""
+
+
+class EndedIteration(NamedTuple):
+    """A final iteration of a job that is not final."""
+
+    seq: int
+    position: int
+    state: State
+
+
+class RequeuedAttempt(NamedTuple):
+    """An attempt whose job waits again. The next attempt gets a higher number."""
+
+    seq: int
+    position: int
+    number: int
+
+
+class OpenAttempt(NamedTuple):
+    """An attempt without a known end. Its agent reports the end, and the start where that is not known."""
+
+    seq: int
+    position: int
+    number: int
+    grant: Grant
+    scheduled: float
+    started: float = 0.0
+    pid: int = 0
+    killed: bool = False
+    stopped: bool = False
+
+
+class SavedRun(NamedTuple):
+    """Everything that the registry knows about a run. Iterators are read once, in the order of the fields."""
+
+    max_seq: int
+    """The highest sequence number ever given, also to jobs that were removed."""
+    final: Iterable[FinalJob] = ()
+    unfinished: Iterable[UnfinishedJob] = ()
+    """In the order of submission."""
+    ended_iterations: Iterable[EndedIteration] = ()
+    requeued: Sequence[RequeuedAttempt] = ()
+    open_attempts: Sequence[OpenAttempt] = ()
+
+
+class LedgerRecords(NamedTuple):
+    """Records of agents that have ended, which no manager has received."""
+
+    records: Sequence[Started | Ended] = ()
+    agents: Collection[str] = ()
+    """Names of these agents."""
+    complete: bool = True
+    """All ledgers could be read: an attempt without a record has never started."""
+
+
+def restore(core: CoreState, saved: SavedRun, ledgers: LedgerRecords, now: float) -> list[Effect]:
+    """Fill an empty core; returns the effects that follow."""
+    return _Restoration(core, saved, ledgers, now).effects()
+
+
+class _Restoration:
+    def __init__(self, core: CoreState, saved: SavedRun, ledgers: LedgerRecords, now: float) -> None:
         self._core = core
+        self._saved = saved
+        self._ledgers = ledgers
         core.now = now
-        core.next_seq = max_seq + 1
-        self._newcomers: dict[int, NewJob] = {}
-        self._rests: list[tuple[Job, State]] = []
-        self._runs: list[Attempt] = []
-        self._told: list[Started | Ended] = []
-        self._gone: Collection[str] = ()
-        self._all_told = True
+        core.next_seq = saved.max_seq + 1
+        self._new_jobs: dict[int, NewJob] = {}
+        """By sequence number, the jobs that are not final."""
 
-    def final_job(
-        self, seq: int, name: str, state: State, submitted: float, message: str, iterations: Iterations | None
-    ) -> None:
-        job = Job(seq, name, b"", submitted)
-        job.message = message
-        job.spec = None
-        job.state = state
-        job.iterations = iterations
-        self._core.register(job)
-
-    def unfinished_job(self, seq: int, name: str, submitted: float, spec: bytes, began: float) -> None:
-        description = _decode(spec)
-        job = Job(seq, name, spec, submitted)
-        try:
-            self._newcomers[seq] = prepare(self._core, job, description)
-        except DescriptionError:  # its share fitted into what existed when it was submitted
-            self._newcomers[seq] = prepare(self._core, job, _unshared(description))
-        if began and job.iterations is not None:
-            job.state = EXECUTING
-            job.iterations.began = began
-
-    def settled_iteration(self, seq: int, position: int, state: State) -> None:
-        iterations = self._newcomers[seq].job.iterations
-        if iterations is not None:
-            iterations.set_state(position, state)
-
-    def lost_attempt(self, seq: int, position: int, number: int) -> None:
-        """A run of this attempt was given up; the next one counts on from there."""
-        job = self._newcomers[seq].job
-        if job.iterations is None:
-            job.attempts_made = number
-        else:
-            job.iterations.attempts_made[position] = number
-
-    def rest(self, seq: int, state: State) -> None:
-        """The iterations that had not started were ended together."""
-        self._rests.append((self._newcomers[seq].job, state))
-
-    def run_under_way(
-        self,
-        attempt: tuple[int, int, int, Grant, float],
-        *,
-        killed: bool,
-        stopped: bool = False,
-        pid: int = 0,
-        started: float = 0.0,
-    ) -> None:
-        """(seq, position, attempt, grant, scheduled). Its host will tell how it ends, and whether it has started, where
-        that is not known."""
-        seq, position, number, grant, scheduled = attempt
-        job = self._newcomers[seq].job
-        restored = Attempt(job, position, number, grant, scheduled)
-        restored.killed = killed
-        restored.stopped = stopped
-        restored.pid = pid
-        restored.started = started
-        state = EXECUTING if started else SCHEDULED
-        if position < 0:
-            job.state = state
-        else:
-            assert job.iterations is not None
-            job.iterations.set_state(position, state)
-        self._runs.append(restored)
-
-    def told(self, records: Iterable[Started | Ended], gone: Collection[str] = (), *, everything: bool = True) -> None:
-        """What agents have told that are not there any more, `gone` by name. `everything`: what they do not tell of has
-        never begun."""
-        self._told += records
-        self._gone = gone
-        self._all_told = everything
-
-    def finish(self) -> list[Effect]:
-        """Put everything in its place."""
+    def effects(self) -> list[Effect]:
         core = self._core
-        for job, state in self._rests:
-            assert job.iterations is not None
-            job.iterations.make_queued_final(state)
-        for new_job in self._newcomers.values():
+        for final in self._saved.final:
+            self._add_final(final)
+        rests = [(self._add_unfinished(job), job.rest) for job in self._saved.unfinished]
+        for ended in self._saved.ended_iterations:
+            self._iterations_of(ended.seq).set_state(ended.position, ended.state)
+        for requeued in self._saved.requeued:
+            self._count_attempt(requeued)
+        attempts = [self._attempt(saved) for saved in self._saved.open_attempts]
+        for job, rest in rests:
+            if rest is not None:
+                assert job.iterations is not None
+                job.iterations.make_queued_final(rest)
+        for new_job in self._new_jobs.values():
             core.register(new_job.job)
         core.jobs = dict(sorted(core.jobs.items(), key=lambda item: item[1].seq))
-        for attempt in self._runs:
+        for attempt in attempts:
             register_existing(core, attempt)
-        for new_job in self._newcomers.values():
-            # Jobs that it waited for may have been removed after they succeeded,
+        for new_job in self._new_jobs.values():
+            # A prerequisite may have been removed after it succeeded, and a later job may have got its name.
             find_prerequisites(new_job, core.jobs)
-            # and others may have come later under their names.
             new_job.prerequisites = tuple(
                 [other for other in new_job.prerequisites if not _is_later(other.job, new_job.job)]
             )
             enqueue(core, new_job, accepted_before=True)
-        self._take_in_told()
-        self._give_up_unreachable()
-        for new_job in self._newcomers.values():
+        self._handle_ledger_records()
+        self._give_up_unreported_attempts()
+        for new_job in self._new_jobs.values():
             _finish_if_done(core, new_job.job)
         effects, core.effects = core.effects, []
         return effects
 
-    def _take_in_told(self) -> None:
-        """Ends come first: a run that has begun on a node that is gone is lost, unless it has ended."""
-        core, now = self._core, self._core.now
-        spread = {attempt.id for attempt in core.attempts.values() if len(attempt.grant.parts) > 1}
-        spread.update(record.id for record in self._told if isinstance(record, Started) and len(record.grant) > 1)
-        for record in self._told:
-            # What became of the others on their other nodes, nobody can tell any more.
-            if isinstance(record, Ended) and record.id not in spread:
+    def _add_final(self, final: FinalJob) -> None:
+        job = Job(final.seq, final.name, b"", final.submitted)
+        job.message = final.message
+        job.spec = None
+        job.state = final.state
+        if final.iterations is not None:
+            job.iterations = _ended_iterations(final.iterations)
+        self._core.register(job)
+
+    def _add_unfinished(self, saved: UnfinishedJob) -> Job:
+        job = Job(saved.seq, saved.name, saved.spec, saved.submitted)
+        try:
+            new_job = prepare(self._core, job, saved.description)
+        except DescriptionError:  # its share fitted into the nodes that existed when it was submitted
+            new_job = prepare(self._core, job, _unshared(saved.description))
+        self._new_jobs[saved.seq] = new_job
+        if saved.started and job.iterations is not None:
+            job.state = EXECUTING
+            job.iterations.began = saved.started
+        return job
+
+    def _iterations_of(self, seq: int) -> Iterations:
+        iterations = self._new_jobs[seq].job.iterations
+        assert iterations is not None
+        return iterations
+
+    def _count_attempt(self, requeued: RequeuedAttempt) -> None:
+        job = self._new_jobs[requeued.seq].job
+        if job.iterations is None:
+            job.attempts_made = requeued.number
+        else:
+            job.iterations.attempts_made[requeued.position] = requeued.number
+
+    def _attempt(self, saved: OpenAttempt) -> Attempt:
+        job = self._new_jobs[saved.seq].job
+        attempt = Attempt(job, saved.position, saved.number, saved.grant, saved.scheduled)
+        attempt.killed = saved.killed
+        attempt.stopped = saved.stopped
+        attempt.pid = saved.pid
+        attempt.started = saved.started
+        state = EXECUTING if saved.started else SCHEDULED
+        if saved.position < 0:
+            job.state = state
+        else:
+            self._iterations_of(saved.seq).set_state(saved.position, state)
+        return attempt
+
+    def _handle_ledger_records(self) -> None:
+        """Handle ends first: an attempt that has started on a node that is gone is lost, unless it has ended."""
+        core, now, records = self._core, self._core.now, self._ledgers.records
+        multinode = {attempt.id for attempt in core.attempts.values() if len(attempt.grant.parts) > 1}
+        multinode.update(record.id for record in records if isinstance(record, Started) and len(record.grant) > 1)
+        for record in records:
+            # The agent of one node does not know whether processes on the other nodes have ended.
+            if isinstance(record, Ended) and record.id not in multinode:
                 core.now = record.at
                 attempt_ended(core, AttemptEnded(record))
-        for record in self._told:
+        for record in records:
             if isinstance(record, Started):
                 core.now = record.at
                 attempt_started(core, AttemptStarted(record))
         core.now = now
 
-    def _give_up_unreachable(self) -> None:
-        """Agents that are here tell what became of their runs, whatever these had."""
-        core = self._core
+    def _give_up_unreported_attempts(self) -> None:
+        """Give up attempts on nodes that are gone; the agents of all other nodes report the end of their attempts."""
+        core, gone = self._core, self._ledgers.agents
         for attempt in list(core.orphaned):
             nodes = [part.node for part in attempt.grant.parts]
-            if all(node in core.pool or (core.fallback_node and node not in self._gone) for node in nodes):
+            if all(node in core.pool or (core.fallback_node and node not in gone) for node in nodes):
                 continue
-            if attempt.started or not self._all_told:
+            if attempt.started or not self._ledgers.complete:
                 lose_attempt(core, attempt, orphan_reason(core, attempt))
             else:
                 requeue_attempt(core, attempt)
 
 
+def _ended_iterations(saved: EndedIterations) -> Iterations:
+    iterations = Iterations(saved.indices)
+    for position, state in saved.known:
+        iterations.set_state(position, state)
+    iterations.make_queued_final(saved.rest)
+    return iterations
+
+
 def _unshared(description: JobDescription) -> JobDescription:
-    """What it wants at least, where there is too little to share."""
+    """The description with its smallest request, where there are too few resources to share."""
     assert description.sharing is not None
     request = description.request
     least = (request.cores if description.sharing.of == "cores" else request.nodes) or Amount()
@@ -174,21 +254,12 @@ def _unshared(description: JobDescription) -> JobDescription:
 
 
 def _is_later(other: Job, job: Job) -> bool:
-    """Whether it was submitted after `job`: jobs of one submission may wait for each other in any order."""
+    """Whether `other` was submitted after `job`: jobs of one submission may depend on each other in any order."""
     return other.seq > job.seq and other.submitted > job.submitted
 
 
 def _finish_if_done(core: CoreState, job: Job) -> None:
-    """All its iterations had ended, and the manager had no time to say that of the job."""
+    """Finish a job whose iterations have all ended: the earlier manager died before it recorded the job's end."""
     iterations = job.iterations
     if iterations is not None and not job.state.is_final and not iterations.unfinished:
         make_final(core, FinalState(job, -1, iterations.final_state()))
-
-
-def known_iterations(indices: range, state: State, known: Iterable[tuple[int, State]]) -> Iterations:
-    """The iterations of a final job: those that are known, and all others in `state`."""
-    iterations = Iterations(indices)
-    for position, settled in known:
-        iterations.set_state(position, settled)
-    iterations.make_queued_final(state)
-    return iterations

@@ -12,7 +12,7 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant, Job
 from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.journal.damage import unreadable_of
-from qcg.pilotjob.journal.descriptions import DamagedDescription, Descriptions, iteration_of
+from qcg.pilotjob.journal.descriptions import DamagedDescription, Descriptions, decode_description, iteration_of
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import OPTIONS, DamagedMetadata
 from qcg.pilotjob.journal.questions import Questions
@@ -70,7 +70,8 @@ class EndedBooks:
     def _add_iterations(self, job: Job, record: JobRecord) -> None:
         spec = self._registry.spec_of(job.seq)
         assert spec is not None
-        iteration = iteration_of(spec, job.seq, job.name, record.iterations)
+        description = decode_description(spec, job.seq, job.name)
+        iteration = iteration_of(description, job.seq, job.name, record.iterations)
         job.iterations = Iterations(iteration.indices())
         job.iterations.began = record.started or 0.0
         if record.state is not State.SUCCEED:

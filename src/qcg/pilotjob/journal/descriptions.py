@@ -13,19 +13,20 @@ _decode = msgspec.msgpack.Decoder(JobDescription).decode
 
 
 class DamagedDescription(JournalError):
-    """A description in the registry that no manager has written."""
+    """A description in the registry that no manager has written; the message names the job."""
 
 
-def decode(spec: bytes, seq: int, name: str) -> JobDescription:
+def decode_description(spec: bytes, seq: int, name: str) -> JobDescription:
+    """Decode the description of a job as the registry stores it."""
     try:
         return _decode(spec)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedDescription(f"job {seq} ({name!r}): spec, its description: {error}") from None
 
 
-def iteration_of(spec: bytes, seq: int, name: str, iterations: int) -> Iteration:
-    """The iteration of a job that has so many of them."""
-    iteration = decode(spec, seq, name).iteration
+def iteration_of(description: JobDescription, seq: int, name: str, iterations: int) -> Iteration:
+    """The iteration of a job that has this many iterations, as the registry says."""
+    iteration = description.iteration
     try:
         if iteration is not None and len(iteration) == iterations:
             return iteration
@@ -52,7 +53,7 @@ class Descriptions:
             return description
         spec = job.spec if job.spec is not None else self._journal.spec_of(job.seq)
         assert spec is not None
-        return decode(spec, job.seq, job.name)
+        return decode_description(spec, job.seq, job.name)
 
     def drop(self, job: Job) -> None:
         """The job is final: the journal has its description."""

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from qcg.pilotjob.core.effects import Effect, Removed, Transition
 from qcg.pilotjob.core.records import Attempt
+from qcg.pilotjob.core.restore import SavedRun
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory
-from qcg.pilotjob.journal import damage, reading, schema
+from qcg.pilotjob.journal import damage, loading, reading, schema
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.group import GATHER, Group
 from qcg.pilotjob.journal.metadata import EPOCH, PUT_VALUE, MetadataKey, T
 from qcg.pilotjob.journal.questions import Questions
-from qcg.pilotjob.journal.records import JobEnded, Loaded
+from qcg.pilotjob.journal.records import JobEnded
 from qcg.pilotjob.journal.registry_files import check_own_files
 
 FILE_NAME = "registry.sqlite"
@@ -199,9 +200,9 @@ class Journal(Questions):
         """By agent, the number of its last record whose effects are in the registry."""
         return reading.acked(self._current())
 
-    def load(self) -> Loaded:
-        """Everything, for a manager that resumes."""
-        return reading.load(self._current())
+    def load(self) -> SavedRun:
+        """Read the whole registry, for a manager that resumes."""
+        return loading.load(self._current())
 
     @property
     def has_uncommitted_ends(self) -> bool:

@@ -10,16 +10,7 @@ from qcg.pilotjob.core.job_states import STATES, State
 from qcg.pilotjob.journal.end_batches import decode_ends
 from qcg.pilotjob.journal.grants import decode_grant
 from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ
-from qcg.pilotjob.journal.records import (
-    FinalJob,
-    ForgottenRun,
-    JobEnded,
-    JobRecord,
-    Loaded,
-    RunRecord,
-    SettledIteration,
-    UnfinishedJob,
-)
+from qcg.pilotjob.journal.records import JobEnded, JobRecord, RunRecord
 from qcg.pilotjob.journal.schema import FINAL, KILLED, STOPPED, TOGETHER, place, seq_and_position
 
 QUEUED = int(State.QUEUED)
@@ -34,27 +25,6 @@ OF_UNFINISHED = (
     "FROM submitted_jobs AS jobs CROSS JOIN runs ON place >= (seq << 32) AND place < ((seq + 1) << 32)"
     f" WHERE jobs.state < {FINAL}"
 )
-
-
-def load(connection: sqlite3.Connection) -> Loaded:
-    return Loaded(
-        max_seq=_max_seq(connection),
-        final=_final_jobs(connection),
-        unfinished=_unfinished_jobs(connection),
-        settled=_settled_iterations(connection),
-        under_way=[
-            to_run(row)
-            for row in connection.execute(
-                f"SELECT {RUN_COLUMNS} {OF_UNFINISHED} AND runs.state > {QUEUED} AND runs.state < {FINAL}"
-            )
-        ],
-        forgotten=[
-            ForgottenRun(*seq_and_position(number), attempt)
-            for number, attempt in connection.execute(
-                f"SELECT place, attempt {OF_UNFINISHED} AND runs.state = {QUEUED}"
-            )
-        ],
-    )
 
 
 def acked(connection: sqlite3.Connection) -> dict[str, int]:
@@ -141,7 +111,7 @@ def ends_between(connection: sqlite3.Connection, after: int, last: int, limit: i
 
 def has_jobs(connection: sqlite3.Connection) -> bool:
     """Or had some, which were removed."""
-    return _max_seq(connection) > 0
+    return max_seq(connection) > 0
 
 
 def names_beginning_with(connection: sqlite3.Connection, begin: str, final: bool | None, most: int) -> Iterator[str]:
@@ -164,36 +134,12 @@ def starts_and_ends(connection: sqlite3.Connection) -> tuple[int, int]:
     return int(starts), int(ends)
 
 
-def _max_seq(connection: sqlite3.Connection) -> int:
+def max_seq(connection: sqlite3.Connection) -> int:
     (highest,) = connection.execute("SELECT max(seq) FROM submitted_jobs").fetchone()
     return max(highest or 0, HIGHEST_REMOVED_SEQ.read(connection))
 
 
-def _final_jobs(connection: sqlite3.Connection) -> Iterator[FinalJob]:
-    for seq, name, state, submitted, iterations, message in connection.execute(
-        f"SELECT seq, name, state, submitted, iterations, message FROM jobs WHERE state >= {FINAL} ORDER BY seq"
-    ):
-        yield FinalJob(seq, name, STATES[state], submitted, iterations, message)
-
-
-def _unfinished_jobs(connection: sqlite3.Connection) -> Iterator[UnfinishedJob]:
-    for seq, name, submitted, spec, started, rest, rest_at, message, iterations in connection.execute(
-        "SELECT seq, name, submitted, spec, started, rest, rest_at, message, iterations FROM jobs"
-        f" WHERE state < {FINAL} ORDER BY seq"
-    ):
-        yield UnfinishedJob(
-            seq, name, submitted, spec, started or None, _rest(rest), rest_at or None, message, iterations
-        )
-
-
-def _settled_iterations(connection: sqlite3.Connection) -> Iterator[SettledIteration]:
-    for number, state in connection.execute(
-        f"SELECT place, runs.state {OF_UNFINISHED} AND iterations > 0 AND runs.state >= {FINAL}"
-    ):
-        yield SettledIteration(*seq_and_position(number), STATES[state])
-
-
-def _rest(number: int) -> State | None:
+def to_rest(number: int) -> State | None:
     return STATES[number] if number else None
 
 
@@ -208,7 +154,7 @@ def to_job(row: tuple[Any, ...]) -> JobRecord:
         started or None,
         ended or None,
         message,
-        _rest(rest),
+        to_rest(rest),
         rest_at or None,
     )
 

@@ -4,77 +4,26 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
 from qcg.pilotjob.common.options import Options, UsageError
+from qcg.pilotjob.core import restore as core_restore
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Effect
-from qcg.pilotjob.core.iterations import Iterations
-from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.core.records import Grant
-from qcg.pilotjob.core.restore import Restoration, known_iterations
+from qcg.pilotjob.core.restore import LedgerRecords
 from qcg.pilotjob.executors.ledger_reader import Untold
-from qcg.pilotjob.journal.descriptions import DamagedDescription, decode, iteration_of
+from qcg.pilotjob.journal.descriptions import DamagedDescription
 from qcg.pilotjob.journal.journal import Journal, damaged
 from qcg.pilotjob.journal.metadata import END_WHEN_DONE, FINISH_REQUESTED, OPTIONS, REPORT_SIZE, DamagedMetadata
-from qcg.pilotjob.journal.records import FinalJob
 from qcg.pilotjob.manager.job_views import Stories
 from qcg.pilotjob.report.writer import UNKNOWN, ReportWriter
 
 
 def restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
-    """Fill empty books from the journal; what follows from that. `told`: by agents that are not there any more."""
+    """Restore an empty core from the registry and from the ledgers of agents that have ended; returns the effects."""
+    ledgers = LedgerRecords(told.records, told.agents, complete=told.everything)
     try:
-        return _restore(core, journal, told)
+        return core_restore.restore(core, journal.load(), ledgers, time.time())
     except DamagedDescription as error:
         raise damaged(journal.path, str(error)) from None
-
-
-def _restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
-    loaded = journal.load()
-    restoration = Restoration(core, time.time(), loaded.max_seq)
-    iterated: list[FinalJob] = []
-    for final in loaded.final:
-        if final.iterations:
-            iterated.append(final)
-        else:
-            restoration.final_job(final.seq, final.name, final.state, final.submitted, final.message, None)
-    for job in loaded.unfinished:
-        if job.iterations:
-            iteration_of(job.spec, job.seq, job.name, job.iterations)
-        try:
-            restoration.unfinished_job(job.seq, job.name, job.submitted, job.spec, job.started or 0.0)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            decode(job.spec, job.seq, job.name)
-            raise
-        if job.rest is not None:
-            restoration.rest(job.seq, job.rest)
-    for seq, position, state in loaded.settled:
-        restoration.settled_iteration(seq, position, state)
-    for forgotten in loaded.forgotten:
-        restoration.lost_attempt(forgotten.seq, forgotten.position, forgotten.attempt)
-    for run in loaded.under_way:
-        grant = run.grant or Grant(())
-        place = (run.seq, run.position, run.attempt, grant, run.scheduled or 0.0)
-        restoration.run_under_way(
-            place, killed=run.killed, stopped=run.stopped, pid=run.pid, started=run.started or 0.0
-        )
-    for final in iterated:
-        iterations = _iterations(final, journal)
-        restoration.final_job(final.seq, final.name, final.state, final.submitted, final.message, iterations)
-    restoration.told(told.records, told.agents, everything=told.everything)
-    return restoration.finish()
-
-
-def _iterations(final: FinalJob, journal: Journal) -> Iterations:
-    spec = journal.spec_of(final.seq)
-    assert spec is not None
-    iteration = iteration_of(spec, final.seq, final.name, final.iterations)
-    if final.state is State.SUCCEED:
-        return known_iterations(iteration.indices(), State.SUCCEED, ())
-    record = journal.job_record(final.seq)
-    rest = (record.rest if record else None) or final.state
-    return known_iterations(iteration.indices(), rest, journal.iteration_states(final.seq))
 
 
 def complete_report(report: ReportWriter, journal: Journal, stories: Stories, core: CoreState) -> int:

@@ -7,14 +7,13 @@ import sqlite3
 from collections import Counter
 from pathlib import Path
 
-import msgspec
-
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.journal import reading, tallies
 from qcg.pilotjob.journal.damage import unreadable_of
+from qcg.pilotjob.journal.descriptions import DamagedDescription, decode_description
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import RESOURCES, DamagedMetadata
@@ -29,9 +28,6 @@ from qcg.pilotjob.report.tail import end_of_output
 from qcg.pilotjob.runs.discovery import ForeignRunError, RunsError, has_manager, with_registry
 
 NONE_STARTED = "none of its iterations was started, because of what they wait for"
-
-
-_decode_description = msgspec.msgpack.Decoder(JobDescription).decode
 
 
 def analyse(path: Path, most: int = 10, *, ended: bool = False) -> RunReport:
@@ -142,11 +138,12 @@ class _Report:
         )
 
     def _description(self, ending: Ending) -> JobDescription | None:
-        spec = reading.spec_of(self.connection, ending.job.seq)
+        job = ending.job
+        spec = reading.spec_of(self.connection, job.seq)
         try:
-            return None if spec is None else _decode_description(spec)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self.unreadable.append(f"job {ending.job.seq} ({ending.job.name!r}): spec: {error}")
+            return None if spec is None else decode_description(spec, job.seq, job.name)
+        except DamagedDescription as error:
+            self.unreadable.append(str(error))
             return None
 
     def _name(self, ending: Ending, description: JobDescription | None) -> str:

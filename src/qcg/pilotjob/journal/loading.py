@@ -1,0 +1,96 @@
+"""The registry of a run as the value from which a core is restored."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from qcg.pilotjob.core.job_states import STATES, State
+from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.core.restore import (
+    EndedIteration,
+    EndedIterations,
+    FinalJob,
+    OpenAttempt,
+    RequeuedAttempt,
+    SavedRun,
+    UnfinishedJob,
+)
+from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.descriptions import decode_description, iteration_of
+from qcg.pilotjob.journal.reading import OF_UNFINISHED, QUEUED, RUN_COLUMNS, to_rest, to_run
+from qcg.pilotjob.journal.schema import FINAL, seq_and_position
+
+
+def load(connection: sqlite3.Connection) -> SavedRun:
+    """Read a whole registry.
+
+    Jobs and iterations are read from disk while the value is iterated over: use it before the next write. A description
+    that no manager has written raises DamagedDescription then.
+    """
+    return SavedRun(
+        max_seq=reading.max_seq(connection),
+        final=_final_jobs(connection),
+        unfinished=unfinished_jobs(connection),
+        ended_iterations=_ended_iterations(connection),
+        requeued=[
+            RequeuedAttempt(*seq_and_position(place), number)
+            for place, number in connection.execute(f"SELECT place, attempt {OF_UNFINISHED} AND runs.state = {QUEUED}")
+        ],
+        open_attempts=_open_attempts(connection),
+    )
+
+
+def unfinished_jobs(connection: sqlite3.Connection) -> Iterator[UnfinishedJob]:
+    """The jobs that are not final, in the order of submission."""
+    for seq, name, submitted, spec, started, rest, iterations in connection.execute(
+        f"SELECT seq, name, submitted, spec, started, rest, iterations FROM jobs WHERE state < {FINAL} ORDER BY seq"
+    ):
+        description = decode_description(spec, seq, name)
+        if iterations:
+            iteration_of(description, seq, name, iterations)
+        yield UnfinishedJob(seq, name, submitted, spec, description, started or 0.0, to_rest(rest))
+
+
+def _final_jobs(connection: sqlite3.Connection) -> Iterator[FinalJob]:
+    for seq, name, state, submitted, iterations, message, rest in connection.execute(
+        f"SELECT seq, name, state, submitted, iterations, message, rest FROM jobs WHERE state >= {FINAL} ORDER BY seq"
+    ):
+        job = FinalJob(seq, name, STATES[state], submitted, message)
+        yield job._replace(iterations=_iterations_of(connection, job, iterations, rest)) if iterations else job
+
+
+def _iterations_of(connection: sqlite3.Connection, job: FinalJob, iterations: int, rest: int) -> EndedIterations:
+    spec = reading.spec_of(connection, job.seq)
+    assert spec is not None
+    indices = iteration_of(decode_description(spec, job.seq, job.name), job.seq, job.name, iterations).indices()
+    if job.state is State.SUCCEED:  # all of them have succeeded
+        return EndedIterations(indices, State.SUCCEED)
+    return EndedIterations(indices, to_rest(rest) or job.state, reading.iteration_states(connection, job.seq))
+
+
+def _ended_iterations(connection: sqlite3.Connection) -> Iterator[EndedIteration]:
+    for place, state in connection.execute(
+        f"SELECT place, runs.state {OF_UNFINISHED} AND iterations > 0 AND runs.state >= {FINAL}"
+    ):
+        yield EndedIteration(*seq_and_position(place), STATES[state])
+
+
+def _open_attempts(connection: sqlite3.Connection) -> list[OpenAttempt]:
+    rows = connection.execute(
+        f"SELECT {RUN_COLUMNS} {OF_UNFINISHED} AND runs.state > {QUEUED} AND runs.state < {FINAL}"
+    )
+    return [
+        OpenAttempt(
+            record.seq,
+            record.position,
+            record.attempt,
+            record.grant or Grant(()),
+            record.scheduled or 0.0,
+            record.started or 0.0,
+            record.pid,
+            record.killed,
+            record.stopped,
+        )
+        for record in map(to_run, rows)
+    ]
