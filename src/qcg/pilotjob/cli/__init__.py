@@ -1,1 +1,4 @@
-"""The command line: one file per command in `commands/`, and helpers shared by commands."""
+"""The command line: one file a command in `commands/`, helpers beside it.
+
+May import every other package; only `qcg.pilotjob.service` imports it.
+"""

@@ -6,10 +6,12 @@ import time
 
 
 class Clock:
+    """The time of day and a clock that never jumps."""
+
     def wall(self) -> float:
-        """Seconds of the epoch. It jumps when somebody sets the time of day."""
+        """Epoch seconds. Jumps when the time of day is set."""
         return time.time()
 
     def steady(self) -> float:
-        """Seconds since an unknown moment. It never jumps."""
+        """Seconds since an arbitrary start. Never jumps."""
         return time.monotonic()

@@ -1,4 +1,4 @@
-"""The last resort for unexpected exceptions: a sentence on stderr, and a file to attach to a bug report."""
+"""Reports an unexpected exception: a sentence on stderr, and a file to attach to a bug report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qcg.pilotjob.common.printable import printable_lines
 
 
 def report_crash(command: str, error: BaseException) -> int:
-    """Print what happened and where the bug report is; the exit code."""
+    """Print what happened and where the bug report is. Returns the exit code."""
     summary = _summary(error)
     print_safely(f"Error: {command} ended because of an unexpected error: {summary}")
     try:
@@ -41,7 +41,7 @@ def _write(command: str, error: BaseException) -> str:
 
 
 def _text(command: str, error: BaseException) -> str:
-    """Neither the environment nor the arguments nor the values of variables: these may hold secrets."""
+    """The text of a bug report, without environment, arguments and values of variables, which may hold secrets."""
     import platform
     import traceback
     from datetime import datetime, timezone
@@ -58,7 +58,7 @@ def _text(command: str, error: BaseException) -> str:
 
 
 def _summary(error: BaseException) -> str:
-    """One line, however long the message is."""
+    """The exception in one line of limited length."""
     text = " ".join(str(error).split())
     if len(text) > 300:
         text = text[:300] + "..."

@@ -1,4 +1,4 @@
-"""`service.log`: what a person can follow."""
+"""The log of a manager, `service.log`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LEVELS = ("critical", "error", "warning", "info", "debug")
 
 
 class LogFormatter(logging.Formatter):
-    """One entry a record: time, level, message. Further lines of a message or a traceback are indented, and what is not
-    visible is escaped, so that no text of a job can look like an entry or steer a terminal that shows the log."""
+    """One entry a record: time, level, message. Further lines are indented and control characters escaped, so that no
+    text of a job can look like an entry or control the terminal that shows the log."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s")
@@ -26,7 +26,7 @@ class LogFormatter(logging.Formatter):
 
 
 class _LogFile(logging.FileHandler):
-    """A log whose disk may be full: that is said once, and what could not be written is written when there is room."""
+    """A log file on a disk that may be full: prints one error, and writes the missing lines once there is space."""
 
     _in_trouble = False
 
@@ -40,25 +40,25 @@ class _LogFile(logging.FileHandler):
         if not isinstance(error, OSError):
             super().handleError(record)
             return
-        # The stream keeps what it could not write, and tries again with the next line.
+        # The stream keeps lines that it could not write, and tries again with the next one.
         self._failed = True
         if not self._in_trouble:
-            _say(f"{self.baseFilename} cannot be written: {os.strerror(error.errno or 0)}")
+            _print_error(f"{self.baseFilename} cannot be written: {os.strerror(error.errno or 0)}")
 
     def close(self) -> None:
         try:
             super().close()
         except OSError as error:
-            _say(f"the end of {self.baseFilename} could not be written: {os.strerror(error.errno or 0)}")
+            _print_error(f"the end of {self.baseFilename} could not be written: {os.strerror(error.errno or 0)}")
 
 
-def _say(sentence: str) -> None:
-    with suppress(OSError):  # nobody listens there either
+def _print_error(sentence: str) -> None:
+    with suppress(OSError):  # stderr may be closed, too
         print(printable(sentence), file=sys.stderr, flush=True)
 
 
 def log_to(path: Path, level: str) -> logging.Handler:
-    """Send what this package says to a file that only its owner can read. The root logger is nobody's here."""
+    """Log the messages of this package to a file that only its owner can read. The root logger is left alone."""
     os.close(open_output(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(LogFormatter())

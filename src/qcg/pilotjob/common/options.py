@@ -1,4 +1,4 @@
-"""How a manager was asked to run: what the commands fill in, and what a resumed run takes up again."""
+"""Options of a manager: commands fill them in, and a resumed run uses them again."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class Options(Struct, frozen=True, omit_defaults=True):
     wd: str = "."
     id: str | None = None
     file_path: str | None = None
-    """Requests to run."""
+    """Path of a request file."""
     net: bool = False
     """Open the network interface."""
     net_port: str = "*"
-    """For requests: a port, a range `2222-9999`, or any."""
+    """Port for requests: a number, a range such as `2222-9999`, or `*` for any."""
     net_pub_port: str = "*"
-    """For events."""
+    """Port for events."""
     insecure_net: bool = False
-    """Without keys: for clients that know none, open to everybody on this host."""
+    """No keys: for clients without them; everybody on this host can connect."""
     wait: bool = False
     """Wait for all jobs even when the request file does not ask for it."""
     nodes: str | None = None
-    """Pretended nodes of this machine."""
+    """Virtual nodes on this machine."""
     resources: NodeSource = "auto"
     """Where nodes come from."""
     envschema: str = "auto"
@@ -37,15 +37,15 @@ class Options(Struct, frozen=True, omit_defaults=True):
     log: str = "info"
     system_core: bool = False
     share_cores: bool = False
-    """Use all cores of this host, also those that other runs have claimed."""
+    """Use all cores of this host, including cores that other runs have claimed."""
     no_bind: bool = False
     """Bind no job to cores, and claim none."""
     show_progress: bool = False
     rerun_lost: bool = False
     keep_output: bool = False
-    """Save the output of jobs that succeed, too."""
+    """Save the output of successful jobs, too."""
     patience: float = 600.0
-    """Seconds after which a request that is never served is not overtaken any more."""
+    """Seconds for which later jobs may overtake a job that does not fit."""
     linger: float = 600.0
     """Seconds that an agent waits for a manager after its last job."""
     node_timeout: float = 25.0
@@ -53,21 +53,21 @@ class Options(Struct, frozen=True, omit_defaults=True):
     nl_init_timeout: float = 600.0
     """Seconds for the agents of an allocation's nodes to connect."""
     nl_ready_threshold: float = 1.0
-    """The part of them that has to be there before jobs are started."""
+    """The part of these agents that must be connected before jobs are started."""
     nl_start_method: StartMethod = "slurm"
-    """How they are started."""
+    """How these agents are started."""
     slurm_limit_nodes_range_begin: int | None = None
     """The first node of the allocation to use, counted from 0; None: the first of all."""
     slurm_limit_nodes_range_end: int | None = None
     """The node of the allocation before which to stop; None: all up to the last."""
     time_limit: float | None = None
-    """Seconds after which this manager ends, and another one can go on."""
+    """Seconds after which this manager ends; another one can continue."""
     grace: float | None = None
-    """Seconds before that, or before the end of the allocation, in which nothing is started; None: a minute or less."""
+    """Seconds before that, or before the end of the allocation, in which no job starts; None: see `grace_period`."""
     grace_signal: str | None = None
-    """What running jobs get then."""
+    """The signal that running jobs get at the start of the grace period."""
     pretend: bool = False
-    """Start no processes: jobs end at once. To measure everything else."""
+    """Start no processes, to measure the manager alone: jobs end at once."""
 
 
 DEFAULT_GRACE = 60.0
@@ -82,13 +82,13 @@ def grace_period(grace: float | None, seconds: float) -> float:
 
 
 class Resumption(Struct, frozen=True):
-    """A run to take up again."""
+    """A run to resume."""
 
     run_dir: Path
     changes: dict[str, Any]
-    """Options that are other than they were."""
+    """Options that change."""
     anew: bool = False
-    """It is given something to do: that an earlier manager was told to end does not count any more."""
+    """The run gets more requests, so an earlier request to finish no longer counts."""
 
 
 class UsageError(Exception):

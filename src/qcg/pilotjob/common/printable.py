@@ -1,6 +1,6 @@
 """Text made safe to show: names, messages and paths on terminals, in logs and in reports.
 
-Job names, messages, file names and program output may hold any character. Printed as they are, escape sequences steer
+Job names, messages, file names and program output may hold any character. Printed as they are, escape sequences control
 the terminal, bidirectional controls reorder a line, and a line break forges a line of a log. Every character that is
 not visible is therefore written as an escape such as `\\x1b`, `\\u202e` or `\\n`.
 """
@@ -14,7 +14,7 @@ _NAMED = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _INVISIBLE_LETTERS = frozenset(
     map(chr, [0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x3164, 0xFFA0, *range(0xE0100, 0xE01F0)])
 )
-"""Characters without a shape that Unicode counts as letters or marks; the format characters are told by category."""
+"""Invisible characters that Unicode counts as letters or marks. Format characters are found by their category."""
 _NOT_ASCII_OR_DELETE = re.compile("[^\x00-\x7e]")
 
 
@@ -47,7 +47,7 @@ def printable_json(document: bytes) -> bytes:
 def _is_visible(character: str) -> bool:
     if character.isprintable():
         return character not in _INVISIBLE_LETTERS
-    return unicodedata.category(character) == "Zs"  # the spaces of other scripts
+    return unicodedata.category(character) == "Zs"  # spaces of other scripts
 
 
 def _escape(character: str) -> str:

@@ -1,4 +1,4 @@
-"""Output of programs, shown on a terminal without letting it steer the terminal."""
+"""Shows the output of programs on a terminal with control characters escaped."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from qcg.pilotjob.common.printable import printable_lines
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]{0,60}m)")
 _RESET = "\x1b[0m"
 _CUT_OFF = re.compile(r"(?:\r|\x1b(?:\[[0-9;:]{0,60})?)\Z")
-"""The beginning of a colour, or of a line break, whose rest has not been read yet."""
+"""The incomplete start of a colour code or a line break at the end of the data."""
 
 
 class TerminalText:
-    """Turns bytes, in whatever pieces they come, into text that is safe on a terminal.
+    """Converts bytes, piece by piece, into text that is safe on a terminal.
 
     Colours stay, and a carriage return begins a new line. Every other control character, and every byte that is not
     UTF-8, is escaped.
@@ -34,7 +34,7 @@ class TerminalText:
         return self._safe(text.removesuffix(self._held))
 
     def end(self) -> str:
-        """The rest, and the end of colours."""
+        """The rest of the text, and a reset of colours."""
         rest = self._safe(self._held + self._decoder.decode(b"", final=True))
         return rest + (_RESET if self._coloured else "")
 
@@ -46,10 +46,10 @@ class TerminalText:
 
 
 class ProgramOutput:
-    """Writes output of a program to the standard output: as it is, or safe where a terminal shows it."""
+    """Writes output of a program to stdout: unchanged to files and pipes, escaped to a terminal."""
 
     def __init__(self, *, raw: bool = False) -> None:
-        """`raw`: as it is in any case."""
+        """`raw`: unchanged to a terminal, too."""
         self._text = None if raw or not sys.stdout.isatty() else TerminalText()
 
     def write(self, data: bytes) -> None:

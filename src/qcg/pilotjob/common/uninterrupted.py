@@ -1,4 +1,4 @@
-"""Short work that leaves something behind when a signal ends the process in its middle."""
+"""Defers signals during short work that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Signals that end a process wait until this is over."""
+    """Block SIGINT, SIGTERM and SIGHUP until the block ends."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Makes the report on a run from its directory: one that has ended, that crashed, or that is still going on."""
+"""Creates the report on a run from its run directory, whether the run has ended, crashed or is still running."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qcg.pilotjob.launch.compose import stream_paths
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.run_report import Failure, RunReport, Slow
-from qcg.pilotjob.report.summary import Ending, Summary, statistics_of, summarise
+from qcg.pilotjob.report.summary import Outcome, Summary, statistics_of, summarise
 from qcg.pilotjob.report.tail import end_of_output
 from qcg.pilotjob.runs.discovery import ForeignRunError, RunsError, has_manager, with_registry
 
@@ -33,12 +33,12 @@ NONE_STARTED = "none of its iterations was started, because of what they wait fo
 def analyse(path: Path, most: int = 10, *, ended: bool = False) -> RunReport:
     """The report on a run directory, or on the newest one in a working directory.
 
-    At most `most` of the slowest and of the failed jobs are listed. `ended`: its manager is known to be at work no
-    more, although it may not have been able to write that.
+    At most `most` of the slowest and of the failed jobs are listed. `ended`: the caller knows that the manager has
+    ended, even if the manager could not write that.
     """
     try:
         run_dir, foreign = _run_of(path)
-        # Before its registry is read: what was written last is seen, when it has just ended.
+        # Checked before the registry is read: the report of a manager that ends meanwhile is then complete.
         at_work = not (ended or foreign) and has_manager(run_dir)
         with snapshot(run_dir / FILE_NAME, foreign=foreign, whole=not ended) as connection:
             return _Report(run_dir, connection, foreign).of(summarise(connection, most, at_work=at_work))
@@ -47,7 +47,7 @@ def analyse(path: Path, most: int = 10, *, ended: bool = False) -> RunReport:
 
 
 def _run_of(path: Path) -> tuple[Path, bool]:
-    """The run to report on, and whether it is another user's: such a run has to be named itself."""
+    """The run to report on, and whether it belongs to another user, whose runs are only found by their own path."""
     try:
         return with_registry(path), False
     except ForeignRunError:
@@ -55,7 +55,7 @@ def _run_of(path: Path) -> tuple[Path, bool]:
 
 
 class _Report:
-    """Puts into words what the summary has kept."""
+    """Turns the summary of a registry into a report, with messages and the end of failed jobs' output."""
 
     def __init__(self, run_dir: Path, connection: sqlite3.Connection, foreign: bool) -> None:
         self.foreign = foreign
@@ -84,15 +84,15 @@ class _Report:
             cores=cores,
             busy_core_seconds=summary.busy_core_seconds,
             utilisation=summary.busy_core_seconds / possible if possible else None,
-            slowest=[self._slow(ending) for ending in summary.slowest],
-            failures=[self._failure(ending) for ending in summary.failures],
+            slowest=[self._slow(outcome) for outcome in summary.slowest],
+            failures=[self._failure(outcome) for outcome in summary.failures],
             failed=summary.failed,
             omitted=[f"{job.name} OMITTED: {job.message or self._omitted_iterations(job)}" for job in summary.omitted],
             unreadable=self.unreadable,
         )
 
     def _omitted_iterations(self, job: JobRecord) -> str:
-        """The reason of an OMITTED job whose iterations were decided one by one."""
+        """The message of an OMITTED job whose iterations were omitted one by one."""
         states = tallies.iteration_states(self.connection, job.seq)
         others = [f"{states[state]} {state.name}" for state in State if states[state] and state is not State.OMITTED]
         if not others:
@@ -112,33 +112,35 @@ class _Report:
             self.unreadable.append(f"meta {RESOURCES.name!r}: {error}")
             return None
 
-    def _slow(self, ending: Ending) -> Slow:
-        run = ending.run
+    def _slow(self, outcome: Outcome) -> Slow:
+        run = outcome.run
         assert run is not None
         assert run.started is not None
         assert run.ended is not None
         seconds = max(run.ended - run.started, 0.0)
         allocation = "" if run.grant is None else str(run.grant)
-        return Slow(self._name(ending, self._description(ending)), run.state.name, seconds, allocation)
+        return Slow(self._name(outcome, self._description(outcome)), run.state.name, seconds, allocation)
 
-    def _failure(self, ending: Ending) -> Failure:
-        description = self._description(ending)
+    def _failure(self, outcome: Outcome) -> Failure:
+        description = self._description(outcome)
         streams = (
-            {} if description is None or ending.run is None else self._streams(ending.job.name, description, ending.run)
+            {}
+            if description is None or outcome.run is None
+            else self._streams(outcome.job.name, description, outcome.run)
         )
-        # Another user's run names any file, also one of the reader's that nobody else should see.
+        # The registry of another user's run may name any file, also a private one of the caller.
         path, lines = end_of_output({} if self.foreign else streams)
         return Failure(
-            name=self._name(ending, description),
-            message=ending.job.message if ending.run is None else ending.run.message,
-            exit_code=None if ending.run is None else ending.run.exit_code,
+            name=self._name(outcome, description),
+            message=outcome.job.message if outcome.run is None else outcome.run.message,
+            exit_code=None if outcome.run is None else outcome.run.exit_code,
             stderr=streams.get("stderr"),
             last_lines=lines,
             last_lines_of=path,
         )
 
-    def _description(self, ending: Ending) -> JobDescription | None:
-        job = ending.job
+    def _description(self, outcome: Outcome) -> JobDescription | None:
+        job = outcome.job
         spec = reading.spec_of(self.connection, job.seq)
         try:
             return None if spec is None else decode_description(spec, job.seq, job.name)
@@ -146,13 +148,13 @@ class _Report:
             self.unreadable.append(str(error))
             return None
 
-    def _name(self, ending: Ending, description: JobDescription | None) -> str:
-        if ending.run is None or ending.run.position < 0 or description is None or description.iteration is None:
-            return ending.job.name
-        return f"{ending.job.name}:{description.iteration.indices()[ending.run.position]}"
+    def _name(self, outcome: Outcome, description: JobDescription | None) -> str:
+        if outcome.run is None or outcome.run.position < 0 or description is None or description.iteration is None:
+            return outcome.job.name
+        return f"{outcome.job.name}:{description.iteration.indices()[outcome.run.position]}"
 
     def _streams(self, job: str, description: JobDescription, record: RunRecord) -> dict[str, str]:
-        """The files that this run wrote to, variables in place as at its launch, and those of its saved output."""
+        """The files that this attempt wrote to, with variables replaced as at its launch, and its saved output."""
         grant = record.grant or Grant(())
         named = stream_paths(description, job, record.position, grant, self.site, saved=False)
         saved = stream_paths(description, job, record.position, grant, self.site, saved=bool(record.pid))

@@ -1,4 +1,4 @@
-"""The two forms of an entry of `jobs.report`."""
+"""Entries of `jobs.report` as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qcg.pilotjob.report.record import JobEnd, dependencies_form, execution_form
 
 _encode = msgspec.json.Encoder().encode
 
-# The same cores, directories and programs come again and again.
+# Many jobs have the same cores, directories and programs.
 _shared_text = lru_cache(maxsize=4096)(printable)
 
 
@@ -25,8 +25,8 @@ def _allocation(grant: Grant) -> str:
 
 
 def text_entry(end: JobEnd) -> bytes:
-    """A block: the name and the state, then one indented line for each thing known."""
-    # Written out, and not made of `history` and `runtime_strings`: this is done for every job, and so in half the time.
+    """A block of lines: the name and the state, then one indented line for each known value."""
+    # Not built from `history` and `runtime_strings`: this runs once a job, and takes half the time this way.
     state = STATE_NAMES[end.state]
     text = f"{printable(end.name)} ({state})\n    {shared_timestamp(end.submitted)}: QUEUED"
     if end.scheduled:
@@ -53,12 +53,12 @@ def text_entry(end: JobEnd) -> bytes:
 
 
 def json_entry(end: JobEnd) -> bytes:
-    """One object in one line."""
+    """One JSON object in one line."""
     entry = _json_object(end)
     try:
         return printable_json(_encode(entry)) + b"\n"
     except UnicodeEncodeError:
-        # A file name of another encoding: the strict encoder refuses it, this one escapes it.
+        # msgspec rejects a file name that is not UTF-8; the encoder of the standard library escapes it.
         return json.dumps(msgspec.to_builtins(entry)).encode() + b"\n"
 
 
@@ -84,7 +84,7 @@ def _json_object(end: JobEnd) -> dict[str, Any]:
 
 
 def runtime_strings(end: JobEnd) -> dict[str, str]:
-    """What is known of the run, all as strings."""
+    """The known values of an attempt, all as strings."""
     if end.grant is None:
         return {}
     runtime = {"allocation": _allocation(end.grant), "wd": end.wd}

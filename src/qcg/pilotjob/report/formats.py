@@ -1,4 +1,4 @@
-"""Dates, durations and histories as people read them."""
+"""Formats of times, durations and job histories in reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from qcg.pilotjob.core.job_states import State
 
 STATE_NAMES = tuple(state.name for state in State)
-"""By number: faster than `state.name`, which counts where every job is written."""
+"""Names by the number of a state: faster than `state.name`, which matters for every job."""
 
 
 def timestamp(at: float) -> str:
@@ -18,7 +18,7 @@ def timestamp(at: float) -> str:
     return f"{_date_and_time(second)}.{microseconds:06d}"
 
 
-# Jobs are submitted and scheduled many at a time: the same moments come again and again.
+# Jobs are submitted and scheduled in batches, so many of them share these times.
 shared_timestamp = lru_cache(maxsize=256)(timestamp)
 
 
@@ -28,7 +28,7 @@ def iso_timestamp(at: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`0:00:06.082136`; hours go on above 24. A clock that was set back gives no negative durations."""
+    """`0:00:06.082136`; hours may exceed 24. A clock that was set back gives 0, not a negative duration."""
     if 0 <= seconds < 59:
         return f"0:00:{seconds:09.6f}"
     second, microseconds = divmod(round(max(seconds, 0.0) * 1_000_000), 1_000_000)
@@ -38,7 +38,7 @@ def duration(seconds: float) -> str:
 
 
 def history_text(history: Iterable[tuple[State, float]]) -> str:
-    """One line a state, each after a line break, as `jobInfo` gives it."""
+    """One line a state, each after a line break: the form of the `jobInfo` reply."""
     return "".join([f"\n{timestamp(at)}: {STATE_NAMES[state]}" for state, at in history])
 
 

@@ -1,4 +1,4 @@
-"""How far a run is, in one line."""
+"""The progress of a run in one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _WORDS = ((State.FAILED, "failed"), (State.CANCELED, "cancelled"), (State.OMITTE
 
 
 def progress_line(state: CoreState) -> str:
-    """From the core's counters alone, so that it costs the same however many jobs there are."""
+    """The progress line, from the counters of the core alone: its cost does not depend on the number of jobs."""
     parts = [_done(state.job_counts, "jobs")]
     if sum(state.iteration_counts):
         parts.append(_done(state.iteration_counts, "iterations"))

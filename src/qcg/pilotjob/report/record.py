@@ -1,4 +1,4 @@
-"""What the report says of a job or an iteration that has ended, and descriptions in the words of request files."""
+"""Contents of a report entry, and job descriptions in the form of request files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qcg.pilotjob.description.model import Amount, Execution, JobDescription, Mo
 
 
 class IterationCounts(Struct, frozen=True, gc=False):
-    """How the iterations of a job ended."""
+    """Number of iterations of a job by final state."""
 
     total: int
     succeed: int
@@ -22,32 +22,32 @@ class IterationCounts(Struct, frozen=True, gc=False):
 
 
 class JobEnd(Struct, frozen=True, gc=False):
-    """One entry of the report; also of a job that has not ended yet, for those who ask."""
+    """One entry of the report. For `jobInfo`, also of a job that has not ended yet."""
 
     name: str
-    """An iteration is `job:INDEX`."""
+    """The name of the job, or `job:INDEX` for an iteration."""
     state: State
     submitted: float
-    """When it was queued, given cores, started and ended; 0 for what has not happened."""
+    """Epoch seconds, as the next three: when the job was queued, scheduled, started and ended; 0 before that."""
     scheduled: float = 0.0
     started: float = 0.0
     ended: float = 0.0
     grant: Grant | None = None
-    """What its run had, if there was one."""
+    """The resources of its attempt, None without one."""
     wd: str = ""
     exit_code: int | None = None
     pid: int = 0
-    """0 when nothing was started."""
+    """0 when no process was started."""
     pname: str = ""
     message: str = ""
     description: JobDescription | None = None
-    """Of a whole job; an iteration leaves it to the job."""
+    """The description of a job; None for an iteration."""
     iterations: IterationCounts | None = None
-    """Of an iterated job."""
+    """Only for an iterated job."""
 
     @property
     def history(self) -> list[tuple[State, float]]:
-        """In order, the final state included."""
+        """States with their times in order, including the final state."""
         steps = [(QUEUED, self.submitted), (SCHEDULED, self.scheduled), (EXECUTING, self.started)]
         if self.state.is_final:
             steps.append((self.state, self.ended))
@@ -55,12 +55,12 @@ class JobEnd(Struct, frozen=True, gc=False):
 
     @property
     def rtime(self) -> float | None:
-        """Seconds that its run took, once it has ended."""
+        """Seconds that its attempt took, None before its end."""
         return self.ended - self.started if self.grant is not None and self.started and self.ended else None
 
 
 def execution_form(execution: Execution) -> dict[str, Any]:
-    """The `execution` of a request file; what was not given, or given with its default, is left out."""
+    """The `execution` of a request file, without values that are missing or the default."""
     form = _given(execution)
     if execution.model == "default":
         del form["model"]

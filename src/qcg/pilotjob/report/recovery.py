@@ -1,4 +1,4 @@
-"""Entries of a `jobs.report` that a crash of the machine may have cut short or filled with zeros."""
+"""Recovery of a `jobs.report` that a crash of the machine cut short or filled with zeros."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _SECONDS = re.compile(rb"\d\d\.\d{6}")
 
 
 class Key(NamedTuple):
-    """Identifies an entry: a name can be used again once its job was removed, at another time."""
+    """Identifies an entry. The name alone does not: after a job was removed, its name may be used again."""
 
     name: bytes
     state: bytes
     ended: bytes
-    """The seconds of that time: the same in all time zones."""
+    """The seconds of the end time, which are the same in all time zones."""
 
 
 class Entry(NamedTuple):
     start: int
-    """Its offset in the report."""
+    """Offset of the entry in the report."""
     text: bytes
     key: Key | None
-    """None where the entry is damaged."""
+    """None when the entry is damaged."""
 
 
 class _Step(msgspec.Struct):
@@ -47,14 +47,14 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def key_of(entry: bytes) -> Key | None:
-    """The key of one entry in either format; None where it is damaged."""
+    """The key of one entry in either format; None when the entry is damaged."""
     if b"\0" in entry or not entry.endswith(b"\n"):
         return None
     return _key_of_line(entry) if entry.startswith(b"{") else _key_of_block(entry)
 
 
 def entries_of(report: bytes) -> Iterator[Entry]:
-    """All entries in order; what is between two entries belongs to the first of them."""
+    """All entries in order. Bytes between two entries belong to the first of them."""
     starts = sorted({0, *(match.start() for match in _HEADER.finditer(report)), *_line_starts(report)})
     for start, end in zip(starts, [*starts[1:], len(report)], strict=True):
         if start < end:
@@ -63,13 +63,13 @@ def entries_of(report: bytes) -> Iterator[Entry]:
 
 
 def ends_whole(tail: bytes) -> bool:
-    """Whether the last entry of a report is complete, as far as that can be seen."""
+    """Whether the last entry of a report seems complete."""
     entries = list(entries_of(tail))
     return bool(entries) and entries[-1].key is not None
 
 
 def _line_starts(report: bytes) -> Iterator[int]:
-    """Of entries in JSON, and of what may be left of them."""
+    """Offsets at which a JSON entry, or the rest of one, starts."""
     return (match.start() for match in re.finditer(rb"^\{", report, re.MULTILINE))
 
 

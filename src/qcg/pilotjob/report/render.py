@@ -1,4 +1,4 @@
-"""A run's report as text for people and as JSON for programs."""
+"""Renders the report on a run as text or JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from qcg.pilotjob.common.printable import printable, printable_json, printable_lines
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.report.formats import duration, timestamp
 from qcg.pilotjob.report.run_report import Failure, RunReport, Statistics
@@ -24,9 +25,9 @@ WHY_NOT_FINAL = {
     False: "the manager has ended before them",
 }
 MOST_UNREADABLE = 20
-"""Lines about what could not be read."""
+"""Most lines about parts of the registry that could not be read."""
 NODE_LOST = "node lost"
-"""So begin the messages of jobs that have failed with their node."""
+"""How the messages of jobs begin that failed because their node was lost."""
 
 
 def render_json(report: RunReport) -> str:
@@ -42,7 +43,7 @@ def render_text(report: RunReport, width: int = 100) -> str:
 
 
 def print_report(report: RunReport, console: Console) -> None:
-    """On a terminal in colours; names and messages of jobs may hold any character."""
+    """Print the report, in colours on a terminal. Control characters of names and messages are escaped."""
     from rich.text import Text
 
     def say(line: str, style: str = "") -> None:
@@ -124,11 +125,10 @@ def _utilisation(report: RunReport) -> str:
     busy = f"{report.busy_core_seconds / 3600:.3f} core-hours used"
     if report.utilisation is None:
         return busy
-    nodes = "node" if report.nodes == 1 else "nodes"
-    cores = f"{report.cores} core" if report.cores == 1 else f"{report.cores} cores"
+    cores = pluralize(report.cores or 0, "core")
     if round(report.utilisation, 3) > 1:
         return f"{busy}, more than {cores} can give in that time: earlier managers of this run had others"
-    return f"{busy}, {report.utilisation:.1%} of {cores} on {report.nodes} {nodes}"
+    return f"{busy}, {report.utilisation:.1%} of {cores} on {pluralize(report.nodes or 0, 'node')}"
 
 
 def _slowest(report: RunReport) -> Table:

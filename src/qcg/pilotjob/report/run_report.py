@@ -1,4 +1,4 @@
-"""What a report on a whole run says, as plain data."""
+"""The report on a whole run, as plain data. `qcg-pm report --json` prints these fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Statistics(Struct, frozen=True):
-    """Of durations in seconds."""
+    """Statistics of durations in seconds."""
 
     count: int
     least: float
@@ -17,7 +17,7 @@ class Statistics(Struct, frozen=True):
 
 
 class Slow(Struct, frozen=True):
-    """One of the longest runs."""
+    """One of the longest attempts."""
 
     name: str
     state: str
@@ -32,44 +32,44 @@ class Failure(Struct, frozen=True):
     message: str
     exit_code: int | None
     stderr: str | None
-    """The path of its standard error."""
+    """The path of the file with its standard error."""
     last_lines: list[str]
-    """Of its standard error, or of its standard output where that is empty."""
+    """The last lines of its standard error, or of its standard output when stderr is empty."""
     last_lines_of: str = ""
-    """The file that they are from."""
+    """The path of the file with these lines."""
 
 
 class RunReport(Struct, frozen=True):
     directory: str
-    """Of the run."""
+    """The run directory."""
     finished: bool
     """Every job is final."""
     at_work: bool
-    """The manager is there. When it is not, and not every job is final, the run waits for another one."""
+    """The manager is running. When it is not, and not every job is final, the run can be resumed."""
     jobs: dict[str, int]
-    """How many are in each state; states with none are left out."""
+    """Number of jobs by state, without states that no job is in."""
     iterations: dict[str, int]
-    """The same, of all iterated jobs together."""
+    """Number of iterations of all jobs by state."""
     started: float | None
-    """The first submission."""
+    """Time of the first submission."""
     ended: float | None
-    """The last thing that is known to have happened."""
+    """Time of the last known event."""
     queue_times: Statistics | None
-    """From submission to start, of everything that started."""
+    """From submission to start, of all jobs and iterations that started."""
     run_times: Statistics | None
-    """From start to end, of everything that ran and ended."""
+    """From start to end, of all jobs and iterations that started and ended."""
     nodes: int | None
     cores: int | None
     busy_core_seconds: float
     utilisation: float | None
-    """The part of all core-seconds between `started` and `ended` that runs had to themselves, from 0 to 1."""
+    """The part of all core-seconds between `started` and `ended` that was granted to jobs, from 0 to 1."""
     slowest: list[Slow]
     """The longest first."""
     failures: list[Failure]
     """The first ones, in the order of submission."""
     failed: int
-    """How many there are in all."""
+    """Number of all failed jobs and iterations."""
     omitted: list[str]
-    """The first jobs that were never run, each with the reason."""
+    """The first OMITTED jobs, each with the reason."""
     unreadable: list[str] = []
-    """What a damaged registry did not tell: all figures are without it."""
+    """Parts of a damaged registry that could not be read. All other fields leave them out."""

@@ -1,4 +1,4 @@
-"""Adds up what a registry holds: counts, durations, and a few that stand out."""
+"""Sums up a registry: counts, durations, the slowest and the failed jobs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from qcg.pilotjob.journal.records import JobRecord, RunRecord
 from qcg.pilotjob.report.run_report import Statistics
 
 
-class Ending(NamedTuple):
-    """A job that ended (without a run, or with its one run), or one of its iterations."""
+class Outcome(NamedTuple):
+    """How a job or an iteration ended: its job, and the attempt, None when it was never started."""
 
     job: JobRecord
     run: RunRecord | None
@@ -26,7 +26,7 @@ class Ending(NamedTuple):
 
 class Summary(Struct):
     at_work: bool
-    """The manager of this registry is."""
+    """The manager of this registry is running."""
     jobs: Counter[State]
     iterations: Counter[State]
     first: float
@@ -34,10 +34,10 @@ class Summary(Struct):
     queue_times: array[float]
     run_times: array[float]
     busy_core_seconds: float
-    slowest: list[Ending]
+    slowest: list[Outcome]
     """The longest first."""
     failed: int
-    failures: list[Ending]
+    failures: list[Outcome]
     omitted: list[JobRecord]
 
     @property
@@ -46,12 +46,12 @@ class Summary(Struct):
 
     @property
     def span(self) -> float:
-        """Seconds from the first submission to the last thing that happened."""
+        """Seconds from the first submission to the last event."""
         return max(self.last - self.first, 0.0)
 
 
 def summarise(connection: sqlite3.Connection, most: int, *, at_work: bool = True) -> Summary:
-    """`most`: how many of the slowest, of the failed and of the omitted ones are kept."""
+    """Sum up a registry. `most`: how many of the slowest, failed and omitted jobs to list."""
     jobs = tallies.single_jobs(connection)
     iterations: Counter[State] = Counter()
     for job in tallies.iterated_jobs(connection):
@@ -73,31 +73,31 @@ def summarise(connection: sqlite3.Connection, most: int, *, at_work: bool = True
         queue_times=times.waited,
         run_times=times.ran,
         busy_core_seconds=tallies.core_seconds(connection, last),
-        slowest=[_ending(connection, run.seq, run) for run in tallies.slowest(connection, most)],
+        slowest=[_outcome(connection, run.seq, run) for run in tallies.slowest(connection, most)],
         failed=failed,
         failures=failures,
         omitted=tallies.jobs_in(connection, State.OMITTED, most) if jobs[State.OMITTED] else [],
     )
 
 
-def _failures(connection: sqlite3.Connection, most: int) -> tuple[int, list[Ending]]:
-    """How many, and the first of them in the order of submission: runs, and jobs that failed without one."""
+def _failures(connection: sqlite3.Connection, most: int) -> tuple[int, list[Outcome]]:
+    """The number of failures and the first ones by submission: failed attempts, and jobs that failed without one."""
     runs = tallies.failed_runs(connection, most)
     jobs = tallies.jobs_failed_without_a_run(connection)
     found = [(run.seq, run.position, run) for run in runs] + [(seq, -1, None) for seq in jobs[:most]]
     first = sorted(found, key=lambda one: one[:2])[:most]
-    failures = [_ending(connection, seq, run) for seq, _, run in first]
+    failures = [_outcome(connection, seq, run) for seq, _, run in first]
     return tallies.count_failed_runs(connection) + len(jobs), failures
 
 
-def _ending(connection: sqlite3.Connection, seq: int, run: RunRecord | None) -> Ending:
+def _outcome(connection: sqlite3.Connection, seq: int, run: RunRecord | None) -> Outcome:
     job = reading.job_record(connection, seq)
     assert job is not None
-    return Ending(job, run)
+    return Outcome(job, run)
 
 
 def statistics_of(durations: Iterable[float]) -> Statistics | None:
-    """None when there are none."""
+    """Statistics of durations, None without durations."""
     ordered = sorted(durations)
     if not ordered:
         return None

@@ -1,4 +1,4 @@
-"""The end of a job's output, for people who want to know why it failed."""
+"""The last lines of a job's output, shown with failed jobs."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def last_lines(path: str, most: int = LINES) -> list[str]:
     except OSError:
         return []
     lines = data.decode(errors="replace").splitlines()
-    # The first of them may have begun before what was read.
+    # The first line may have started before the part that was read.
     whole = lines[1:] if start and len(lines) > 1 else lines
     return [printable(line, keep="\t") for line in whole[-most:]]
 
 
 def _end_of(path: str) -> tuple[int, bytes]:
-    """Where the last part of a file starts, and that part."""
-    # Whatever a job left at that place, a pipe included, opening it must not block.
+    """The last part of a file, and its offset."""
+    # The job may have left a pipe at this path: opening it must not block.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""`jobs.report`: one entry for each job and iteration that has ended, written as they end, each exactly once."""
+"""Writes `jobs.report`: one entry for each job and iteration that has ended, exactly once."""
 
 from __future__ import annotations
 
@@ -19,29 +19,28 @@ from qcg.pilotjob.report.recovery import TAIL, Key, ends_whole, entries_of, key_
 Format = Literal["text", "json", "none"]
 
 UNKNOWN = -1
-"""In the place of a length: the report is being recovered, and may have any."""
+"""Stored instead of a length while the report is being recovered."""
 
 _ENTRIES: dict[Format, Callable[[JobEnd], bytes] | None] = {"text": text_entry, "json": json_entry, "none": None}
 
 
 class ReportWriter:
-    """Gathers entries until `flush`, which says how long the report is now.
+    """Collects entries until `flush`, which returns the length of the report.
 
-    Whoever stores that length together with the ends themselves, in one transaction, has each end reported exactly
-    once: `resume` cuts off what was written without being stored. The format `none` makes no file.
+    The engine stores that length in the transaction that stores the ends of the jobs. `resume` cuts off entries beyond
+    the stored length, so each end is reported exactly once. With the format `none` there is no file.
 
-    A crash of the machine may take more than that: then `whole` is false, and `recover` keeps the entries that are
-    left, so that the others can be added again.
+    A crash of the machine may damage stored entries, too: then `whole` is false, and `recover` keeps the undamaged
+    entries, so that the others can be added again.
     """
 
     def __init__(self, path: Path, format: Format, keep: int = 0) -> None:
-        """A new report, in the place of one that may be there; but of that one its first `keep` bytes stay, or all of
-        it when `keep` is UNKNOWN."""
+        """Create the report, or keep the first `keep` bytes of an existing one (all of it when `keep` is UNKNOWN)."""
         self.path = path
         self.whole = True
-        """Whether all of `keep` is there, and not damaged."""
+        """Whether the first `keep` bytes exist and are not damaged."""
         self._entry = _ENTRIES[format]
-        self._gathered: list[bytes] = []
+        self._pending: list[bytes] = []
         self._size = 0
         self._file: int | None = None
         if self._entry is not None:
@@ -59,25 +58,25 @@ class ReportWriter:
 
     @classmethod
     def resume(cls, path: Path, format: Format, size: int) -> ReportWriter:
-        """Go on with the report of an earlier manager after its first `size` bytes."""
+        """Continue the report of an earlier manager after its first `size` bytes."""
         return cls(path, format, keep=size)
 
     def recover(self) -> set[Key]:
-        """Drop what is damaged, and the last entry, which may be cut short; the keys of all entries that stay."""
+        """Drop damaged entries and the last one, which may be incomplete. Returns the keys of all other entries."""
         assert self._file is not None
         try:
             report = self.path.read_bytes()[: self._size]
             entries = list(entries_of(report))[:-1]
             intact = list(takewhile(lambda entry: entry.key is not None, entries))
             self._size = sum(len(entry.text) for entry in intact)
-            self._gathered = [entry.text for entry in entries[len(intact) :] if entry.key is not None]
+            self._pending = [entry.text for entry in entries[len(intact) :] if entry.key is not None]
             self._cut()
         except OSError as error:
             raise _failure("read", self.path, error) from error
         return {entry.key for entry in entries if entry.key is not None}
 
     def add_missing(self, ends: Iterable[JobEnd], known: Container[Key]) -> int:
-        """Add these ends in the order of time, but for those that are in the report already; how many there were."""
+        """Add the ends that are not in the report yet, in the order of time. Returns their number."""
         missing = []
         for end in ends:
             assert self._entry is not None
@@ -85,45 +84,45 @@ class ReportWriter:
             if key_of(entry) not in known:
                 missing.append((end.ended, end.iterations is not None, entry))
         missing.sort(key=lambda one: one[:2])  # an iterated job ends after its iterations
-        self._gathered += [entry for _, _, entry in missing]
+        self._pending += [entry for _, _, entry in missing]
         return len(missing)
 
     def ended(self, end: JobEnd) -> None:
         if self._entry is not None:
-            self._gathered.append(self._entry(end))
+            self._pending.append(self._entry(end))
 
     @property
     def length(self) -> int:
-        """With all that is gathered."""
-        return self._size + sum(map(len, self._gathered))
+        """Length of the report, including entries that are not written yet."""
+        return self._size + sum(map(len, self._pending))
 
     def take_back(self, length: int) -> None:
-        """Forget all beyond this length: it never happened."""
-        kept = b"".join(self._gathered)[: max(length - self._size, 0)]
-        self._gathered = [kept] if kept else []
+        """Drop all entries beyond this length, because the ends in them were not committed."""
+        kept = b"".join(self._pending)[: max(length - self._size, 0)]
+        self._pending = [kept] if kept else []
         self._size = min(self._size, length)
 
     def flush(self) -> int:
-        """Hand everything gathered to the operating system; the length of the report.
+        """Write all collected entries. Returns the length of the report.
 
-        When that fails, all of it stays gathered. The next try writes to the same place, over what may have got there.
+        After an error all entries stay collected, and the next call writes them to the same offset again.
         """
-        if self._file is None or not self._gathered:
+        if self._file is None or not self._pending:
             return self._size
-        data = b"".join(self._gathered)
-        self._gathered = [data]
+        data = b"".join(self._pending)
+        self._pending = [data]
         written = 0
         try:
             while written < len(data):
                 written += os.pwrite(self._file, data[written:], self._size + written)
         except OSError as error:
             raise _failure("written", self.path, error) from error
-        self._gathered = []
+        self._pending = []
         self._size += written
         return self._size
 
     def close(self) -> None:
-        """Flush, and leave no part of an entry behind."""
+        """Flush, and cut off an incomplete entry."""
         if self._file is None:
             return
         try:
@@ -134,7 +133,7 @@ class ReportWriter:
             self._file = None
 
     def _looks_whole(self) -> bool:
-        """After a crash of the machine, file systems fill what they have not written with zeros."""
+        """Whether the file has no zeros, which file systems leave after a crash, and ends with a complete entry."""
         tail = b""
         with self.path.open("rb") as report:
             while block := report.read(TAIL):
@@ -144,7 +143,7 @@ class ReportWriter:
         return not tail or ends_whole(tail)
 
     def _cut(self) -> None:
-        """Take away what does not belong to the report. Devices, such as /dev/null, have nothing to take away."""
+        """Cut off bytes beyond the report. Devices such as /dev/null have none."""
         if self._file is not None and os.fstat(self._file).st_size > self._size:
             os.ftruncate(self._file, self._size)
 
