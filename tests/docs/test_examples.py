@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -67,6 +69,20 @@ def test_links_into_pages_lead_to_headings_that_are_there(page: Path):
         if "://" not in target:
             there = page.parent / target if target else page
             assert anchor in anchors_of(there.read_text()), f"{page.name} links to {target}#{anchor}"
+
+
+def test_the_picture_of_the_readme_shows_an_example_that_is_run():
+    page, heading = "docs/tutorials/first-run.md", "Continue after a crash"
+    made = subprocess.run(
+        [sys.executable, "scripts/terminal-picture", page, heading],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (ROOT / "docs/images/resume.svg").read_text() == made.stdout, (
+        f"make it anew: scripts/terminal-picture {page} '{heading}' > docs/images/resume.svg"
+    )
 
 
 def anchors_of(text: str) -> set[str]:
