@@ -7,12 +7,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header --no-annotate
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test packages bench lint format docs lock clean
+.PHONY: help setup run test test-long packages bench lint format docs lock clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make run      set up, then run a small example on this machine'
-	@echo 'make test     set up, then run every check and test'
+	@echo 'make test     set up, then run every check and test; WORKERS=6 processes share the tests'
+	@echo 'make test-long  run the long campaigns, of which make test has a small part'
 	@echo 'make bench    set up, then measure against the limit of this machine and peers; less: ONLY=noop,latency BENCH="--rounds 1"'
 	@echo 'make setup    only set up: $(VENV) with the program and the tools of its developers'
 	@echo 'make lint     check style, types and imports between packages'
@@ -42,8 +43,14 @@ run: $(VENV)/run.stamp
 	@$(BIN)/qcg-pm run examples/quickstart.json --wd build/run --nodes 2x4
 	@echo && cat build/run/pi.txt
 
+# More processes than cores: most tests wait for most of their time.
+WORKERS ?= 6
+
 test: packages lint docs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-long: packages $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n $(WORKERS) --long
 
 # First of all: a compiler is wanted when the program is installed.
 packages:

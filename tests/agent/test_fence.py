@@ -239,7 +239,7 @@ def test_what_the_fence_has_killed_is_lost_also_when_the_manager_is_back_before_
 
 
 def test_an_agent_whose_manager_has_died_keeps_its_jobs(first: Manager, run_dir: Path) -> None:
-    agent = AgentProcess(run_dir, settings={"signs.STALE": 1.0})
+    agent = AgentProcess(run_dir, settings={"manager_liveness.STALE": 1.0})
     first.meet(instance=INSTANCE, fence=8.0)
     first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: f"{INSTANCE}.a"}))
     pid = first.started("a").pid

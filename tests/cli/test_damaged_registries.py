@@ -28,6 +28,7 @@ from qcg.pilotjob.manager.placement import find_place
 from qcg.pilotjob.manager.resume import stored_options
 from qcg.pilotjob.manager.service import Service
 from tests.support.pilot import job, write_requests
+from tests.support.tiers import per_tier
 
 EVERYTHING = os.environ.get("QCG_PM_ALL_FAULTS") == "1"
 SEED = 20261117
@@ -153,12 +154,14 @@ def cells(left: Path) -> Iterator[tuple[str, str, list[Any]]]:
                 yield table, column, keys
 
 
-@pytest.mark.timeout(7200 if EVERYTHING else 120)
+@pytest.mark.sampled
+@pytest.mark.timeout(7200 if EVERYTHING else per_tier(120, 1800))
 def test_every_command_copes_with_any_changed_cell(left: Path, tmp_path: Path):
     chance = random.Random(SEED)
     for table, column, keys in cells(left):
         tries = [(key, value) for key in keys for value in VALUES]
-        for key, value in tries if EVERYTHING else chance.sample(tries, 6 if table == "meta" else 2):
+        wanted = per_tier(6, 15) if table == "meta" else per_tier(2, 15)
+        for key, value in tries if EVERYTHING else chance.sample(tries, wanted):
             wd = copied(left, tmp_path / "wd")
             if not change(wd, table, column, key, value):
                 continue
@@ -209,11 +212,12 @@ def test_a_registry_without_damage_is_reported_without_a_word_about_it(wd: Path)
     assert resume(wd) == ""
 
 
-@pytest.mark.timeout(7200 if EVERYTHING else 120)
+@pytest.mark.sampled
+@pytest.mark.timeout(7200 if EVERYTHING else per_tier(120, 1800))
 def test_every_command_copes_with_damaged_pages(left: Path, tmp_path: Path):
     chance = random.Random(SEED)
     whole = (left / RUN / FILE_NAME).read_bytes()
-    for number in range(400 if EVERYTHING else 25):
+    for number in range(400 if EVERYTHING else per_tier(25, 200)):
         wd = copied(left, tmp_path / "wd")
         place = chance.randrange(len(whole))
         damaged = [

@@ -1,4 +1,7 @@
-"""EasyVVUQ as it is published runs a campaign through its QCGPJPool, in a virtual environment of its own."""
+"""EasyVVUQ as it is published runs a campaign through its QCGPJPool, in a virtual environment of its own.
+
+The short tier makes the calls of the pool without EasyVVUQ, whose environment takes minutes to install.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from qcg.pilotjob.executor_api.qcgpj_executor import QCGPJExecutor
+from qcg.pilotjob.executor_api.templates.qcgpj_template import QCGPJTemplate
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -26,6 +34,39 @@ def venv() -> Path:
     return path
 
 
+class PoolTemplate(QCGPJTemplate):
+    """The keys that the default template of the pool fills in."""
+
+    @staticmethod
+    def template() -> tuple[str, dict[str, Any]]:
+        keys = ["'exec': '${exec}'", "'args': ${args}", "'stdout': '${stdout}'", "'stderr': '${stderr}'"]
+        keys += ["'venv': '${venv}'", "'modules': ${modules}", "'model': '${model}'", "'model_opts': ${model_opts}"]
+        text = f"{{'name': '${{name}}', 'execution': {{{', '.join(keys)}}}}}"
+        return text, {"venv": "", "modules": [], "model": "default", "model_opts": {}}
+
+
+def test_the_calls_of_its_pool_run_samples_that_are_named_by_numbers(run_dir: Path):
+    program = "import os, sys; open('result_' + os.environ['QCG_PM_EXEC_API_JOB_ID'], 'w').write(sys.argv[1])"
+    executor = QCGPJExecutor()
+    futures = [
+        executor.submit(
+            PoolTemplate().template,
+            None,
+            exec="python3",
+            name=number,
+            stdout=f"{run_dir}/stdout_{number}",
+            stderr=f"{run_dir}/stderr_{number}",
+            args=["-c", program.replace("'", '"'), str(2 * number)],
+        )
+        for number in range(1, 4)
+    ]
+    wait_for(lambda: all(future.done() for future in futures), what="the ends of all samples")
+    assert [future.result() for future in futures] == [{str(number): "SUCCEED"} for number in range(1, 4)]
+    assert [(run_dir / f"result_{number}").read_text() for number in range(1, 4)] == ["2", "4", "6"]
+    executor.shutdown()
+
+
+@pytest.mark.long
 @pytest.mark.timeout(900)  # the first time includes the installation
 def test_easyvvuq_runs_twenty_samples_through_its_default_pool(run_dir: Path, venv: Path):
     environment = {

@@ -23,7 +23,6 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 RUN_BY_THIS = "tests/clients/test_migrating.py runs it"
 
-pytestmark = pytest.mark.timeout(900)  # the first time includes downloads
 
 CHECK = """
 import base64, hashlib, json
@@ -155,6 +154,16 @@ def lines(block: Block) -> list[str]:
 WORKING = {"versions": ["1.0.0", None, None], "easyvvuq": "1.3", "overwritten": [], "state": {"a": "SUCCEED"}}
 
 
+def test_the_page_has_commands_for_pip_and_for_uv_and_to_repair():
+    by_pip, overrides, by_uv, repair = blocks()
+    assert lines(by_pip)[0].startswith("pip install ")
+    assert "qcg-pilotjob" in overrides.text
+    assert any(line.startswith("uv pip install ") for line in lines(by_uv))
+    assert all(line.startswith("pip ") for line in lines(repair))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)  # the first time includes downloads
 def test_the_commands_for_pip_install_a_working_set_and_repair_it(environment: Environment):
     by_pip, _, _, repair = blocks()
     first, *others = lines(by_pip)
@@ -173,6 +182,8 @@ def test_the_commands_for_pip_install_a_working_set_and_repair_it(environment: E
     assert environment.check() == WORKING
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
 def test_the_commands_for_uv_install_a_working_set(environment: Environment):
     _, overrides, by_uv, _ = blocks()
     (environment.directory / "overrides.txt").write_text(overrides.text)

@@ -18,6 +18,7 @@ from tests.core.core_driver import CoreDriver, job, machine, request, told
 from tests.core.restart import resume, save_state
 from tests.core.strategies import Draft
 from tests.core.test_state_machine import MAX_SINGLE_TRANSITIONS, Machine
+from tests.support.tiers import per_tier
 
 
 class ShortJobs(CoreDriver):
@@ -327,5 +328,5 @@ class BusyMachine(Machine):
         self.submit_some(drafts)
 
 
-TestBusyMachine = BusyMachine.TestCase
-TestBusyMachine.settings = settings(max_examples=10, stateful_step_count=20)
+TestBusyMachine = pytest.mark.sampled(BusyMachine.TestCase)
+TestBusyMachine.settings = settings(max_examples=per_tier(10, 80), stateful_step_count=20)

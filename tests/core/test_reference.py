@@ -17,6 +17,7 @@ from qcg.pilotjob.description.iteration_schedulers import MaximumIters
 from tests.core.core_driver import CoreDriver, machine, request
 from tests.core.reference import Reference, Unit, choose, maximum_iters
 from tests.core.strategies import Draft, describe, drafts, node_lists
+from tests.support.tiers import per_tier
 
 Step = tuple[str, object]
 
@@ -95,7 +96,8 @@ def unit_of(attempt: Attempt) -> tuple[str, Unit, Grant]:
     return attempt.job.name, None if iterations is None else iterations.indices[attempt.position], attempt.grant
 
 
-@settings(max_examples=150)
+@pytest.mark.sampled
+@settings(max_examples=per_tier(60, 1500))
 @given(node_lists(), st.lists(STEPS, min_size=3, max_size=25))
 def test_random_workloads_get_the_same_decisions(nodes: list[NodeSpec], steps: list[Step]) -> None:
     both = Both(nodes)

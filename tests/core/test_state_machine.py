@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -37,6 +38,7 @@ from tests.core.effect_checker import Unit, Watcher
 from tests.core.restart import resume, save_state
 from tests.core.simulated_host import Host
 from tests.core.strategies import Draft, describe, drafts, node_lists
+from tests.support.tiers import per_tier
 
 WHICH = st.integers(0, 100)
 SHUTDOWNS = (Disposition.REQUEUE, Disposition.CANCEL_RUNNING, Disposition.CANCEL_ALL)
@@ -460,5 +462,5 @@ class Machine(RuleBasedStateMachine):
             self.sweep([0] * len(self.unanswered))
 
 
-TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=70, stateful_step_count=40)
+TestMachine = pytest.mark.sampled(Machine.TestCase)
+TestMachine.settings = settings(max_examples=per_tier(40, 560), stateful_step_count=40)

@@ -19,6 +19,7 @@ from qcg.pilotjob.description.requests import REQUESTS, decode_request
 from qcg.pilotjob.description.schema import request_file_schema
 from tests.description.helpers import ARRIVAL
 from tests.description.samples import BAC16, EVERYTHING, SLEEP
+from tests.support.tiers import per_tier
 
 JOBS = [job for file in (SLEEP, BAC16, EVERYTHING) for job in file[0]["jobs"]]
 VALIDATOR = jsonschema.Draft202012Validator(request_file_schema())
@@ -171,7 +172,8 @@ def accepted_or_refused(*jobs: Any) -> list[JobDescription] | None:
     return descriptions
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.sampled
+@pytest.mark.parametrize("seed", range(per_tier(4, 50)))
 def test_ten_thousand_mutated_jobs_are_accepted_or_refused_with_sentences(seed: int) -> None:
     chance = random.Random(seed)
     accepted = 0
@@ -220,7 +222,8 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=300, derandomize=True)
+@pytest.mark.sampled
+@settings(max_examples=per_tier(150, 3000), derandomize=True)
 @given(st.sampled_from(JOBS), st.randoms(use_true_random=False), anything)
 def test_any_value_at_any_place_is_accepted_or_refused_with_sentences(job: Any, chance: Any, value: Any) -> None:
     job = copy.deepcopy(job)

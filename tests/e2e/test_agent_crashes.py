@@ -21,6 +21,7 @@ from qcg.pilotjob.runs.discovery import unfinished
 from tests.support.crashing import Crashing, marking, waiting
 from tests.support.pilot import Run, job, run, write_requests
 from tests.support.processes import is_alive
+from tests.support.tiers import per_tier
 from tests.support.waiting import wait_for
 
 NODES = ("--nodes", "3")
@@ -145,17 +146,19 @@ def test_jobs_that_follow_one_another_without_a_word_run_once_and_only_those_und
     crashing.check_nothing_left()
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(400)
 def test_agents_and_managers_die_in_any_order(tmp_path: Path):
     dice = random.Random(5)
-    jobs = [marking(f"job-{n}", "sleep 0.03") for n in range(150)]
-    jobs += [marking("first", "sleep 0.03", iteration=75), marking("second", iteration=75, after=["first:${it}"])]
-    names = {f"job-{n}" for n in range(150)} | {f"{name}:{n}" for name in ("first", "second") for n in range(75)}
+    half = per_tier(25, 75)
+    jobs = [marking(f"job-{n}", "sleep 0.03") for n in range(2 * half)]
+    jobs += [marking("first", "sleep 0.03", iteration=half), marking("second", iteration=half, after=["first:${it}"])]
+    names = {f"job-{n}" for n in range(2 * half)} | {f"{name}:{n}" for name in ("first", "second") for n in range(half)}
     requests = write_requests(tmp_path / "requests.json", jobs)
     crashing = Crashing(tmp_path, requests, *NODES, "--on-lost", "rerun")
     kills = 0
     crashing.start()
-    for death in range(20):
+    for death in range(per_tier(6, 20)):
         crashing.wait_for_marks(dice.randint(0, 10) + 10 * death)
         time.sleep(dice.uniform(0, 0.1))
         dying = dice.choice(["agent", "manager", "both"])

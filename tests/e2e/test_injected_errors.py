@@ -1,5 +1,6 @@
 """Any call that touches files fails with EIO, ENOSPC or EROFS: a sentence, no hang, and what follows is right.
 
+Each tier tries a seeded sample.
 QCG_PM_ALL_FAULTS=1 tries every call with every error.
 """
 
@@ -19,6 +20,7 @@ import pytest
 
 from tests.support.fault_injection import Faults
 from tests.support.pilot import Run, job, run, write_requests
+from tests.support.tiers import per_tier
 
 EVERYTHING = os.environ.get("QCG_PM_ALL_FAULTS") == "1"
 SEED = 20261117
@@ -34,7 +36,7 @@ OPTIONS = ("--nodes", "2", "--report-format", "json")
 NEVER_BEGUN = ("died before it had begun; start anew", "There is no registry at ")
 """What `--resume` says of a run directory in which nothing was stored, and which could not be removed either."""
 
-pytestmark = pytest.mark.timeout(14400 if EVERYTHING else 300)
+pytestmark = [pytest.mark.sampled, pytest.mark.timeout(14400 if EVERYTHING else per_tier(300, 3600))]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +92,7 @@ def test_a_run_survives_any_call_of_its_manager_that_fails(tmp_path: Path, fault
     assert begin(wd, env=faults.environment(wd.name)).returncode == 1
     calls = faults.calls()
     assert calls > 50
-    for call, error, more in tries(calls, 6):
+    for call, error, more in tries(calls, per_tier(3, 40)):
         wd = new_directory(tmp_path)
         done = begin(wd, env=faults.environment(wd.name, call, error, more=more))
         try:
@@ -104,7 +106,7 @@ def test_a_run_survives_any_call_of_its_manager_that_fails(tmp_path: Path, fault
 def test_a_run_survives_any_call_of_its_agent_that_fails(tmp_path: Path, faults: Faults):
     wd = new_directory(tmp_path)
     assert begin(wd, env=faults.environment(wd.name, process="qcg.pilotjob.agent")).returncode == 1
-    for call, error, _ in tries(min(faults.calls(), 40), 3):
+    for call, error, _ in tries(min(faults.calls(), 40), per_tier(2, 20)):
         wd = new_directory(tmp_path)
         done = begin(wd, env=faults.environment(wd.name, call, error, process="qcg.pilotjob.agent"))
         try:
@@ -137,7 +139,7 @@ def test_commands_survive_any_call_that_fails(ended: Path, faults: Faults, comma
     run("qcg-pm", *line, env=faults.environment(ended.name))
     calls = faults.calls()
     assert calls
-    for call, error, more in tries(calls, 3):
+    for call, error, more in tries(calls, per_tier(2, 20)):
         done = run("qcg-pm", *line, env=faults.environment(ended.name, call, error, more=more))
         try:
             check_sentence(done)

@@ -1,4 +1,4 @@
-"""A registry of a million jobs is taken up in seconds."""
+"""A registry of a million jobs is taken up in seconds. The short tier tries a tenth of it, in less time."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import OPTIONS
 from qcg.pilotjob.journal.schema import place
 from tests.support.pilot import job, start
+from tests.support.tiers import per_tier
 
-MILLION = 1_000_000
-SECONDS = 15
-MEGABYTES = 1000
+JOBS = per_tier(100_000, 1_000_000)
+SECONDS = per_tier(3, 15)
+MEGABYTES = per_tier(150, 1000)
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(300)
 def test_a_million_ended_jobs_are_taken_up_in_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run_dir = tmp_path / ".qcgpjm-service-x"
@@ -43,16 +45,16 @@ def test_a_million_ended_jobs_are_taken_up_in_seconds(tmp_path: Path, capsys: py
     # Of the processor: what else the machine does meanwhile is not the manager's affair.
     computed = usage.ru_utime + usage.ru_stime
     with capsys.disabled():
-        print(f" [a million jobs: {took:.1f} s, {computed:.1f} s computing, {memory:.0f} MB] ", end="")
+        print(f" [{JOBS} jobs: {took:.1f} s, {computed:.1f} s computing, {memory:.0f} MB] ", end="")
     assert process.returncode == 0, errors
-    assert "the end: 1000001 SUCCEED" in (run_dir / "service.log").read_text()
+    assert f"the end: {JOBS + 1} SUCCEED" in (run_dir / "service.log").read_text()
     assert (tmp_path / "ran").exists()
     assert computed < SECONDS
     assert memory < MEGABYTES
 
 
 def write_registry(path: Path, wd: Path) -> None:
-    """A million jobs that have ended, and one that waits: the rows that a manager writes, all at once."""
+    """Many jobs that have ended, and one that waits: the rows that a manager writes, all at once."""
     journal = Journal.create(path)
     journal.set_metadata(OPTIONS, Options(wd=str(wd), nodes="4", wait=True))
     journal.close()
@@ -61,11 +63,11 @@ def write_registry(path: Path, wd: Path) -> None:
     spec = msgspec.msgpack.encode(description)
     grant = encode_grant(Grant((NodePart("n0", (0,)),)))
     done, ended = int(State.SUCCEED), 4.0
-    numbers = range(1, MILLION + 1)
+    numbers = range(1, JOBS + 1)
     connection = sqlite3.connect(path)
     with connection:
         connection.executemany(group.INSERT_JOB, ((seq, f"job-{seq}", 1.0, 0, spec) for seq in numbers))
         runs = ((place(seq, -1), 1, done, 2.0, 3.0, ended, 7, 0, grant, 0, "") for seq in numbers)
         connection.executemany(group.PUT_RUN, runs)
-        connection.execute(group.INSERT_JOB, (MILLION + 1, "last", 1.0, 0, spec))
+        connection.execute(group.INSERT_JOB, (JOBS + 1, "last", 1.0, 0, spec))
     connection.close()

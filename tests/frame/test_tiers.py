@@ -8,17 +8,17 @@ import pytest
 
 SOURCE = """
     import pytest
-    from tests.support.tiers import amount
+    from tests.support.tiers import per_tier
 
     def test_short(): ...
 
     @pytest.mark.long
     def test_campaign():
-        print(f"{amount(1, 100)} in the campaign")
+        print(f"{per_tier(1, 100)} in the campaign")
 
     @pytest.mark.sampled
     def test_sample():
-        print(f"{amount(1, 100)} in the sample")
+        print(f"{per_tier(1, 100)} in the sample")
 """
 
 

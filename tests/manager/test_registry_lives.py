@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import settings
 
 from qcg.pilotjob.core.core import Core
@@ -15,6 +16,7 @@ from qcg.pilotjob.executors.ledger_reader import Untold
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.manager import resume
 from tests.core.test_state_machine import Machine
+from tests.support.tiers import per_tier
 
 
 class Recorded(Machine):
@@ -51,5 +53,5 @@ def states_of(core: CoreState) -> dict[str, tuple[State, list[State]]]:
     }
 
 
-TestRecorded = Recorded.TestCase
-TestRecorded.settings = settings(max_examples=40, stateful_step_count=40)
+TestRecorded = pytest.mark.sampled(Recorded.TestCase)
+TestRecorded.settings = settings(max_examples=per_tier(20, 320), stateful_step_count=40)

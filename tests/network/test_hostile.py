@@ -15,6 +15,7 @@ from qcg.pilotjob.description.requests import REQUESTS
 from qcg.pilotjob.wire.parts import MARK
 from tests.support.pilot import job
 from tests.support.serving import NO_ANSWER, Bare, Served, served
+from tests.support.tiers import per_tier
 from tests.support.waiting import wait_for
 
 
@@ -152,7 +153,8 @@ keys = st.sampled_from(["jobs", "jobNames", "jobName", "params", "options", "com
 names = st.sampled_from([name for name in REQUESTS if name not in ("finish", "control")]) | st.text(max_size=10)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.sampled
+@settings(max_examples=per_tier(60, 1000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=names, more=st.dictionaries(keys, json_values, max_size=3))
 def test_whatever_the_values_are_there_is_an_answer(stranger: Bare, name: str, more: dict):
     stranger.send(b"", json.dumps({"request": name, **more}).encode())
@@ -162,7 +164,8 @@ def test_whatever_the_values_are_there_is_an_answer(stranger: Bare, name: str, m
     assert reply["code"] == 0 or reply["message"]
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.sampled
+@settings(max_examples=per_tier(60, 1000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(frames=st.lists(st.binary(max_size=200), min_size=1, max_size=5))
 def test_whatever_the_frames_are_there_is_an_answer(stranger: Bare, frames: list[bytes]):
     stranger.send(*frames)

@@ -16,6 +16,7 @@ import pytest
 
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.metadata import OPTIONS, REPORT_SIZE
 from qcg.pilotjob.journal.snapshot import snapshot
 from tests.support.pilot import job, start
@@ -73,8 +74,13 @@ class Crashing:
         return (*RESUMING[command], *BEGINNING[command], *self._begin)
 
     def _has_begun(self) -> bool:
-        with snapshot(self.run_dir / "registry.sqlite") as connection:
-            return OPTIONS.read(connection) is not None
+        try:
+            with snapshot(self.run_dir / "registry.sqlite") as connection:
+                return OPTIONS.read(connection) is not None
+        except JournalError as error:
+            if "it was never completely created" in str(error):
+                return False
+            raise
 
     def wait(self) -> int:
         """Until the manager has ended by itself; its exit code."""

@@ -1,7 +1,7 @@
 """A plugin that splits the tests into two tiers: those of `make test`, and the long campaigns of `make test-long`.
 
 - `@pytest.mark.long`: the test runs with `pytest --long` only.
-- `@pytest.mark.sampled`: the test runs in both tiers, and tries more with `--long`. `amount(10, 200)` is how much.
+- `@pytest.mark.sampled`: the test runs in both tiers, and tries more with `--long`. `per_tier(10, 200)` is how much.
 
 A campaign that is `long` has a small part in the short tier, with a fixed seed: most often the same test with other
 parameters.
@@ -14,7 +14,7 @@ import pytest
 _is_long = False
 
 
-def amount(short: int, long: int) -> int:
+def per_tier(short: int, long: int) -> int:
     """How much a test tries in the tier that runs now: examples, seeds, rounds."""
     return long if _is_long else short
 
