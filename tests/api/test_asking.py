@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from qcg.pilotjob.api.asking import limit_of, list_of
-from qcg.pilotjob.api.errors import WrongArgumentsError
+from qcg.pilotjob.api.asking import limit_of, list_of, may_ask_again
+from qcg.pilotjob.api.errors import ConnectionError, NoManager, WrongArgumentsError
+from qcg.pilotjob.description.requests import Request
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,16 @@ def test_a_timeout_may_be_as_large_as_one_likes():
     for wrong in ("2", math.nan, [1]):
         with pytest.raises(WrongArgumentsError, match="a timeout is a number of seconds"):
             limit_of(wrong, None)
+
+
+@pytest.mark.parametrize("request_type", get_args(Request), ids=lambda request_type: request_type.__name__)
+def test_a_request_is_repeated_after_a_reconnect_if_it_changes_nothing(request_type: type[Request]):
+    changing = {"submit", "control", "cancelJob", "removeJob", "finish"}
+    name = request_type.__struct_config__.tag
+    perhaps_sent = ConnectionError("the connection was lost")
+    assert may_ask_again({"request": name}, perhaps_sent) is (name not in changing)
+
+
+@pytest.mark.parametrize("name", ["submit", "finish"])
+def test_a_request_that_was_not_sent_is_always_repeated(name: str):
+    assert may_ask_again({"request": name}, NoManager("there is no manager"))

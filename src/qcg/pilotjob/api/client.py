@@ -33,9 +33,9 @@ from qcg.pilotjob.api.errors import (
     WrongArgumentsError,
 )
 from qcg.pilotjob.api.events import Events
-from qcg.pilotjob.api.jobinfo import JobInfo
 from qcg.pilotjob.api.link import NoAnswer, encode_request, no_answer
 from qcg.pilotjob.api.log import LogFile, log
+from qcg.pilotjob.api.queries import Queries
 from qcg.pilotjob.api.target import DEFAULT_PORT, Target, find_target, live_run
 from qcg.pilotjob.api.waiting import FINAL, Wait, WaitForAll, WaitForAny, WaitForJobs
 from qcg.pilotjob.common.environment import JOB_ADDRESS
@@ -52,7 +52,7 @@ NONE_LEFT = "every job has ended, so there is no next one to wait for; submit jo
 Self = TypeVar("Self", bound="Manager")
 
 
-class Manager:
+class Manager(Queries):
     """Talks to a running manager. All methods may be called from any thread; none waits for ever for a service that
     is gone."""
 
@@ -64,35 +64,41 @@ class Manager:
     DEFAULT_POLL_DELAY = Config().poll_delay
     DEFAULT_PUB_TIMEOUT = Config().pub_timeout
 
-    def __init__(self, address: str | None = None, cfg: Mapping[str, Any] | None = None) -> None:
-        """The manager at an address; without one, that which the environment leads to, or the one at work in this
-        directory."""
-        self._connect(find_target(address, os.environ), cfg)
+    def __init__(
+        self,
+        address: str | None = None,
+        cfg: Mapping[str, Any] | None = None,
+        *,
+        target: Target | None = None,
+        own: bool = False,
+    ) -> None:
+        """Connect to the manager at an address. Without an address: to the manager that environment variables name, or
+        to the live manager of a run in this directory.
+
+        `target`: the manager, where it has been looked up already. `own`: the manager was started for this object,
+        which returns the ends of its jobs from the first one on.
+        """
+        found = find_target(address, os.environ) if target is None else target
+        self._config = read_config(cfg)
+        self._log_file = LogFile(self._config.wdir, self._config.log_file, self._config.log_level)
+        self._lines = Connections(found)
+        try:
+            position = data_of(CURRENT, accepted(self._ask_once(encode_request(CURRENT))))
+            self._ends = EndStream(position["first" if own else "last"])
+            log.info("connected to the manager at %s", found.contact.address)
+        except BaseException:
+            self._disconnect()
+            raise
 
     @classmethod
     def of_run(cls, run_dir: str | os.PathLike[str], cfg: Mapping[str, Any] | None = None) -> Manager:
-        """The manager that is at work in a run directory, or the newest one at work in a working directory."""
+        """Connect to the live manager of a run directory, or of the newest run in a working directory."""
         return cls.at(live_run(Path(run_dir)), cfg)
 
     @classmethod
     def at(cls, target: Target, cfg: Mapping[str, Any] | None = None) -> Manager:
-        """The manager at a place that is known."""
-        manager = cls.__new__(cls)
-        manager._connect(target, cfg)
-        return manager
-
-    def _connect(self, target: Target, cfg: Mapping[str, Any] | None, *, own: bool = False) -> None:
-        """`own`: the manager was started for this object, which follows its job ends from the first one on."""
-        self._config = read_config(cfg)
-        self._log_file = LogFile(self._config.wdir, self._config.log_file, self._config.log_level)
-        self._lines = Connections(target)
-        try:
-            position = data_of(CURRENT, accepted(self._ask_once(encode_request(CURRENT))))
-            self._ends = EndStream(position["first" if own else "last"])
-            log.info("connected to the manager at %s", target.contact.address)
-        except BaseException:
-            self._disconnect()
-            raise
+        """Connect to a manager that has been looked up already."""
+        return cls(cfg=cfg, target=target)
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
@@ -105,24 +111,6 @@ class Manager:
             raise WrongArgumentsError(f"submit wants a Jobs object, not {type(jobs).__name__}")
         return submitted(self._data({"request": "submit", "jobs": jobs.ordered_jobs()}))
 
-    def list(self, names: Names | None = None) -> dict[str, Any]:
-        """All jobs, or those of these names, with their states."""
-        jobs: dict[str, Any] = self._data({"request": "listJobs"})["jobs"]
-        return jobs if names is None else {name: jobs[name] for name in list_of(names) if name in jobs}
-
-    def status(self, names: Names) -> dict[str, Any]:
-        """The states of jobs and iterations, as the answer to `jobStatus` has them."""
-        return self._data({"request": "jobStatus", "jobNames": list_of(names)})
-
-    def info(self, names: Names, **params: Any) -> dict[str, Any]:
-        """Everything about jobs; `withChilds=True` for each iteration too."""
-        return self._data({"request": "jobInfo", "jobNames": list_of(names), "params": params})
-
-    def info_parsed(self, names: Names, **params: Any) -> dict[str, JobInfo]:
-        """The same as objects; names that are not there are left out."""
-        jobs = self.info(names, **params)["jobs"]
-        return {name: JobInfo.from_job(entry["data"]) for name, entry in jobs.items() if entry["status"] == 0}
-
     def cancel(self, names: Names) -> dict[str, Any]:
         """End jobs and iterations, waiting and running ones; how many, and why not the others."""
         return self._data({"request": "cancelJob", "jobNames": list_of(names)})
@@ -130,11 +118,6 @@ class Manager:
     def remove(self, names: Names) -> dict[str, Any]:
         """Forget jobs that have ended; how many, and why not the others."""
         return self._data({"request": "removeJob", "jobNames": list_of(names)})
-
-    def why(self, names: Names) -> dict[str, Any]:
-        """What jobs and iterations wait for, where they run or how they ended: each with a `sentence` for people, and a
-        `reason` and figures for programs."""
-        return self._data({"request": "why", "jobNames": list_of(names)})
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class LocalManager(Manager):
         self.qcgpm_process = self._service.process
         self.qcgpm_conf = self._service.conf
         try:
-            self._connect(target_of(self._service.run_dir), cfg, own=True)
+            super().__init__(cfg=cfg, target=target_of(self._service.run_dir), own=True)
         except BaseException:
             self._service.terminate()
             self._service.end()

@@ -27,6 +27,7 @@ from qcg.pilotjob.wire.contact import ContactError
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
+    from qcg.pilotjob.api.queries import Queries
 
 _HINT = (
     "Start one there with `qcg-pm-service --net`, or say where it is with --path DIR or --address, or set"
@@ -127,11 +128,11 @@ def _is_over(run: Path) -> bool:
 
 
 def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[str, Any]) -> int | None:
-    from qcg.pilotjob.cli.offline_client import EndedRun
+    from qcg.pilotjob.cli.offline_client import RegistryClient
     from qcg.pilotjob.journal.damage import in_words
     from qcg.pilotjob.journal.errors import JournalError
 
-    with EndedRun(run) as ended:
+    with RegistryClient(run) as ended:
         code: int | None = 1
         try:
             code = function(ended, **given)
@@ -186,7 +187,7 @@ def _what_became_of(run: Path | None) -> str:
     )
 
 
-def with_suggestion(manager: Manager, sentence: str) -> str:
+def with_suggestion(manager: Queries, sentence: str) -> str:
     """The name that may have been meant, where there is no such job."""
     missing = _NO_SUCH_JOB.fullmatch(sentence)
     if missing is None:
@@ -201,7 +202,7 @@ def with_suggestion(manager: Manager, sentence: str) -> str:
 class Registry:
     """Names as the manager knows them, asked for when a pattern or a range needs them."""
 
-    def __init__(self, manager: Manager, listed: Collection[str] | None = None) -> None:
+    def __init__(self, manager: Queries, listed: Collection[str] | None = None) -> None:
         self._manager = manager
         self._listed = listed
 
@@ -218,12 +219,12 @@ class Registry:
         return None if counts is None else range(counts["start"], counts["stop"], counts.get("step", 1))
 
 
-def names_of(manager: Manager, wanted: Collection[str]) -> list[str]:
+def names_of(manager: Queries, wanted: Collection[str]) -> list[str]:
     """What patterns and ranges stand for."""
     return list(expand(wanted, Registry(manager)))
 
 
-def tell_missing(manager: Manager, jobs: Mapping[str, Any]) -> int:
+def tell_missing(manager: Queries, jobs: Mapping[str, Any]) -> int:
     """Say which names are not there; the exit code."""
     missing = [entry["message"] for entry in jobs.values() if entry["status"] != 0]
     for number, sentence in enumerate(missing):

@@ -1,4 +1,4 @@
-"""Questions to a run whose manager has ended: its registry answers them."""
+"""Queries about a run whose manager has ended, answered from its registry."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from qcg.pilotjob.api.asking import accepted
-from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.asking import accepted, data_of
 from qcg.pilotjob.api.errors import ConnectionError
+from qcg.pilotjob.api.queries import Queries
+from qcg.pilotjob.api.waiting import FINAL
 from qcg.pilotjob.cli.commands.wait import MOST_EXPLAINED
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.description import requests
 from qcg.pilotjob.description.requests import Request, decode_request
-from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.interfaces.handlers.job_info import job_info
 from qcg.pilotjob.interfaces.handlers.job_status import job_status
 from qcg.pilotjob.interfaces.handlers.list_jobs import list_jobs
 from qcg.pilotjob.interfaces.handlers.status import counts
 from qcg.pilotjob.interfaces.handlers.why import why
-from qcg.pilotjob.interfaces.registry_view import EndedBooks
+from qcg.pilotjob.interfaces.registry_view import RegistryView
 from qcg.pilotjob.interfaces.replies import Answer
 from qcg.pilotjob.journal.errors import JournalError
 
-_HANDLERS: dict[type[Request], Callable[[Books, Any], Awaitable[Answer]]] = {
+Handler = Callable[[Any, Any], Awaitable[Answer]]
+
+_HANDLERS: dict[type[Request], Handler] = {
     requests.ListJobs: list_jobs,
     requests.JobStatus: job_status,
     requests.JobInfo: job_info,
@@ -32,13 +34,13 @@ _HANDLERS: dict[type[Request], Callable[[Books, Any], Awaitable[Answer]]] = {
 }
 
 
-class EndedRun(Manager):
-    """As a manager to commands that only look: the same calls and the same answers."""
+class RegistryClient(Queries):
+    """Answers queries about a run without a manager from its registry, as the manager would have."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         try:
-            self._books = EndedBooks(run_dir)
+            self._view = RegistryView(run_dir)
         except JournalError as error:
             raise Refusal(str(error)) from None
 
@@ -48,46 +50,51 @@ class EndedRun(Manager):
 
     @property
     def unreadable(self) -> list[str]:
-        """What a damaged registry does not tell."""
-        return self._books.unreadable
+        """The parts of a damaged registry that cannot be read."""
+        return self._view.unreadable
 
-    def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
-        wanted = decode_request(request)
-        if type(wanted) not in _HANDLERS:
+    def system_status(self) -> dict[str, dict[str, int]]:
+        """Return the numbers of jobs and iterations by state, without `System` and `Resources`."""
+        return counts(self._view)
+
+    def _data(self, request: dict[str, Any]) -> dict[str, Any]:
+        decoded = decode_request(request)
+        handler = _HANDLERS.get(type(decoded))
+        if handler is None:
             raise ConnectionError(f"no manager is at work in {self._run_dir}, so nobody can answer this request")
-        return accepted(asyncio.run(self._answer(wanted)).to_dict())
+        return data_of(request, accepted(asyncio.run(self._answer(handler, decoded)).to_dict()))
 
-    async def _answer(self, wanted: Request) -> Answer:
-        return await _HANDLERS[type(wanted)](self._books, wanted)
+    async def _answer(self, handler: Handler, request: Request) -> Answer:
+        return await handler(self._view, request)
 
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Of jobs and iterations by state, as the answer to `status` has them."""
-        return counts(self._books)
+    def __enter__(self) -> RegistryClient:
+        return self
 
-    def cleanup(self) -> None:
-        self._books.close()
+    def __exit__(self, *exception: object) -> None:
+        self._view.close()
 
 
 def final_states(run_dir: Path, names: list[str] | None) -> tuple[dict[str, str], dict[str, str]] | None:
-    """Of these jobs and iterations, or of all jobs: how they ended, and sentences about those that did not succeed.
-    None when the registry does not know how all of them ended."""
+    """Return the final states of these jobs and iterations, or of all jobs, and sentences about unsuccessful ones.
+
+    None when not all of them are final in the registry."""
     try:
-        ended = EndedRun(run_dir)
+        ended = RegistryClient(run_dir)
     except Refusal:
         return None
     with ended:
         wanted = list(ended.list()) if names is None else names
         entries = ended.status(wanted)["jobs"]
         known = {name: entry["data"]["status"] for name, entry in entries.items() if entry["status"] == 0}
-        if len(known) < len(entries) or not all(map(ended.is_status_finished, known.values())):
+        if len(known) < len(entries) or not FINAL.issuperset(known.values()):
             return None
         return known, sentences_of(ended, known)
 
 
-def sentences_of(manager: Manager, states: dict[str, str]) -> dict[str, str]:
-    """Why those that did not succeed did not, and how to see what they wrote to their errors, if they did."""
+def sentences_of(run: Queries, states: dict[str, str]) -> dict[str, str]:
+    """Return the reason of each unsuccessful job, with the command that shows its last lines of output, if any."""
     names = [name for name, state in states.items() if state != "SUCCEED"][:MOST_EXPLAINED]
-    entries = manager.why(names)["jobs"] if names else {}
+    entries = run.why(names)["jobs"] if names else {}
     return {name: _sentence(name, entry["data"]) for name, entry in entries.items() if entry["status"] == 0}
 
 

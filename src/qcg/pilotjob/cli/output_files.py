@@ -16,7 +16,7 @@ from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.runs.rundir import PREFIX
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.api.client import Manager
+    from qcg.pilotjob.api.queries import Queries
 
 Answer = dict[str, dict[str, dict[str, Any]]]
 """Under `jobs`, an entry for each of them."""
@@ -80,7 +80,7 @@ class Follower:
     """Shows what a job writes until it has ended. A file tells nobody that it has grown, so it is looked at again and
     again; and because it is, the job is asked for its state as often."""
 
-    def __init__(self, manager: Manager, name: str, run_dir: Path | None) -> None:
+    def __init__(self, manager: Queries, name: str, run_dir: Path | None) -> None:
         self._manager = manager
         self._name = name
         self._run_dir = run_dir
@@ -121,7 +121,7 @@ class Follower:
         """Its entry of `jobInfo`."""
         return self._entry(lambda manager: manager.info(self._name))
 
-    def _entry(self, ask: Callable[[Manager], Answer]) -> dict[str, Any]:
+    def _entry(self, ask: Callable[[Queries], Answer]) -> dict[str, Any]:
         """What the manager says of the job. One that runs a file ends with its last job: then the registry says it."""
         from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError
 
@@ -130,11 +130,11 @@ class Follower:
         except RequestRefusedError:
             raise
         except ConnectionError:
-            from qcg.pilotjob.cli.offline_client import EndedRun, final_states
+            from qcg.pilotjob.cli.offline_client import RegistryClient, final_states
 
             if self._run_dir is None or final_states(self._run_dir, [self._name]) is None:
                 raise
-            with EndedRun(self._run_dir) as ended:
+            with RegistryClient(self._run_dir) as ended:
                 return ask(ended)["jobs"][self._name]
 
 

@@ -22,7 +22,7 @@ from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.job_views import Stories
 
 
-class EndedBooks:
+class RegistryView:
     """Answers questions about jobs as the manager would have: nothing follows from what is read, and nothing is
     written. To be closed after use."""
 

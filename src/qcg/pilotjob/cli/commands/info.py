@@ -14,7 +14,7 @@ from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.common.printable import printable
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.api.client import Manager
+    from qcg.pilotjob.api.queries import Queries
 
 
 @click.command("info")
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("-i", "--iterations", is_flag=True, help="Tell about each iteration too.")
 @json_option
 @on_manager_or_registry
-def command(manager: Manager, names: tuple[str, ...], iterations: bool, as_json: bool) -> int:
+def command(manager: Queries, names: tuple[str, ...], iterations: bool, as_json: bool) -> int:
     """Show all that is known of jobs: when what happened, where they run, their files, their exit code.
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').

@@ -15,7 +15,7 @@ from qcg.pilotjob.cli.tables import json_option, show_json, show_table
 from qcg.pilotjob.core.job_states import State
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.api.client import Manager
+    from qcg.pilotjob.api.queries import Queries
 
 STATES: dict[str, tuple[str, ...]] = {
     **{state.name: (state.name,) for state in State},
@@ -41,7 +41,7 @@ STATES: dict[str, tuple[str, ...]] = {
 )
 @json_option
 @on_manager_or_registry
-def command(manager: Manager, names: tuple[str, ...], states: tuple[str, ...], as_json: bool) -> int:
+def command(manager: Queries, names: tuple[str, ...], states: tuple[str, ...], as_json: bool) -> int:
     """List jobs with their states: all, or those of these NAMES.
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
@@ -63,7 +63,7 @@ def command(manager: Manager, names: tuple[str, ...], states: tuple[str, ...], a
     return code
 
 
-def _chosen(manager: Manager, listed: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], int]:
+def _chosen(manager: Queries, listed: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], int]:
     """Jobs are in the list already; iterations, and names that nobody has, are asked for."""
     wanted = expand(names, Registry(manager, listed))
     others = [name for name in wanted if name not in listed]

@@ -16,7 +16,7 @@ from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.common.printable import printable
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.api.client import Manager
+    from qcg.pilotjob.api.queries import Queries
 
 
 @click.command("logs")
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("-n", "--lines", type=Whole(min=0), metavar="N", help="Only the last N lines.")
 @click.option("--raw", is_flag=True, help="On a terminal, too, show every byte as the job wrote it.")
 @on_manager_or_registry
-def command(manager: Manager, names: tuple[str, ...], follow: bool, stderr: bool, lines: int | None, raw: bool) -> int:
+def command(manager: Queries, names: tuple[str, ...], follow: bool, stderr: bool, lines: int | None, raw: bool) -> int:
     """Show the file that a job writes its output to: the `stdout`, or `stderr`, of its description.
 
     Without one, show what was kept of a job that failed, or of any job with --keep-output of the run.

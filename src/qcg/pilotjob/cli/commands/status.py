@@ -13,7 +13,7 @@ from qcg.pilotjob.cli.manager_lookup import on_manager_or_registry
 from qcg.pilotjob.cli.tables import json_option, show_json, show_table
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.api.client import Manager
+    from qcg.pilotjob.api.queries import Queries
 
 COLUMNS = ("total", "waiting", "running", "succeeded", "failed", "cancelled", "omitted")
 
@@ -21,21 +21,16 @@ COLUMNS = ("total", "waiting", "running", "succeeded", "failed", "cancelled", "o
 @click.command("status")
 @json_option
 @on_manager_or_registry
-def command(manager: Manager, as_json: bool) -> None:
+def command(manager: Queries, as_json: bool) -> None:
     """Show how a manager is: since when, where, how many cores are in use, how many jobs are in which state.
 
     When it has ended: how many jobs are in which state, from its registry.
     """
-    from qcg.pilotjob.cli.offline_client import EndedRun
-
-    if isinstance(manager, EndedRun):
-        status: dict[str, Any] = manager.counts()
-    else:
-        status = manager.system_status()
+    status = manager.system_status()
     if as_json:
         show_json(system_status(status))
         return
-    if not isinstance(manager, EndedRun):
+    if "System" in status:
         _show_manager(status["System"], status["Resources"])
     rows = [["jobs", *_counts(status["JobStats"], "Jobs")]]
     if status["IterationStats"]["TotalIterations"]:

@@ -14,14 +14,14 @@ from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.common.printable import printable
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.api.client import Manager
+    from qcg.pilotjob.api.queries import Queries
 
 
 @click.command("why")
 @click.argument("names", nargs=-1, required=True, shell_complete=job_names())
 @json_option
 @on_manager_or_registry
-def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
+def command(manager: Queries, names: tuple[str, ...], as_json: bool) -> int:
     """Say what jobs wait for, where they run, or why they failed, with the end of their errors.
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').

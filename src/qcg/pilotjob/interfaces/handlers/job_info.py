@@ -7,8 +7,8 @@ from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.requests import JobInfo
-from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.interfaces.run_view import RunView
 from qcg.pilotjob.report.entries import runtime_strings
 from qcg.pilotjob.report.formats import history_text
 from qcg.pilotjob.report.record import JobEnd
@@ -17,53 +17,53 @@ AT_ONCE = 1000
 """Names or iterations that are looked up before others are served."""
 
 
-async def job_info(books: Books, request: JobInfo) -> Answer:
+async def job_info(run: RunView, request: JobInfo) -> Answer:
     """Everything about jobs and iterations."""
     jobs: dict[str, Any] = {}
     for number, name in enumerate(request.names, 1):
         if number % AT_ONCE == 0:
             await asyncio.sleep(0)
-        found = find(books.state, name)
+        found = find(run.state, name)
         if isinstance(found, str):
             jobs[name] = {"status": 1, "message": found}
             continue
         job, position = found
         has_childs = request.with_childs and position < 0 and job.iterations is not None
-        childs = await _childs(books, job) if has_childs else None
-        if books.state.jobs.get(job.name) is job:
-            jobs[name] = {"status": 0, "data": _info(books, name, job, position, childs)}
+        childs = await _childs(run, job) if has_childs else None
+        if run.state.jobs.get(job.name) is job:
+            jobs[name] = {"status": 0, "data": _info(run, name, job, position, childs)}
         else:
             jobs[name] = {"status": 1, "message": f"{name!r} was removed while its iterations were looked up"}
     return ok({"jobs": jobs})
 
 
-async def _childs(books: Books, job: Job) -> list[dict[str, Any]]:
+async def _childs(run: RunView, job: Job) -> list[dict[str, Any]]:
     """All iterations; fewer where the job is removed meanwhile."""
     assert job.iterations is not None
     childs: list[dict[str, Any]] = []
     for first in range(0, len(job.iterations), AT_ONCE):
-        if books.state.jobs.get(job.name) is not job:
+        if run.state.jobs.get(job.name) is not job:
             break
         positions = range(first, min(first + AT_ONCE, len(job.iterations)))
-        for position, story in books.stories.iterations_of(job, positions):
+        for position, story in run.stories.iterations_of(job, positions):
             child = {
                 "iteration": job.iterations.indices[position],
                 "state": story.state.name,
-                "runtime": _runtime(books, job, position, story),
+                "runtime": _runtime(run, job, position, story),
             }
             childs.append({**child, "messages": story.message} if story.message else child)
         await asyncio.sleep(0)
     return childs
 
 
-def _info(books: Books, name: str, job: Job, position: int, childs: list[dict[str, Any]] | None) -> dict[str, Any]:
-    story = books.stories.story_of(job, position)
+def _info(run: RunView, name: str, job: Job, position: int, childs: list[dict[str, Any]] | None) -> dict[str, Any]:
+    story = run.stories.story_of(job, position)
     info: dict[str, Any] = {"jobName": name, "status": story.state.name}
     if story.message:
         info["messages"] = story.message
     if story.grant is not None:
-        info["runtime"] = _runtime(books, job, position, story)
-        info["runtime"]["command"] = books.stories.command_of(job, position, story.grant)
+        info["runtime"] = _runtime(run, job, position, story)
+        info["runtime"]["command"] = run.stories.command_of(job, position, story.grant)
     if position < 0 and job.iterations is not None:
         info["iterations"] = _iterations(job)
         if childs is not None:
@@ -72,9 +72,9 @@ def _info(books: Books, name: str, job: Job, position: int, childs: list[dict[st
     return info
 
 
-def _runtime(books: Books, job: Job, position: int, story: JobEnd) -> dict[str, str]:
+def _runtime(run: RunView, job: Job, position: int, story: JobEnd) -> dict[str, str]:
     """What is known of the run, and where it writes to."""
-    streams = {} if story.grant is None else books.stories.streams_of(job, position, story.grant, _end(story))
+    streams = {} if story.grant is None else run.stories.streams_of(job, position, story.grant, _end(story))
     return {**runtime_strings(story), **streams}
 
 

@@ -5,16 +5,16 @@ from typing import Any
 
 from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.description.requests import JobStatus
-from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.interfaces.run_view import RunView
 
 AT_ONCE = 5000
 """Names that are looked up before others are served."""
 
 
-async def job_status(books: Books, request: JobStatus) -> Answer:
+async def job_status(run: RunView, request: JobStatus) -> Answer:
     """The states of jobs and iterations; a name that is not there spoils only its own entry."""
-    state = books.state
+    state = run.state
     jobs: dict[str, Any] = {}
     for number, name in enumerate(request.names, 1):
         if number % AT_ONCE == 0:

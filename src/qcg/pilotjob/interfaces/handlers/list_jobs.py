@@ -5,20 +5,20 @@ from typing import Any
 
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.description.requests import ListJobs
-from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.interfaces.run_view import RunView
 from qcg.pilotjob.manager.job_views import message_of
 
 AT_ONCE = 5000
 """Jobs that are looked at before others are served."""
 
 
-async def list_jobs(books: Books, request: ListJobs) -> Answer:
+async def list_jobs(run: RunView, request: ListJobs) -> Answer:
     """All jobs with their states; those that wait, with their place in the queue."""
     jobs: dict[str, Any] = {}
     place = 0
     # A copy: jobs come and go while others are served.
-    for number, job in enumerate(list(books.state.jobs.values()), 1):
+    for number, job in enumerate(list(run.state.jobs.values()), 1):
         if number % AT_ONCE == 0:
             await asyncio.sleep(0)
         entry: dict[str, Any] = {"status": job.state.name}

@@ -10,10 +10,10 @@ from typing import Any
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.description.requests import Status
 from qcg.pilotjob.host.hostname import host_name
-from qcg.pilotjob.interfaces.books import Books
 from qcg.pilotjob.interfaces.handlers.resources_info import resources
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.interfaces.run_view import RunView
 
 
 async def status(pilot: Pilot, request: Status) -> Answer:
@@ -37,9 +37,9 @@ async def status(pilot: Pilot, request: Status) -> Answer:
     )
 
 
-def counts(books: Books) -> dict[str, dict[str, int]]:
+def counts(run: RunView) -> dict[str, dict[str, int]]:
     """Of jobs and iterations, by state."""
-    state = books.state
+    state = run.state
     return {
         "JobStats": _counts(state.job_counts, "Jobs"),
         "IterationStats": _counts(state.iteration_counts, "Iterations"),

@@ -1,4 +1,4 @@
-"""What questions about jobs are answered from."""
+"""The interface from which handlers answer read-only queries about jobs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.manager.job_views import Stories
 
 
-class Books(Protocol):
-    """A running pilot, or what the registry of an ended run says."""
+class RunView(Protocol):
+    """A run with a live manager, or without one: then everything comes from its registry."""
 
     @property
     def state(self) -> CoreState: ...
@@ -24,11 +24,11 @@ class Books(Protocol):
 
     @property
     def stalled(self) -> bool:
-        """Nothing can be written at the moment, so nothing new is started."""
+        """The registry cannot be written at the moment, so no new attempt is started."""
 
     def was_interrupted(self, job: Job, position: int) -> bool:
-        """Whether it has been started, and ended before its time: it is to be started again."""
+        """Whether an attempt of this job or iteration was ended with its manager: it is started again."""
 
     @property
     def alive(self) -> bool:
-        """A manager is at work, so that what has not ended may go on."""
+        """A manager runs, so jobs that have not ended continue."""
