@@ -56,7 +56,7 @@ def test_validate_shows_all_problems_at_once_each_with_its_place(tmp_path: Path)
         ("request 2", 'did you mean "submit"?'),
         ("request 3", "nobody"),
         ("request 3", "f -> g"),
-        ("request 4", "'wide' can never run: 5 cores asked for, and 4 exist"),
+        ("request 4", "'wide' can never run: 5 cores requested, but only 4 exist"),
         ("request 4", "'gpu' can never run"),
         ("request 5", "jobNames"),
     ]:

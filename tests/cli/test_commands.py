@@ -98,10 +98,10 @@ def test_of_many_that_did_not_succeed_the_first_are_explained(pm: Pm):
 def test_a_job_that_can_never_start_is_warned_about_when_it_is_submitted(pm: Pm):
     done = pm("submit", "--name", "wide", "-c", "99", "--", "true")
     assert done.stdout == "wide\n"
-    assert done.stderr == "Warning: wide is FAILED: 99 cores asked for, and 2 exist\n"
+    assert done.stderr == "Warning: wide is FAILED: 99 cores requested, but only 2 exist\n"
     assert pm("submit", "--name", "fits", "--", "false").stderr == ""
     waited = pm("submit", "--name", "wider", "-c", "100", "--wait", "--", "true", code=1)
-    assert "wider FAILED: it failed: 100 cores asked for, and 2 exist" in waited.stdout
+    assert "wider FAILED: it failed: 100 cores requested, but only 2 exist" in waited.stdout
 
 
 def test_waiting_ends_with_3_when_it_takes_too_long(pm: Pm, gate: Any):

@@ -210,7 +210,10 @@ def test_a_run_that_died_says_what_was_not_ended_and_how_to_go_on(died: Path):
     assert f"2 jobs have not ended: nothing runs any more, and `qcg-pm run --resume {died}/.qcgpjm" in done.stderr
     told = pm("why", "gate", "last", "-p", died).stdout.splitlines()
     assert told[0].startswith("gate EXECUTING: it was on n0[0] (pid ")
-    assert told[1] == "last QUEUED: it had not been started when its manager went; one that resumes the run starts it"
+    assert (
+        told[1]
+        == "last QUEUED: it had not been started when its manager ended; a manager that resumes the run starts it"
+    )
     assert pm("logs", "gate", "-p", died).exit_code == 0
 
 

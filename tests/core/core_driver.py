@@ -115,8 +115,8 @@ def line(effect: Effect) -> str:
             return f"{name_of(job, position)} {state.name}" + (f": {message}" if message else "")
         case QueuedIterationsFinal(job, state):
             return f"rest of {job.name} {state.name}"
-        case IterationsFinal(job, marks, state, message=message):
-            some = " ".join(name_of(job, position) for position, marked in enumerate(marks) if marked)
+        case IterationsFinal(job, bitmap, state, message=message):
+            some = " ".join(name_of(job, position) for position, is_set in enumerate(bitmap) if is_set)
             return f"together {some} {state.name}: {message}"
         case Launch(attempt):
             return f"launch {_run(attempt)} on {attempt.grant}"

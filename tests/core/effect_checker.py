@@ -83,9 +83,9 @@ class Watcher:
                     states = self.jobs[job.name].states
                     assert State.QUEUED in states.values()
                     states.update({key: state for key, value in states.items() if value is State.QUEUED})
-                case IterationsFinal(job, marks, state):
+                case IterationsFinal(job, bitmap, state):
                     states = self.jobs[job.name].states
-                    some = [position for position, marked in enumerate(marks) if marked]
+                    some = [position for position, is_set in enumerate(bitmap) if is_set]
                     assert {states[position] for position in some} == {State.QUEUED}
                     states.update(dict.fromkeys(some, state))
                     assert State.QUEUED in states.values()

@@ -142,7 +142,7 @@ class Reference:
 
 
 def requests_of(description: JobDescription, specs: list[NodeSpec]) -> list[ResourceRequest]:
-    """What each iteration asks for; when there is too little to share, what it wants at least."""
+    """What each iteration asks for; when there is too little to share, what it needs at least."""
     sharing, request = description.sharing, description.request
     count = 1 if description.iteration is None else len(description.iteration)
     if sharing is None:

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from qcg.pilotjob.core.attempt_end import MOST_LOSSES
+from qcg.pilotjob.core.attempt_end import MAX_LOSSES
 from qcg.pilotjob.core.attempt_events import FORGOTTEN, UNKNOWN, agent_reported, nodes_lost
 from qcg.pilotjob.core.effects import Kill, Transition
 from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptStarted, NodesLost
@@ -52,7 +52,7 @@ ENDS = [
         -9,
         "exit",
         "",
-        "a FAILED: ended by signal 9 (SIGKILL): somebody has killed it, most often the system, for want of memory",
+        "a FAILED: ended by signal 9 (SIGKILL): it was killed, most often by the system when memory runs out",
     ),
     (-35, "exit", "", "a FAILED: ended by signal 35"),
     (-15, "timeout", "the wall time of 3 s is over", "a FAILED: the wall time of 3 s is over"),
@@ -380,7 +380,7 @@ def test_what_is_not_known_to_have_begun_on_a_lost_node_says_so() -> None:
     driver.start("a")
     assert driver.lose("n1", message="node lost") == [
         "a FAILED: node lost",
-        "b FAILED: node lost; nobody can say whether it had begun",
+        "b FAILED: node lost; whether it had started is unknown",
         "all done",
     ]
 
@@ -424,7 +424,7 @@ def test_a_node_that_is_not_here_harms_nobody() -> None:
 def test_a_job_that_loses_every_host_is_given_up_in_the_end():
     driver = CoreDriver(machine(1), rerun_lost=True)
     driver.submit(job("a"))
-    for _ in range(MOST_LOSSES - 1):
+    for _ in range(MAX_LOSSES - 1):
         driver.schedule()
         assert driver.lose("n1")[-1] == "a QUEUED"
         driver.report("n1")
@@ -435,7 +435,7 @@ def test_a_job_that_loses_every_host_is_given_up_in_the_end():
 def test_runs_that_never_arrived_do_not_count_as_lost():
     driver = CoreDriver(machine(1), rerun_lost=True)
     driver.submit(job("a"))
-    for _ in range(MOST_LOSSES):
+    for _ in range(MAX_LOSSES):
         driver.schedule()
         assert driver.report("n1")[-1] == "a QUEUED"
     driver.schedule()

@@ -14,49 +14,49 @@ CLAIMED = [NodeSpec("n1", (3,), claimed=3)]
 """A host of 4 cores on which other runs have claimed 3."""
 
 NEVER: list[tuple[list[NodeSpec], ResourceRequest, str]] = [
-    (machine(2, 3), request(6), "6 cores asked for, and 5 exist"),
-    (machine(2, 3), request((6, None)), "6 cores asked for, and 5 exist"),
-    (machine(2, 3), request(4, one=True), "4 cores on one node asked for, and 3 exist"),
-    (machine(2, 3), request(nodes=3), "3 nodes asked for, and 2 exist"),
+    (machine(2, 3), request(6), "6 cores requested, but only 5 exist"),
+    (machine(2, 3), request((6, None)), "6 cores requested, but only 5 exist"),
+    (machine(2, 3), request(4, one=True), "4 cores on one node requested, but only 3 exist"),
+    (machine(2, 3), request(nodes=3), "3 nodes requested, but only 2 exist"),
     (
         machine(2, 3),
         request(3, nodes=2),
-        "2 nodes with 3 cores each asked for, and 1 exist: there are 1 node with 3 cores, 1 node with 2 cores",
+        "2 nodes with 3 cores each requested, but only 1 exists: there are 1 node with 3 cores, 1 node with 2 cores",
     ),
-    (machine(2, 3), request(1, gpus=1), "1 GPU on a node asked for, and no node has that"),
-    (GPUS, request(1, gpus=3), "3 GPUs on a node asked for, and no node has that"),
-    (GPUS, request(1, memory=101), "101 MiB of memory on a node asked for, and no node has that"),
-    (GPUS, request(1, gpus=3, memory=5), "3 GPUs and 5 MiB of memory on a node asked for, and no node has that"),
-    (GPUS, request(5, gpus=1), "5 cores on one node asked for, and 4 exist"),
-    (GPUS, request(nodes=2, gpus=1), "2 nodes and 1 GPU asked for, and 1 exist"),
+    (machine(2, 3), request(1, gpus=1), "1 GPU on a node requested, but no node has that"),
+    (GPUS, request(1, gpus=3), "3 GPUs on a node requested, but no node has that"),
+    (GPUS, request(1, memory=101), "101 MiB of memory on a node requested, but no node has that"),
+    (GPUS, request(1, gpus=3, memory=5), "3 GPUs and 5 MiB of memory on a node requested, but no node has that"),
+    (GPUS, request(5, gpus=1), "5 cores on one node requested, but only 4 exist"),
+    (GPUS, request(nodes=2, gpus=1), "2 nodes and 1 GPU requested, but only 1 exists"),
     (
         GPUS,
         request(2, nodes=2, memory=9),
-        "2 nodes with 2 cores each and 9 MiB of memory asked for, and 1 exist",
+        "2 nodes with 2 cores each and 9 MiB of memory requested, but only 1 exists",
     ),
     (
         machine(1, 1),
         request(4, nodes=2),
-        "2 nodes with 4 cores each asked for, and 0 exist: there are 2 nodes with 1 core each",
+        "2 nodes with 4 cores each requested, but none exists: there are 2 nodes with 1 core each",
     ),
-    (machine(1), request(2, nodes=1), "1 node with 2 cores each asked for, and 0 exist: there is 1 node with 1 core"),
-    (machine(0, 1), request(nodes=2), "2 nodes asked for, and 1 exist"),
+    (machine(1), request(2, nodes=1), "1 node with 2 cores requested, but none exists: there is 1 node with 1 core"),
+    (machine(0, 1), request(nodes=2), "2 nodes requested, but only 1 exists"),
     (
         CLAIMED,
         request(2),
-        "2 cores asked for, and 1 exist; other runs of this user have claimed 3 cores: with --share-cores or --no-bind"
-        " a run uses all cores",
+        "2 cores requested, but only 1 exists; other runs of this user have claimed 3 cores: with --share-cores or"
+        " --no-bind a run uses all cores",
     ),
     (
         CLAIMED,
         request(4, nodes=1),
-        "1 node with 4 cores each asked for, and 0 exist: there is 1 node with 1 core; other runs of this user have"
+        "1 node with 4 cores requested, but none exists: there is 1 node with 1 core; other runs of this user have"
         " claimed 3 cores: with --share-cores or --no-bind a run uses all cores",
     ),
-    (CLAIMED, request(5), "5 cores asked for, and 1 exist"),
-    (CLAIMED, request(1, gpus=1), "1 GPU on a node asked for, and no node has that"),
-    ([], request(1), "1 core asked for, and 0 exist"),
-    ([], request(1, one=True), "1 core on one node asked for, and 0 exist"),
+    (CLAIMED, request(5), "5 cores requested, but only 1 exists"),
+    (CLAIMED, request(1, gpus=1), "1 GPU on a node requested, but no node has that"),
+    ([], request(1), "1 core requested, but none exists"),
+    ([], request(1, one=True), "1 core on one node requested, but none exists"),
 ]
 
 

@@ -136,7 +136,7 @@ def test_a_million_that_wait_by_index_for_the_rest_of_a_job_cost_one_effect() ->
     driver.end("b:0")
     effects = driver.core.handle(Cancel(["b"]), 10.0)
     (together,) = [effect for effect in effects if isinstance(effect, IterationsFinal)]
-    assert together.marks.count(1) == 999_999
+    assert together.bitmap.count(1) == 999_999
     assert len(effects) == 4
     assert driver.core.state.iteration_counts == [1, 0, 0, 1, 0, 999_999, 999_999]
 
@@ -185,7 +185,7 @@ def test_all_is_done_exactly_when_the_last_job_is_final() -> None:
     driver.schedule()
     assert "all done" not in told
     assert driver.end("c") == ["c SUCCEED", "all done"]
-    assert driver.submit(job("d"), job("huge", 99)) == ["huge FAILED: 99 cores asked for, and 4 exist"]
+    assert driver.submit(job("d"), job("huge", 99)) == ["huge FAILED: 99 cores requested, but only 4 exist"]
     assert driver.cancel("d") == ["d CANCELED", "all done", "reply {'canceled': 1}"]
 
 

@@ -6,7 +6,7 @@ import math
 
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.core.queue import MANY, Queue, QueueEntry
+from qcg.pilotjob.core.queue import MANY_LINES, Queue, QueueEntry
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.iteration_schedulers import MaximumIters
 from tests.core.core_driver import machine, request
@@ -68,7 +68,7 @@ def test_very_many_wall_times_share_few_lines_with_those_that_are_nearly_the_sam
 
 def test_one_that_shares_a_line_is_a_head_for_as_long_as_its_own_wall_time_is_left() -> None:
     queue = Queue(machine(4))
-    for number in range(MANY):
+    for number in range(MANY_LINES):
         queue.line(request(1), 1.0 + number)
     timed(queue, 1, 86_100.0)
     assert [head[0] for head in queue.heads(4, -1.0, 86_279.0)] == [1]
@@ -102,7 +102,7 @@ def test_heads_leave_out_what_takes_longer_than_there_is_time() -> None:
 
 
 def test_a_line_knows_when_it_can_never_be_served() -> None:
-    assert Queue(machine(4)).line(request(5)).never == "5 cores asked for, and 4 exist"
+    assert Queue(machine(4)).line(request(5)).never == "5 cores requested, but only 4 exist"
 
 
 def test_heads_come_in_the_order_of_arrival_over_all_lines() -> None:

@@ -1,4 +1,4 @@
-"""The check of the core's books finds what is wrong with them."""
+"""The sanity check finds contradictions in the core's state."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def forget_a_job(core: CoreState) -> None:
     core.jobs["c"].entries[0].fresh = None
 
 
-def state_of_a_run(core: CoreState) -> None:
+def requeue_a_running_job(core: CoreState) -> None:
     core.jobs["a"].state = State.QUEUED
 
 
-def drop_a_run(core: CoreState) -> None:
+def forget_an_attempt(core: CoreState) -> None:
     core.jobs["a"].attempt = None
 
 
@@ -91,11 +91,11 @@ def end_too_early(core: CoreState) -> None:
     core.jobs["it"].state = State.SUCCEED
 
 
-def keep_an_end_waiting(core: CoreState) -> None:
+def keep_entries_of_a_final_job(core: CoreState) -> None:
     core.jobs["done"].entries = core.jobs["c"].entries
 
 
-def lose_a_job(core: CoreState) -> None:
+def unregister_a_running_job(core: CoreState) -> None:
     del core.jobs["a"]
 
 
@@ -107,32 +107,32 @@ def count_all_iterations(core: CoreState) -> None:
     core.iteration_counts[State.QUEUED] += 1
 
 
-def spread() -> Cleanup:
+def stray_cleanup() -> Cleanup:
     return Cleanup("2.1", Grant(()), "n1", {"n1"}, None)
 
 
-def leave_as_another(core: CoreState) -> None:
-    core.cleanups["2.1"] = spread()
+def clean_up_another_attempt(core: CoreState) -> None:
+    core.cleanups["2.1"] = stray_cleanup()
 
 
-def leave_for_no_reason(core: CoreState) -> None:
-    cleanups = core.cleanups["2.1"] = spread()
-    cleanups.attempt = core.jobs["a"].attempt
+def clean_up_without_reason(core: CoreState) -> None:
+    cleanup = core.cleanups["2.1"] = stray_cleanup()
+    cleanup.attempt = core.jobs["a"].attempt
 
 
-def leave_and_be_gone(core: CoreState) -> None:
-    leave_for_no_reason(core)
+def clean_up_without_pending_nodes(core: CoreState) -> None:
+    clean_up_without_reason(core)
     core.cleanups["2.1"].pending.clear()
 
 
-def wait_for_the_lost(core: CoreState) -> None:
-    leave_for_no_reason(core)
+def clean_up_on_lost_nodes(core: CoreState) -> None:
+    clean_up_without_reason(core)
     core.lost_nodes.add("n1")
 
 
 DEFECTS: list[tuple[Callable[[CoreState], None], str]] = [
     (release, "0 of n1 is free and held, or neither"),
-    (claim, "0 of n1 is held by 1 runs, and 1 contest it"),
+    (claim, "0 of n1 is held by 1 attempts, and 1 contest it"),
     (lend_memory, "n1 counts 51 MiB of free memory"),
     (free_a_core, "0 of n1 is free and held, or neither"),
     (count_a_core, "n1 counts 2 free cores"),
@@ -140,19 +140,19 @@ DEFECTS: list[tuple[Callable[[CoreState], None], str]] = [
     (idle, "the pool has 1 as idle nodes, and 0 are"),
     (mask, "the pool has 11 as nodes with 1 free cores, and 1 are"),
     (gpu, "'0' of n1 is free and held, or neither"),
-    (leave_the_line, "it stands in a line and does not"),
+    (leave_the_line, "it has a wrong `in_line`"),
     (forget_an_iteration, "it:1 is ready, and the scheduler would not find it"),
     (forget_a_job, "c is ready, and the scheduler would not find it"),
-    (state_of_a_run, "run 2.1 is under way, and a is QUEUED"),
-    (drop_a_run, "run 2.1 is under way, and a knows another one"),
+    (requeue_a_running_job, "attempt 2.1 is registered, and a is QUEUED"),
+    (forget_an_attempt, "attempt 2.1 is registered, and a has another one"),
     (count_iterations, "it counts [3, 1, 0, 0, 0, 0, 0], and [2, 1, 0, 0, 0, 0, 0] are"),
     (end_too_early, "it is SUCCEED, its iterations are [2, 1, 0, 0, 0, 0, 0]"),
-    (keep_an_end_waiting, "done has ended, and waits"),
-    (lose_a_job, "run 2.1 is of a job that is not registered"),
-    (leave_as_another, "run 2.1 leaves, and is under way as another one"),
-    (leave_for_no_reason, "run 2.1 leaves, and nobody has said why"),
-    (leave_and_be_gone, "run 2.1 is over on all its nodes, and still leaves"),
-    (wait_for_the_lost, "run 2.1 waits for nodes that are lost"),
+    (keep_entries_of_a_final_job, "done is final, and has queue entries or dependencies"),
+    (unregister_a_running_job, "attempt 2.1 belongs to a job that is not registered"),
+    (clean_up_another_attempt, "attempt 2.1 has a cleanup with another attempt"),
+    (clean_up_without_reason, "attempt 2.1 has a cleanup without a reason"),
+    (clean_up_without_pending_nodes, "attempt 2.1 is gone from all its nodes, and its cleanup goes on"),
+    (clean_up_on_lost_nodes, "attempt 2.1 has a cleanup that waits for lost nodes"),
     (count_jobs, "the registry counts [4, 1, 0, 1, 0, 0, 0], and [3, 1, 0, 1, 0, 0, 0] are"),
     (count_all_iterations, "the registry counts iterations [3, 1, 0, 0, 0, 0, 0], and [2, 1, 0, 0, 0, 0, 0] are"),
 ]

@@ -35,7 +35,7 @@ def test_a_submission_of_nothing_changes_nothing() -> None:
 def test_a_job_that_can_never_run_fails_at_once_and_blocks_nobody() -> None:
     driver = CoreDriver(machine(2))
     assert driver.submit(job("huge", 3), job("after", after="huge"), job("a")) == [
-        "huge FAILED: 3 cores asked for, and 2 exist",
+        "huge FAILED: 3 cores requested, but only 2 exist",
         "after OMITTED: it waits for 'huge', which is FAILED",
     ]
     assert driver.schedule() == ["a on n1[0]"]
@@ -43,7 +43,7 @@ def test_a_job_that_can_never_run_fails_at_once_and_blocks_nobody() -> None:
 
 def test_a_dependent_that_came_before_a_job_that_can_never_run_is_omitted_too() -> None:
     assert CoreDriver(machine(2)).submit(job("after", after="huge"), job("huge", 3)) == [
-        "huge FAILED: 3 cores asked for, and 2 exist",
+        "huge FAILED: 3 cores requested, but only 2 exist",
         "after OMITTED: it waits for 'huge', which is FAILED",
         "all done",
     ]
@@ -53,7 +53,7 @@ def test_iterations_that_can_never_run_fail_together() -> None:
     driver = CoreDriver(machine(2))
     assert driver.submit(job("huge", 1, gpus=1, its=1000)) == [
         "rest of huge FAILED",
-        "huge FAILED: 1 GPU on a node asked for, and no node has that",
+        "huge FAILED: 1 GPU on a node requested, but no node has that",
         "all done",
     ]
     assert set(driver.iteration_states("huge")) == {"FAILED"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qcg.pilotjob.core import sanity
-from qcg.pilotjob.core.can_progress import HOPE, NO_TIME, why_over
+from qcg.pilotjob.core.can_progress import NO_TIME, UNREACHABLE_GRACE, why_over
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import AgentReported, Warned
 from qcg.pilotjob.core.resources import NodeSpec
@@ -184,7 +184,7 @@ def test_a_lost_node_is_hoped_for_as_long_as_patience_lasts() -> None:
     assert why_over(driver.core.state, lost + 99) is None
     sentence = why_over(driver.core.state, lost + 100)
     assert sentence is not None
-    assert sentence.endswith("2 nodes asked for, and 1 exist")
+    assert sentence.endswith("2 nodes requested, but only 1 exists")
     driver.report("n2")
     assert why_over(driver.core.state, lost + 1000) is None
 
@@ -204,8 +204,8 @@ def test_a_node_whose_agent_is_just_starting_is_hoped_for_without_any_patience()
     driver.core = Core(machine(2), patience=0)
     driver.submit(job("a"))
     assert why_over(driver.core.state, 1000.0) is None
-    assert why_over(driver.core.state, 1000.0 + HOPE - 1) is None
-    assert why_over(driver.core.state, 1000.0 + HOPE) is not None
+    assert why_over(driver.core.state, 1000.0 + UNREACHABLE_GRACE - 1) is None
+    assert why_over(driver.core.state, 1000.0 + UNREACHABLE_GRACE) is not None
 
 
 # -- other nodes ---------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_what_fitted_before_waits_for_nodes_that_are_large_enough() -> None:
     small.end("small")
     sentence = why_over(small.core.state, small.now)
     assert sentence is not None
-    assert sentence.endswith("2 nodes asked for, and 1 exist")
+    assert sentence.endswith("2 nodes requested, but only 1 exists")
     large = count_adopted(small, machine(8, 8))
     assert large.schedule() == ["wide on n1[0:1:2:3:4:5:6:7]"]
     large.end("wide")
@@ -244,7 +244,7 @@ def test_what_fitted_before_waits_for_nodes_that_are_large_enough() -> None:
 
 def test_a_new_job_that_is_too_large_is_refused_as_ever() -> None:
     driver = count_adopted(CoreDriver(machine(4)), machine(2))
-    assert driver.submit(job("wide", 3)) == ["wide FAILED: 3 cores asked for, and 2 exist", "all done"]
+    assert driver.submit(job("wide", 3)) == ["wide FAILED: 3 cores requested, but only 2 exist", "all done"]
 
 
 @pytest.mark.parametrize(

@@ -105,24 +105,24 @@ def test_an_iteration_waits_for_the_one_with_its_own_index():
 GPUS = [node("n1", 4, gpus=2), node("n2", 4, gpus=1)]
 
 FULL: list[tuple[list[NodeSpec], JobDescription, JobDescription, str]] = [
-    (machine(4), job("taken", 3), job("asked", 2), "it wants 2 cores, and 1 of 4 is free"),
-    (machine(4), job("taken", 4), job("asked"), "it wants 1 core, and 0 of 4 are free"),
-    (machine(4), job("taken", 3), job("asked", (2, 4)), "it wants at least 2 cores, and 1 of 4 is free"),
-    (machine(4), job("taken", 3), job("asked", (2, None)), "it wants at least 2 cores, and 1 of 4 is free"),
+    (machine(4), job("taken", 3), job("asked", 2), "it needs 2 cores, and 1 of 4 is free"),
+    (machine(4), job("taken", 4), job("asked"), "it needs 1 core, and 0 of 4 are free"),
+    (machine(4), job("taken", 3), job("asked", (2, 4)), "it needs at least 2 cores, and 1 of 4 is free"),
+    (machine(4), job("taken", 3), job("asked", (2, None)), "it needs at least 2 cores, and 1 of 4 is free"),
     (
         machine(3, 2),
         job("taken", 2),
         job("asked", 3, one=True),
-        "it wants 3 cores on one node, and no such node has more than 2 of its cores free",
+        "it needs 3 cores on one node, and no such node has more than 2 of its cores free",
     ),
-    (machine(2, 2), job("taken"), job("asked", nodes=2), "it wants 2 whole nodes, and 1 of 2 is free"),
-    (machine(2, 2), job("taken"), job("asked", nodes=(2, 3)), "it wants at least 2 whole nodes, and 1 of 2 is free"),
-    (machine(2, 2), job("taken"), job("asked", 2, 2), "it wants 2 nodes with 2 cores each, and 1 of 2 is free"),
+    (machine(2, 2), job("taken"), job("asked", nodes=2), "it needs 2 whole nodes, and 1 of 2 is free"),
+    (machine(2, 2), job("taken"), job("asked", nodes=(2, 3)), "it needs at least 2 whole nodes, and 1 of 2 is free"),
+    (machine(2, 2), job("taken"), job("asked", 2, 2), "it needs 2 nodes with 2 cores each, and 1 of 2 is free"),
     (
         GPUS,
         job("taken", gpus=2),
         job("asked", gpus=2),
-        "it wants 1 core on one node and 2 GPUs, and no such node has more than 0 of its cores free",
+        "it needs 1 core on one node and 2 GPUs, and no such node has more than 0 of its cores free",
     ),
 ]
 
@@ -157,8 +157,8 @@ def test_jobs_that_came_before_are_counted():
     driver = CoreDriver(machine(2))
     driver.submit(job("taken", 2), job("a", 2), job("b"), job("waiting", after="a"), job("c"))
     driver.schedule()
-    assert why(driver, "c").sentence == "it wants 1 core, and 0 of 2 are free; 2 jobs came before it"
-    assert why(driver, "b").sentence == "it wants 1 core, and 0 of 2 are free; 1 job came before it"
+    assert why(driver, "c").sentence == "it needs 1 core, and 0 of 2 are free; 2 jobs ahead of it"
+    assert why(driver, "b").sentence == "it needs 1 core, and 0 of 2 are free; 1 job ahead of it"
 
 
 def test_how_many_came_before_one_job_is_known_without_a_look_at_all_of_them(monkeypatch: pytest.MonkeyPatch):
@@ -195,7 +195,7 @@ def test_a_job_that_fits_is_started_next():
     driver = CoreDriver(machine(2))
     driver.submit(job("a", 2))
     reason = why(driver, "a")
-    assert (reason.kind, reason.sentence) == ("next", "what it wants, 2 cores, is free: it is started now")
+    assert (reason.kind, reason.sentence) == ("next", "its request, 2 cores, fits: it is about to start")
 
 
 def test_a_small_job_is_kept_back_by_a_wide_one_that_waited_too_long():
@@ -208,12 +208,12 @@ def test_a_small_job_is_kept_back_by_a_wide_one_that_waited_too_long():
     assert reason.kind == "patience"
     assert reason.details["behind"] == "wide"
     assert reason.sentence == (
-        "what it wants, 1 core, is free, but nothing overtakes 'wide' any more: that wants 2 cores and has"
+        "its request, 1 core, fits, but it may not overtake 'wide', which needs 2 cores and has"
         " waited longer than the patience of 10 s"
     )
     assert why(driver, "wide").sentence == (
-        "it wants 2 cores, and 1 of 2 is free; it has waited so long (patience 10 s) that what becomes free is kept"
-        " for it"
+        "it needs 2 cores, and 1 of 2 is free; it has waited longer than the patience of 10 s, so free resources are"
+        " kept for it"
     )
 
 
@@ -233,7 +233,7 @@ def test_a_job_that_needs_a_node_that_is_away_says_so():
     assert reason.kind == "nodes"
     assert reason.details["away"] == ["n2"]
     assert reason.sentence == (
-        "it waits for nodes that are away (n2); on those that are there: 2 nodes asked for, and 1 exist"
+        "it waits for nodes that are away (n2); on the available nodes: 2 nodes requested, but only 1 exists"
     )
 
 
@@ -264,7 +264,7 @@ def test_a_job_that_would_take_too_long_waits_for_the_next_manager():
     reason = why(driver, "long")
     assert reason.kind == "time"
     assert reason.sentence == (
-        "it waits for the next manager of this run: it may take 200 s, and only 97 s are left of the time of this one"
+        "it waits for the next manager of this run: its wall time is 200 s, and this manager has only 97 s left"
     )
     assert (reason.details["wallTime"], reason.details["timeLeft"]) == (200.0, 97.0)
     assert why(driver, "any").kind == "next"
@@ -281,7 +281,7 @@ def test_lost_nodes_are_told_from_those_that_are_away():
     reason = why(driver, "wide")
     assert (
         reason.sentence
-        == "it waits for nodes that are lost (n2); on those that are there: 3 nodes asked for, and 2 exist"
+        == "it waits for nodes that are lost (n2); on the available nodes: 3 nodes requested, but only 2 exist"
     )
     driver.silent("n3")
     assert "nodes that are away, some of them lost (n2, n3)" in why(driver, "wide").sentence
@@ -297,7 +297,7 @@ def test_a_job_that_needs_more_than_this_manager_has_waits_for_other_nodes():
     reason = why(driver, "wide")
     assert reason.kind == "nodes"
     assert reason.sentence == (
-        "it waits for other nodes: 4 cores asked for, and 2 exist; the next manager of this run may have more"
+        "it waits for other nodes: 4 cores requested, but only 2 exist; the next manager of this run may have more"
     )
 
 
@@ -315,7 +315,7 @@ def test_a_run_tells_where_it_is_and_since_when():
     assert reason.sentence == "it runs on n1[0:1] since noon (pid 1000)"
     assert reason.details == {"allocation": "n1[0:1]", "since": "noon", "pid": 1000}
     driver.cancel("a")
-    assert why_under_way(driver.attempt("a"), "noon").sentence == "it is being ended, on n1[0:1]"
+    assert why_under_way(driver.attempt("a"), "noon").sentence == "it is being killed on n1[0:1]"
 
 
 def test_an_attempt_behind_others_in_its_lane_says_so():
@@ -326,12 +326,12 @@ def test_an_attempt_behind_others_in_its_lane_says_so():
     driver.schedule()
     assert why_under_way(driver.attempt("it:1"), "noon").sentence == "it was given n1[0] at noon and is being started"
     reason = why_under_way(driver.attempt("it:2"), "noon")
-    assert reason.sentence == "it stands behind 1 other attempt on n1[0] since noon, and is started after it"
+    assert reason.sentence == "it was sent ahead to n1[0] at noon, and starts after 1 other attempt there"
     reason = why_under_way(driver.attempt("it:5"), "noon")
-    assert reason.sentence == "it stands behind 4 other attempts on n1[0] since noon, and is started after them"
+    assert reason.sentence == "it was sent ahead to n1[0] at noon, and starts after 4 other attempts there"
     assert reason.details == {"allocation": "n1[0]", "since": "noon", "before": 4}
     driver.cancel("it:5")
-    assert why_under_way(driver.attempt("it:5"), "noon").sentence == "it is being ended, on n1[0]"
+    assert why_under_way(driver.attempt("it:5"), "noon").sentence == "it is being killed on n1[0]"
 
 
 def test_a_run_that_ends_with_its_manager_will_be_run_again():
@@ -340,7 +340,7 @@ def test_a_run_that_ends_with_its_manager_will_be_run_again():
     driver.schedule()
     driver.suspend()
     reason = why_under_way(driver.attempt("a"), "noon")
-    assert (reason.kind, reason.sentence) == ("stopping", "it is being ended, on n1[0:1], and will be run again")
+    assert (reason.kind, reason.sentence) == ("stopping", "it is being stopped on n1[0:1], and will be started again")
 
 
 def test_a_run_that_is_over_on_a_part_of_its_nodes_says_whom_it_waits_for():
@@ -351,7 +351,7 @@ def test_a_run_that_is_over_on_a_part_of_its_nodes_says_whom_it_waits_for():
     attempt = driver.attempt("a")
     reason = why_under_way(attempt, "noon", driver.core.state.cleanups[attempt.id])
     assert reason.kind == "leaving"
-    assert reason.sentence.endswith("what became of it on the rest is awaited: n2, n3")
+    assert reason.sentence.endswith("the end on other nodes is awaited: n2, n3")
     assert reason.details["awaited"] == ["n2", "n3"]
 
 
@@ -360,7 +360,7 @@ def test_a_run_that_is_over_on_a_part_of_its_nodes_says_whom_it_waits_for():
     [
         (State.SUCCEED, "", 0, "succeeded", "it has succeeded"),
         (State.FAILED, "exit code 3", 3, "failed", "it failed: exit code 3"),
-        (State.FAILED, "", None, "failed", "it failed: nobody said why"),
+        (State.FAILED, "", None, "failed", "it failed: no reason is known"),
         (State.CANCELED, "", None, "canceled", "it was cancelled"),
         (State.CANCELED, "the service ended", -15, "canceled", "it was cancelled: the service ended"),
         (State.OMITTED, "it waits for 'a'", None, "omitted", "it was never started: it waits for 'a'"),

@@ -272,7 +272,7 @@ def test_a_job_that_had_started_is_not_run_again_by_an_agent_that_has_lost_its_m
     assert done.returncode == 1, done
     assert crashing.marks() == ["a"]
     entry = crashing.entries()["a"]
-    assert (entry["state"], "nobody can say how it ended" in entry["messages"]) == ("FAILED", True)
+    assert (entry["state"], "how it ended is unknown" in entry["messages"]) == ("FAILED", True)
 
 
 def _started_runs(crashing: Crashing) -> bool:

@@ -27,8 +27,8 @@ def test_what_runs_at_the_end_is_ended_and_run_again(tmp_path: Path):
     assert "1 job has not ended: nothing runs any more, and `qcg-pm run --resume" in listed.stderr
     assert run("qcg-pm", "status", cwd=tmp_path).stdout.splitlines()[1].split()[:4] == ["jobs", "1", "1", "0"]
     assert run("qcg-pm", "why", "a:0", "a:3", cwd=tmp_path).stdout.splitlines() == [
-        "a:0 QUEUED: it was ended with its manager; one that resumes the run starts it again",
-        "a:3 QUEUED: it had not been started when its manager went; one that resumes the run starts it",
+        "a:0 QUEUED: it was stopped when its manager ended; a manager that resumes the run starts it again",
+        "a:3 QUEUED: it had not been started when its manager ended; a manager that resumes the run starts it",
     ]
     (tmp_path / "go").touch()
     second = Run(tmp_path, run("qcg-pm", "run", "--resume", ".", "--time-limit", "1h", cwd=tmp_path))
@@ -55,7 +55,7 @@ def test_a_resumed_run_with_too_few_cores_is_left_for_a_larger_one(tmp_path: Pat
     assert started(tmp_path, "--nodes", "4", "--time-limit", "1h").done.returncode == 4
     smaller = run("qcg-pm", "run", "--resume", ".", "--nodes", "2", "--time-limit", "3h", cwd=tmp_path)
     assert smaller.returncode == 4
-    assert "the nodes that are left cannot give what is wanted: 4 cores asked for, and 2 exist" in smaller.stderr
+    assert "the remaining nodes cannot satisfy any request: 4 cores requested, but only 2 exist" in smaller.stderr
     assert run("qcg-pm", "run", "--resume", ".", "--nodes", "4", cwd=tmp_path).returncode == 0
 
 

@@ -43,9 +43,9 @@ def test_what_no_node_can_ever_give_is_failed_with_a_sentence_and_the_others_run
         "good": "SUCCEED",
         "all": "SUCCEED",
     }
-    assert report["gpu"]["messages"] == "1 GPU on a node asked for, and no node has that"
-    assert report["wide"]["messages"] == "5 cores asked for, and 4 exist"
-    assert report["nodes"]["messages"] == "3 nodes asked for, and 2 exist"
+    assert report["gpu"]["messages"] == "1 GPU on a node requested, but no node has that"
+    assert report["wide"]["messages"] == "5 cores requested, but only 4 exist"
+    assert report["nodes"]["messages"] == "3 nodes requested, but only 2 exist"
     assert "gpu" in report["after-gpu"]["messages"]
     assert states_of(report["gpu"]) == ["QUEUED", "FAILED"]
 

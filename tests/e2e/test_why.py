@@ -38,7 +38,7 @@ def test_jobs_tell_what_they_wait_for_and_where_they_run(tmp_path: Path):
         assert re.fullmatch(r"it runs on n0\[0:1:2\] since \d{4}-.* \(pid \d+\)", running["sentence"])
         assert running["stdout"] == str(tmp_path / "first.out")
         assert (await why(service, "second"))["sentence"] == "it waits for 'first', which is EXECUTING"
-        assert (await why(service, "wide"))["sentence"] == "it wants 2 cores, and 1 of 4 is free"
+        assert (await why(service, "wide"))["sentence"] == "it needs 2 cores, and 1 of 4 is free"
         (tmp_path / "go").touch()
         await service.until("second", "SUCCEED")
         assert (await why(service, "second"))["sentence"] == "it has succeeded"
@@ -85,7 +85,7 @@ def test_an_iterated_job_tells_its_counts_and_lets_its_first_waiting_iteration_s
         assert told["iterations"] == {"QUEUED": 3, "EXECUTING": 2}
         assert told["reason"] == "resources"
         assert told["sentence"] == (
-            "its iterations are 3 QUEUED, 2 EXECUTING; the first that is QUEUED, many:7: it wants 2 cores,"
+            "its iterations are 3 QUEUED, 2 EXECUTING; the first that is QUEUED, many:7: it needs 2 cores,"
             " and 0 of 4 are free"
         )
         assert told["first"]["jobName"] == "many:7"

@@ -71,6 +71,6 @@ def test_a_job_on_a_node_that_is_away_says_so(driver: CoreDriver):
     assert reason.kind == "running"
     assert (
         reason.sentence
-        == f"it ran on {run.grant} since noon (pid {run.pid}); nothing is heard of n1 (since one o'clock)"
+        == f"it was running on {run.grant} since noon (pid {run.pid}); no contact to n1 (since one o'clock)"
     )
     assert reason.details["away"] == ["n1"]

@@ -167,12 +167,12 @@ def test_a_failure_is_told_with_the_end_of_its_stderr(tmp_path: Path):
 
 def test_an_iterated_job_that_could_never_run_is_told_with_the_reason(tmp_path: Path):
     wide = job(1, "wide", Iteration(0, 3))
-    wide.message = "9 cores asked for, and 8 exist"
+    wide.message = "9 cores requested, but only 8 exist"
     end = Transition(wide, -1, State.FAILED, 100.0, message=wide.message)
     report = told(tmp_path, Added([wide]), QueuedIterationsFinal(wide, State.FAILED, 100.0), end)
     assert (report.jobs, report.iterations) == ({"FAILED": 1}, {"FAILED": 3})
     assert [(failure.name, failure.message) for failure in report.failures] == [("wide", wide.message)]
-    assert "wide FAILED: 9 cores asked for, and 8 exist\n" in render_text(report)
+    assert "wide FAILED: 9 cores requested, but only 8 exist\n" in render_text(report)
 
 
 def test_an_iterated_job_whose_iterations_were_omitted_one_by_one_is_told_with_a_reason(tmp_path: Path):

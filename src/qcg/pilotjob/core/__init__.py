@@ -1,1 +1,5 @@
-"""Decides: registry, queue, resources, scheduler. Pure: events in, effects out."""
+"""The scheduler: job registry, queue, resources and state changes, as a pure state machine.
+
+`Core.handle(event, now)` returns effects; nothing here reads a clock, a file or a socket.
+It imports only `description` and the records of `host`.
+"""

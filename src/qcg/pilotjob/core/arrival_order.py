@@ -1,4 +1,4 @@
-"""Who stands in a line, in the order in which they came."""
+"""Queue entries sorted by the arrival of their jobs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 
 class ArrivalOrder:
-    """Most come in order, and go in order: that costs the same in a line of ten and of a million. Only those that
-    waited for others before, and take the place that they came with, need a heap."""
+    """The entries of one queue line, first come first.
+
+    Most entries are added and removed in order, in constant time. Only jobs that first waited for dependencies are
+    added out of order; they go to a heap.
+    """
 
     __slots__ = ("_in_order", "_late")
 
@@ -26,7 +29,7 @@ class ArrivalOrder:
         return len(self._in_order) + len(self._late)
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """In any order."""
+        """Iterate in any order."""
         yield from self._in_order
         for _, entry in self._late:
             yield entry
@@ -46,7 +49,7 @@ class ArrivalOrder:
         return late[0][1] if not in_order or late[0][0] < in_order[0].job.seq else in_order[0]
 
     def before(self, seq: int) -> int:
-        """How many came before this job."""
+        """The number of entries that arrived before the job with this number."""
         return bisect_left(self._in_order, seq, key=_seq_of) + sum([late < seq for late, _ in self._late])
 
     def drop_first(self) -> None:
@@ -57,7 +60,7 @@ class ArrivalOrder:
             in_order.popleft()
 
     def keep(self, wanted: Callable[[QueueEntry], bool]) -> None:
-        """Drop all others."""
+        """Keep only the entries for which `wanted` is true."""
         self._in_order = deque([entry for entry in self._in_order if wanted(entry)])
         self._late = [(seq, entry) for seq, entry in self._late if wanted(entry)]
         heapq.heapify(self._late)

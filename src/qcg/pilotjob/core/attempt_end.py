@@ -1,4 +1,4 @@
-"""What becomes of the job when one of its runs is over."""
+"""The end of an attempt: its job becomes final, or is queued again."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ SIGNALS = {
     25: "SIGXFSZ",
     31: "SIGSYS",
 }
-"""Those that end processes, by their numbers on the machines that jobs run on: a number alone means little to most."""
-MOST_LOSSES = 10
-"""A job that has lost so many runs is FAILED even where lost ones are run again: it may be what kills its hosts."""
+"""Names of the signals that end processes, by number as on Linux."""
+MAX_LOSSES = 10
+"""Lost attempts after which a job is FAILED even if lost attempts are rerun: it may be what kills its hosts."""
 
 
-def finish(core: CoreState, attempt: Attempt, record: Ended) -> None:
-    """It ended as its host has told."""
+def finish_attempt(core: CoreState, attempt: Attempt, record: Ended) -> None:
+    """Handle the end record of an attempt."""
     if record.reason == "lost":
         lose_attempt(core, attempt, record.message)
         return
@@ -48,7 +48,7 @@ def finish(core: CoreState, attempt: Attempt, record: Ended) -> None:
 
 
 def _was_signalled(core: CoreState, attempt: Attempt) -> bool:
-    """That it is to end. Whoever was quicker with the signal, batch system or host: it did not fail by itself."""
+    """Whether the batch system or the manager told the attempt to end, so that its exit code is not its own failure."""
     return attempt.stopped or attempt.id in core.warned
 
 
@@ -68,12 +68,12 @@ def _by_signal(number: int) -> str:
     name = SIGNALS.get(number)
     if name is None:
         return f"ended by signal {number}"
-    whose = ": somebody has killed it, most often the system, for want of memory" if name == "SIGKILL" else ""
-    return f"ended by signal {number} ({name}){whose}"
+    cause = ": it was killed, most often by the system when memory runs out" if name == "SIGKILL" else ""
+    return f"ended by signal {number} ({name}){cause}"
 
 
 def requeue_attempt(core: CoreState, attempt: Attempt) -> None:
-    """It never began, or was ended for no fault of its own: its job waits again, unless it was cancelled."""
+    """Queue the job again after an attempt that never started or was ended by the manager, unless it is cancelled."""
     core.remove_attempt(attempt)
     if attempt.killed:
         make_final(core, FinalState(attempt.job, attempt.position, CANCELED, "", attempt))
@@ -82,25 +82,25 @@ def requeue_attempt(core: CoreState, attempt: Attempt) -> None:
 
 
 def lose_attempt(core: CoreState, attempt: Attempt, message: str) -> None:
-    """Nobody will ever tell how this run ended."""
+    """Handle an attempt whose end will never be known."""
     core.remove_attempt(attempt)
     if attempt.killed:
         make_final(core, FinalState(attempt.job, attempt.position, CANCELED, message, attempt))
-    elif attempt.stopped or (core.rerun_lost and _losses(core, attempt) < MOST_LOSSES):
+    elif attempt.stopped or (core.rerun_lost and _losses(core, attempt) < MAX_LOSSES):
         _queue_again(core, attempt)
     else:
         make_final(core, FinalState(attempt.job, attempt.position, FAILED, message, attempt, -1))
 
 
 def _losses(core: CoreState, attempt: Attempt) -> int:
-    """How many runs its place has lost, this one included. Those that never arrived at their host harmed nobody."""
-    place = (attempt.job.seq, attempt.position)
-    core.losses[place] = core.losses.get(place, 0) + 1
-    return core.losses[place]
+    """Count this loss, and return the losses of the job or iteration. Attempts that never started do not count."""
+    unit = (attempt.job.seq, attempt.position)
+    core.losses[unit] = core.losses.get(unit, 0) + 1
+    return core.losses[unit]
 
 
 def _queue_again(core: CoreState, attempt: Attempt) -> None:
-    """The id of the run is used up, whether or not it was ever heard of: the next one is another attempt."""
+    """Queue the job or iteration again. The attempt number is used up even if the attempt never started."""
     iterations = attempt.job.iterations
     if iterations is None:
         attempt.job.attempts_made = attempt.number

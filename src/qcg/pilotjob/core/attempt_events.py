@@ -1,9 +1,9 @@
-"""Hosts tell how runs begin and end; and what becomes of runs whose hosts do not tell any more."""
+"""Events of attempts and agents: starts, ends, reports of live attempts, unreachable and lost nodes."""
 
 from __future__ import annotations
 
 from qcg.pilotjob.core import multinode, prefill
-from qcg.pilotjob.core.attempt_end import finish, lose_attempt, requeue_attempt
+from qcg.pilotjob.core.attempt_end import finish_attempt, lose_attempt, requeue_attempt
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Kill, Retract, Stop
 from qcg.pilotjob.core.events import AgentReported, AgentUnreachable, AttemptEnded, AttemptStarted, NodesLost
@@ -13,10 +13,9 @@ from qcg.pilotjob.core.orphaned import orphan_reason, register_existing
 from qcg.pilotjob.core.records import Attempt, attempt_id, parse_attempt_id
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
-STOPPED = "it was ended with its manager, to be run again by the next one"
-FORGOTTEN = "it had started, and its agent does not know of it any more: nobody can say how it ended"
-
-UNKNOWN = "nobody can say whether it had begun"
+STOPPED = "it was ended when its manager shut down; the next manager starts it again"
+FORGOTTEN = "it had started, but its agent has no record of it any more; how it ended is unknown"
+UNKNOWN = "whether it had started is unknown"
 
 
 def attempt_started(core: CoreState, event: AttemptStarted) -> None:
@@ -26,7 +25,7 @@ def attempt_started(core: CoreState, event: AttemptStarted) -> None:
         _mark_executing(core, attempt, record.pid, record.at)
         node = core.agent_node(attempt.grant.parts[0].node) if attempt in core.orphaned else ""
         if node and core.pool.node(node).available and not (attempt.killed or attempt.stopped):
-            # It had stood behind another one when its agent reported.
+            # It still waited in a lane when its agent reported, so it was not stopped then.
             core.effects.append(Stop(attempt, "lost", orphan_reason(core, attempt)))
 
 
@@ -39,18 +38,18 @@ def attempt_ended(core: CoreState, event: AttemptEnded) -> None:
             return
         attempt = _recreate(core, record.id, record.grant, record.started, over=True)
         if attempt is None:
-            return  # told twice: a host repeats what was not acknowledged
+            return  # a duplicate: hosts repeat records until they are acknowledged
     if record.started and not attempt.started:
-        _started_before_it_ended(core, attempt, record)
+        _record_late_start(core, attempt, record)
     prefill.record_duration(attempt, record)
     if len(attempt.grant.parts) > 1:
         multinode.ended_on_first(core, attempt, record)
     else:
-        finish(core, attempt, record)
+        finish_attempt(core, attempt, record)
 
 
 def agent_reported(core: CoreState, event: AgentReported) -> None:
-    """An agent has told everything: what the books have on its nodes and the agent does not, it never got, or lost."""
+    """Compare the live attempts of an agent with the state: attempts it does not have never arrived, or are lost."""
     nodes = set(event.nodes)
     for node in event.nodes:
         core.pool.set_available(node, True)
@@ -71,18 +70,18 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
             else:
                 requeue_attempt(core, attempt)
             continue
-        _goes_on(core, attempt, running, lane_depth)
+        _resume_live(core, attempt, running, lane_depth)
     for running in live.values():
         adopted = _adopt(core, running, event.nodes)
         if adopted is not None:
-            _goes_on(core, adopted, running, lane_depth)
+            _resume_live(core, adopted, running, lane_depth)
     if lane_depth:
-        # Of an earlier manager. Nobody would notice if the run before them took unexpectedly long.
+        # Prefilled by an earlier manager, in lanes that this manager does not watch for delays.
         core.effects.append(Retract(lane_depth))
 
 
-def _goes_on(core: CoreState, attempt: Attempt, running: Running, lane_depth: list[Attempt]) -> None:
-    """Its agent has it under way. `behind`: those to be called back."""
+def _resume_live(core: CoreState, attempt: Attempt, running: Running, lane_depth: list[Attempt]) -> None:
+    """Go on with an attempt that its agent still has; `behind` collects attempts to be retracted."""
     if running.pid:
         _mark_executing(core, attempt, running.pid, running.started)
     if attempt.killed:
@@ -92,7 +91,7 @@ def _goes_on(core: CoreState, attempt: Attempt, running: Running, lane_depth: li
     elif attempt in core.orphaned and attempt.started:
         core.effects.append(Stop(attempt, "lost", orphan_reason(core, attempt)))
     if attempt.lane is not None:
-        # What was asked of the agent before may not have reached it.
+        # An earlier retract may not have reached the agent.
         attempt.lane.retracted = False
         core.watch(attempt.lane)
     elif not running.pid:
@@ -100,11 +99,11 @@ def _goes_on(core: CoreState, attempt: Attempt, running: Running, lane_depth: li
 
 
 def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Attempt | None:
-    """A run that the journal had not heard of when the manager died, or of a job that is gone.
+    """Take over a live attempt that the journal does not know, or kill it if its job is gone.
 
-    `nodes` are those that its agent looks after; the node that it was given may not be part of this run any more.
+    `nodes` are the nodes of its agent; the node of its grant may have left the run.
     """
-    # One that is told without a grant holds nothing, on that node.
+    # An attempt reported without a grant holds no cores.
     granted = running.grant or [(nodes[0], (), ())]
     attempt = core.attempts.get(running.id) or _recreate(core, running.id, granted, running.started)
     if attempt is None:
@@ -128,13 +127,13 @@ def nodes_lost(core: CoreState, event: NodesLost) -> None:
         if len(attempt.grant.parts) > 1:
             multinode.nodes_of_attempt_lost(core, attempt, event.message)
         else:
-            # Not given back: what its agent had written down last may be gone with the node.
+            # Not requeued as unstarted: the last records of its agent may be lost with the node.
             lose_attempt(core, attempt, event.message if attempt.started else f"{event.message}; {UNKNOWN}")
     multinode.strays_lost(core)
 
 
-def _started_before_it_ended(core: CoreState, attempt: Attempt, record: Ended) -> None:
-    """A host that has not told the start of a run yet when it ends tells both in one."""
+def _record_late_start(core: CoreState, attempt: Attempt, record: Ended) -> None:
+    """Record the start that a host reported together with the end."""
     now, core.now = core.now, record.started
     _mark_executing(core, attempt, record.pid, record.started)
     core.now = now
@@ -154,21 +153,21 @@ def _mark_executing(core: CoreState, attempt: Attempt, pid: int, at: float) -> N
 
 
 def _recreate(
-    core: CoreState, id_told: str, granted: list[NodeGrant], started: float, *, over: bool = False
+    core: CoreState, reported_id: str, granted: list[NodeGrant], started: float, *, over: bool = False
 ) -> Attempt | None:
-    """The run with this id, made anew when its job still waits for that very attempt. None when it cannot go on.
+    """Recreate an attempt that the journal does not know, if its job waits for exactly this attempt; otherwise None.
 
-    `started`: when it was, if it was; whenever it had been scheduled, that was before. `over`: its host tells its end,
-    which counts wherever it was, if that was all of it.
+    `started` is its start time, or 0. `over`: its host reports its end, which counts even on a node that has left the
+    run, provided the attempt used only that node.
     """
     try:
-        seq, position, number = parse_attempt_id(id_told)
+        seq, position, number = parse_attempt_id(reported_id)
     except ValueError:
         return None
     job = core.find_seq(seq)
     if job is None or not job.has_position(position) or core.state_of(job, position) is not QUEUED:
         return None
-    if id_told != attempt_id(seq, position, job.attempts_of(position) + 1):
+    if reported_id != attempt_id(seq, position, job.attempts_of(position) + 1):
         return None
     memory = entry_of(job, position).line.request.memory
     now, core.now = core.now, min(started or core.now, core.now)
@@ -176,8 +175,8 @@ def _recreate(
     register_existing(core, attempt)
     core.transition(job, position, SCHEDULED, attempt)
     core.now = now
-    is_told = over and len(attempt.grant.parts) == 1
-    if not is_told and not all(core.agent_node(part.node) for part in attempt.grant.parts):
+    end_is_known = over and len(attempt.grant.parts) == 1
+    if not end_is_known and not all(core.agent_node(part.node) for part in attempt.grant.parts):
         lose_attempt(core, attempt, orphan_reason(core, attempt))
         return None
     return attempt

@@ -1,4 +1,4 @@
-"""Sets of iterations: a byte for each position, 1 where it is in the set. All operations take all positions at once."""
+"""Sets of iterations: a byte for each position, 1 if it is in the set. Each operation covers all positions at once."""
 
 from __future__ import annotations
 
@@ -10,26 +10,30 @@ Bitmap = bytes
 
 
 def in_states(states: bytes | bytearray, *wanted: State) -> Bitmap:
-    """Those that are in one of these states."""
+    """The positions that are in one of these states."""
     return bytes(states.translate(_marking(wanted)))
 
 
 def both(one: Bitmap, other: Bitmap) -> Bitmap:
+    """The positions in both sets."""
     return (_number(one) & _number(other)).to_bytes(len(one), "little")
 
 
-def added(counts: bytes | bytearray, marks: Bitmap) -> bytearray:
-    """One more for each that is marked; none of the counts may be 255."""
-    return bytearray((_number(counts) + _number(marks)).to_bytes(len(counts), "little"))
+def added(counts: bytes | bytearray, bitmap: Bitmap) -> bytearray:
+    """The counts, incremented at each position in the set; no count may be 255."""
+    return bytearray((_number(counts) + _number(bitmap)).to_bytes(len(counts), "little"))
 
 
-def entered(states: bytes | bytearray, marks: Bitmap, state: State) -> bytearray:
-    """Those that are marked, all of them QUEUED, are in `state`."""
-    return bytearray((_number(states) + _number(marks) * state).to_bytes(len(states), "little"))
+def entered(states: bytes | bytearray, bitmap: Bitmap, state: State) -> bytearray:
+    """The states after each position in the set, all of them QUEUED, has entered `state`."""
+    return bytearray((_number(states) + _number(bitmap) * state).to_bytes(len(states), "little"))
 
 
 def seen_from(values: bytes | bytearray, indices: range, others: range) -> bytes:
-    """What belongs to `indices`, a byte each, for those of them that are in `others`; that is all of these."""
+    """Select the bytes of `others` from `values`, which has one byte for each of `indices`.
+
+    `others` is a subset of `indices`.
+    """
     first, last = indices.index(others[0]), indices.index(others[-1])
     low, high = sorted([first, last])
     stride = (high - low) // (len(others) - 1) if high > low else 1
@@ -37,8 +41,8 @@ def seen_from(values: bytes | bytearray, indices: range, others: range) -> bytes
     return found if first <= last else found[::-1]
 
 
-def _number(marks: bytes | bytearray) -> int:
-    return int.from_bytes(marks, "little")
+def _number(bitmap: bytes | bytearray) -> int:
+    return int.from_bytes(bitmap, "little")
 
 
 @lru_cache(maxsize=16)

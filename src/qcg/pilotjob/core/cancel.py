@@ -1,4 +1,4 @@
-"""Jobs end on request (cancel, remove), and managers end: what happens then to jobs that are not final."""
+"""Cancelling and removing jobs, and the effect of a manager's shutdown on jobs that are not final."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qcg.pilotjob.core.shutdown import Disposition
 
 
 def cancel(core: CoreState, event: Cancel) -> None:
-    """Together, and each once: one that waits for another of them is cancelled, too, and not omitted."""
+    """Cancel jobs and iterations in one step, so that one that depends on another is CANCELED, not OMITTED."""
     chosen: dict[tuple[str, int], Job] = {}
     errors: dict[str, str] = {}
     for name in event.names:
@@ -26,20 +26,21 @@ def cancel(core: CoreState, event: Cancel) -> None:
             errors[name] = f"job {name!r} is already {state.name}"
             continue
         chosen[job.name, position] = job
-    endings: list[FinalState | UnstartedFinalState] = []
+    final_states: list[FinalState | UnstartedFinalState] = []
     for (_, position), job in chosen.items():
         if position < 0:
             _kill_attempts(core, job)
-            endings.append(UnstartedFinalState(job, CANCELED, ""))
+            final_states.append(UnstartedFinalState(job, CANCELED, ""))
         elif job.iterations is not None and (attempt := job.iterations.attempts.get(position)) is not None:
             _kill(core, attempt)
         else:
-            endings.append(FinalState(job, position, CANCELED))
-    make_final(core, *endings)
+            final_states.append(FinalState(job, position, CANCELED))
+    make_final(core, *final_states)
     _reply(core, "canceled", len(chosen), errors)
 
 
 def remove(core: CoreState, event: Remove) -> None:
+    """Remove final jobs from the registry, so that their names can be used again."""
     removed = 0
     errors: dict[str, str] = {}
     for name in event.names:
@@ -58,7 +59,7 @@ def remove(core: CoreState, event: Remove) -> None:
 
 
 def withdraw(core: CoreState, event: Withdraw) -> None:
-    """Final, so that neither a line of the queue nor a job they wait for minds them any more; and forgotten."""
+    """Forget jobs that could not be stored. They are CANCELED, so that queue lines and dependencies skip them."""
     before = core.unfinished
     for name in event.names:
         job = core.jobs[name]
@@ -84,7 +85,7 @@ def shut_down(core: CoreState, event: ShutDown) -> None:
         _cancel_all(core, event.message)
     else:
         for attempt in [attempt for attempt in core.attempts.values() if not attempt.killed]:
-            # An attempt that was sent ahead and has not started is a waiting job to its user.
+            # A prefilled attempt that has not started is a waiting job to its user.
             if event.disposition is Disposition.CANCEL_RUNNING and attempt.started:
                 _kill(core, attempt)
             elif not attempt.stopped:
@@ -103,7 +104,7 @@ def _cancel_all(core: CoreState, message: str) -> None:
 
 
 def find(core: CoreState, name: str) -> tuple[Job, int] | str:
-    """The job, or iteration, that a name means; otherwise a sentence."""
+    """The job and position that a name such as `job` or `job:3` stands for, or an error message."""
     wanted, separator, suffix = name.partition(":")
     job = core.jobs.get(wanted)
     if job is None:
@@ -125,7 +126,7 @@ def _kill_attempts(core: CoreState, job: Job) -> None:
 
 
 def _kill(core: CoreState, attempt: Attempt) -> None:
-    """The run ends when its host says so."""
+    """Request a kill; the attempt ends when its host reports it."""
     attempt.killed = True
     core.effects.append(Kill(attempt))
 

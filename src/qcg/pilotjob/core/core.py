@@ -1,4 +1,4 @@
-"""The core's door: one event in, a list of effects out. No clock, no files, no sockets behind it."""
+"""The entry point of the scheduler: `Core.handle` takes one event and returns a list of effects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from qcg.pilotjob.core.resources import NodeSpec
 
 
 class Core:
-    """Decides everything about jobs. What it knows is in `state`, for all to read and for nobody else to change."""
+    """The scheduling state machine. Other packages may read `state`; only the core changes it."""
 
     def __init__(
         self,
@@ -43,7 +43,10 @@ class Core:
         self.state = CoreState(nodes, rerun_lost=rerun_lost, patience=patience, fallback_node=fallback_node)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """React to what happened at `now`. Raises `Refused`, and changes nothing, when a submission cannot be taken."""
+        """React to an event that happened at `now`.
+
+        Raises `SubmissionRejected`, and changes nothing, when a submission is not valid.
+        """
         state = self.state
         state.now = now
         _REACTIONS[type(event)](state, event)

@@ -1,4 +1,4 @@
-"""Everything the core knows, as plain data with the few changes that keep it consistent."""
+"""The state of the core: plain data, and the few changes that keep it consistent."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from qcg.pilotjob.core.resources import NodeSpec, Pool
 
 
 class CoreState:
+    """Jobs, attempts, queue and resources of one manager."""
+
     def __init__(
         self,
         nodes: Sequence[NodeSpec],
@@ -23,44 +25,43 @@ class CoreState:
     ) -> None:
         self.nodes = tuple(nodes)
         self.fallback_node = fallback_node
-        """The node whose agent also has what was started on nodes that are not part of this run any more; empty where
-        nobody has."""
+        """Node whose agent also answers for attempts on nodes that have left the run; empty if there is none."""
         self.pool = Pool(nodes)
         self.queue = Queue(self.nodes)
         self.jobs: dict[str, Job] = {}
         self.attempts: dict[str, Attempt] = {}
-        """All runs that hold resources, or stand behind one that does, by id."""
+        """Attempts that hold resources or wait in a lane, by id."""
         self.attempts_on: dict[str, dict[Attempt, None]] = {}
-        """The same by node, those with parts on several nodes under each of them."""
+        """The same attempts by node; an attempt on several nodes is listed under each of them."""
         self.lanes: dict[Lane, None] = {}
-        """Those in which somebody stands behind another; the one that changed last comes last."""
+        """Lanes with at least two attempts that are not retracted; the lane that changed last comes last."""
         self.prefillable: dict[Attempt, None] = {}
-        """Runs that got their cores since work was sent ahead, and that others may stand behind."""
+        """Attempts that got their cores since the last prefill and can take others behind them."""
         self.orphaned: dict[Attempt, Grant] = {}
-        """Those that an earlier manager gave what is not part of this run any more, and what they hold of the rest."""
+        """Attempts of an earlier manager whose grant is no longer fully part of the run, with what they still hold."""
         self.cleanups: dict[str, Cleanup] = {}
-        """Those that have ended somewhere, or must, and are not known to be gone from all their nodes; by id."""
+        """Attempts that have ended, or must end, and are not known to be gone from all their nodes; by id."""
         self.unreachable_since: dict[str, float] = {}
-        """Since when nothing was heard of a node, of those that were heard of before or asked about."""
+        """Time since which each unreachable node has been silent."""
         self.lost_nodes: set[str] = set()
-        """Nodes that are given up until they come back."""
+        """Nodes given up as lost until their agent reports again."""
         self.deadline: float | None = None
-        """Nothing is started that would take longer than until then."""
+        """Time by which every attempt must have ended; a job with a longer wall time is not started."""
         self.warned: set[str] = set()
-        """Runs that were told that the time is almost over."""
+        """Ids of attempts that got the signal that time is almost over."""
         self.suspended = False
-        """Nothing is started any more."""
+        """Whether the manager shuts down, so that nothing is started."""
         self.rerun_lost = rerun_lost
         self.losses: dict[tuple[int, int], int] = {}
-        """By job and position, how many runs were lost under this manager, where that is not none."""
+        """Number of attempts lost under this manager, by job number and position."""
         self.patience = patience
-        """Seconds after which a request that is never served is not overtaken any more."""
+        """Seconds after which a waiting request may not be overtaken any more."""
         self.next_seq = 1
         self.job_counts = [0] * len(State)
         self.iteration_counts = [0] * len(State)
-        """Of iterated jobs alone."""
+        """Number of iterations in each state, over all iterated jobs."""
         self.executing = 0
-        """How many runs have started."""
+        """Number of attempts that are running."""
         self._by_seq: dict[int, Job] | None = None
         self.now = 0.0
         self.effects: list[Effect] = []
@@ -70,7 +71,7 @@ class CoreState:
         return sum(self.job_counts[:SUCCEED])
 
     def find_seq(self, seq: int) -> Job | None:
-        """The job with this number: asked for only when hosts tell of runs that the books do not have."""
+        """The job with this number. Rarely needed: only when a host reports an attempt that is not in `attempts`."""
         if self._by_seq is None:
             self._by_seq = {job.seq: job for job in self.jobs.values()}
         return self._by_seq.get(seq)
@@ -100,7 +101,7 @@ class CoreState:
         exit_code: int | None = None,
         message: str = "",
     ) -> None:
-        """Put a job (position -1) or one iteration into a state, and tell."""
+        """Put a job (position -1) or one iteration into a state, and emit the transition."""
         if position < 0:
             counts = self.job_counts
             counts[job.state] -= 1
@@ -131,7 +132,7 @@ class CoreState:
             attempt.job.iterations.attempts[attempt.position] = attempt
 
     def remove_attempt(self, attempt: Attempt) -> None:
-        """The run holds nothing any more."""
+        """Forget an attempt that is over, and release its resources unless others in its lane take them over."""
         del self.attempts[attempt.id]
         if attempt.started:
             self.executing -= 1
@@ -142,13 +143,13 @@ class CoreState:
         else:
             assert attempt.job.iterations is not None
             del attempt.job.iterations.attempts[attempt.position]
-        if attempt.lane is None or self._leave(attempt.lane, attempt):
+        if attempt.lane is None or self._leave_lane(attempt.lane, attempt):
             self.pool.release(self.orphaned.pop(attempt, attempt.grant))
         if self.suspended and not self.attempts:
             self.effects.append(NoAttemptLeft())
 
     def attempts_of_nodes(self, nodes: Iterable[str]) -> list[Attempt]:
-        """All that have a part on these nodes, or that an agent of these nodes has."""
+        """Attempts with a part on these nodes, or known to an agent of these nodes."""
         nodes = list(nodes)
         attempts = dict.fromkeys(attempt for node in nodes for attempt in self.attempts_on.get(node, ()))
         attempts.update(
@@ -157,11 +158,11 @@ class CoreState:
         return list(attempts)
 
     def agent_node(self, node: str) -> str:
-        """The node whose agent knows what was started on this one; empty when nobody does any more."""
+        """The node whose agent knows the attempts started on this node; empty when no agent does."""
         return node if node in self.pool else self.fallback_node
 
-    def _leave(self, lane: Lane, attempt: Attempt) -> bool:
-        """A run of a lane is over. True when it was the last of them."""
+    def _leave_lane(self, lane: Lane, attempt: Attempt) -> bool:
+        """Take an attempt that is over out of its lane; True when the lane is empty."""
         was_first = lane.first is attempt
         del lane.attempts[attempt]
         if len(lane.attempts) < 2:
@@ -172,14 +173,14 @@ class CoreState:
         return not lane.attempts
 
     def watch(self, lane: Lane) -> None:
-        """Those that stand behind its first run must not wait for long."""
+        """Have the attempts behind the first one retracted if it takes too long."""
         if len(lane.attempts) > 1 and not lane.retracted:
             self.lanes.pop(lane, None)
             self.lanes[lane] = None
 
 
 def name_of(job: Job, position: int) -> str:
-    """`job`, or `job:3` with the index that users know."""
+    """The name shown to users: `job`, or `job:3` with the index of the iteration."""
     if position < 0 or job.iterations is None:
         return job.name
     return f"{job.name}:{job.iterations.indices[position]}"

@@ -1,4 +1,4 @@
-"""Who waits for whom: parsing `after`, finding cycles, and the books that say when a job may start."""
+"""Dependencies between jobs: resolving `after`, finding cycles, and counting unmet prerequisites."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from qcg.pilotjob.core.records import Job
 
 SAME_INDEX = "${it}"
 NEAR = 0.7
-"""How similar an existing name must be to an unknown one to be suggested for it, from 0 to 1."""
-MOST_COMPARED = 2000
-"""Names among which the nearest one is looked for: comparing takes some microseconds each."""
-MOST_SUGGESTIONS = 20
-"""Unknown names of one submission for which others are suggested."""
+"""Minimum similarity, from 0 to 1, of an existing name that is suggested for an unknown one."""
+MAX_COMPARED = 2000
+"""Number of job names up to which a similar one is searched: comparing takes microseconds for each."""
+MAX_SUGGESTIONS = 20
+"""Unknown names of one submission that get a suggestion."""
 
 
 class Prerequisite(Struct, frozen=True):
@@ -24,48 +24,48 @@ class Prerequisite(Struct, frozen=True):
 
     job: Job
     position: int | None = None
-    """A single iteration of it."""
+    """Position of a single iteration of `job`, if only that is waited for."""
     same_index: bool = False
-    """Each iteration waits for the iteration with its own index."""
+    """Whether each iteration waits for the iteration with its own index."""
 
 
 class UnmetDependencies:
-    """What a job still waits for."""
+    """Counts of the prerequisites that a job still waits for."""
 
     __slots__ = ("on_jobs", "same_index")
 
     def __init__(self) -> None:
         self.on_jobs = 0
-        """Jobs, and single iterations of jobs, that all of this job waits for."""
+        """Number of jobs and single iterations that the whole job waits for."""
         self.same_index: bytearray | None = None
-        """For each iteration, how many iterations of its own index are still missing."""
+        """For each iteration, the number of iterations with its index that it waits for."""
 
 
-# For all jobs without iterations: nobody can wait for one of those.
-_NOWHERE: dict[int, list[Job]] = {}
-_NOBODY: list[Job] = []
+# Shared by all jobs without iterations, to save memory: no job can wait for one of their iterations.
+_NO_POSITIONS: dict[int, list[Job]] = {}
+_NO_JOBS: list[Job] = []
 
 
 class Dependents:
-    """Who waits for a job."""
+    """The jobs that wait for a job: for all of it, for single iterations, or index by index."""
 
     __slots__ = ("on_job", "on_position", "same_index")
 
     def __init__(self, *, iterated: bool) -> None:
         self.on_job: list[Job] = []
-        self.on_position = {} if iterated else _NOWHERE
-        self.same_index = [] if iterated else _NOBODY
+        self.on_position = {} if iterated else _NO_POSITIONS
+        self.same_index = [] if iterated else _NO_JOBS
 
 
 class Suggestions:
-    """Names of jobs to suggest where unknown ones are written."""
+    """Suggests similar job names for unknown ones."""
 
     def __init__(self, names: Mapping[str, Job]) -> None:
         self._names = names
-        self._left = MOST_SUGGESTIONS if len(names) <= MOST_COMPARED else 0
+        self._left = MAX_SUGGESTIONS if len(names) <= MAX_COMPARED else 0
 
     def hint(self, wanted: str) -> str:
-        """`; did you mean 'prepare'?` for the name nearest to this one; empty when there is none."""
+        """Return `; did you mean 'prepare'?` with the most similar name, or an empty string."""
         if not self._left:
             return ""
         self._left -= 1
@@ -76,7 +76,7 @@ class Suggestions:
 def resolve(
     name: str, after: str, indices: range | None, find: Mapping[str, Job], suggestions: Suggestions | None = None
 ) -> Prerequisite | str:
-    """What one entry of `after` of the job `name` means, or a sentence that says why it means nothing."""
+    """Resolve one entry of `after` of the job `name`; an error message if that is not possible."""
     wanted, separator, suffix = after.partition(":")
     job = find.get(wanted)
     if job is None:
@@ -106,9 +106,11 @@ def _first_missing(wanted: range, existing: range) -> int | None:
 
 
 def find_cycles(prerequisites: Mapping[Job, Iterable[Prerequisite]], most: int) -> list[list[Job]]:
-    """Cycles of jobs that wait for each other, each in order, and at most so many. Every job that waits for itself is
-    one; of cycles that have all their jobs in common with others, some are left out. Jobs that were registered before
-    cannot be part of one."""
+    """Find up to `most` cycles of jobs that wait for each other, each in order.
+
+    A job that waits for itself is a cycle. A cycle whose jobs all belong to cycles already found may be left out. Only
+    jobs of the new submission are searched: registered jobs cannot be part of a cycle.
+    """
     cycles: list[list[Job]] = []
     in_cycles: set[Job] = set()
     done: set[Job] = set()
@@ -138,6 +140,7 @@ def find_cycles(prerequisites: Mapping[Job, Iterable[Prerequisite]], most: int) 
 
 
 def dependents_of(job: Job) -> Dependents:
+    """The dependents of a job, created on first use."""
     if job.dependents is None:
         job.dependents = Dependents(iterated=job.iterations is not None)
     return job.dependents

@@ -1,4 +1,4 @@
-"""What the core wants done. The engine carries each effect to the rooms that care; nothing is decided again there."""
+"""Effects: what the core wants done. The engine passes each to the journal, the executor and the observers."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from qcg.pilotjob.core.records import Attempt, Job
 
 
 class Added(Struct, frozen=True, gc=False):
-    """Jobs of one submission, all accepted. For the journal."""
+    """The jobs of an accepted submission. For the journal."""
 
     jobs: list[Job]
 
 
 class Transition(Struct, frozen=True, gc=False):
-    """A job, or one iteration of it, has entered a state: the one stream that journal, report and displays read."""
+    """A job or an iteration has entered a state. Journal, report and displays all read this stream."""
 
     job: Job
     position: int
-    """The iteration, counted from 0; -1 for the job itself."""
+    """Position of the iteration, counted from 0; -1 for the job itself."""
     state: State
     at: float
     attempt: Attempt | None = None
-    """The run that this is about, when there is one."""
+    """The attempt that caused it, if any."""
     exit_code: int | None = None
     message: str = ""
 
 
 class QueuedIterationsFinal(Struct, frozen=True, gc=False):
-    """All iterations of a job that had not started are `state` from now on: one record, not N."""
+    """All queued iterations of a job have entered a final state: one record instead of one for each."""
 
     job: Job
     state: State
@@ -40,30 +40,32 @@ class QueuedIterationsFinal(Struct, frozen=True, gc=False):
 
 
 class IterationsFinal(Struct, frozen=True, gc=False):
-    """Many iterations of a job that had not started are `state` from now on, and others of it still wait."""
+    """Many queued iterations of a job have entered a final state, while others stay queued."""
 
     job: Job
-    marks: Bitmap
+    bitmap: Bitmap
     state: State
     at: float
     message: str
 
 
 class Launch(Struct, frozen=True, gc=False):
-    """Start this run on the first node of its grant."""
+    """Start this attempt on the first node of its grant."""
 
     attempt: Attempt
 
 
 class Kill(Struct, frozen=True, gc=False):
-    """End this run. For the executor; and for the journal, so that a resumed manager still wants it ended."""
+    """Kill this attempt because its job is cancelled. Also for the journal: a resumed manager repeats the kill."""
 
     attempt: Attempt
 
 
 class Stop(Struct, frozen=True, gc=False):
-    """End this run, and not because its job is not wanted. For the executor, whose host records `reason`, and for the
-    journal: a resumed manager knows that a run with the reason `closed` is to be run again, whoever ended it."""
+    """End this attempt although its job is not cancelled.
+
+    The host records `reason`. The journal stores it: a resumed manager starts an attempt that was `closed` again.
+    """
 
     attempt: Attempt
     reason: Literal["lost", "closed"]
@@ -71,39 +73,39 @@ class Stop(Struct, frozen=True, gc=False):
 
 
 class Sweep(Struct, frozen=True, gc=False):
-    """End what is left on this node of a run that was started on another one, and say when nothing is."""
+    """End the processes on this node of an attempt started on another node, and report when none is left."""
 
     attempt_id: str
     node: str
 
 
 class Retract(Struct, frozen=True, gc=False):
-    """Take these runs back from their host, as far as they still stand behind others there."""
+    """Take back attempts that were sent ahead to a host and still wait in their lane."""
 
     attempts: list[Attempt]
 
 
 class KillStray(Struct, frozen=True, gc=False):
-    """A host runs something that no job of the registry wants."""
+    """Kill an attempt that runs on a host and belongs to no job of the registry."""
 
     attempt_id: str
     node: str
 
 
 class Requeued(Struct, frozen=True, gc=False):
-    """A run will not tell how it ended (its host was lost, or never got it): its job waits for another attempt."""
+    """An attempt was lost or taken back: its job is queued again for another attempt."""
 
     attempt: Attempt
 
 
 class Removed(Struct, frozen=True, gc=False):
-    """A final job has left the registry. For the journal."""
+    """A job was removed from the registry. For the journal."""
 
     job: Job
 
 
 class MoreToStart(Struct, frozen=True, gc=False):
-    """Another pass would start more: this one has started as many as it was allowed to."""
+    """The scheduling pass reached its limit of starts: another pass may start more jobs."""
 
 
 class AllDone(Struct, frozen=True, gc=False):
@@ -111,7 +113,7 @@ class AllDone(Struct, frozen=True, gc=False):
 
 
 class NoAttemptLeft(Struct, frozen=True, gc=False):
-    """All runs have ended, and none is begun any more."""
+    """The manager shuts down and its last attempt has ended."""
 
 
 class Reply(Struct, frozen=True, gc=False):
@@ -120,7 +122,7 @@ class Reply(Struct, frozen=True, gc=False):
     data: dict[str, Any]
 
 
-# None of them is part of a ring: nothing that they hold knows of them. So the search for garbage passes them over.
+# No effect is part of a reference cycle, hence gc=False: the garbage collector need not track them.
 Effect = Union[
     Added,
     Transition,

@@ -1,14 +1,14 @@
-"""Why the core says no."""
+"""Errors that the core raises."""
 
 from __future__ import annotations
 
 
 class CoreError(Exception):
-    """A request that the core cannot carry out; the message says why."""
+    """A request that the core cannot carry out; the message gives the reason."""
 
 
 class SubmissionRejected(CoreError):
-    """A submission that was refused as a whole, with a sentence for each thing that is wrong."""
+    """A submission that was rejected as a whole, with one sentence for each problem."""
 
     def __init__(self, sentences: list[str]) -> None:
         super().__init__("\n".join(sentences))
@@ -16,4 +16,4 @@ class SubmissionRejected(CoreError):
 
 
 class SanityError(CoreError):
-    """The core's own books do not agree with each other: a defect, found by `core.sanity`."""
+    """The core's state contradicts itself: a defect, found by `core.sanity`."""

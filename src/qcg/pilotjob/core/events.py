@@ -1,4 +1,4 @@
-"""What can happen. `Core.handle(event, now)` is the only way in."""
+"""Events: everything that `Core.handle` reacts to."""
 
 from __future__ import annotations
 
@@ -13,83 +13,92 @@ from qcg.pilotjob.host.records import Ended, Running, Started
 
 
 class Submit(Struct, frozen=True, gc=False):
+    """Add jobs: all of them, or none if one is not valid."""
+
     jobs: list[JobDescription]
 
 
 class Cancel(Struct, frozen=True, gc=False):
-    """Names of jobs or of single iterations, `job:3`."""
+    """Cancel jobs that are not final."""
 
     names: list[str]
+    """Jobs, or single iterations such as `job:3`."""
 
 
 class Remove(Struct, frozen=True, gc=False):
+    """Remove final jobs from the registry."""
+
     names: list[str]
 
 
 class AttemptStarted(Struct, frozen=True, gc=False):
+    """A host has started an attempt."""
+
     record: Started
 
 
 class AttemptEnded(Struct, frozen=True, gc=False):
+    """An attempt has ended on the node that started it."""
+
     record: Ended
 
 
 class AttemptSwept(Struct, frozen=True, gc=False):
-    """Nothing is left on this node of a run that was started on another one."""
+    """No process is left on this node of an attempt that was started on another node."""
 
     attempt_id: str
     node: str
 
 
 class AgentReported(Struct, frozen=True, gc=False):
-    """An agent has (re)connected and told all it has under way on its nodes, after all its records were handled."""
+    """An agent has connected again and listed its live attempts, after all its records were handled."""
 
     nodes: list[str]
     live: list[Running]
 
 
 class AgentUnreachable(Struct, frozen=True, gc=False):
-    """An agent cannot be reached for the moment: its nodes get no work, and what runs there runs on."""
+    """An agent cannot be reached for the moment: its nodes get no work, and their attempts run on."""
 
     nodes: list[str]
 
 
 class Withdraw(Struct, frozen=True, gc=False):
-    """Jobs of a submission that could not be stored were never there. Sent before anything of them was scheduled."""
+    """Take back a submission that could not be stored. Sent before any of its jobs was scheduled."""
 
     names: list[str]
 
 
 class NodesLost(Struct, frozen=True, gc=False):
-    """An agent is gone for good: what ran on its nodes will never tell how it ended."""
+    """An agent is gone for good: the ends of the attempts on its nodes will never be known."""
 
     nodes: list[str]
     message: str
 
 
 class Deadline(Struct, frozen=True, gc=False):
-    """When the time of this manager is over, as far as is known: nothing is started from then on, and before it only
-    what ends in time, where jobs tell how long they take."""
+    """The time of this manager ends at `at`: from then on nothing is started, and before it only jobs whose wall time
+    ends in time."""
 
     at: float | None
 
 
 class Warned(Struct, frozen=True, gc=False):
-    """All runs have got a signal that says that the time is almost over: who fails after it has not failed."""
+    """All attempts got the signal that time is almost over. A job that fails after it is queued again, not FAILED."""
 
 
 class ShutDown(Struct, frozen=True, gc=False):
-    """This manager ends: nothing is started any more, and jobs that are not final are treated as `disposition` says."""
+    """This manager ends: nothing more is started, and `disposition` says what happens to jobs that are not final."""
 
     disposition: Disposition
     message: str
 
 
 class Schedule(Struct, frozen=True, gc=False):
-    """Give free resources to waiting jobs. Sent once after a burst of other events."""
+    """Give free resources to waiting jobs. Sent once after a batch of other events."""
 
     most: float = math.inf
-    """Jobs to start now, and to say when there are more."""
+    """Maximum number of starts in this pass; `MoreToStart` follows when it is reached."""
 
 
 Event = Union[

@@ -1,4 +1,4 @@
-"""Could a request ever be given? A sentence when it could not."""
+"""Whether the nodes of a run can ever satisfy a resource request, and the message if they cannot."""
 
 from __future__ import annotations
 
@@ -10,31 +10,32 @@ from msgspec import structs
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import ResourceRequest
 
-MOST_SIZES = 3
-"""Of nodes, that a sentence tells."""
+MAX_SIZES = 3
+"""Number of different node sizes that a message lists."""
 
 
 def least_cores(request: ResourceRequest) -> int:
-    """The fewest cores that any grant within the request holds: a quick test whether it is worth trying."""
+    """The fewest cores of any grant within the request: a quick test before an allocation."""
     nodes = request.nodes.least if request.nodes else 1
     cores = request.cores.least if request.cores else 1
     return nodes * cores
 
 
 def why_never(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str | None:
-    """Why these nodes, even all idle, cannot give the request; None when they can."""
+    """Why these nodes cannot satisfy the request even if all are idle; None if they can."""
     exist = capacity(request, nodes)
     if least(request) <= exist:
         return None
     if (request.gpus or request.memory) and not _able(request, nodes):
-        return f"{describe_extras(request)} on a node asked for, and no node has that"
+        return f"{describe_extras(request)} on a node requested, but no node has that"
     of_nodes = f" and {describe_extras(request)}" if request.nodes and (request.gpus or request.memory) else ""
     have = f": there {_sizes(nodes)}" if request.nodes and request.cores and nodes and not of_nodes else ""
-    return f"{describe_minimum(request)}{of_nodes} asked for, and {exist} exist{have}{_claimed(request, nodes)}"
+    existing = "none exists" if not exist else "only 1 exists" if exist == 1 else f"only {exist} exist"
+    return f"{describe_minimum(request)}{of_nodes} requested, but {existing}{have}{_claimed(request, nodes)}"
 
 
 def _claimed(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str:
-    """What to do about cores claimed by other runs, where the request could be given with them."""
+    """Advice about cores claimed by other runs, if the request would fit with them."""
     claimed = sum(node.claimed for node in nodes)
     whole = [structs.replace(node, cores=node.cores + (-1,) * node.claimed) for node in nodes]
     if not claimed or least(request) > capacity(request, whole):
@@ -46,7 +47,7 @@ def _claimed(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str:
 
 
 def least(request: ResourceRequest) -> int:
-    """The fewest nodes that the request wants, where it wants nodes, otherwise the fewest cores."""
+    """The minimum number of nodes if the request is for nodes, otherwise of cores."""
     if request.nodes is not None:
         return request.nodes.least
     assert request.cores is not None
@@ -54,7 +55,7 @@ def least(request: ResourceRequest) -> int:
 
 
 def capacity(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> int:
-    """How many of what `least` counts there are on these nodes."""
+    """The number of nodes or cores, whichever `least` counts, that these nodes have for the request."""
     able = _able(request, nodes)
     if request.nodes is not None:
         per_node = request.cores.least if request.cores else 1
@@ -64,26 +65,27 @@ def capacity(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> int:
 
 
 def describe_minimum(request: ResourceRequest) -> str:
-    """`2 nodes with 3 cores each`, `4 cores on one node`."""
+    """The minimum in words: `2 nodes with 3 cores each`, `4 cores on one node`."""
     if request.nodes is None:
         return count(least(request), "core") + (" on one node" if request.one_node else "")
-    each = f" with {count(request.cores.least, 'core')} each" if request.cores else ""
-    return count(least(request), "node") + each
+    each = " each" if least(request) > 1 else ""
+    cores = f" with {count(request.cores.least, 'core')}{each}" if request.cores else ""
+    return count(least(request), "node") + cores
 
 
 def _sizes(nodes: Sequence[NodeSpec]) -> str:
-    """`are 2 nodes with 1 core each`, `are 1 node with 3 cores, 2 nodes with 2 cores each`: the largest first."""
+    """The nodes in words, largest first: `are 1 node with 3 cores, 2 nodes with 2 cores each`."""
     sizes = sorted(Counter(len(node.cores) for node in nodes).items(), reverse=True)
     words = [
         f"{count(number, 'node')} with {count(cores, 'core')}{' each' if number > 1 else ''}"
-        for cores, number in sizes[:MOST_SIZES]
+        for cores, number in sizes[:MAX_SIZES]
     ]
-    more = ["others"] if len(sizes) > MOST_SIZES else []
+    more = ["others"] if len(sizes) > MAX_SIZES else []
     return ("is " if len(nodes) == 1 else "are ") + ", ".join([*words, *more])
 
 
 def describe_extras(request: ResourceRequest) -> str:
-    """What it wants on each node besides cores; empty when that is nothing."""
+    """The GPUs and memory requested on each node in words; empty if there are none."""
     wanted = []
     if request.gpus:
         wanted.append(count(request.gpus, "GPU"))
@@ -93,9 +95,10 @@ def describe_extras(request: ResourceRequest) -> str:
 
 
 def count(number: int, noun: str) -> str:
+    """A number with its noun: `1 core`, `2 cores`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _able(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
-    """The nodes that have what is wanted besides cores."""
+    """The nodes with enough GPUs and memory."""
     return [node for node in nodes if len(node.gpus) >= request.gpus and node.memory >= request.memory]

@@ -1,4 +1,4 @@
-"""A job or an iteration becomes final, and what follows: others become ready or are omitted, through any depth."""
+"""Final states of jobs and iterations, and their consequences: dependents become ready or are omitted, at any depth."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from qcg.pilotjob.core.queue import QueueEntry
 from qcg.pilotjob.core.records import Attempt, Job
 
 MAX_SINGLE_TRANSITIONS = 1000
-"""So many iterations that are omitted at the same time are told one by one; more of them together."""
+"""Number of iterations omitted at the same time up to which each gets a transition of its own."""
 
 
 class FinalState(Struct, frozen=True, gc=False):
-    """How a job (position -1) or an iteration ended."""
+    """The final state that a job (position -1) or an iteration gets."""
 
     job: Job
     position: int
@@ -31,34 +31,38 @@ class FinalState(Struct, frozen=True, gc=False):
 
 
 class UnstartedFinalState(Struct, frozen=True, gc=False):
-    """All of a job that has not started ends: the job itself, or its iterations together. What is under way goes on."""
+    """The final state for the part of a job that has not started: the job itself, or its queued iterations.
+
+    Attempts that have started go on.
+    """
 
     job: Job
     state: State
     message: str
     only: Bitmap | None = None
-    """Of its iterations, just these."""
+    """The iterations it applies to, if not all that are queued."""
 
 
-# What is still to be settled. A worklist instead of recursion: chains may be a hundred thousand jobs long.
+# A work list instead of recursion: dependency chains may be a hundred thousand jobs long.
 Work = deque[FinalState | UnstartedFinalState]
 
 
-def make_final(core: CoreState, *endings: FinalState | UnstartedFinalState) -> None:
-    """Make these final, and then all consequences: whoever is among them is not omitted because of another one."""
-    work: Work = deque(endings)
+def make_final(core: CoreState, *items: FinalState | UnstartedFinalState) -> None:
+    """Make jobs and iterations final, then their dependents. All items come first, so none of them is omitted because
+    of another one."""
+    work: Work = deque(items)
     while work:
-        ending = work.popleft()
-        if isinstance(ending, FinalState):
-            _make_one_final(core, ending, work)
-        elif ending.job.iterations is not None:
-            _make_unstarted_final(core, ending, work)
-        elif ending.job.state is QUEUED:
-            _make_one_final(core, FinalState(ending.job, -1, ending.state, ending.message), work)
+        item = work.popleft()
+        if isinstance(item, FinalState):
+            _make_one_final(core, item, work)
+        elif item.job.iterations is not None:
+            _make_unstarted_final(core, item, work)
+        elif item.job.state is QUEUED:
+            _make_one_final(core, FinalState(item.job, -1, item.state, item.message), work)
 
 
 def make_ready(core: CoreState, job: Job) -> None:
-    """Nothing that all of the job waits for is missing any more: it takes its place in the queue."""
+    """Queue a job whose job-wide prerequisites have all succeeded."""
     unmet = job.unmet
     if job.iterations is None:
         (entry,) = job.entries
@@ -75,12 +79,14 @@ def make_ready(core: CoreState, job: Job) -> None:
 
 
 def make_position_ready(core: CoreState, job: Job, position: int) -> None:
+    """Queue one iteration (or the job, position -1)."""
     entry = entry_of(job, position)
     entry.make_ready(position)
     core.queue.add(entry, core.now)
 
 
 def entry_of(job: Job, position: int) -> QueueEntry:
+    """The queue entry that starts this position of the job."""
     plan = job.iterations.plan if job.iterations is not None else None
     if plan is None:
         return job.entries[0]
@@ -88,11 +94,11 @@ def entry_of(job: Job, position: int) -> QueueEntry:
     return next(entry for entry in job.entries if entry.size == size)
 
 
-def _make_one_final(core: CoreState, ending: FinalState, work: Work) -> None:
-    job, position = ending.job, ending.position
+def _make_one_final(core: CoreState, item: FinalState, work: Work) -> None:
+    job, position = item.job, item.position
     if core.state_of(job, position).is_final:
         return
-    core.transition(job, position, ending.state, ending.attempt, ending.exit_code, ending.message)
+    core.transition(job, position, item.state, item.attempt, item.exit_code, item.message)
     if position < 0:
         _job_is_final(core, job, work)
     else:
@@ -101,7 +107,7 @@ def _make_one_final(core: CoreState, ending: FinalState, work: Work) -> None:
 
 def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
     dependents = job.dependents
-    # What a final job no longer needs.
+    # Free the memory that a final job no longer needs.
     core.queue.job_is_final(job)
     job.entries = ()
     job.unmet = None
@@ -134,7 +140,7 @@ def _finish_iterated(job: Job, work: Work) -> None:
 
 
 def _prerequisite_is_final(core: CoreState, job: Job, state: State, name: str, work: Work) -> None:
-    """Something that all of `job` waits for has ended."""
+    """Handle the end of a prerequisite of the whole job."""
     if job.state.is_final:
         return
     assert job.unmet is not None
@@ -147,7 +153,7 @@ def _prerequisite_is_final(core: CoreState, job: Job, state: State, name: str, w
 
 
 def _same_index_is_final(core: CoreState, job: Job, index: int, state: State, name: str, work: Work) -> None:
-    """The iteration of another job that one iteration of `job` waits for has ended."""
+    """Handle the end of the iteration with this index, which the same index of `job` waits for."""
     assert job.iterations is not None
     position = job.iterations.position(index)
     if position is None or job.state.is_final:
@@ -163,56 +169,58 @@ def _same_index_is_final(core: CoreState, job: Job, index: int, state: State, na
         make_position_ready(core, job, position)
 
 
-def _make_unstarted_final(core: CoreState, rest: UnstartedFinalState, work: Work) -> None:
-    job, iterations = rest.job, rest.job.iterations
+def _make_unstarted_final(core: CoreState, item: UnstartedFinalState, work: Work) -> None:
+    job, iterations = item.job, item.job.iterations
     assert iterations is not None
     if job.state.is_final:
         return
     queued = iterations.queued()
-    those = queued if rest.only is None else both(queued, rest.only)
-    settled = iterations.make_final(those, rest.state)
-    if settled:
-        core.iteration_counts[QUEUED] -= settled
-        core.iteration_counts[rest.state] += settled
-        if those == queued and _none_can_wait_again(iterations):
-            job.message = job.message or rest.message
-            core.effects.append(QueuedIterationsFinal(job, rest.state, core.now))
+    chosen = queued if item.only is None else both(queued, item.only)
+    ended = iterations.make_final(chosen, item.state)
+    if ended:
+        core.iteration_counts[QUEUED] -= ended
+        core.iteration_counts[item.state] += ended
+        if chosen == queued and _none_can_be_requeued(iterations):
+            job.message = job.message or item.message
+            core.effects.append(QueuedIterationsFinal(job, item.state, core.now))
         else:
-            core.effects.append(IterationsFinal(job, those, rest.state, core.now, rest.message))
+            core.effects.append(IterationsFinal(job, chosen, item.state, core.now, item.message))
         if job.dependents is not None:
-            _unstarted_is_final(core, rest, those, work)
+            _unstarted_is_final(core, item, chosen, work)
     _finish_iterated(job, work)
 
 
-def _none_can_wait_again(iterations: Iterations) -> bool:
-    """A run that is lost or given back may wait again: a later manager would take it for one of those that were settled
-    with all the others."""
+def _none_can_be_requeued(iterations: Iterations) -> bool:
+    """Whether no attempt in progress can be queued again.
+
+    The journal would apply the record for all queued iterations to an iteration that is queued again later.
+    """
     return all(attempt.killed for attempt in iterations.attempts.values())
 
 
-def _unstarted_is_final(core: CoreState, rest: UnstartedFinalState, settled: Bitmap, work: Work) -> None:
-    """Tell those who wait for single iterations."""
-    job, iterations = rest.job, rest.job.iterations
+def _unstarted_is_final(core: CoreState, item: UnstartedFinalState, ended: Bitmap, work: Work) -> None:
+    """Handle the dependents on single iterations that have become final."""
+    job, iterations = item.job, item.job.iterations
     assert iterations is not None
     assert job.dependents is not None
-    for position in [key for key in job.dependents.on_position if settled[key]]:
+    for position in [key for key in job.dependents.on_position if ended[key]]:
         for other in job.dependents.on_position.pop(position):
-            _prerequisite_is_final(core, other, rest.state, name_of(job, position), work)
+            _prerequisite_is_final(core, other, item.state, name_of(job, position), work)
     for other in [other for other in job.dependents.same_index if not other.state.is_final]:
-        if 0 not in settled:
-            work.append(UnstartedFinalState(other, OMITTED, f"it waits for {job.name!r}, which is {rest.state.name}"))
+        if 0 not in ended:
+            work.append(UnstartedFinalState(other, OMITTED, f"it waits for {job.name!r}, which is {item.state.name}"))
         else:
-            work += omitted_by_index(other, job, rest.state, settled)
+            work += omitted_by_index(other, job, item.state, ended)
 
 
 def omitted_by_index(
-    job: Job, prerequisite: Job, state: State, settled: Bitmap
+    job: Job, prerequisite: Job, state: State, ended: Bitmap
 ) -> list[FinalState | UnstartedFinalState]:
-    """What follows for `job` when these iterations of the other one have ended so, and each waits for its own."""
+    """The omissions in `job` after iterations of a same-index prerequisite ended without success."""
     iterations, others = job.iterations, prerequisite.iterations
     assert iterations is not None
     assert others is not None
-    only = both(iterations.queued(), seen_from(settled, others.indices, iterations.indices))
+    only = both(iterations.queued(), seen_from(ended, others.indices, iterations.indices))
     if only.count(1) > MAX_SINGLE_TRANSITIONS:
         message = f"it waits for the same index of {prerequisite.name!r}, which is {state.name}"
         return [UnstartedFinalState(job, OMITTED, message, only)]

@@ -1,4 +1,4 @@
-"""The iterations of a job: a range and a byte each, whatever their number."""
+"""The iterations of a job: a range of indices, and a byte of state for each."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 class Iterations:
-    """States by position (0, 1, 2 … in the order of the indices), counts by state, runs only of those under way."""
+    """The states of the iterations by position (0, 1, 2 … in the order of the indices), and their current attempts."""
 
     __slots__ = ("attempts", "attempts_made", "began", "counts", "indices", "plan", "states")
 
     def __init__(self, indices: range, plan: MaximumIters | None = None) -> None:
         self.indices = indices
         self.plan = plan
-        """How large each one is, where they are not all of one size."""
+        """Sizes of the iterations under `maximum-iters`; None if all have the same size."""
         self.states = bytearray(len(indices))
         self.counts = [0] * len(State)
         self.counts[QUEUED] = len(indices)
         self.began = 0.0
-        """When the first of them started."""
+        """Time at which the first iteration started."""
         self.attempts: dict[int, Attempt] = {}
         self.attempts_made: dict[int, int] = {}
-        """How many runs an iteration has lost, where that is not none."""
+        """Number of attempts used up by position; positions without any are left out."""
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -37,7 +37,7 @@ class Iterations:
         return self.indices.index(index) if index in self.indices else None
 
     def position_of(self, text: str) -> int | None:
-        """The position of an index as people write it."""
+        """The position of an index given as text; None if there is no such index."""
         try:
             return self.position(int(text))
         except ValueError:
@@ -52,19 +52,20 @@ class Iterations:
         self.counts[state] += 1
 
     def queued(self) -> bitmaps.Bitmap:
+        """The set of queued iterations."""
         return bitmaps.in_states(self.states, QUEUED)
 
-    def make_final(self, those: bitmaps.Bitmap, state: State) -> int:
-        """Put these into `state` at once, all of which have not started; how many they are."""
-        number = those.count(1)
+    def make_final(self, chosen: bitmaps.Bitmap, state: State) -> int:
+        """Put a set of queued iterations into a final state at once; returns their number."""
+        number = chosen.count(1)
         if number:
-            self.states = bitmaps.entered(self.states, those, state)
+            self.states = bitmaps.entered(self.states, chosen, state)
             self.counts[QUEUED] -= number
             self.counts[state] += number
         return number
 
     def make_queued_final(self, state: State) -> int:
-        """Put every iteration that has not started into `state` at once; how many these were."""
+        """Put all queued iterations into a final state at once; returns their number."""
         queued = self.counts[QUEUED]
         if queued:
             self.states = self.states.replace(bytes([QUEUED]), bytes([state]))
@@ -78,7 +79,7 @@ class Iterations:
 
     @property
     def all_failed(self) -> bool:
-        """As those of a job that could never run. Otherwise the words that are kept for the job are about others."""
+        """Whether every iteration failed; only then does the stored message describe all of them."""
         return self.counts[FAILED] == len(self)
 
     def final_state(self) -> State:

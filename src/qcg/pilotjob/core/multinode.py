@@ -1,14 +1,14 @@
-"""Runs on several nodes, and runs that nobody wants: when they are over everywhere.
+"""Cleanup of attempts on all their nodes: multi-node attempts, and strays that belong to no job.
 
-The node that started a run tells how it ended, and that is not the whole truth: a launcher may say that all went well
-when one of its nodes has died, and processes may be left on the others. So each of them is asked to end what is left.
-Until all have answered, the run holds its resources and its job is not told to have ended; and where one of them is
-lost instead, so is the run.
+The node that started an attempt reports its exit code, but that is not enough: a launcher may exit with 0 although one
+of its nodes has died, and processes may be left on the others. So each node is asked to sweep what is left. Until all
+nodes have answered, the attempt holds its resources and its job is not final. If one of the nodes is lost meanwhile,
+the attempt is lost.
 """
 
 from __future__ import annotations
 
-from qcg.pilotjob.core.attempt_end import finish, lose_attempt
+from qcg.pilotjob.core.attempt_end import finish_attempt, lose_attempt
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import KillStray, Stop, Sweep
 from qcg.pilotjob.core.events import AttemptSwept
@@ -17,7 +17,7 @@ from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
 
 def ended_on_first(core: CoreState, attempt: Attempt, record: Ended) -> None:
-    """Of a run that spans nodes."""
+    """Handle the end record of a multi-node attempt from its first node."""
     cleanup = core.cleanups.get(attempt.id) or _begin(core, attempt)
     cleanup.ended = record
     _first_is_done(core, cleanup)
@@ -35,7 +35,7 @@ def attempt_swept(core: CoreState, event: AttemptSwept) -> None:
 
 
 def nodes_of_attempt_lost(core: CoreState, attempt: Attempt, message: str) -> None:
-    """Some nodes of a run that spans nodes are in `core.lost_nodes` now."""
+    """Handle the loss of nodes, already in `core.lost_nodes`, that a multi-node attempt runs on."""
     cleanup = core.cleanups.get(attempt.id)
     if cleanup is None:
         cleanup = _begin(core, attempt)
@@ -50,7 +50,7 @@ def strays_lost(core: CoreState) -> None:
 
 
 def evict(core: CoreState, running: Running, nodes: list[str]) -> None:
-    """An agent of these nodes runs what no job wants: it is ended, and what it has is given to nobody before that."""
+    """Kill a stray attempt that an agent of these nodes runs, and hold its resources until it has ended."""
     granted = running.grant
     first = granted[0][0] if granted and granted[0][0] in nodes else nodes[0]
     if running.id not in core.cleanups:
@@ -61,11 +61,11 @@ def evict(core: CoreState, running: Running, nodes: list[str]) -> None:
 
 
 def reported(core: CoreState, cleanup: Cleanup, running: Running | None) -> None:
-    """What the agent of its first node has of it."""
+    """Handle the report of the agent of the first node; `running` is None if the attempt is over there."""
     if running is None:
         _first_is_done(core, cleanup)
         return
-    cleanup.pending.add(cleanup.first)  # it may have been given up meanwhile
+    cleanup.pending.add(cleanup.first)  # the node may have been given up as lost meanwhile
     if cleanup.attempt is None:
         core.effects.append(KillStray(cleanup.id, cleanup.first))
     else:
@@ -73,8 +73,11 @@ def reported(core: CoreState, cleanup: Cleanup, running: Running | None) -> None
 
 
 def ask_again(core: CoreState, nodes: set[str]) -> None:
-    """The agents of these nodes are there again. What they were asked may not have reached them; and a node that was
-    given up may have got something since, as long as the run is not over on its first one."""
+    """Repeat sweeps on nodes whose agents have connected again.
+
+    The earlier sweep may not have reached them. A node that was given up may have got new processes as long as the
+    attempt was not over on its first node.
+    """
     for cleanup in core.cleanups.values():
         others = {part.node for part in cleanup.grant.parts if part.node in nodes} - {cleanup.first}
         cleanup.pending |= others
@@ -83,6 +86,7 @@ def ask_again(core: CoreState, nodes: set[str]) -> None:
 
 
 def grant_of(granted: list[NodeGrant], memory: int) -> Grant:
+    """The grant that a host reports, with the memory on each node that hosts do not know."""
     return Grant(tuple(NodePart(node, tuple(cores), tuple(gpus), memory) for node, cores, gpus in granted))
 
 
@@ -123,4 +127,4 @@ def _finish_if_over(core: CoreState, cleanup: Cleanup) -> None:
     elif record is None or (cleanup.lost_message and record.reason in ("exit", "cancel")):
         lose_attempt(core, attempt, cleanup.lost_message)
     else:
-        finish(core, attempt, record)
+        finish_attempt(core, attempt, record)

@@ -1,6 +1,6 @@
-"""Runs of an earlier manager that had cores, or whole nodes, which are not part of this run any more.
+"""Orphaned attempts: started by an earlier manager on cores or nodes that have left the run.
 
-How they ended, or that they never began, their agents tell as ever. Only what still runs there is ended, and lost.
+Their agents report ends as usual. Only an attempt that still runs there is stopped, and lost.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from qcg.pilotjob.host.records import Running
 
 
 def register_existing(core: CoreState, attempt: Attempt) -> None:
-    """A run goes on with what it was given, and holds of that what there is."""
+    """Register an attempt of an earlier manager; it holds the part of its grant that still exists."""
     held = core.pool.claim(attempt.grant)
     if held != attempt.grant or any(part.node not in core.pool for part in attempt.grant.parts):
         core.orphaned[attempt] = held
@@ -21,7 +21,7 @@ def register_existing(core: CoreState, attempt: Attempt) -> None:
 
 
 def orphan_reason(core: CoreState, attempt: Attempt) -> str:
-    """Of what a run had that is displaced: a sentence."""
+    """Which part of the grant of an orphaned attempt is gone, as a sentence."""
     for part in attempt.grant.parts:
         if part.node not in core.pool:
             return "the node it ran on is not part of this run any more"
@@ -32,11 +32,11 @@ def orphan_reason(core: CoreState, attempt: Attempt) -> str:
 
 
 def count_adopted(core: CoreState, live: Iterable[Running]) -> int:
-    """How many of those that an agent has under way run, and may run on."""
+    """The number of live attempts of an agent that run and may run on."""
     attempts = [core.attempts.get(running.id) for running in live if running.pid]
     return sum(attempt is not None and attempt not in core.orphaned for attempt in attempts)
 
 
 def agent_node(core: CoreState, attempt: Attempt) -> str:
-    """The node whose agent has it."""
+    """The node whose agent has this attempt."""
     return core.agent_node(attempt.grant.parts[0].node)

@@ -1,10 +1,10 @@
-"""Work sent ahead, so that no core waits for a message between two short jobs.
+"""Prefill: launches sent ahead to hosts, so that no core idles for a round trip between two short jobs.
 
-A job that waits for just what a run under way has is given these cores before that run is over: it stands behind it in
-a lane, and their host starts it as soon as they are free. That changes nothing in who gets what: only the job that is
-first of all that wait stands behind others, so nobody is overtaken, and it would have been given those cores anyway,
-a little later. It may wait longer than it would have waited for other cores, but not by much: only where jobs have been
-short, only for so many that all are over soon, and those behind a run that takes unexpectedly long are called back.
+A waiting job whose request equals the grant of a running attempt is launched before that attempt is over: it joins the
+lane of the attempt, and the host starts it as soon as the cores are free. Prefill does not change the order of jobs:
+only the first job in the queue joins a lane, so no job is overtaken, and it would have got those cores a little later
+anyway. It may wait longer than for other cores, but not by much: only requests whose recent attempts were short are
+prefilled, only as many as will be over soon, and attempts behind one that takes unexpectedly long are retracted.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from qcg.pilotjob.description.model import ResourceRequest
 from qcg.pilotjob.host.records import Ended
 
 SHORT_ATTEMPT = 0.1
-"""Seconds within which every run of late must have been over, so that others may stand behind the next ones."""
+"""Longest recent duration in seconds with which a request is prefilled."""
 HORIZON = 0.2
-"""Seconds within which all that stand behind a run are expected to be over."""
+"""Seconds in which all attempts of a lane are expected to be over."""
 MAX_LANE_DEPTH = 256
+"""Attempts behind the first one of a lane."""
 MAX_PREFILL_PER_NODE = 512
-"""Unless each lane has one: more than a host can start while a message is on its way."""
+"""Prefilled attempts on a node, but at least one for each lane: more than a host can start during a round trip."""
 RETRACT_AFTER = 0.5
-"""Seconds after which a run keeps those behind it waiting too long."""
+"""Seconds after which the attempts behind a running one are retracted."""
 DECAY = 0.9
-"""How much of what is known from earlier runs is kept after another one."""
+"""Weight of the earlier durations when another attempt has ended."""
 
 
 def record_duration(attempt: Attempt, record: Ended) -> None:
-    """From how long a run took, what to expect of the next ones that ask for the same."""
+    """Update the recent durations of a request with an attempt that has ended."""
     if record.started:
         durations = entry_of(attempt.job, attempt.position).line.durations
         seconds = max(record.at - record.started, 0.0)
@@ -46,19 +47,18 @@ def record_duration(attempt: Attempt, record: Ended) -> None:
 
 
 def lane_depth(durations: Durations) -> int:
-    """How many may stand behind one run of this pace: none where one could be long, and else as many as are usually
-    over soon."""
+    """The number of attempts that may wait behind a running one: 0 if attempts may be long."""
     if durations.longest is None or durations.longest > SHORT_ATTEMPT:
         return 0
     return MAX_LANE_DEPTH if durations.mean * MAX_LANE_DEPTH <= HORIZON else int(HORIZON / durations.mean)
 
 
 def prefill_lanes(core: CoreState, left: float) -> None:
-    """After a scheduling pass: whoever is first of those that wait goes behind a run that has what it wants."""
+    """After a scheduling pass, launch the first waiting jobs into lanes of attempts with an equal request."""
     prefillable, core.prefillable = core.prefillable, {}
-    places = _open_lanes(core, prefillable)
+    open_lanes = _open_lanes(core, prefillable)
     _retract_late_lanes(core)
-    if not places:
+    if not open_lanes:
         return
     overdue = core.now - core.patience
     heads = core.queue.heads(core.pool.total_cores, overdue, left)
@@ -66,7 +66,7 @@ def prefill_lanes(core: CoreState, left: float) -> None:
         return
     while heads:
         _, position, _, line = heads[0]
-        lanes = places.get(line.durations)
+        lanes = open_lanes.get(line.durations)
         if not lanes:
             return
         _append_to_lane(core, line.take(position, core.now), position, lanes)
@@ -78,8 +78,10 @@ def prefill_lanes(core: CoreState, left: float) -> None:
 
 
 def skip_prefill(core: CoreState, *, soon_over: bool) -> None:
-    """After a pass in which somebody must not be overtaken; or, when all is `soon_over`, nothing may be started at all,
-    also not by those who stand behind others already."""
+    """After a scheduling pass in which a job must not be overtaken, launch nothing ahead.
+
+    `soon_over`: the time of the manager is over, so prefilled attempts are retracted at once.
+    """
     prefillable, core.prefillable = core.prefillable, {}
     for attempt in prefillable:
         if attempt.lane is not None:
@@ -90,9 +92,8 @@ def skip_prefill(core: CoreState, *, soon_over: bool) -> None:
 def _open_lanes(
     core: CoreState, prefillable: dict[Attempt, None]
 ) -> dict[Durations, list[tuple[int, int, Attempt, int]]]:
-    """For those who ask for the same, a heap of runs to stand behind: (how many do, a number, the run, how many
-    may)."""
-    places: dict[Durations, list[tuple[int, int, Attempt, int]]] = {}
+    """For each request, a heap of attempts to queue behind: (current depth, number, attempt, maximum depth)."""
+    open_lanes: dict[Durations, list[tuple[int, int, Attempt, int]]] = {}
     for number, attempt in enumerate(prefillable):
         node = core.pool.node(attempt.grant.parts[0].node)
         lane = attempt.lane
@@ -105,18 +106,18 @@ def _open_lanes(
         durations = entry_of(attempt.job, attempt.position).line.durations
         lanes_on_node = len(node.spec.cores) // len(attempt.grant.parts[0].cores)
         most = min(lane_depth(durations), max(MAX_PREFILL_PER_NODE // lanes_on_node, 1))
-        standing = 0 if lane is None else len(lane.attempts) - 1
-        if standing < most:
-            places.setdefault(durations, []).append((standing, number, attempt, most))
-    for heap in places.values():
+        depth = 0 if lane is None else len(lane.attempts) - 1
+        if depth < most:
+            open_lanes.setdefault(durations, []).append((depth, number, attempt, most))
+    for heap in open_lanes.values():
         heapq.heapify(heap)
-    return places
+    return open_lanes
 
 
 def _append_to_lane(core: CoreState, job: Job, position: int, lanes: list[tuple[int, int, Attempt, int]]) -> None:
-    standing, number, first, most = lanes[0]
-    if standing + 1 < most:
-        heapq.heapreplace(lanes, (standing + 1, number, first, most))
+    depth, number, first, most = lanes[0]
+    if depth + 1 < most:
+        heapq.heapreplace(lanes, (depth + 1, number, first, most))
     else:
         heapq.heappop(lanes)
     lane = first.lane
@@ -132,19 +133,20 @@ def _append_to_lane(core: CoreState, job: Job, position: int, lanes: list[tuple[
 
 
 def note_prefillable(core: CoreState, attempt: Attempt, line: QueueLine) -> None:
-    """A run has begun on cores that were free: others can stand behind it, if it has all that it could ever get."""
+    """Remember an attempt on newly allocated cores as one to queue behind, if its request can be prefilled."""
     if lane_depth(line.durations) and len(attempt.grant.parts) == 1 and _has_one_size(line.request):
         core.prefillable[attempt] = None
 
 
 def _has_one_size(request: ResourceRequest) -> bool:
-    """Who asks for a range may get more later than the run before him has."""
+    """Whether the request is for exact numbers: with a range, a later grant may be larger than the current one."""
     cores, nodes = request.cores, request.nodes
     return cores is not None and cores.least == cores.most and (nodes is None or nodes.least == nodes.most)
 
 
 def _retract_late_lanes(core: CoreState, after: float = RETRACT_AFTER) -> None:
-    """Those who stand behind runs that take longer wait in the queue again, once their hosts say so."""
+    """Retract the attempts behind those that run longer than `after` seconds; they are queued again when their hosts
+    report it."""
     while core.lanes:
         lane = next(iter(core.lanes))
         if core.now - lane.since < after:

@@ -1,7 +1,7 @@
-"""The queue: one line for each distinct request, and the arrival order between the heads of the lines.
+"""The job queue: one line for each distinct resource request, ordered by arrival between the heads of the lines.
 
-A job stands in the line of its request. An iterated job is one entry, however many iterations it has; only where its
-iterations get different sizes (`maximum-iters`) it is one entry for each size.
+A job is an entry in the line of its request. An iterated job is one entry, however many iterations it has; only if its
+iterations have different sizes (`maximum-iters`) is it one entry for each size.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import ResourceRequest
 
 Key = tuple[ResourceRequest, float]
-"""What a line is for: a request, and the wall time of those who ask; 0 where they have none."""
+"""Identity of a line: a resource request and a wall time, 0 for none."""
 
-MANY = 256
-"""Lines from which on similar wall times share one: a look at all lines must not get dearer with every job that has a
-wall time of its own."""
+MANY_LINES = 256
+"""Number of lines from which on similar wall times share a line: a scheduling pass visits every line, so its cost must
+not grow with the number of distinct wall times."""
 
 
 class QueueEntry:
-    """A job's place in one line, and which of its iterations can be started from there."""
+    """A job in one line of the queue, and which of its iterations can be started."""
 
     __slots__ = ("fresh", "in_line", "job", "line", "ready", "size", "wall_time")
 
@@ -36,17 +36,17 @@ class QueueEntry:
         self.job = job
         self.line = line
         self.wall_time = wall_time or 0.0
-        """Of each of its runs; 0 where it has none. Others in the same line may ask for a little more or less."""
+        """Wall time of each attempt in seconds, 0 for none; may differ slightly from that of the line."""
         self.size = size
-        """Of the iterations that belong here, where the job has iterations of several sizes."""
+        """Size of the iterations of this entry, if the job has iterations of several sizes."""
         self.fresh: int | None = None
-        """From this position on, all that are queued can be started. -1 is a job without iterations."""
+        """Position from which on all queued iterations can be started; -1 for a job without iterations."""
         self.ready: list[int] | None = None
-        """A heap of positions besides: iterations whose own dependencies are met, runs to repeat. Few jobs need it."""
+        """Heap of single positions that can be started as well: same-index dependencies met, or attempts to repeat."""
         self.in_line = False
 
     def make_ready(self, position: int) -> None:
-        """This one can be started, whatever holds for others."""
+        """Let one position be started, independently of the others."""
         if position < 0:
             self.fresh = position
         elif self.ready is None:
@@ -55,7 +55,7 @@ class QueueEntry:
             heapq.heappush(self.ready, position)
 
     def next(self) -> int | None:
-        """The first position that can be started, or None. Those that are not queued any more are passed over."""
+        """The first position that can be started, or None; positions that are no longer queued are skipped."""
         job = self.job
         if job.iterations is None:
             return -1 if self.fresh == -1 and job.state is QUEUED else None
@@ -73,13 +73,14 @@ class QueueEntry:
         return fresh
 
     def take(self, position: int) -> None:
-        """Start what `next` has told."""
+        """Take out the position that `next` returned."""
         if position == self.fresh:
             self.fresh = position + 1
         elif self.ready is not None:
             heapq.heappop(self.ready)
 
     def can_reach(self, position: int) -> bool:
+        """Whether `next` will return this position at some time."""
         return position in (self.ready or ()) or (self.fresh is not None and self.fresh <= position)
 
     def _next_fresh(self, iterations: Iterations) -> int | None:
@@ -94,19 +95,19 @@ class QueueEntry:
 
 
 class Durations:
-    """How long runs that ask for the same have taken of late."""
+    """Recent durations of attempts with the same resource request."""
 
     __slots__ = ("__weakref__", "longest", "mean")
 
     def __init__(self) -> None:
         self.longest: float | None = None
-        """Seconds; None before the first has ended."""
+        """Longest recent duration in seconds, slowly decaying; None before the first attempt has ended."""
         self.mean = 0.0
-        """On average."""
+        """Moving average in seconds."""
 
 
 class QueueLine:
-    """All entries that ask for the same, for the same time or one that is nearly the same."""
+    """The entries with the same resource request and the same, or nearly the same, wall time."""
 
     __slots__ = (
         "durations",
@@ -124,20 +125,22 @@ class QueueLine:
         self.key = key
         self.request = key[0]
         self.never = never
-        """Why this can never be given, if so."""
+        """Why the nodes of the run can never satisfy the request; None if they can."""
         self.number = number
         self.least_cores = least_cores(self.request)
         self.entries = ArrivalOrder()
         self.served = 0.0
-        """When somebody of this line was started last, or came to an empty line."""
+        """Time of the last start from this line, or of the first arrival in the empty line."""
         self.durations = durations
-        """All lines with the same request have it in common."""
+        """Durations shared by all lines with the same request."""
         self.gone = 0
-        """Entries of jobs that have ended since the last `tidy`; some may have left from the head by themselves."""
+        """Upper bound of the entries whose jobs have become final since the last `remove_final`."""
 
     def head(self, left: float = math.inf) -> tuple[int, int, int, QueueLine] | None:
-        """Where this line stands in the order of arrival: (job, iteration, line number, line); nowhere when its first
-        would not be done within `left` seconds."""
+        """The first entry as a sortable tuple: job number, position, line number, line.
+
+        None when the line is empty, or when the wall time of the entry is longer than `left` seconds.
+        """
         entries = self.entries
         while (entry := entries.first()) is not None:
             position = entry.next()
@@ -149,13 +152,13 @@ class QueueLine:
 
     @property
     def first(self) -> QueueEntry:
-        """The entry at the head, where there is one."""
+        """The first entry of a line that is not empty."""
         entry = self.entries.first()
         assert entry is not None
         return entry
 
     def remove_final(self) -> None:
-        """Take out all that would be passed over. A line that is not served keeps them for ever otherwise."""
+        """Remove entries with nothing left to start, which a line that is not served would keep forever."""
 
         def stays(entry: QueueEntry) -> bool:
             entry.in_line = entry.next() is not None
@@ -165,7 +168,7 @@ class QueueLine:
         self.gone = 0
 
     def take(self, position: int, now: float) -> Job:
-        """The job at the head, whose iteration `position` is started."""
+        """Take `position` of the first entry for a start; returns the job."""
         entry = self.first
         entry.take(position)
         if position < 0:
@@ -176,24 +179,26 @@ class QueueLine:
 
 
 def rounded_up(wall_time: float) -> float:
-    """To one of sixteen steps between two powers of two: by a sixteenth at most."""
+    """Round up to one of sixteen steps between two powers of two, by a sixteenth at most."""
     _, exponent = math.frexp(wall_time)
     step = math.ldexp(1.0, exponent - 5)
     return math.ceil(wall_time / step) * step
 
 
 class Queue:
+    """All jobs that are ready to start, by resource request and wall time."""
+
     def __init__(self, nodes: Sequence[NodeSpec]) -> None:
         self._nodes = nodes
         self.lines: dict[Key, QueueLine] = {}
-        """Those in which somebody stands; one that ran empty goes at the next look."""
+        """Lines by key; empty lines are dropped in the next scheduling pass."""
         self._paces: WeakValueDictionary[ResourceRequest, Durations] = WeakValueDictionary()
         self._number = 0
 
     def line(self, request: ResourceRequest, wall_time: float | None = None) -> QueueLine:
         key = (request, wall_time or 0.0)
         line = self.lines.get(key)
-        if line is None and wall_time and len(self.lines) >= MANY:
+        if line is None and wall_time and len(self.lines) >= MANY_LINES:
             key = (request, rounded_up(wall_time))
             line = self.lines.get(key)
         if line is None:
@@ -206,14 +211,14 @@ class Queue:
     def add(self, entry: QueueEntry, now: float) -> None:
         if not entry.in_line:
             entry.in_line = True
-            # Its line may have run empty and been dropped, and another one begun.
+            # Its line may have been dropped when empty, and another one created for the same key.
             entry.line = self.lines.setdefault(entry.line.key, entry.line)
             if not entry.line.entries:
                 entry.line.served = now
             entry.line.entries.add(entry)
 
     def job_is_final(self, job: Job) -> None:
-        """The job is final. A line is tidied when half of it has gone, so that each costs no more than a few looks."""
+        """Note that a job is final. A line is cleaned up when half of it is final: constant cost for each entry."""
         for entry in job.entries:
             if entry.in_line:
                 entry.line.gone += 1
@@ -221,8 +226,11 @@ class Queue:
                     entry.line.remove_final()
 
     def heads(self, free_cores: int, overdue: float, left: float) -> list[tuple[int, int, int, QueueLine]]:
-        """The heads of all lines that could fit into so many cores, or were not served since `overdue`, and that would
-        be done within `left` seconds; as a heap in order of arrival."""
+        """The heads of the lines to consider in a pass, as a heap in order of arrival.
+
+        A line is considered if it needs at most `free_cores` or was not served since `overdue`, and if its first entry
+        has a wall time of at most `left` seconds.
+        """
         heads = []
         empty = []
         for line in self.lines.values():

@@ -1,4 +1,4 @@
-"""What the core remembers of a job and of its starts. Plain slotted objects; only the core changes them."""
+"""Records of jobs, attempts, grants and lanes. Plain slotted objects that only the core changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NodePart(Struct, frozen=True, array_like=True, gc=False):
-    """What a grant holds of one node."""
+    """The resources of one node that belong to a grant."""
 
     node: str
     cores: tuple[int, ...]
@@ -25,7 +25,7 @@ class NodePart(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Grant(Struct, frozen=True, gc=False):
-    """What one run has to itself, node by node."""
+    """The resources that one attempt holds exclusively, node by node."""
 
     parts: tuple[NodePart, ...]
 
@@ -34,12 +34,12 @@ class Grant(Struct, frozen=True, gc=False):
         return sum([len(part.cores) for part in self.parts])
 
     def __str__(self) -> str:
-        """`n1[0:1],n2[0]`, as users know it."""
+        """The form shown to users: `n1[0:1],n2[0]`."""
         return ",".join(f"{part.node}[{':'.join(map(str, part.cores))}]" for part in self.parts)
 
 
 class Job:
-    """One submitted job. `spec` is the encoded description: what the journal stores and the launch decodes."""
+    """A submitted job."""
 
     __slots__ = (
         "attempt",
@@ -60,25 +60,26 @@ class Job:
         self.seq = seq
         self.name = name
         self.spec: bytes | None = spec
-        """Dropped by the engine when the job is final and the journal has it."""
+        """Encoded description; the engine drops it once the job is final and stored in the journal."""
         self.submitted = submitted
         self.state = QUEUED
         self.message = ""
         self.iterations: Iterations | None = None
         self.attempt: Attempt | None = None
-        """The run under way, of a job without iterations."""
+        """Current attempt of a job without iterations."""
         self.entries: tuple[QueueEntry, ...] = ()
-        """Its places in the queue: one, or one for each size of its iterations."""
+        """Queue entries: one, or one for each size of its iterations."""
         self.unmet: UnmetDependencies | None = None
         self.dependents: Dependents | None = None
         self.attempts_made = 0
-        """How many runs it has lost."""
+        """Number of attempts that were lost or taken back, for a job without iterations."""
 
     def has_position(self, position: int) -> bool:
-        """-1 is a job without iterations, 0, 1, 2 … are the iterations of the others."""
+        """Whether `position` exists: -1 in a job without iterations, 0, 1, 2 … in an iterated job."""
         return position == -1 if self.iterations is None else 0 <= position < len(self.iterations)
 
     def attempts_of(self, position: int) -> int:
+        """The number of attempts already used up for the job (position -1) or an iteration."""
         return self.attempts_made if self.iterations is None else self.iterations.attempts_made.get(position, 0)
 
 
@@ -103,33 +104,33 @@ class Attempt:
         self.id = attempt_id(job.seq, position, number)
         self.job = job
         self.position = position
-        """Of the iteration, counted from 0; -1 for a job without iterations."""
+        """Position of the iteration, counted from 0; -1 for a job without iterations."""
         self.number = number
         self.grant = grant
         self.scheduled = scheduled
         self.started = 0.0
         self.pid = 0
         self.killed = False
-        """A kill has been asked for."""
+        """Whether a kill was requested."""
         self.stopped = False
-        """It has been told to end because this manager ends: its job waits for another one."""
+        """Whether the attempt was told to end because this manager shuts down; its job is queued again."""
         self.lane: Lane | None = None
-        """Where others stand behind it, or it stands behind others."""
+        """Lane shared with attempts before or behind this one, if any."""
 
 
 class Lane:
-    """Runs that have the same cores, one after another, without a word between them."""
+    """Attempts that use the same cores one after another, without a message to the manager in between."""
 
     __slots__ = ("attempts", "id", "retracted", "since")
 
     def __init__(self, first: Attempt, now: float) -> None:
         self.id = first.id
         self.attempts: dict[Attempt, None] = {first: None}
-        """In order: the first has the cores, the others wait for it."""
+        """In order: the first attempt has the cores, the others were sent ahead and wait for it."""
         self.since = now
-        """When the first one got them, or a little later."""
+        """Time at which the first attempt got the cores, or a little later."""
         self.retracted = False
-        """Those behind the first were asked to wait elsewhere."""
+        """Whether the attempts behind the first one are being retracted."""
 
     @property
     def first(self) -> Attempt:
@@ -137,7 +138,7 @@ class Lane:
 
 
 class Cleanup:
-    """A run on its way out, over all its nodes. It holds what it was given until none of them has anything of it."""
+    """The end of an attempt on all its nodes; the attempt keeps its grant until every node reports that it is gone."""
 
     __slots__ = ("attempt", "ended", "first", "grant", "id", "lost_message", "pending")
 
@@ -145,23 +146,24 @@ class Cleanup:
         self.id = id
         self.grant = grant
         self.first = first
-        """The node whose agent has started it, and tells how it ended there."""
+        """Node whose agent started the attempt and reports its end."""
         self.pending = pending
-        """The nodes that have not told that it is over there."""
+        """Nodes that have not reported the end yet."""
         self.attempt = attempt
-        """None for a run that no job wants."""
+        """The attempt; None for processes that belong to no known job."""
         self.ended: Ended | None = None
-        """How it ended on its first node."""
+        """End record of the first node."""
         self.lost_message = ""
-        """Why its end there is not to be believed: another node went before it could tell."""
+        """Why the end record cannot be trusted: another node was lost before it reported."""
 
 
 def attempt_id(seq: int, position: int, number: int) -> str:
+    """The id of an attempt: `7.1` for the job with number 7, `7:3.1` for its iteration at position 3."""
     return f"{seq}.{number}" if position < 0 else f"{seq}:{position}.{number}"
 
 
 def parse_attempt_id(text: str) -> tuple[int, int, int]:
-    """(seq, position, attempt) of a run id."""
-    place, _, number = text.partition(".")
-    seq, _, position = place.partition(":")
+    """Split an attempt id into job number, position and attempt number."""
+    unit, _, number = text.partition(".")
+    seq, _, position = unit.partition(":")
     return int(seq), int(position) if position else -1, int(number)

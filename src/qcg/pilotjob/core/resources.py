@@ -1,7 +1,7 @@
-"""What there is to give: nodes with cores, GPUs and memory, and who has them.
+"""The resource pool: nodes with cores, GPUs and memory, and what is free of them.
 
-Which nodes have at least k cores free is kept as one bit mask for each k that was ever asked for, so that finding a
-place costs the same on one node and on a thousand.
+The nodes with at least k free cores are kept as one bit mask for each k that was ever requested, so that an allocation
+costs the same on one node and on a thousand.
 """
 
 from __future__ import annotations
@@ -16,39 +16,42 @@ from qcg.pilotjob.description.model import Amount, ResourceRequest
 
 
 class NodeSpec(Struct, frozen=True):
-    """A node as the cluster room found it."""
+    """The resources of a node as detected or given by the user."""
 
     name: str
     cores: tuple[int, ...]
     gpus: tuple[str, ...] = ()
     memory: int = 0
-    """MiB; 0 where it is not known."""
+    """Memory in MiB; 0 if unknown."""
     claimed: int = 0
-    """The number of further cores that other runs of the user have claimed."""
+    """Number of further cores claimed by other runs of the user."""
 
 
 class Node:
+    """A node of the pool, and what is free of it."""
+
     __slots__ = ("available", "bit", "bits", "contested", "free", "gpus", "memory", "nfree", "spec")
 
     def __init__(self, spec: NodeSpec, position: int) -> None:
         self.spec = spec
         self.bit = 1 << position
-        self.bits = {core: 1 << place for place, core in enumerate(spec.cores)}
+        self.bits = {core: 1 << number for number, core in enumerate(spec.cores)}
         self.available = False
         self.free = (1 << len(spec.cores)) - 1
-        """One bit for each core of `spec.cores`."""
+        """Free cores: one bit for each core of `spec.cores`."""
         self.nfree = len(spec.cores)
         self.gpus = list(spec.gpus)
         self.memory = spec.memory
         self.contested: dict[int | str, int] = {}
-        """Cores and GPUs that runs found again hold besides another run, and how many such runs."""
+        """Cores and GPUs claimed by more than one attempt, with the number of additional claims."""
 
     @property
     def is_idle(self) -> bool:
+        """Whether all cores of the node are free."""
         return 0 < self.nfree == len(self.spec.cores)
 
     def take_cores(self, count: int) -> tuple[int, ...]:
-        """The lowest free ones."""
+        """Take the free cores with the lowest numbers."""
         ids = self.spec.cores
         if count == len(ids):
             self.free = 0
@@ -78,7 +81,7 @@ class Node:
             self.gpus = sorted([*self.gpus, *part.gpus], key=self.spec.gpus.index)
 
     def claim(self, part: NodePart) -> NodePart:
-        """Take exactly what there is of `part`, also what somebody else still has."""
+        """Take the part of `part` that exists on this node, even if another attempt still holds it."""
         cores = tuple([core for core in part.cores if core in self.bits])
         gpus = tuple([gpu for gpu in part.gpus if gpu in self.spec.gpus])
         for core in cores:
@@ -96,15 +99,15 @@ class Node:
         return NodePart(part.node, cores, gpus, part.memory)
 
     def _uncontested(self, part: NodePart) -> NodePart:
-        """What of `part` nobody else holds."""
+        """Drop one claim on everything in `part`; returns what no other attempt holds."""
         return replace(
             part,
-            cores=tuple([core for core in part.cores if not self._leave(core)]),
-            gpus=tuple([gpu for gpu in part.gpus if not self._leave(gpu)]),
+            cores=tuple([core for core in part.cores if not self._drop_claim(core)]),
+            gpus=tuple([gpu for gpu in part.gpus if not self._drop_claim(gpu)]),
         )
 
-    def _leave(self, thing: int | str) -> bool:
-        """True when another run goes on holding it."""
+    def _drop_claim(self, thing: int | str) -> bool:
+        """Drop one claim on a core or GPU; True if another attempt still holds it."""
         others = self.contested.pop(thing, 0)
         if others > 1:
             self.contested[thing] = others - 1
@@ -112,7 +115,7 @@ class Node:
 
 
 class Pool:
-    """All nodes. A grant is exclusive until it is released."""
+    """All nodes of the run. A grant is exclusive until it is released."""
 
     def __init__(self, specs: Sequence[NodeSpec]) -> None:
         self.nodes = [Node(spec, position) for position, spec in enumerate(specs)]
@@ -121,9 +124,9 @@ class Pool:
         self._largest = max((len(spec.cores) for spec in specs), default=0)
         self.free_cores = 0
         self.idle = 0
-        """A mask of the available nodes where nothing is taken."""
+        """Bit mask of the available nodes that are idle."""
         self.with_free: dict[int, int] = {1: 0}
-        """Masks of the available nodes with at least so many free cores."""
+        """Bit masks of the available nodes with at least so many free cores, by number of cores."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
@@ -133,11 +136,11 @@ class Pool:
 
     @property
     def taken_cores(self) -> int:
-        """By runs, on all nodes, also on those that are not available."""
+        """The number of cores held by attempts, on unavailable nodes too."""
         return self.total_cores - sum(node.nfree for node in self.nodes)
 
     def set_available(self, name: str, available: bool) -> None:
-        """Only available nodes are given to anybody; what is taken from the others stays taken until it is released."""
+        """Make a node available for allocation or not; cores in use stay in use until they are released."""
         node = self._by_name.get(name)
         if node is not None and node.available != available:
             before = node.nfree if node.available else 0
@@ -153,10 +156,10 @@ class Pool:
                 self._update(node, before)
 
     def claim(self, grant: Grant) -> Grant:
-        """Take what a run that is found again has, and say what that is: on nodes of this pool, what exists there.
+        """Take the resources of an attempt of an earlier manager; returns the part of the grant that exists.
 
-        Hosts tell of their runs one after the other: the run that had a core before may not be known to have ended yet.
-        So a core may be claimed that is not free; it is free again when all who hold it have released it.
+        Hosts report one after another, so an attempt that used a core before may not be known to have ended yet. A
+        core that is not free may be claimed; it is free when all its holders have released it.
         """
         parts = []
         for part in grant.parts:
@@ -169,7 +172,7 @@ class Pool:
         return Grant(tuple(parts))
 
     def allocate(self, request: ResourceRequest) -> Grant | None:
-        """The largest grant within the request that fits now, or nothing."""
+        """Take the largest grant within the request that fits now; None if none fits."""
         if request.cores is None:
             assert request.nodes is not None
             return self._whole_nodes(request, request.nodes)
@@ -208,7 +211,7 @@ class Pool:
         return Grant((self._take(best, count, request),))
 
     def _cores_on_each(self, request: ResourceRequest, nodes: Amount, cores: Amount) -> Grant | None:
-        """As many nodes as have the least, then as many cores on each as all of them have."""
+        """Choose as many nodes as have the minimum of cores, then as many cores on each as all of them have."""
         fixed = cores.least == cores.most
         chosen: list[Node] = []
         for node in self._candidates(self._nodes_with(cores.least), request):
@@ -247,7 +250,7 @@ class Pool:
             yield self.nodes[low.bit_length() - 1]
 
     def _nodes_with(self, count: int) -> int:
-        """The mask of nodes with at least `count` cores free, kept up to date from the first time it is asked for."""
+        """The mask of nodes with at least `count` free cores, kept up to date after the first call."""
         mask = self.with_free.get(count)
         if mask is None:
             mask = _mask(node for node in self.nodes if node.available and node.nfree >= count)

@@ -1,4 +1,4 @@
-"""Do the core's books agree with each other? Tests ask after every event."""
+"""Consistency check of the core's state, run by tests after every event."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def check(core: CoreState) -> None:
     by_node = {(part.node, attempt) for attempt in core.attempts.values() for part in attempt.grant.parts}
     _expect(
         {(node, attempt) for node, attempts in core.attempts_on.items() for attempt in attempts} == by_node,
-        "runs are on other nodes",
+        "attempts are listed under other nodes",
     )
     started = sum(attempt.started > 0 for attempt in core.attempts.values())
-    _expect(started == core.executing, f"{started} runs have started, and {core.executing} are counted")
+    _expect(started == core.executing, f"{started} attempts have started, and {core.executing} are counted")
     for cleanup in core.cleanups.values():
         _check_cleanup(core, cleanup)
-    standing = {id(entry) for line in core.queue.lines.values() for entry in line.entries}
+    in_lines = {id(entry) for line in core.queue.lines.values() for entry in line.entries}
     for job in core.jobs.values():
-        _check_job(core, job, standing)
+        _check_job(core, job, in_lines)
     _check_counts(core)
 
 
@@ -60,7 +60,7 @@ def _check_resources(core: CoreState) -> None:
             _expect((thing in free) == (not number), f"{thing!r} of {name} is free and held, or neither")
             _expect(
                 node.contested.get(thing, 0) == max(0, number - 1),
-                f"{thing!r} of {name} is held by {number} runs, and {node.contested.get(thing, 0)} contest it",
+                f"{thing!r} of {name} is held by {number} attempts, and {node.contested.get(thing, 0)} contest it",
             )
         _expect(node.nfree == node.free.bit_count(), f"{name} counts {node.nfree} free cores")
         _expect(node.memory == node.spec.memory - memory[name], f"{name} counts {node.memory} MiB of free memory")
@@ -83,48 +83,52 @@ def _check_attempt(core: CoreState, attempt: Attempt) -> None:
     state = core.state_of(attempt.job, attempt.position)
     _expect(
         state in (SCHEDULED, EXECUTING),
-        f"run {attempt.id} is under way, and {name} is {state.name}",
+        f"attempt {attempt.id} is registered, and {name} is {state.name}",
     )
-    _expect(core.jobs.get(attempt.job.name) is attempt.job, f"run {attempt.id} is of a job that is not registered")
+    _expect(
+        core.jobs.get(attempt.job.name) is attempt.job, f"attempt {attempt.id} belongs to a job that is not registered"
+    )
     iterations = attempt.job.iterations
     known = attempt.job.attempt if iterations is None else iterations.attempts.get(attempt.position)
-    _expect(known is attempt, f"run {attempt.id} is under way, and {name} knows another one")
+    _expect(known is attempt, f"attempt {attempt.id} is registered, and {name} has another one")
     if attempt.lane is not None:
         _check_lane(core, attempt, attempt.lane)
 
 
 def _check_lane(core: CoreState, attempt: Attempt, lane: Lane) -> None:
     first = lane.first
-    _expect(attempt in lane.attempts, f"run {attempt.id} is in a lane that does not have it")
-    _expect(core.attempts.get(first.id) is first, f"run {attempt.id} stands behind {first.id}, which is over")
-    _expect(attempt.grant == first.grant, f"run {attempt.id} stands behind {first.id}, which has other cores")
-    _expect(attempt is first or not attempt.started, f"run {attempt.id} has started before {first.id} was over")
+    _expect(attempt in lane.attempts, f"attempt {attempt.id} is not in its own lane")
+    _expect(core.attempts.get(first.id) is first, f"attempt {attempt.id} is in the lane of {first.id}, which is over")
+    _expect(attempt.grant == first.grant, f"attempt {attempt.id} is in the lane of {first.id}, which has other cores")
+    _expect(attempt is first or not attempt.started, f"attempt {attempt.id} has started before {first.id} was over")
     watched = len(lane.attempts) > 1 and not lane.retracted
-    _expect((lane in core.lanes) == watched, f"nobody looks after those behind {first.id}, or in vain")
+    _expect((lane in core.lanes) == watched, f"the lane of {first.id} is watched without need, or not watched")
 
 
 def _check_cleanup(core: CoreState, cleanup: Cleanup) -> None:
-    _expect(bool(cleanup.pending), f"run {cleanup.id} is over on all its nodes, and still leaves")
-    _expect(not cleanup.pending & core.lost_nodes, f"run {cleanup.id} waits for nodes that are lost")
+    _expect(bool(cleanup.pending), f"attempt {cleanup.id} is gone from all its nodes, and its cleanup goes on")
+    _expect(not cleanup.pending & core.lost_nodes, f"attempt {cleanup.id} has a cleanup that waits for lost nodes")
     _expect(
-        core.attempts.get(cleanup.id) is cleanup.attempt, f"run {cleanup.id} leaves, and is under way as another one"
+        core.attempts.get(cleanup.id) is cleanup.attempt, f"attempt {cleanup.id} has a cleanup with another attempt"
     )
-    told = cleanup.ended is not None or bool(cleanup.lost_message)
-    _expect(told or cleanup.attempt is None, f"run {cleanup.id} leaves, and nobody has said why")
+    has_reason = cleanup.ended is not None or bool(cleanup.lost_message)
+    _expect(has_reason or cleanup.attempt is None, f"attempt {cleanup.id} has a cleanup without a reason")
 
 
-def _check_job(core: CoreState, job: Job, standing: set[int]) -> None:
+def _check_job(core: CoreState, job: Job, in_lines: set[int]) -> None:
     iterations = job.iterations
     if iterations is None:
         under_way = job.state in (SCHEDULED, EXECUTING)
-        _expect((job.attempt is not None) == under_way, f"{job.name} is {job.state.name}, its run is {job.attempt}")
-        _expect(job.attempt is None or job.attempt.id in core.attempts, f"{job.name} has a run that is not under way")
+        _expect((job.attempt is not None) == under_way, f"{job.name} is {job.state.name}, its attempt is {job.attempt}")
+        _expect(
+            job.attempt is None or job.attempt.id in core.attempts, f"{job.name} has an attempt that is not registered"
+        )
     else:
         counts = [iterations.states.count(state) for state in State]
         _expect(counts == iterations.counts, f"{job.name} counts {iterations.counts}, and {counts} are")
         _expect(
             len(iterations.attempts) == counts[SCHEDULED] + counts[EXECUTING],
-            f"{job.name} has {len(iterations.attempts)} runs, its iterations are {counts}",
+            f"{job.name} has {len(iterations.attempts)} attempts, its iterations are {counts}",
         )
         _expect(
             job.state.is_final == (not iterations.unfinished),
@@ -133,24 +137,25 @@ def _check_job(core: CoreState, job: Job, standing: set[int]) -> None:
     if job.state.is_final:
         _expect(
             iterations is None or job.state is iterations.final_state(),
-            f"{job.name} is {job.state.name}, its iterations say otherwise",
+            f"{job.name} is {job.state.name}, its iterations have another final state",
         )
-        _expect(not job.entries and job.unmet is None and job.dependents is None, f"{job.name} has ended, and waits")
+        _expect(
+            not job.entries and job.unmet is None and job.dependents is None,
+            f"{job.name} is final, and has queue entries or dependencies",
+        )
     else:
-        _check_places(core, job, standing)
+        _check_entries(core, job, in_lines)
 
 
-def _check_places(core: CoreState, job: Job, standing: set[int]) -> None:
-    """Whatever can start is found by the scheduler. `standing`: the entries that are in a line."""
-    waiting = job.unmet or UnmetDependencies()
+def _check_entries(core: CoreState, job: Job, in_lines: set[int]) -> None:
+    """Check that the scheduler will find every position that is ready; `in_lines` are the ids of all queued entries."""
+    unmet = job.unmet or UnmetDependencies()
     for entry in job.entries:
-        _expect(entry.in_line == (id(entry) in standing), f"{job.name} stands in a line and does not")
-    if waiting.on_jobs:
+        _expect(entry.in_line == (id(entry) in in_lines), f"{job.name} has a wrong `in_line`")
+    if unmet.on_jobs:
         return
     for position in range(len(job.iterations)) if job.iterations is not None else [-1]:
-        if core.state_of(job, position) is QUEUED and not (
-            waiting.same_index is not None and waiting.same_index[position]
-        ):
+        if core.state_of(job, position) is QUEUED and not (unmet.same_index is not None and unmet.same_index[position]):
             entry = entry_of(job, position)
             _expect(
                 entry.in_line and entry.can_reach(position),

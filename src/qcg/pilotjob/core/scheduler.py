@@ -1,10 +1,10 @@
-"""Who gets what: first come, first served, and what does not fit lets the next one try.
+"""The scheduling pass: first come, first served, with backfill.
 
-But not for ever: a line that was not served for as long as `patience` lets nobody overtake it any more, so that a wide
-job gets its turn however many small ones come after it.
+A job that does not fit is overtaken by jobs that do. But when a queue line has not been served for `patience` seconds,
+nothing may overtake it any more, so that a wide job gets its turn however many small ones arrive.
 
-One pass costs as much as it starts jobs, plus the number of distinct requests: free resources only shrink during a
-pass, so when the head of a line does not fit, nobody in that line does.
+The cost of a pass is the number of jobs it starts plus the number of distinct requests: free resources only shrink
+during a pass, so when the first entry of a line does not fit, no other entry of that line does.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from qcg.pilotjob.description.model import ResourceRequest
 
 
 class PassResult(Enum):
-    """What a pass has given of what is free."""
+    """How a scheduling pass ended."""
 
-    ALL = 0
-    """To all who can have it."""
-    AS_ALLOWED = 1
-    """To as many as it may start; there may be more."""
-    SOME = 2
-    """And the rest to nobody: somebody must not be overtaken."""
+    COMPLETE = 0
+    """Every job that fits was started."""
+    LIMIT_REACHED = 1
+    """The limit of starts was reached; more jobs may fit."""
+    BLOCKED = 2
+    """A job that has waited too long does not fit and must not be overtaken."""
 
 
 def schedule(core: CoreState, event: Schedule) -> None:
-    """Give what is free, and then what will soon be."""
+    """Give free resources to waiting jobs, then prefill lanes."""
     left = time_left(core, core.now)
-    given = _start_waiting(core, left, event.most) if left > 0 else PassResult.SOME
-    if given is PassResult.ALL:
+    result = _start_waiting(core, left, event.most) if left > 0 else PassResult.BLOCKED
+    if result is PassResult.COMPLETE:
         prefill_lanes(core, left)
-    elif given is PassResult.AS_ALLOWED:
+    elif result is PassResult.LIMIT_REACHED:
         core.effects.append(MoreToStart())
     else:
         skip_prefill(core, soon_over=left <= 0)
@@ -49,39 +49,39 @@ def schedule(core: CoreState, event: Schedule) -> None:
 def _start_waiting(core: CoreState, left: float, most: float) -> PassResult:
     pool = core.pool
     if not pool.free_cores:
-        return PassResult.ALL
+        return PassResult.COMPLETE
     overdue = core.now - core.patience
     heads = core.queue.heads(pool.free_cores, overdue, left)
     while heads and pool.free_cores:
         _, position, _, line = heads[0]
         grant = pool.allocate(line.request) if line.least_cores <= pool.free_cores else None
         if grant is None:
-            if line.served <= overdue and _could_be_given(core, line.request):
-                return PassResult.SOME
+            if line.served <= overdue and _is_possible_now(core, line.request):
+                return PassResult.BLOCKED
             heapq.heappop(heads)
             continue
         attempt = _start(core, line.take(position, core.now), position, grant)
         note_prefillable(core, attempt, line)
         most -= 1
         if most <= 0:
-            return PassResult.AS_ALLOWED
+            return PassResult.LIMIT_REACHED
         head = line.head(left)
         if head is None:
             heapq.heappop(heads)
         else:
             heapq.heapreplace(heads, head)
-    return PassResult.ALL
+    return PassResult.COMPLETE
 
 
 def time_left(core: CoreState, now: float) -> float:
-    """How long what is started now may take; nothing is when that is not above 0."""
+    """Seconds that a job started now may take; 0 or less when nothing may be started."""
     if core.suspended:
         return 0.0
     return math.inf if core.deadline is None else core.deadline - now
 
 
-def _could_be_given(core: CoreState, request: ResourceRequest) -> bool:
-    """By the nodes that are there now: it makes no sense to keep cores free for what needs a node that is gone."""
+def _is_possible_now(core: CoreState, request: ResourceRequest) -> bool:
+    """Whether the available nodes can satisfy the request: no cores are kept free for a node that is away."""
     return why_never(request, [node.spec for node in core.pool.nodes if node.available]) is None
 
 

@@ -60,7 +60,9 @@ DISPOSITIONS = {
 
 
 def decide(cause: Cause, *, grace: float | None = None, urgent: bool = False) -> Shutdown:
-    """The shutdown that follows from its cause. `grace`: where the time that is left limits it. `urgent`: running jobs
-    are killed without a grace period."""
+    """The shutdown that follows from its cause.
+
+    `grace`: the grace period, if the remaining time limits it. `urgent`: kill running jobs without a grace period.
+    """
     grace = KILL_GRACE if grace is None else grace
     return Shutdown(cause, DISPOSITIONS[cause], 0.0 if urgent else grace)

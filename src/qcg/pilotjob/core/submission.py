@@ -1,4 +1,4 @@
-"""Take in a submission: all of its jobs, or none and a sentence for each thing that is wrong."""
+"""Submission of jobs: all are accepted, or none with a message for each problem."""
 
 from __future__ import annotations
 
@@ -31,16 +31,14 @@ from qcg.pilotjob.description.model import Amount, JobDescription, ResourceReque
 
 _encode_into = msgspec.msgpack.Encoder().encode_into
 
-MOST_SAME_INDEX = 255
-"""How many prerequisites of its own index an iteration may have: a byte counts them."""
-
-
-MOST_CYCLES = 20
-"""Cycles of dependencies that a refusal tells."""
+MAX_SAME_INDEX = 255
+"""Same-index prerequisites of an iteration: they are counted in a byte."""
+MAX_CYCLES = 20
+"""Dependency cycles that an error message lists."""
 
 
 class NewJob(msgspec.Struct, gc=False):
-    """A job on its way in."""
+    """A job during submission, with its requests and prerequisites."""
 
     job: Job
     description: JobDescription
@@ -49,6 +47,7 @@ class NewJob(msgspec.Struct, gc=False):
 
 
 def submit(core: CoreState, event: Submit) -> None:
+    """Register and queue the jobs of a submission; raises `SubmissionRejected` if one is not valid."""
     new_jobs = _validate(core, event.jobs)
     core.next_seq += len(new_jobs)
     for new_job in new_jobs:
@@ -62,9 +61,9 @@ def submit(core: CoreState, event: Submit) -> None:
 
 
 def enqueue(core: CoreState, new_job: NewJob, *, accepted_before: bool = False) -> None:
-    """Queue the job, let it wait, or end it where it stands because it can never run.
+    """Queue a job, let it wait for its prerequisites, or make it FAILED because it can never run.
 
-    One that was accepted before, when there were other nodes, waits for such nodes.
+    `accepted_before`: a job of a resumed run, accepted when there were other nodes, waits for such nodes instead.
     """
     job = new_job.job
     line = core.queue.line
@@ -88,12 +87,12 @@ def enqueue(core: CoreState, new_job: NewJob, *, accepted_before: bool = False) 
 
 
 def finalize_unstarted(core: CoreState, job: Job, state: State, message: str) -> None:
-    """End all of a job that has not started; what is under way of it goes on."""
+    """Make the part of a job that has not started final."""
     make_final(core, UnstartedFinalState(job, state, message))
 
 
 def _validate(core: CoreState, descriptions: list[JobDescription]) -> list[NewJob]:
-    """Check everything before anything is changed."""
+    """Check the whole submission before anything is changed."""
     problems: list[str] = []
     new_jobs: list[NewJob] = []
     new: dict[str, Job] = {}
@@ -113,7 +112,7 @@ def _validate(core: CoreState, descriptions: list[JobDescription]) -> list[NewJo
     waiting = [new_job for new_job in new_jobs if new_job.description.after]
     for new_job in waiting:
         problems += find_prerequisites(new_job, find, suggestions)
-    problems += map(_about_cycle, find_cycles({one.job: one.prerequisites for one in waiting}, MOST_CYCLES))
+    problems += map(_about_cycle, find_cycles({one.job: one.prerequisites for one in waiting}, MAX_CYCLES))
     if problems:
         raise SubmissionRejected(problems)
     return new_jobs
@@ -127,13 +126,14 @@ def _about_cycle(cycle: list[Job]) -> str:
 
 
 def _encoded(description: JobDescription, buffer: bytearray) -> bytes:
-    """In no more memory than it needs: what the encoder makes was larger before, and leaves a gap behind that nothing
-    else fits into."""
+    """Encode a description without wasting memory: the encoder's own results are shrunk buffers, which fragment the
+    heap."""
     _encode_into(description, buffer)
     return bytes(buffer)
 
 
 def prepare(core: CoreState, job: Job, description: JobDescription) -> NewJob:
+    """Give a job its iterations and compute its resource requests."""
     if description.iteration is not None:
         job.iterations = Iterations(description.iteration.indices())
     requests, plan = sized_requests(core, description)
@@ -143,7 +143,7 @@ def prepare(core: CoreState, job: Job, description: JobDescription) -> NewJob:
 
 
 def find_prerequisites(new_job: NewJob, find: Mapping[str, Job], suggestions: Suggestions | None = None) -> list[str]:
-    """Resolve what a newcomer waits for; sentences for what cannot be resolved."""
+    """Resolve the prerequisites of a new job; returns a message for each that cannot be resolved."""
     description = new_job.description
     indices = description.iteration.indices() if description.iteration is not None else None
     problems = []
@@ -155,17 +155,15 @@ def find_prerequisites(new_job: NewJob, find: Mapping[str, Job], suggestions: Su
         else:
             found[resolved] = None
     new_job.prerequisites = tuple(found)
-    if sum(prerequisite.same_index for prerequisite in found) > MOST_SAME_INDEX:
-        problems.append(
-            f"job {description.name!r} waits for more than {MOST_SAME_INDEX} jobs by index; name whole jobs"
-        )
+    if sum(prerequisite.same_index for prerequisite in found) > MAX_SAME_INDEX:
+        problems.append(f"job {description.name!r} waits for more than {MAX_SAME_INDEX} jobs by index; name whole jobs")
     return problems
 
 
 def sized_requests(
     core: CoreState, description: JobDescription
 ) -> tuple[tuple[ResourceRequest, ...], MaximumIters | None]:
-    """What `maximum-iters` or `split-into` make of a request, given what exists: one request for each size."""
+    """The resource requests of a job after `maximum-iters` or `split-into`: one for each size."""
     sharing = description.sharing
     plan: MaximumIters | None = None
     if sharing is None:
@@ -218,5 +216,5 @@ def _wait_for_same_index(core: CoreState, job: Job, unmet: UnmetDependencies, ot
     unmet.same_index = bitmaps.added(unmet.same_index, bitmaps.seen_from(waited_for, *indices))
     for state in (FAILED, CANCELED, OMITTED):
         if other.iterations.counts[state]:
-            for ending in omitted_by_index(job, other, state, bitmaps.in_states(states, state)):
-                make_final(core, ending)
+            for omitted in omitted_by_index(job, other, state, bitmaps.in_states(states, state)):
+                make_final(core, omitted)

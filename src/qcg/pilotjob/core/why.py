@@ -1,4 +1,4 @@
-"""Why a job is where it is: what it waits for, what it runs on, how it ended; a sentence, and fields for programs."""
+"""Explanations of job states for `why`: what a job waits for, where it runs, how it ended."""
 
 from __future__ import annotations
 
@@ -26,22 +26,25 @@ Kind = Literal[
     "succeeded", "failed", "canceled", "omitted", "left",
 ]  # fmt: skip
 
-MOST_NAMED = 3
-"""Jobs that a sentence names; the fields have all of them."""
+MAX_NAMED = 3
+"""Prerequisites that a sentence names; the details list all of them."""
 
 
 class Reason(Struct, frozen=True):
+    """Why a job is in its state."""
+
     kind: Kind
     sentence: str
-    """`it` is the job."""
+    """For people; "it" is the job."""
     details: dict[str, Any] = {}
+    """For programs."""
 
 
 class WaitExplainer:
-    """The books at one moment. What has to be counted is counted once, however many jobs are asked about."""
+    """Explains waiting jobs at one moment; totals are computed once for all jobs asked about."""
 
     def __init__(self, core: CoreState, now: float, *, stalled: bool = False) -> None:
-        """`stalled`: nothing can be written at the moment, so nothing is started."""
+        """`stalled`: the journal cannot be written at the moment, so nothing is started."""
         self._core = core
         self._stalled = stalled
         self._overdue = now - core.patience
@@ -52,13 +55,13 @@ class WaitExplainer:
         self._idle = [node.spec for node in present if node.is_idle]
         self._blocker = self._find_blocker()
         self._counted = False
-        """How many came before a job."""
+        """Whether `_before` was called once already."""
         self._in_order: list[int] = []
-        """The numbers of all jobs that stand in lines, once this is asked of several."""
+        """Numbers of all queued jobs in order; only built from the second call of `_before` on."""
         self._dependents: dict[Job, frozenset[Job]] = {}
 
     def why_waiting(self, job: Job, position: int, description: JobDescription) -> Reason:
-        """Of a job without iterations, or of one iteration, that is QUEUED."""
+        """Explain a QUEUED job without iterations (position -1) or a QUEUED iteration."""
         missing = list(self._missing(job, position, description))
         if missing:
             return _waits_for(missing)
@@ -66,15 +69,15 @@ class WaitExplainer:
         line, request = entry.line, entry.line.request
         details = self._amounts(request)
         if self._stalled:
-            text = "it waits because nothing can be written at the moment; service.log says why"
+            text = "it waits because the journal cannot be written at the moment; see service.log"
             return Reason("stalled", text, details)
         if self._left <= 0:
             text = "it waits for the next manager of this run: the time of this one is over, so nothing is started"
             return Reason("time", text, details)
         if entry.wall_time > self._left:
             text = (
-                f"it waits for the next manager of this run: it may take {entry.wall_time:.0f} s,"
-                f" and only {self._left:.0f} s are left of the time of this one"
+                f"it waits for the next manager of this run: its wall time is {entry.wall_time:.0f} s,"
+                f" and this manager has only {self._left:.0f} s left"
             )
             return Reason("time", text, {**details, "wallTime": entry.wall_time, "timeLeft": self._left})
         if line.never is not None:
@@ -87,7 +90,7 @@ class WaitExplainer:
             away = [spec.name for spec in self._core.nodes if spec not in self._present]
             lost = [name for name in away if name in self._core.lost_nodes]
             state = "away" if not lost else "lost" if lost == away else "away, some of them lost"
-            text = f"it waits for nodes that are {state} ({', '.join(away)}); on those that are there: {never}"
+            text = f"it waits for nodes that are {state} ({', '.join(away)}); on the available nodes: {never}"
             return Reason("nodes", text, {**details, "away": away, "lost": lost})
         if self._is_free(request):
             return self._could_start(job, position, request, details)
@@ -96,7 +99,7 @@ class WaitExplainer:
     # -- dependencies -----------------------------------------------------------------------------------------------
 
     def _missing(self, job: Job, position: int, description: JobDescription) -> Iterator[tuple[str, State]]:
-        """The names that it still waits for. One that was removed since had succeeded."""
+        """The prerequisites that have not succeeded yet. A prerequisite that was removed since had succeeded."""
         if job.unmet is None:
             return
         indices = job.iterations.indices if job.iterations is not None else None
@@ -105,17 +108,17 @@ class WaitExplainer:
             if isinstance(found, str) or not self._waits(job, found.job):
                 continue
             other = found.job
-            place = -1 if found.position is None else found.position
+            other_position = -1 if found.position is None else found.position
             if found.same_index:
                 assert indices is not None
                 assert other.iterations is not None
-                place = other.iterations.indices.index(indices[position])
-            state = self._core.state_of(other, place)
+                other_position = other.iterations.indices.index(indices[position])
+            state = self._core.state_of(other, other_position)
             if not state.is_final:
-                yield name_of(other, place), state
+                yield name_of(other, other_position), state
 
     def _waits(self, job: Job, other: Job) -> bool:
-        """Whether this very job is waited for, and not another one that has its name now."""
+        """Whether `job` waits for exactly this job, not for an earlier one of the same name."""
         found = self._dependents.get(other)
         if found is None:
             dependents = other.dependents
@@ -135,16 +138,15 @@ class WaitExplainer:
         exist = capacity(request, self._present)
         wanted = _wanted(request)
         if request.nodes is None and request.one_node:
-            text = f"it wants {wanted}, and no such node has more than {free} of its cores free"
+            text = f"it needs {wanted}, and no such node has more than {free} of its cores free"
         else:
-            text = f"it wants {wanted}, and {free} of {exist} {'is' if free == 1 else 'are'} free"
+            text = f"it needs {wanted}, and {free} of {exist} {'is' if free == 1 else 'are'} free"
         before = self._before(job)
         if before:
-            text += f"; {count(before, 'job')} came before it"
+            text += f"; {count(before, 'job')} ahead of it"
         if self._blocker is not None and self._blocker[:2] == (job.seq, position):
-            text += (
-                f"; it has waited so long (patience {self._core.patience:g} s) that what becomes free is kept for it"
-            )
+            text += f"; it has waited longer than the patience of {self._core.patience:g} s, so free resources are"
+            text += " kept for it"
         return Reason("resources", text, {**details, "before": before})
 
     def _could_start(self, job: Job, position: int, request: ResourceRequest, details: dict[str, Any]) -> Reason:
@@ -152,23 +154,23 @@ class WaitExplainer:
             _, blocking, _, line = self._blocker
             name = name_of(line.first.job, blocking)
             text = (
-                f"what it wants, {_wanted(request)}, is free, but nothing overtakes {name!r} any more: that wants"
+                f"its request, {_wanted(request)}, fits, but it may not overtake {name!r}, which needs"
                 f" {_wanted(line.request)} and has waited longer than the patience of {self._core.patience:g} s"
             )
             return Reason("patience", text, {**details, "behind": name})
-        return Reason("next", f"what it wants, {_wanted(request)}, is free: it is started now", details)
+        return Reason("next", f"its request, {_wanted(request)}, fits: it is about to start", details)
 
     def _find_blocker(self) -> tuple[int, int, int, QueueLine] | None:
-        """The head of the line that nobody behind it may overtake, as the scheduler sees it."""
+        """The head of the line that later jobs may not overtake, by the rule of the scheduler."""
         for head in sorted(self._core.queue.heads(self._core.pool.free_cores, self._overdue, self._left)):
             line = head[3]
-            could_be_given = why_never(line.request, self._present) is None
-            if line.served <= self._overdue and could_be_given and not self._is_free(line.request):
+            is_possible_now = why_never(line.request, self._present) is None
+            if line.served <= self._overdue and is_possible_now and not self._is_free(line.request):
                 return head
         return None
 
     def _before(self, job: Job) -> int:
-        """How many jobs that could be started as well came earlier."""
+        """The number of earlier jobs in the queue."""
         lines = self._core.queue.lines.values()
         if not self._counted:
             self._counted = True
@@ -181,7 +183,7 @@ class WaitExplainer:
         return least(request) <= capacity(request, self._candidates(request))
 
     def _candidates(self, request: ResourceRequest) -> list[NodeSpec]:
-        """What is free of each node; of nodes that are wanted whole, those where nothing is taken."""
+        """The free part of each node; for requests of whole nodes, the idle nodes."""
         return self._idle if request.cores is None else self._free
 
     def _amounts(self, request: ResourceRequest) -> dict[str, Any]:
@@ -199,9 +201,9 @@ class WaitExplainer:
 def why_under_way(
     attempt: Attempt, since: str, cleanup: Cleanup | None = None, silent: Mapping[str, str] | None = None
 ) -> Reason:
-    """Of a run that holds resources; `since` is when it began, as people read it.
+    """Explain an attempt that holds resources; `since` is its start as readable text.
 
-    `silent`: those of its nodes that are away, each with the time at which it was heard of last.
+    `silent` has the unreachable nodes of the attempt, each with the time of its last heartbeat.
     """
     allocation = str(attempt.grant)
     details: dict[str, Any] = {"allocation": allocation, "since": since}
@@ -209,42 +211,46 @@ def why_under_way(
         details["pid"] = attempt.pid
     if cleanup is not None:
         waiting = sorted(cleanup.pending)
-        text = (
-            f"it is over on a part of {allocation}, and what became of it on the rest is awaited: {', '.join(waiting)}"
-        )
+        text = f"it has ended on a part of {allocation}, and the end on other nodes is awaited: {', '.join(waiting)}"
         return Reason("leaving", text, {**details, "awaited": waiting})
     if attempt.stopped and not attempt.killed:
-        return Reason("stopping", f"it is being ended, on {allocation}, and will be run again", details)
+        return Reason("stopping", f"it is being stopped on {allocation}, and will be started again", details)
     if attempt.killed:
-        return Reason("canceling", f"it is being ended, on {allocation}", details)
+        return Reason("canceling", f"it is being killed on {allocation}", details)
     if not attempt.started and attempt.lane is not None and attempt.lane.first is not attempt:
         before = list(attempt.lane.attempts).index(attempt)
-        text = f"it stands behind {count(before, 'other attempt')} on {allocation} since {since}, and is started after "
-        return Reason("starting", text + ("it" if before == 1 else "them"), {**details, "before": before})
+        text = f"it was sent ahead to {allocation} at {since}, and starts after {count(before, 'other attempt')} there"
+        return Reason("starting", text, {**details, "before": before})
     if not attempt.started:
         return Reason("starting", f"it was given {allocation} at {since} and is being started", details)
     if silent:
         named = ", ".join(f"{node} (since {last})" for node, last in silent.items())
-        text = f"it ran on {allocation} since {since} (pid {attempt.pid}); nothing is heard of {named}"
+        text = f"it was running on {allocation} since {since} (pid {attempt.pid}); no contact to {named}"
         return Reason("running", text, {**details, "away": list(silent)})
     return Reason("running", f"it runs on {allocation} since {since} (pid {attempt.pid})", details)
 
 
 def why_left(attempt: Attempt | None, *, interrupted: bool = False) -> Reason:
-    """Of what has not ended, as far as is known, in a run without a manager. `interrupted`: it has been started, and
-    was ended before its time."""
+    """Explain a job that is not final in a run without a manager.
+
+    `interrupted`: an attempt had started and was stopped when the manager shut down.
+    """
     if attempt is None and interrupted:
-        return Reason("left", "it was ended with its manager; one that resumes the run starts it again", {})
+        return Reason(
+            "left", "it was stopped when its manager ended; a manager that resumes the run starts it again", {}
+        )
     if attempt is None:
-        return Reason("left", "it had not been started when its manager went; one that resumes the run starts it", {})
+        return Reason(
+            "left", "it had not been started when its manager ended; a manager that resumes the run starts it", {}
+        )
     where = (
         f"it was on {attempt.grant} (pid {attempt.pid})" if attempt.pid else f"it was to be started on {attempt.grant}"
     )
-    return Reason("left", f"{where} when its manager went; a manager that resumes the run knows how it ended", {})
+    return Reason("left", f"{where} when its manager ended; a manager that resumes the run finds out how it ended", {})
 
 
 def why_ended(state: State, message: str, exit_code: int | None) -> Reason:
-    """Of what is final."""
+    """Explain a final job or iteration."""
     details: dict[str, Any] = {}
     if message:
         details["message"] = message
@@ -253,20 +259,20 @@ def why_ended(state: State, message: str, exit_code: int | None) -> Reason:
     if state is SUCCEED:
         return Reason("succeeded", "it has succeeded", details)
     if state is FAILED:
-        return Reason("failed", f"it failed: {message or 'nobody said why'}", details)
+        return Reason("failed", f"it failed: {message or 'no reason is known'}", details)
     if state is CANCELED:
         return Reason("canceled", f"it was cancelled: {message}" if message else "it was cancelled", details)
     return Reason("omitted", f"it was never started: {message or 'what it waited for did not succeed'}", details)
 
 
 def iteration_counts(job: Job) -> dict[str, int]:
-    """How many iterations of a job are in which state; those in which none is are left out."""
+    """The number of iterations of a job in each state; states without iterations are left out."""
     assert job.iterations is not None
     return {state.name: job.iterations.counts[state] for state in State if job.iterations.counts[state]}
 
 
 def representative_iteration(job: Job) -> int | None:
-    """The iteration of a job that tells most about it: the first that waits, runs or is started; or that failed."""
+    """The position of the iteration that best explains a job: the first that waits, runs, is started, or failed."""
     assert job.iterations is not None
     order = (QUEUED, EXECUTING, SCHEDULED, FAILED, OMITTED, CANCELED)
     for state in order:
@@ -276,7 +282,7 @@ def representative_iteration(job: Job) -> int | None:
 
 
 def _waits_for(missing: list[tuple[str, State]]) -> Reason:
-    named = [f"{name!r}, which is {state.name}" for name, state in missing[:MOST_NAMED]]
+    named = [f"{name!r}, which is {state.name}" for name, state in missing[:MAX_NAMED]]
     rest = len(missing) - len(named)
     if rest:
         named.append(f"{rest} more")
@@ -286,7 +292,7 @@ def _waits_for(missing: list[tuple[str, State]]) -> Reason:
 
 
 def _wanted(request: ResourceRequest) -> str:
-    """All of it in words: `at least 2 nodes with 3 cores each and 1 GPU`."""
+    """A request in words: `at least 2 nodes with 3 cores each and 1 GPU`."""
     whole = "whole " if request.cores is None else ""
     words = describe_minimum(request).replace("node", f"{whole}node", 1) if whole else describe_minimum(request)
     besides = describe_extras(request)
@@ -299,7 +305,7 @@ def _is_range(amount: Amount) -> bool:
 
 
 def _free_of(node: Node) -> NodeSpec:
-    """A node that has nothing but what is free of this one."""
+    """The free part of a node, as a node of its own."""
     cores = tuple([core for core, bit in node.bits.items() if node.free & bit])
     return NodeSpec(node.spec.name, cores, tuple(node.gpus), max(node.memory, 0))
 

@@ -172,7 +172,7 @@ class Group:
     def _rows_of_settled_together(self) -> Iterator[Row]:
         for effect in self.settled_together:
             first, state, at, message = place(effect.job.seq, 0), int(effect.state), effect.at, effect.message
-            for position in compress(range(len(effect.marks)), effect.marks):
+            for position in compress(range(len(effect.bitmap)), effect.bitmap):
                 yield first + position, state, at, message
 
     def _run_rows(self) -> Iterator[Row]:
