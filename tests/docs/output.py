@@ -1,4 +1,4 @@
-"""Compares what a command printed with what a page shows: times, pids and names of runs are different each time."""
+"""Compares printed output with the output shown on a page, ignoring times, pids and names of runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 DIRECTORY = "/home/me/demo"
-"""What pages show as the directory that their commands run in."""
+"""The directory that pages show in place of the real working directory."""
 
-_CHANGING = [
+_VARIABLE_PARTS = [
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d([.,]\d+)?"), "TIME"),
     (re.compile(r"\b\d+:\d\d:\d\d(\.\d+)?"), "DURATION"),
     (re.compile(r"\.qcgpjm-service-[\w.-]+"), "RUN"),
@@ -28,19 +28,19 @@ _CHANGING = [
     (re.compile(r"\d+\.\d\d s\b"), "N s"),
 ]
 _PROGRESS = re.compile(r"\d+ of \d+ jobs done, .* cores? busy")
-"""How often this is printed depends on the machine."""
+"""Progress lines; their number depends on the speed of the machine."""
 
 _CONNECTED = re.compile(r"TIME INFO agent \S+ connected from HOST .*")
-"""An agent is started while requests are read, and connects before or after the first reply."""
+"""The log line of a connecting agent, before or after the first reply."""
 
 _SLOWEST = re.compile(r"\S+ DURATION [A-Z]+ \S+\[\S+")
-"""A row of the slowest jobs: which of them took longer depends on the machine."""
+"""A row of the table of slowest jobs; their order depends on the machine."""
 
 
 def lines_of(text: str, directory: Path) -> list[str]:
-    """What remains comparable: no changing parts, no blank lines, one space where tables have several."""
+    """Return the comparable lines: placeholders for changing parts, no blank lines, single spaces."""
     text = text.replace(str(directory), DIRECTORY)
-    for pattern, name in _CHANGING:
+    for pattern, name in _VARIABLE_PARTS:
         text = pattern.sub(name, text)
     lines = [re.sub(r"\s+", " ", line).strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not _PROGRESS.fullmatch(line)]
@@ -49,15 +49,15 @@ def lines_of(text: str, directory: Path) -> list[str]:
 
 
 def same(shown: str, printed: str, directory: Path) -> bool:
-    """In what is shown, `...` stands for anything: inside a line, or for any number of lines when it is one."""
+    """Whether output matches a page. `...` on the page matches any text in a line; alone on a line, any lines."""
     expected, told = lines_of(shown, directory), lines_of(printed, directory)
     if any(map(_CONNECTED.fullmatch, expected)):
-        expected, told = (sorted(lines, key=_has_its_place) for lines in (expected, told))
+        expected, told = (sorted(lines, key=_is_ordered) for lines in (expected, told))
     pattern = "".join(map(_line_pattern, expected))
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in told)) is not None
 
 
-def _has_its_place(line: str) -> bool:
+def _is_ordered(line: str) -> bool:
     return _CONNECTED.fullmatch(line) is None
 
 

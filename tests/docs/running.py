@@ -1,4 +1,4 @@
-"""Does with each example what its kind asks for."""
+"""Executes or validates each example block of a page, depending on its kind."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TIMEOUT = 120
 ON_EIGHT_CORES = "--nodes 4,4"
 
 Shell = Callable[[list[str], Path], "subprocess.CompletedProcess[str]"]
-"""Runs a command in a directory, with both streams in one."""
+"""Runs a command in a directory, with stderr merged into stdout."""
 
 _validator = jsonschema.Draft202012Validator(request_file_schema())
 
 
-def on_this_machine(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+def run_locally(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
         cwd=cwd,
@@ -41,15 +41,15 @@ def on_this_machine(command: list[str], cwd: Path) -> subprocess.CompletedProces
 
 
 class PageDirectory:
-    """The directory that all examples of a page share, in their order."""
+    """The directory in which the examples of one page are executed, in order."""
 
-    def __init__(self, directory: Path, shell: Shell = on_this_machine) -> None:
+    def __init__(self, directory: Path, shell: Shell = run_locally) -> None:
         self.directory = directory
         self._shell = shell
         self.unused: dict[str, Block] = {}
-        """Files that no command has used yet."""
+        """Saved files that no command has used yet."""
 
-    def try_out(self, block: Block) -> None:
+    def execute(self, block: Block) -> None:
         if block.marker == "not run":
             assert block.value, f"{block.place}: say why it is not run"
         elif block.marker == "file":
@@ -93,7 +93,7 @@ class PageDirectory:
         problem = jsonschema.exceptions.best_match(_validator.iter_errors(requests))
         assert problem is None, f"{block.place}: the schema refuses it: {problem}"
         path = self.directory / f"line-{block.line}.json"
-        path.write_text(json.dumps(_closed(requests)))
+        path.write_text(json.dumps(_with_missing_jobs(requests)))
         verb = "run" if isinstance(value, list) else "validate"
         printed = self._printed(f"qcg-pm {verb} {path.name} {ON_EIGHT_CORES} || echo refused", block.place)
         assert "refused" not in printed, f"{block.place}: {printed}"
@@ -107,8 +107,8 @@ class PageDirectory:
         assert same(shown, given, self.directory), f"{block.place}: the answer is\n{_comparable(given, self.directory)}"
 
 
-def _closed(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Jobs that an example waits for and does not show are added, so that it can be checked alone."""
+def _with_missing_jobs(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add the jobs that an example depends on but does not show, so that it can be validated alone."""
     jobs = [job for request in requests for job in request.get("jobs", [])]
     names = {job["name"] for job in jobs}
     missing: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""The documents speak of everything there is: options, keys, variables, states, rooms."""
+"""The documents describe every option, key, variable, state and package."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def text_of(page: str) -> str:
 
 
 def words_in(page: str) -> set[str]:
-    """Everything that the page shows as code."""
+    """Return all words that a page shows as code."""
     return set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", text_of(page)))))
 
 
@@ -62,7 +62,7 @@ def test_every_option_is_described(name: str):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_examples_say_cores_or_nodes_by_cores(page: Path):
+def test_examples_avoid_the_ambiguous_form_of_nodes(page: Path):
     """A plain `--nodes 4` is four cores for some commands and four nodes for others."""
     options = r"qcg-pm(-service|-client)?(?! sbatch| submit)( [^|`]*)? --nodes[ =]\d+(?![\dx,])"
     unclear = re.compile(rf'{options}|"--nodes", "\d+"')
@@ -92,7 +92,7 @@ def test_every_state_is_described():
     assert {state.name for state in State} <= words_in("docs/explanation/scheduling.md")
 
 
-def test_the_number_of_libraries_is_that_of_the_project():
+def test_the_documented_number_of_libraries_matches_the_project():
     dependencies = re.search(r"^dependencies = \[\n(.*?)^\]", text_of("pyproject.toml"), re.MULTILINE | re.DOTALL)
     assert dependencies is not None
     words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
@@ -120,13 +120,13 @@ def test_every_event_is_described():
     assert {"WEL", "JST", "JFI", "IST", "IFI", "NOJ", "BEAT"} <= topics
 
 
-def test_every_way_not_to_be_let_in_is_described():
+def test_every_reason_to_reject_a_connection_is_described():
     reasons = [value for name, value in vars(auth_log).items() if name.isupper() and isinstance(value, str)]
     assert len(reasons) == 5
     assert all(f"| `{reason}` |" in text_of("docs/reference/network.md") for reason in reasons)
 
 
-def test_the_limits_of_the_network_are_those_of_the_program():
+def test_documented_network_limits_match_the_code():
     limits = text_of("docs/reference/network.md").partition("### Limits")[2]
     assert f"{MOST_BYTES >> 20} MiB" in limits
     assert f"| {network.MOST_UNDER_WAY};" in limits
@@ -135,7 +135,7 @@ def test_the_limits_of_the_network_are_those_of_the_program():
     assert f"within {hub.HANDSHAKE // 1000} seconds" in limits
 
 
-def test_the_numbers_of_maximum_iters_are_those_of_the_program():
+def test_documented_sizes_of_maximum_iters_match_the_code():
     rows = re.findall(
         r"^\| (\d+) \| (\d+) \| (\d+) \| ([\d, then]+) \|$", text_of("docs/explanation/scheduling.md"), re.MULTILINE
     )
@@ -145,7 +145,7 @@ def test_the_numbers_of_maximum_iters_are_those_of_the_program():
         assert [plan.size(position) for position in range(plan.count)] == list(map(int, re.findall(r"\d+", sizes)))
 
 
-def test_the_picture_of_the_house_has_every_room_and_no_other():
+def test_the_layout_lists_every_package_and_no_other():
     text = text_of("docs/explanation/architecture.md")
     parts = [path.relative_to(SOURCE).parts for path in project_files() if path.is_relative_to(SOURCE)]
     files = {names[0] for names in parts if len(names) == 1 and names[0].endswith(".py")} - {"__init__.py"}
@@ -154,13 +154,13 @@ def test_the_picture_of_the_house_has_every_room_and_no_other():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_that_are_named_exist(page: Path):
+def test_named_source_files_exist(page: Path):
     for name in re.findall(r"`((?:\w+/)*\w+\.py)`", page.read_text()):
         assert any((base / name).is_file() for base in (ROOT, SOURCE)), f"{page.name} names {name}"
 
 
-def test_functions_that_are_named_exist():
-    """In the form `file.py:name`, so that the walk of a request can be followed."""
+def test_named_functions_exist():
+    """References have the form `file.py:name`."""
     named = re.findall(r"`((?:\w+/)*\w+\.py):(\w+)(?:\.(\w+))?`", text_of("docs/explanation/architecture.md"))
     assert named
     for file, *names in named:

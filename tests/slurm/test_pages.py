@@ -24,5 +24,5 @@ def test_every_example_of_a_page_does_what_the_page_says_on_a_cluster(cluster: C
         (cluster.cwd / page.stem).mkdir()
         directory = PageDirectory(cluster.cwd / page.stem, on_the_login_node)
         for block in blocks_of(page):
-            directory.try_out(block)
+            directory.execute(block)
         assert not directory.unused, f"no command uses {', '.join(directory.unused)} of {page.name}"
