@@ -96,7 +96,7 @@ def test_a_breach_is_told_with_its_place(module: str, line: str, told: str):
         ("cluster.local", "import os, subprocess"),
         (
             "host.spawn",
-            "import os, signal\nfrom qcg.pilotjob.host.records import Launch\nfrom qcg.pilotjob.host import tree",
+            "import os, signal\nfrom qcg.pilotjob.host.records import Launch\nfrom qcg.pilotjob.host import files",
         ),
         ("host.spawn", "from typing import Dict, Optional\nflags = 1 | 2"),
         ("engine.loop", "import asyncio, time\nprint(open('x'))"),

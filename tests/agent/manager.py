@@ -152,7 +152,7 @@ class AgentProcess:
     def __init__(
         self, run_dir: Path, *options: str, linger: float = 600.0, settings: dict[str, float] | None = None
     ) -> None:
-        """`settings`: such as `{"loop.DOUBT": 1000.0}`."""
+        """`settings`: such as `{"agent.VERDICT_DELAY": 1000.0}`."""
         self._log = run_dir / "log"
         program = ["-c", WITH_SETTINGS, json.dumps(settings)] if settings else ["-m", "qcg.pilotjob.agent"]
         command = [sys.executable, *program, "--run-dir", str(run_dir), "--name", NAME, "--linger", str(linger)]

@@ -248,7 +248,7 @@ def test_sigterm_ends_all_jobs_and_the_records_say_why(first: Manager, agent: Ag
 
 
 def test_a_second_signal_ends_it_at_once(first: Manager, run_dir: Path) -> None:
-    agent = AgentProcess(run_dir, settings={"loop.END_GRACE": 1000.0})
+    agent = AgentProcess(run_dir, settings={"agent.END_GRACE": 1000.0})
     first.meet()
     first.start(launch("a", "sh", "-c", "trap '' TERM; touch ready; while :; do sleep 0.01; done", wd=run_dir))
     wait_for((run_dir / "ready").exists)
@@ -284,7 +284,7 @@ def test_without_a_manager_it_lets_its_jobs_end_keeps_their_records_and_goes(run
 
 
 def test_one_that_was_started_elsewhere_and_comes_when_the_run_is_over_goes_soon(run_dir: Path) -> None:
-    agent = AgentProcess(run_dir, linger=1000.0, settings={"loop.FIRST_MEETING": 0.2})
+    agent = AgentProcess(run_dir, linger=1000.0, settings={"agent.FIRST_MEETING": 0.2})
     assert agent.wait() == 0
     assert "no manager for 0.2 s" in agent.log
     assert read_agent_pid(run_dir, NAME) is None
@@ -396,7 +396,7 @@ def test_sigterm_inside_an_allocation_gives_jobs_back(
     first: Manager, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    agent = AgentProcess(run_dir, settings={"loop.DOUBT": 1000.0})
+    agent = AgentProcess(run_dir, settings={"agent.VERDICT_DELAY": 1000.0})
     try:
         first.meet()
         first.start(launch("a", "sleep", "1000", wd=run_dir), launch("b", "sleep", "1000", wd=run_dir))

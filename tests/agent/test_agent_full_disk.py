@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.host.ledger import starting_line
+from qcg.pilotjob.host.ledger_format import starting_line
 from tests.agent.manager import NAME, AgentProcess, Manager, launch
 from tests.support.waiting import wait_for
 

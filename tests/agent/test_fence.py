@@ -22,7 +22,7 @@ from qcg.pilotjob.agent.pidfile import lock_path
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.executors import allocation_agents
 from qcg.pilotjob.executors.liveness import Times
-from qcg.pilotjob.host.tree import MARKER
+from qcg.pilotjob.host.records import STEP_ID
 from qcg.pilotjob.manager import service
 from qcg.pilotjob.wire import contact
 from tests.agent.manager import AgentProcess, Manager, launch, manager
@@ -44,7 +44,7 @@ def marked() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(mark: str) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen(["sleep", "1000"], env={**os.environ, MARKER: mark}, start_new_session=True))
+        started.append(subprocess.Popen(["sleep", "1000"], env={**os.environ, STEP_ID: mark}, start_new_session=True))
         return started[-1]
 
     yield start
@@ -188,7 +188,7 @@ def test_an_agent_that_is_cut_off_from_a_living_manager_ends_its_jobs_and_says_t
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     first.meet(instance=INSTANCE, fence=8.0)
-    first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: f"{INSTANCE}.a"}))
+    first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={STEP_ID: f"{INSTANCE}.a"}))
     pid = first.started("a").pid
     keeper = Keeper(run_dir)
 
@@ -208,7 +208,7 @@ def test_an_agent_that_is_cut_off_from_a_living_manager_ends_its_jobs_and_says_t
 CUT_OFF_FOR_A_MOMENT = """
 import os, signal, sys, time
 from pathlib import Path
-from qcg.pilotjob.agent.loop import Agent
+from qcg.pilotjob.agent.agent import Agent
 from tests.agent.manager import launch
 
 agent = Agent(Path.cwd(), "n1", 5.0)
@@ -241,7 +241,7 @@ def test_what_the_fence_has_killed_is_lost_also_when_the_manager_is_back_before_
 def test_an_agent_whose_manager_has_died_keeps_its_jobs(first: Manager, run_dir: Path) -> None:
     agent = AgentProcess(run_dir, settings={"manager_liveness.STALE": 1.0})
     first.meet(instance=INSTANCE, fence=8.0)
-    first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: f"{INSTANCE}.a"}))
+    first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={STEP_ID: f"{INSTANCE}.a"}))
     pid = first.started("a").pid
     first.close()
     time.sleep(9.5)  # longer than the fence allows; and nobody touches the contact file
@@ -256,7 +256,7 @@ def test_jobs_that_the_manager_has_given_up_are_ended_first_and_told_as_lost(
 ) -> None:
     first.meet(instance=INSTANCE, fence=1000.0)
     ignores = "trap '' TERM; touch up; while :; do sleep 0.1; done"
-    first.start(launch("a", "bash", "-c", ignores, wd=run_dir)._replace(env={MARKER: f"{INSTANCE}.a"}))
+    first.start(launch("a", "bash", "-c", ignores, wd=run_dir)._replace(env={STEP_ID: f"{INSTANCE}.a"}))
     pid = first.started("a").pid
     wait_for((run_dir / "up").exists)
     first.send(protocol.Identify())

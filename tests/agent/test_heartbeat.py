@@ -17,7 +17,7 @@ from qcg.pilotjob.agent import heartbeat
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.heartbeat import Pulse
 from qcg.pilotjob.executors.heartbeats import Pulses
-from qcg.pilotjob.host.tree import MARKER
+from qcg.pilotjob.host.records import STEP_ID
 from qcg.pilotjob.wire import gate
 from qcg.pilotjob.wire.contact import AgentsContact
 from qcg.pilotjob.wire.keys import make_keys
@@ -121,7 +121,7 @@ def test_an_agent_that_waits_for_its_files_keeps_its_jobs_as_long_as_its_manager
         try:
             instance = f"pilot-{uuid.uuid4().hex}"
             first.meet(instance=instance, fence=5.0)
-            first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={MARKER: f"{instance}.a"}))
+            first.start(launch("a", "sleep", "1000", wd=run_dir)._replace(env={STEP_ID: f"{instance}.a"}))
             pid = first.started("a").pid
             os.mkfifo(pipe, 0o600)
             wait_for(lambda: _is_opening(agent.pid), what="the agent hangs")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.agent.process_limits import room_for_processes
+from qcg.pilotjob.agent.process_limits import available_processes
 
 
 @pytest.fixture(autouse=True)
@@ -27,15 +27,15 @@ def test_the_narrowest_group_counts_whichever_it_is(tmp_path: Path, line: str, t
     (tmp_path / "own").write_text(f"9:cpu:/x\n{line}\n")
     group(tmp_path / top / "a/b", "max", 5)
     group(tmp_path / top / "a", "100", 40)
-    assert room_for_processes(tmp_path, tmp_path / "own") == 60
+    assert available_processes(tmp_path, tmp_path / "own") == 60
     group(tmp_path / top / "a/b", "30", 5)
-    assert room_for_processes(tmp_path, tmp_path / "own") == 25
+    assert available_processes(tmp_path, tmp_path / "own") == 25
 
 
 def test_without_limits_there_is_no_end(tmp_path: Path) -> None:
-    assert room_for_processes(tmp_path, tmp_path / "not-there") == math.inf
+    assert available_processes(tmp_path, tmp_path / "not-there") == math.inf
 
 
 def test_a_limit_of_the_shell_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda what: (50, 100))
-    assert room_for_processes(tmp_path, tmp_path / "not-there") == 50
+    assert available_processes(tmp_path, tmp_path / "not-there") == 50

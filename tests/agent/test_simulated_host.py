@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.agent.simulated_host import PretendedHost
+from qcg.pilotjob.agent.simulated_host import SimulatedHost
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import Ended
 from tests.agent.manager import launch
@@ -23,18 +23,18 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def host(ledger: Ledger, tmp_path: Path) -> Iterator[PretendedHost]:
-    made = PretendedHost(ledger, "n1", str(tmp_path / "files"))
+def host(ledger: Ledger, tmp_path: Path) -> Iterator[SimulatedHost]:
+    made = SimulatedHost(ledger, "n1", str(tmp_path / "files"))
     yield made
     made.close()
 
 
-def told(host: PretendedHost) -> list[tuple[str, str]]:
+def told(host: SimulatedHost) -> list[tuple[str, str]]:
     """Ids and what became of them."""
     return [(body.id, body.reason if isinstance(body, Ended) else "started") for _, body in host.take_records()]
 
 
-def test_a_job_ends_at_once_and_its_end_tells_all(host: PretendedHost, tmp_path: Path):
+def test_a_job_ends_at_once_and_its_end_tells_all(host: SimulatedHost, tmp_path: Path):
     host.start([launch("a", "no-such-program", wd=tmp_path)])
     host.advance()
     ((number, ended),) = host.take_records()
@@ -46,7 +46,7 @@ def test_a_job_ends_at_once_and_its_end_tells_all(host: PretendedHost, tmp_path:
     assert list(tmp_path.iterdir()) == [tmp_path / "ledger"]
 
 
-def test_one_that_sleeps_ends_when_its_time_is_over(host: PretendedHost, tmp_path: Path):
+def test_one_that_sleeps_ends_when_its_time_is_over(host: SimulatedHost, tmp_path: Path):
     host.start([launch("a", "sleep", "1000", wd=tmp_path)])
     host.advance()
     assert told(host) == [("a", "started")]
@@ -61,7 +61,7 @@ def test_one_that_sleeps_ends_when_its_time_is_over(host: PretendedHost, tmp_pat
     assert host.next_deadline() is None
 
 
-def test_one_that_sleeps_for_longer_than_its_wall_time_is_ended_after_that(host: PretendedHost, tmp_path: Path):
+def test_one_that_sleeps_for_longer_than_its_wall_time_is_ended_after_that(host: SimulatedHost, tmp_path: Path):
     host.start(
         [launch(id, "sleep", seconds, wd=tmp_path, wall_time=100.0) for id, seconds in (("a", "6"), ("b", "600"))]
     )
@@ -83,7 +83,7 @@ def test_one_that_sleeps_for_longer_than_its_wall_time_is_ended_after_that(host:
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "soon", "0"])
 def test_what_is_no_time_is_over_at_once_and_keeps_nobody_from_waking_up(
-    host: PretendedHost, tmp_path: Path, seconds: str
+    host: SimulatedHost, tmp_path: Path, seconds: str
 ):
     host.start([launch(id, "sleep", time, wd=tmp_path) for id, time in (("a", seconds), ("b", "6"))])
     host.advance()
@@ -92,14 +92,14 @@ def test_what_is_no_time_is_over_at_once_and_keeps_nobody_from_waking_up(
     assert told(host) == [("b", "exit")]
 
 
-def test_an_id_is_started_once(host: PretendedHost, tmp_path: Path):
+def test_an_id_is_started_once(host: SimulatedHost, tmp_path: Path):
     assert host.start([launch("a", "true", wd=tmp_path)]) == []
     assert host.start([launch("a", "true", wd=tmp_path)]) == ["a"]
     host.advance()
     assert host.start([launch("a", "true", wd=tmp_path), launch("b", "true", wd=tmp_path)]) == ["a"]
 
 
-def test_what_sleeps_and_what_waits_can_be_cancelled(host: PretendedHost, tmp_path: Path):
+def test_what_sleeps_and_what_waits_can_be_cancelled(host: SimulatedHost, tmp_path: Path):
     host.start([launch(id, "sleep", "1000", wd=tmp_path) for id in ("a", "b")])
     host.advance()
     host.start([launch("c", "true", wd=tmp_path)])
@@ -113,11 +113,11 @@ def test_what_sleeps_and_what_waits_can_be_cancelled(host: PretendedHost, tmp_pa
     assert not host.busy
 
 
-def test_what_an_agent_that_died_had_under_way_is_lost(host: PretendedHost, ledger: Ledger, tmp_path: Path):
+def test_what_an_agent_that_died_had_under_way_is_lost(host: SimulatedHost, ledger: Ledger, tmp_path: Path):
     host.start([launch("a", "sleep", "1000", wd=tmp_path)])
     host.advance()
     host.take_records()
-    after = PretendedHost(ledger, "n1", str(tmp_path / "files"))
+    after = SimulatedHost(ledger, "n1", str(tmp_path / "files"))
     after.due(time.monotonic() + 1)
     assert told(after) == [("a", "lost")]
     after.close()

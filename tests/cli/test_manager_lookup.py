@@ -13,7 +13,7 @@ from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.target import find_target
 from qcg.pilotjob.cli.main import main
-from qcg.pilotjob.host.tree import look_at
+from qcg.pilotjob.host.process_tree import read_process
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact, Contact
 
@@ -25,9 +25,9 @@ def make_run(directory: Path, name: str, *, alive: bool = True, net: bool = True
     """A run whose manager is this process, or was."""
     run = directory / f".qcgpjm-service-{name}"
     run.mkdir(mode=0o700)
-    process = look_at(os.getpid())
+    process = read_process(os.getpid())
     assert process is not None
-    began = process.began if alive else process.began - 1
+    began = process.start_ticks if alive else process.start_ticks - 1
     contact.write(run, Contact(AGENTS, os.getpid(), began, socket.gethostname(), CLIENTS if net else None))
     os.utime(run, (1e9 - age, 1e9 - age))
     return run

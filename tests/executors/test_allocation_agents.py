@@ -19,8 +19,8 @@ from qcg.pilotjob.executors import allocation_agents
 from qcg.pilotjob.executors.agents import AgentExecutor, Listener
 from qcg.pilotjob.executors.allocation_agents import NodeAgents
 from qcg.pilotjob.executors.liveness import Standing, Times
-from qcg.pilotjob.host import tree
-from qcg.pilotjob.host.ledger import Ledger, Opened
+from qcg.pilotjob.host import process_tree
+from qcg.pilotjob.host.ledger import Ledger, OpenStart
 from qcg.pilotjob.host.records import Ended, Started
 from qcg.pilotjob.manager import service
 from tests.support.waiting import wait_for
@@ -101,7 +101,7 @@ def test_a_command_is_left_alone_only_where_it_has_brought_an_agent(run_dir: Pat
 
 
 def _is_dead(pid: int) -> bool:
-    found = tree.look_at(pid)
+    found = process_tree.read_process(pid)
     return found is None or found.dead
 
 
@@ -205,7 +205,9 @@ def test_a_command_is_ended_alone_once_all_its_agents_are_there_and_nothing_is_t
         assert not process.exited.is_set()
         supervised.ready("n4")
         await asyncio.wait_for(process.exited.wait(), 60)
-        await supervised.until(lambda: not tree.Snapshot().session(process.pid))  # a killed child may die after it
+        await supervised.until(
+            lambda: not process_tree.Snapshot().session(process.pid)
+        )  # a killed child may die after it
         assert not (run_dir / "acted").exists()
         assert supervised.agents._starters == {}
         supervised.agents._tick()
@@ -248,7 +250,7 @@ def test_what_a_lost_agent_has_written_down_is_told_before_its_node_is_lost(
     monkeypatch.setattr(allocation_agents, "LAST_WORDS", 60.0)
     ledger = Ledger(str(run_dir / "agent-n4.ledger"))
     ledger.starting("1.1", "pilot.1.1", [])
-    ledger.started("1.1", Opened("pilot.1.1", 7, 1.0, [], 0, 0))
+    ledger.started("1.1", OpenStart("pilot.1.1", 7, 1.0, [], 0, 0))
     ledger.ended(Ended("1.1", 2.0, 0, "exit", "", 7, 1.0))
     ledger.flush()
     size = Path(ledger.path).stat().st_size

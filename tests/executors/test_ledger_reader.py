@@ -14,7 +14,7 @@ from qcg.pilotjob.core.restore import LedgerRecords, OpenAttempt, SavedRun, Unfi
 from qcg.pilotjob.core.sanity import check
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.executors.ledger_reader import UNSURE, untold
-from qcg.pilotjob.host.ledger import Ledger, Opened
+from qcg.pilotjob.host.ledger import Ledger, OpenStart
 from qcg.pilotjob.host.records import Ended, NodeGrant
 from tests.core.core_driver import job, line, machine
 
@@ -27,7 +27,7 @@ def ledger(run_dir: Path, agent: str) -> None:
     made = Ledger(str(run_dir / f"agent-{agent}.ledger"))
     for id in ("1.1", "2.1", "3.1"):
         made.starting(id, "mark", [])
-        made.started(id, Opened("mark", 7, 5.0, GRANT, 0, 0))
+        made.started(id, OpenStart("mark", 7, 5.0, GRANT, 0, 0))
     made.ended(Ended("1.1", 6.0, 0, "exit", "", 7, 5.0))
     made.ended(Ended("2.1", 6.0, -15, "closed", "", 7, 5.0))
     made.close()
@@ -113,7 +113,7 @@ def test_what_may_have_started_on_a_node_that_is_gone_is_lost(tmp_path: Path) ->
 def test_what_started_on_a_node_that_is_gone_is_lost_though_the_registry_had_not_heard_of_it(tmp_path: Path) -> None:
     made = Ledger(str(tmp_path / "agent-old.ledger"))
     made.starting("1.1", "mark", [])
-    made.started("1.1", Opened("mark", 7, 5.0, GRANT, 0, 0))
+    made.started("1.1", OpenStart("mark", 7, 5.0, GRANT, 0, 0))
     made.close()
     assert scheduled_elsewhere(tmp_path) == ["j1 EXECUTING", GONE.replace("j3", "j1"), "all done"]
 

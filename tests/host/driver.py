@@ -10,8 +10,8 @@ import unittest
 
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
+from qcg.pilotjob.host.process_tree import read_process
 from qcg.pilotjob.host.records import Ended, Launch
-from qcg.pilotjob.host.tree import look_at
 
 TIMEOUT = 60.0
 SHELL = "/bin/sh"
@@ -30,13 +30,13 @@ def wait_for(predicate, what):
 
 
 def alive(pid):
-    process = look_at(pid)
+    process = read_process(pid)
     return process is not None and not process.dead
 
 
 class HostTest(unittest.TestCase):
     grace = 10.0
-    doubt = 0.0
+    verdict_delay = 0.0
     open_files = 0
 
     def setUp(self):
@@ -68,7 +68,7 @@ class HostTest(unittest.TestCase):
             self.path("files"),
             self.grace,
             self.log.append,
-            self.doubt,
+            self.verdict_delay,
             self.path("out"),
             self.open_files,
         )
@@ -106,7 +106,7 @@ class HostTest(unittest.TestCase):
     def turn(self, timeout):
         self.host.due(time.monotonic())
         more = self.host.advance()
-        self.ledger.sync()
+        self.host.sync_ledger()
         self.records.extend(self.host.take_records())
         now = time.monotonic()
         times = [at - now for at in (self.host.next_deadline(), self.ledger.sync_due()) if at is not None]

@@ -8,7 +8,7 @@ import time
 import unittest
 from unittest import mock
 
-from qcg.pilotjob.host import spawn, tree
+from qcg.pilotjob.host import process_tree, spawn
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import Started
@@ -54,13 +54,13 @@ class Ends(HostTest):
 
     def test_a_job_has_begun_before_its_program_has_however_late_its_start_is_noticed(self):
         began = []
-        start = self.host._spawner.start
+        start = self.host._setup._spawner.start
 
         def held_up(launch, captured):
             began.append(time.time())
             return start(launch, captured)
 
-        with mock.patch.object(self.host._spawner, "start", held_up):
+        with mock.patch.object(self.host._setup._spawner, "start", held_up):
             ended = self.run_job("true")
         assert ended.started <= began[0]
 
@@ -118,7 +118,7 @@ class Identity(HostTest):
         resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(self.ledger_path), hard))
         try:
             assert not self.host.advance()
-            assert "No job is started until it can" in self.host.trouble
+            assert "No job is started until it can" in self.host.start_problem
             self.host.kill(["b"])
             self.records.extend(self.host.take_records())
             assert self.records == []
@@ -129,14 +129,14 @@ class Identity(HostTest):
         assert not os.path.exists(self.path("ran"))
         assert self.ended("a").exit_code == 0
         assert self.ended("b").reason == "cancel"
-        assert self.host.trouble == ""
+        assert self.host.start_problem == ""
 
     def test_nothing_is_started_that_was_written_down_too_late(self):
         self.host.start([self.launch("a", "touch", "ran"), self.launch("b", "true")])
         self.be_too_late()
         assert {(job.id, job.pid) for job in self.host.running()} == {("a", 0), ("b", 0)}
         assert not self.host.advance()
-        self.host.may_start_until = math.inf
+        self.host.set_start_deadline(math.inf)
         assert self.ended("a").exit_code == self.ended("b").exit_code == 0
         assert os.path.exists(self.path("ran"))
 
@@ -146,7 +146,7 @@ class Identity(HostTest):
 
         def slowly(*line):
             written = write_down(*line)
-            self.host.may_start_until = time.monotonic()
+            self.host.set_start_deadline(time.monotonic())
             return written
 
         with mock.patch.object(self.ledger, "starting", slowly):
@@ -154,14 +154,14 @@ class Identity(HostTest):
 
     def test_nothing_is_started_whose_files_were_opened_too_late(self):
         def slowly(path, stream):
-            self.host.may_start_until = time.monotonic()
+            self.host.set_start_deadline(time.monotonic())
             return os.open(path, os.O_WRONLY | os.O_CREAT)
 
         self.host.start([self.launch("a", "touch", "ran", stdout=self.path("out"))])
         with mock.patch.object(spawn, "_open_for_writing", slowly):
             assert not self.host.advance()
         assert [(job.id, job.pid) for job in self.host.running()] == [("a", 0)]
-        self.host.may_start_until = math.inf
+        self.host.set_start_deadline(math.inf)
         assert self.ended("a").exit_code == 0
 
     def test_nothing_is_started_that_was_found_elsewhere_too_late(self):
@@ -174,7 +174,7 @@ class Identity(HostTest):
         look_up = spawn._look_up
 
         def slowly(*arguments):
-            self.host.may_start_until = time.monotonic()
+            self.host.set_start_deadline(time.monotonic())
             return look_up(*arguments)
 
         self.host.start([self.launch("b", "program", "second", env=search)])
@@ -183,7 +183,7 @@ class Identity(HostTest):
         assert [(job.id, job.pid) for job in self.host.running()] == [("b", 0)]
         assert os.path.exists(self.path("first"))
         assert not os.path.exists(self.path("second"))
-        self.host.may_start_until = math.inf
+        self.host.set_start_deadline(math.inf)
         assert self.ended("b").exit_code == 0
 
     def test_one_that_was_too_late_before_its_node_was_cut_off_is_told_to_run_again(self):
@@ -296,7 +296,7 @@ class Stubborn(HostTest):
     def test_a_process_that_does_not_even_die_of_sigkill_is_given_up_and_told(self):
         # Without `touch`, which would be a second process that may not have ended yet.
         pids = self.start_shell("a", "echo $$ > pids; : > ready; exec sleep 1000")
-        with mock.patch.object(tree, "send"):
+        with mock.patch.object(process_tree, "send"):
             before = time.monotonic()
             self.host.kill(["a"])
             self.host.due(before + 29.0)

@@ -102,15 +102,15 @@ class Lanes(HostTest):
 
     def test_a_host_that_is_cut_off_starts_nobody_who_waits_and_takes_on_others_later(self):
         self.lane("a", "b")
-        self.host.cut_off = "it is cut off"
+        self.host.set_cut_off("it is cut off")
         self.host.lose_all()
         self.ended("first")
         assert not self.host.busy
-        self.host.cut_off = ""
+        self.host.set_cut_off("")
         self.host.start([self.launch("c", "true"), self.launch("d", "true", lane="c")])
         self.ended("d")
         assert self.ran() == ["first", "c", "d"]
-        assert not self.host.can_go_on
+        assert not self.host.records_can_wait
 
     def test_an_agent_that_dies_leaves_nothing_of_those_that_waited(self):
         self.lane("a")
@@ -124,11 +124,11 @@ class Lanes(HostTest):
 
     def test_nobody_is_in_a_hurry_while_every_core_has_somebody(self):
         self.lane("a", "b")
-        assert self.host.can_go_on
+        assert self.host.records_can_wait
         self.let_go()
         self.until(lambda: self.find_ended("first"), "the end of the first")
         self.ended("b")
-        assert not self.host.can_go_on
+        assert not self.host.records_can_wait
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ import unittest
 from unittest import mock
 
 from qcg.pilotjob.host import ledger as ledger_module
-from qcg.pilotjob.host.ledger import Ledger, LedgerError, Opened
+from qcg.pilotjob.host.ledger import Ledger, LedgerError, OpenStart
 from qcg.pilotjob.host.records import Ended, Running, Started
 
 GRANT: list = [("n1", (0, 1), ("gpu0",))]
 
 
 def opened(pid, marker="m"):
-    return Opened(marker, pid, 1234.5678901, GRANT, 100, 101)
+    return OpenStart(marker, pid, 1234.5678901, GRANT, 100, 101)
 
 
 def ended(id, message=""):
@@ -119,15 +119,15 @@ class LedgerTest(unittest.TestCase):
         try:
             self.ledger.ended(ended("a"))
             assert not self.ledger.starting("b", "m", [])
-            assert "cannot be written" in self.ledger.trouble
-            assert self.path in self.ledger.trouble
+            assert "cannot be written" in self.ledger.write_error
+            assert self.path in self.ledger.write_error
             assert not self.ledger.starting("c", "m", [])
             assert self.ledger.last == 2
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         self.ledger._next_sync = 0.0
         self.ledger.sync()
-        assert self.ledger.trouble == ""
+        assert self.ledger.write_error == ""
         assert self.ledger.starting("c", "m", [])
         self.reopen()
         assert self.ledger.unreadable_lines == 1, "the torn line, which was written again as a whole"
@@ -193,22 +193,22 @@ class LedgerTest(unittest.TestCase):
         self.ledger.flush()
         assert [number for number, _ in self.ledger.unacknowledged()] == [1]
         self.ledger.ended(ended("a"))
-        assert self.ledger.untold() == []
+        assert self.ledger.unreported() == []
         assert [number for number, _ in self.ledger.unacknowledged()] == [1]
-        assert self.ledger.closing() == [Running("a", 7, 1234.5, GRANT)]
+        assert self.ledger.unstored_ends() == [Running("a", 7, 1234.5, GRANT)]
         self.ledger.flush()
-        assert self.ledger.untold() == [(2, ended("a"))]
-        assert self.ledger.untold() == []
-        assert self.ledger.closing() == []
+        assert self.ledger.unreported() == [(2, ended("a"))]
+        assert self.ledger.unreported() == []
+        assert self.ledger.unstored_ends() == []
 
     def test_a_manager_that_has_seen_more_than_the_ledger_has_gets_higher_numbers(self):
         self.start("a")
         self.ledger.flush()
         self.reopen()
         self.ledger.ended(ended("a"))
-        self.ledger.seen(500)
+        self.ledger.manager_has_seen(500)
         self.ledger.acknowledge(500)
-        assert self.ledger.untold() == []
+        assert self.ledger.unreported() == []
         self.ledger.flush()
         assert self.ledger.unacknowledged() == [(501, ended("a"))]
         self.ledger._next_sync = 0.0
@@ -223,11 +223,11 @@ class LedgerTest(unittest.TestCase):
         for id in ("a", "b"):
             self.ledger.ended(ended(id))
         self.ledger.flush()
-        self.ledger.seen(3)
-        assert [body.id for body in self.ledger.closing()] == ["a", "b"]
+        self.ledger.manager_has_seen(3)
+        assert [body.id for body in self.ledger.unstored_ends()] == ["a", "b"]
         self.ledger.flush()
         assert [number for number, _ in self.ledger.unacknowledged()] == [1, 2, 4, 5]
-        self.ledger.seen(5)
+        self.ledger.manager_has_seen(5)
         assert [number for number, _ in self.reopen().unacknowledged()] == [1, 2, 4, 5]
 
     def test_a_ledger_that_cannot_be_opened_is_told_in_a_sentence(self):

@@ -6,7 +6,7 @@ import signal
 import stat
 from unittest import mock
 
-from qcg.pilotjob.host.output import LIMIT
+from qcg.pilotjob.host.captured_output import LIMIT
 from tests.host.driver import SHELL, HostTest, python
 
 BOTH = "echo said; echo wrong >&2; "
@@ -147,7 +147,7 @@ class Output(HostTest):
 
     def test_half_an_output_is_not_left_where_the_disk_is_full(self):
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        with mock.patch("qcg.pilotjob.host.output._write", side_effect=full):
+        with mock.patch("qcg.pilotjob.host.captured_output._write", side_effect=full):
             assert self.run_shell(BOTH + "exit 3").exit_code == 3
         assert self.saved() == {}
         assert any("job.err: No space left on device." in line for line in self.log), self.log
@@ -180,7 +180,7 @@ class Output(HostTest):
         assert len([line for line in self.log if "is not captured" in line]) == 1, self.log
 
     def test_where_there_are_no_memory_files_temporary_ones_do(self):
-        self.host._outputs.memory_flags = -1
+        self.host._setup.outputs.memory_flags = -1
         self.run_shell(BOTH + "exit 3")
         assert self.saved() == {"job.out": "said\n", "job.err": "wrong\n"}
         assert self.run_shell("sleep 0.2; test -s /dev/stdout || exit 4", id="quiet").exit_code == 4

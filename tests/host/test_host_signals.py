@@ -94,7 +94,7 @@ class Sweeps(HostTest):
 class Doubts(HostTest):
     """Ends from outside, on a host that may be ended from outside itself."""
 
-    doubt = 0.3
+    verdict_delay = 0.3
 
     def end_from_outside(self, id):
         self.host.start([self.launch(id, "sleep", "1000")])
@@ -124,7 +124,7 @@ class Doubts(HostTest):
 
 
 class NoDoubts(HostTest):
-    doubt = 1000.0
+    verdict_delay = 1000.0
 
     def test_other_ends_are_told_at_once(self):
         assert self.run_job("true", id="b").exit_code == 0

@@ -327,7 +327,7 @@ class Mishaps(Refusals):
                 raise OSError(errno.EINVAL, "Invalid argument")
             bind(pid, cores)
 
-        self.host._spawner._cores = more
+        self.host._setup._spawner._cores = more
         with mock.patch.object(os, "sched_setaffinity", once):
             assert self.run_job("true", cores=(min(own),)).exit_code == 0
         bind(0, own)
@@ -339,50 +339,52 @@ class Mishaps(Refusals):
                 message = self.refused("true", id=words, stdout="out")
             assert message == f"The stdout file out cannot be opened: {words}."
 
-    def test_a_host_without_room_for_processes(self):
-        self.host._spawner._spawn = mock.Mock(side_effect=BlockingIOError(11, "Resource temporarily unavailable"))
-        with mock.patch.object(start_errors, "PATIENCE", 0.0):
+    def test_a_host_without_capacity_for_another_process(self):
+        self.host._setup._spawner._spawn = mock.Mock(
+            side_effect=BlockingIOError(11, "Resource temporarily unavailable")
+        )
+        with mock.patch.object(start_errors, "CAPACITY_TIMEOUT", 0.0):
             assert "no room for another process" in self.refused("true")
 
 
 class NoRoom(HostTest):
     def test_a_job_waits_a_while_for_room_also_where_no_other_job_could_make_some(self):
-        spawn = self.host._spawner._spawn
+        spawn = self.host._setup._spawner._spawn
         full = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-        self.host._spawner._spawn = mock.Mock(side_effect=[full, full])
+        self.host._setup._spawner._spawn = mock.Mock(side_effect=[full, full])
         with mock.patch.object(start_errors, "RETRY", 0.01):
             self.host.start([self.launch("a", "true"), self.launch("b", "true")])
-            self.until(lambda: self.host._spawner._spawn.call_count == 2, "another attempt")
-            self.host._spawner._spawn = spawn
+            self.until(lambda: self.host._setup._spawner._spawn.call_count == 2, "another attempt")
+            self.host._setup._spawner._spawn = spawn
             assert [self.ended(id).exit_code for id in ("a", "b")] == [0, 0]
         assert self.host.next_deadline() is None
 
-    def test_where_no_room_comes_whoever_waits_for_it_fails_after_a_while_and_with_it_those_behind(self):
-        room = start_errors.Room()
+    def test_jobs_that_wait_for_process_capacity_fail_after_a_timeout_while_no_other_job_runs(self):
+        capacity = start_errors.ProcessCapacity()
 
-        def may_come(at, others_may_end=False):
+        def may_return(at, others_run=False):
             with mock.patch("time.monotonic", return_value=1000.0 + at):
-                return room.may_come(others_may_end)
+                return capacity.may_return(others_run)
 
-        patience = start_errors.PATIENCE
-        assert [may_come(at) for at in (0.0, patience / 2, patience, patience + 0.1)] == [True, True, False, False]
-        assert may_come(patience + 0.2, others_may_end=True)
-        assert may_come(3 * patience)
-        assert not may_come(4 * patience)
-        room.is_there()
-        assert may_come(4 * patience + 0.1)
+        timeout = start_errors.CAPACITY_TIMEOUT
+        assert [may_return(at) for at in (0.0, timeout / 2, timeout, timeout + 0.1)] == [True, True, False, False]
+        assert may_return(timeout + 0.2, others_run=True)
+        assert may_return(3 * timeout)
+        assert not may_return(4 * timeout)
+        capacity.is_there()
+        assert may_return(4 * timeout + 0.1)
 
-    def test_a_job_waits_for_room_as_long_as_others_may_make_some(self):
+    def test_a_job_waits_for_process_capacity_as_long_as_other_jobs_run(self):
         self.start_shell("long", "echo $$ > pids; touch ready; until test -e go; do sleep 0.01; done")
-        spawn = self.host._spawner._spawn
+        spawn = self.host._setup._spawner._spawn
         full = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-        self.host._spawner._spawn = mock.Mock(side_effect=full)
+        self.host._setup._spawner._spawn = mock.Mock(side_effect=full)
         self.host.start([self.launch("a", "touch", "ran"), self.launch("b", "true")])
         assert not self.host.advance()
         assert not self.host.advance()
         assert {running.id for running in self.host.running()} == {"long", "a", "b"}
         self.host.kill(["b"])
-        self.host._spawner._spawn = spawn
+        self.host._setup._spawner._spawn = spawn
         with open(self.path("go"), "w"):
             pass
         assert self.ended("a").exit_code == 0

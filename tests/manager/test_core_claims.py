@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from qcg.pilotjob.host.tree import look_at
+from qcg.pilotjob.host.process_tree import read_process
 from qcg.pilotjob.manager import core_claims
 from qcg.pilotjob.manager.core_claims import Claims, ClaimsError
 
@@ -230,7 +230,7 @@ def test_a_directory_of_another_user_is_not_used(directory: Path, monkeypatch: p
 
 
 def test_a_process_that_has_no_proc_claims_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(core_claims, "look_at", lambda pid: None)
+    monkeypatch.setattr(core_claims, "read_process", lambda pid: None)
     with pytest.raises(ClaimsError, match="/proc"):
         Claims(directory).claim(ONE, [0])
 
@@ -242,7 +242,7 @@ def test_runs_never_get_the_same_core(start_run: StartRun):
 
 
 def test_a_process_is_known_by_its_start_time():
-    me = look_at(os.getpid())
+    me = read_process(os.getpid())
     assert me is not None
-    assert core_claims.ProcessId(me.pid, me.began).is_alive
-    assert not core_claims.ProcessId(me.pid, me.began + 1).is_alive
+    assert core_claims.ProcessId(me.pid, me.start_ticks).is_alive
+    assert not core_claims.ProcessId(me.pid, me.start_ticks + 1).is_alive

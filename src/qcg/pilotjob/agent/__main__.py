@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from qcg.pilotjob.agent.agent import Agent
 from qcg.pilotjob.agent.log import say
-from qcg.pilotjob.agent.loop import Agent
 from qcg.pilotjob.agent.pidfile import claim, end_frozen, read_agent_pid, remove_agent_pid, write_agent_pid
 from qcg.pilotjob.common.gc_tuning import collect_seldom
 from qcg.pilotjob.host.ledger import LedgerError

@@ -1,18 +1,11 @@
-"""The relay in C: see `relaying`, which uses it."""
+"""The relay in C, used by `relay_runner`. `host.lane_runner` describes its offers and handovers."""
+
+from qcg.pilotjob.host.lane_runner import Handover, Offer
 
 INTERFACE: int
-"""The version of these functions, which may have been compiled for another version of `relaying`."""
-
-Offer = tuple[
-    bytes, bytes, bytes, list[bytes], list[bytes], bytes, bytes | None, bytes | None, tuple[int, ...] | None, bool
-]
-"""Id and line for the ledger (both as JSON), program, argv, environment, wd, stdout, stderr, cores, whether streams
-without a file are captured."""
-
-Event = tuple[int, float, int, float, int, int, int, int]
-"""The lane, and when the one that was under way there has ended; the pid of the next one (0: it could not be started),
-when it was started, the ticks before and after that, and the descriptors of its captured stdout and stderr (-1: not
-captured). The relay closes these when that job has succeeded and it starts the next one."""
+"""Version of these functions, to find a module that was compiled for another version of `relay_runner`."""
+SUCCEEDED_LINE: str
+"""The line that the relay writes to the ledger, as a format string."""
 
 def open(wakeup: int, null: int, memory_flags: int, highest: int, open_files: int) -> None:
     """Start its first thread. To `wakeup` it writes a byte 0 when there is something to take, and SIGCHLD when there is
@@ -55,5 +48,5 @@ def heard() -> None:
 def pending() -> bool:
     """Whether there is something to take."""
 
-def take() -> list[Event]:
+def take() -> list[Handover]:
     """What has been done since the last call."""

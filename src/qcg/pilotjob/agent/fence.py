@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from qcg.pilotjob.agent.lease import Lease, Standing
-from qcg.pilotjob.host import tree
+from qcg.pilotjob.host import process_tree
 
 PAUSE = 0.2
 """Seconds between looks at what is still there."""
@@ -72,7 +72,7 @@ class Fence:
 
     def _watch(self) -> None:
         told = False
-        stopped: dict[int, tree.Process] = {}
+        stopped: dict[int, process_tree.Process] = {}
         while True:
             with self._changed:
                 now = time.monotonic()
@@ -85,7 +85,7 @@ class Fence:
                     continue
             if standing is Standing.HELD:
                 for process in stopped.values():
-                    tree.send(process, signal.SIGCONT)
+                    process_tree.send(process, signal.SIGCONT)
                 stopped = {}
                 if self._closed:
                     return
@@ -101,11 +101,11 @@ class Fence:
                 time.sleep(PAUSE)
 
 
-def _signal_all(instance: str, number: int) -> dict[int, tree.Process]:
+def _signal_all(instance: str, number: int) -> dict[int, process_tree.Process]:
     """All that carries the marks of this pilot, with what it has started; by pid."""
-    snapshot = tree.Snapshot()
+    snapshot = process_tree.Snapshot()
     found = snapshot.with_descendants(snapshot.marked_with(f"{instance}."))
     found.pop(os.getpid(), None)
     for process in found.values():
-        tree.send(process, number)
+        process_tree.send(process, number)
     return found

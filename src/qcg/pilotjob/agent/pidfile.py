@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.host.hostname import host_name
+from qcg.pilotjob.host.process_tree import read_process, send
 from qcg.pilotjob.host.safe_open import UnsafeFile, open_own, read_own
-from qcg.pilotjob.host.tree import look_at, send
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +39,10 @@ class AgentPid(msgspec.Struct, frozen=True):
 
 
 def write_agent_pid(run_dir: Path, name: str, *, outside: bool = False) -> None:
-    process = look_at(os.getpid())
+    process = read_process(os.getpid())
     assert process is not None
     allocation, cluster = (os.environ.get(variable, "") for variable in ("SLURM_JOB_ID", "SLURM_CLUSTER_NAME"))
-    info = AgentPid(process.pid, process.began, host_name(), allocation, cluster, outside)
+    info = AgentPid(process.pid, process.start_ticks, host_name(), allocation, cluster, outside)
     temporary = run_dir / f".agent-{name}.json.{os.getpid()}"
     temporary.touch(mode=0o600)
     temporary.write_bytes(msgspec.json.encode(info))
@@ -104,8 +104,8 @@ def end_frozen(run_dir: Path, name: str, seconds: float) -> bool:
 
 def signal_agent(info: AgentPid, number: signal.Signals) -> None:
     """Unless it has ended, and another process has its pid."""
-    process = look_at(info.pid)
-    if process is not None and process.began == info.started:
+    process = read_process(info.pid)
+    if process is not None and process.start_ticks == info.started:
         send(process, number)
 
 
@@ -155,8 +155,8 @@ def remove_agent_pid(run_dir: Path, name: str) -> None:
 
 def is_alive(info: AgentPid) -> bool:
     """On this host, and still the same process."""
-    process = look_at(info.pid)
-    return info.host == host_name() and process is not None and not process.dead and process.began == info.started
+    process = read_process(info.pid)
+    return info.host == host_name() and process is not None and not process.dead and process.start_ticks == info.started
 
 
 def _path(run_dir: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""How many more processes and threads this one may have, as far as anybody has set a limit."""
+"""How many more processes and threads this process may have, by its resource limits and control groups."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import resource
 from pathlib import Path, PurePosixPath
 
 
-def room_for_processes(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
-    """By the control groups that it is in, and by `ulimit -u`; infinite without limits."""
+def available_processes(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
+    """By the control groups of this process, and by `ulimit -u`; infinite without limits."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    room = math.inf if soft == resource.RLIM_INFINITY else float(soft)
+    available = math.inf if soft == resource.RLIM_INFINITY else float(soft)
     with contextlib.suppress(OSError):
         for line in own.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers or "pids" in controllers.split(","):
                 top = groups / controllers if controllers else groups
                 inside = PurePosixPath(path.lstrip("/"))
-                room = min([room, *(_room_in(top / group) for group in (inside, *inside.parents))])
-    return room
+                available = min([available, *(_available_in(top / group) for group in (inside, *inside.parents))])
+    return available
 
 
-def _room_in(group: Path) -> float:
+def _available_in(group: Path) -> float:
     try:
         return int((group / "pids.max").read_text()) - int((group / "pids.current").read_text())
-    except (OSError, ValueError):  # no such group in sight, or "max"
+    except (OSError, ValueError):  # the group is not visible, or "max"
         return math.inf

@@ -112,7 +112,7 @@ static bool look_for_others(void) {
    because a full disk may have cut off whatever was written before. */
 static bool write_down(const Lane *lane, double ended_at) {
     char *text;
-    int length = asprintf(&text, "\n[\"x\",%s,%d,%.6f,%.6f]\n%s", lane->under_way->id, (int)lane->pid, lane->started,
+    int length = asprintf(&text, "\n" RELAY_SUCCEEDED_LINE "%s", lane->under_way->id, (int)lane->pid, lane->started,
                           ended_at, lane->first->line);
     if (length < 0)
         return false;

@@ -280,7 +280,8 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__relay(void) {
     PyObject *module = PyModule_Create(&definition);
-    if (module && PyModule_AddIntConstant(module, "INTERFACE", RELAY_INTERFACE) < 0)
+    if (module && (PyModule_AddIntConstant(module, "INTERFACE", RELAY_INTERFACE) < 0 ||
+                   PyModule_AddStringConstant(module, "SUCCEEDED_LINE", RELAY_SUCCEEDED_LINE) < 0))
         Py_CLEAR(module);
     return module;
 }

@@ -11,29 +11,28 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from qcg.pilotjob.host.job import JobUnderWay
+from qcg.pilotjob.host.job import ActiveJob
 from qcg.pilotjob.host.jobhost import JobHost
-from qcg.pilotjob.host.ledger import Ledger, Opened
-from qcg.pilotjob.host.records import Ended, Launch
-from qcg.pilotjob.host.tree import MARKER
+from qcg.pilotjob.host.ledger import Ledger, OpenStart
+from qcg.pilotjob.host.records import STEP_ID, Ended, Launch
 
 NO_PROCESS = -1
 STARTS_FOR_ONE = 16
 """So many take no longer than one of a real process."""
 
 
-class PretendedHost(JobHost):
+class SimulatedHost(JobHost):
     def __init__(
         self,
         ledger: Ledger,
-        instance: str,
+        name: str,
         files: str,
         log: Callable[[str], None] = lambda line: None,
-        doubt: float = 0.0,
+        verdict_delay: float = 0.0,
     ) -> None:
         self._ends: list[tuple[float, str]] = []
         """A heap: when those that sleep are over, in monotonic seconds."""
-        super().__init__(ledger, instance, files, log=log, doubt=doubt)
+        super().__init__(ledger, name, files, log=log, verdict_delay=verdict_delay)
 
     def advance(self, limit: int = 16) -> bool:
         return super().advance(limit * STARTS_FOR_ONE)
@@ -51,25 +50,25 @@ class PretendedHost(JobHost):
             return deadline
         return self._ends[0][0] if deadline is None else min(self._ends[0][0], deadline)
 
-    def _note_start(self, launch: Launch) -> bool:
-        return not self._ledger.trouble
+    def _record_starting(self, launch: Launch) -> bool:
+        return not self._ledger.write_error
 
     def _start(self, launch: Launch) -> None:
         now = time.time()
         seconds = _seconds_of(launch.argv)
         if not seconds:
             self._ledger.ended(Ended(launch.id, now, 0, "exit", "", NO_PROCESS, now, launch.grant))
-            self._let_next_in(launch.id)
+            self._start_next_of_lane(launch.id)
             return
-        opened = Opened(launch.env.get(MARKER, ""), NO_PROCESS, now, launch.grant, 0, 0)
-        job = self._jobs[launch.id] = JobUnderWay(launch.id, opened, -1, files=False)
-        self._ledger.started(job.id, opened)
+        start = OpenStart(launch.env.get(STEP_ID, ""), NO_PROCESS, now, launch.grant, 0, 0)
+        job = self._jobs[launch.id] = ActiveJob(launch.id, start, -1, has_files=False)
+        self._ledger.started(job.id, start)
         began = time.monotonic()
         heapq.heappush(self._ends, (began + seconds, job.id))
         if launch.wall_time is not None:
             self._wall_times.begin(job.id, began, launch.wall_time, self._jobs)
 
-    def _succeed(self, job: JobUnderWay) -> None:
+    def _succeed(self, job: ActiveJob) -> None:
         job.exit_code = 0
         self._over(job)
 

@@ -1,10 +1,12 @@
 """Names of the environment variables that several packages read or set.
 
-`launch/environment.py` has the variables that describe the resources of a job. `host/` imports nothing of this project,
-so `host/tree.py` repeats the variable that marks the processes of a job.
+`launch/environment.py` has the variables that describe the resources of a job. `STEP_ID` is defined in `host/`, which
+imports nothing of this project.
 """
 
 from __future__ import annotations
+
+from qcg.pilotjob.host.records import STEP_ID as STEP_ID
 
 # Read by commands and by the client API.
 RUN_DIRECTORY = "QCG_PJM_DIR"
@@ -17,8 +19,6 @@ JOB_CONTACT = "QCG_PM_CONTACT"
 """The contact file of the manager that started the job."""
 JOB_ADDRESS = "QCG_PM_ZMQ_ADDRESS"
 """The address of the manager that started the job."""
-STEP_ID = "QCG_PM_STEP_ID"
-"""Marks all processes of one attempt of a job."""
 
 # Set for processes of the program itself.
 CORE_CLAIMS = "QCG_PM_CLAIMS"

@@ -16,7 +16,7 @@ from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.prestart import SpareAgent
 from qcg.pilotjob.executors.process import WatchedProcess, find_agent, start_agent
 from qcg.pilotjob.executors.restarts import Restarts
-from qcg.pilotjob.host.tree import look_at
+from qcg.pilotjob.host.process_tree import read_process
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class LocalAgent:
         pid = self._connected_pid
         if not self._executor.agents[NAME].ready or pid in (0, ended):
             return False
-        found = look_at(pid)
+        found = read_process(pid)
         if found is None or found.dead:
             return False
         try:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
 from qcg.pilotjob.executors.prestart import SpareAgent
+from qcg.pilotjob.host.process_tree import Snapshot, read_process, send
 from qcg.pilotjob.host.safe_open import open_own
-from qcg.pilotjob.host.tree import Snapshot, look_at, send
 from qcg.pilotjob.wire import descriptors
 
 LOOK = 0.5
@@ -30,7 +30,7 @@ class WatchedProcess:
         self._child = child
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
-        self._began = look_at(pid)
+        self._first = read_process(pid)
         self._descriptor = _descriptor_of(pid)
         self._next_look: asyncio.TimerHandle | None = None
         if self._descriptor >= 0:
@@ -40,8 +40,8 @@ class WatchedProcess:
 
     def _look(self) -> None:
         """The way of old kernels."""
-        now = look_at(self.pid)
-        if now is None or now.dead or self._began is None or now.began != self._began.began:
+        now = read_process(self.pid)
+        if now is None or now.dead or self._first is None or now.start_ticks != self._first.start_ticks:
             self._has_exited()
         else:
             self._next_look = self._loop.call_later(LOOK, self._look)
@@ -75,7 +75,7 @@ class WatchedProcess:
         """
         if not self.exited.is_set():
             for process in sorted(
-                Snapshot().session(self.pid), key=lambda found: (found.began, found.pid), reverse=True
+                Snapshot().session(self.pid), key=lambda found: (found.start_ticks, found.pid), reverse=True
             ):
                 send(process, signal.SIGKILL)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 
-from qcg.pilotjob.host.tree import MARKER
+from qcg.pilotjob.host.records import STEP_ID
 
 PATIENCE = 30.0
 STILL_THERE = 3
@@ -13,7 +13,7 @@ STILL_THERE = 3
 
 def has_left(node: str, pid: int, instance: str) -> bool:
     """The agent, and all processes of this run's jobs. False where the node cannot be asked."""
-    mark = shlex.quote(f"{MARKER}={instance}.")
+    mark = shlex.quote(f"{STEP_ID}={instance}.")
     look = f"if test -e /proc/{pid} || grep -qsaF {mark} /proc/[0-9]*/environ; then exit {STILL_THERE}; fi"
     command = ["ssh", "-n", "-oBatchMode=yes", "-oConnectTimeout=10", node, f"sh -c {shlex.quote(look)}"]
     try:

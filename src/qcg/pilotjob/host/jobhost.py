@@ -1,106 +1,112 @@
-"""Starts, watches and ends jobs, without a loop and without waiting: its driver calls `advance`, `reap` and `due`."""
+"""The job host: starts, watches and ends the jobs of one machine.
+
+It has no loop and never waits. Its driver calls `children_ended` on SIGCHLD, and `advance` and `due` in each turn.
+"""
 
 import contextlib
-import ctypes
 import math
 import os
 import signal
 import time
 from collections import deque
-from typing import Callable, Deque, Dict, List, Optional, Set, Tuple
+from typing import Callable, Deque, Dict, List, Optional, Tuple
 
-from qcg.pilotjob.host import tree
-from qcg.pilotjob.host.ending import Ending, EndingOfAll, Endings, is_first_process, may_be_ended
-from qcg.pilotjob.host.files import LaunchFiles
-from qcg.pilotjob.host.job import JobUnderWay
+from qcg.pilotjob.host import process_tree
+from qcg.pilotjob.host.job import ActiveJob
+from qcg.pilotjob.host.job_setup import JobSetup
+from qcg.pilotjob.host.lane_runner import HostLaneRunner, LaneRunner
 from qcg.pilotjob.host.lanes import Lanes
-from qcg.pilotjob.host.ledger import Ledger, Opened, Record
-from qcg.pilotjob.host.output import Outputs
-from qcg.pilotjob.host.records import Ended, Launch, Running
-from qcg.pilotjob.host.signalling import pass_on
-from qcg.pilotjob.host.spawn import Spawner, read_report
-from qcg.pilotjob.host.start_errors import NoRoom, Room, TooLate, Unstartable
+from qcg.pilotjob.host.ledger import Ledger, Record
+from qcg.pilotjob.host.offered_lanes import OfferedLanes
+from qcg.pilotjob.host.records import STEP_ID, Ended, Launch, Running
+from qcg.pilotjob.host.start_errors import NoCapacity, StartDeadlinePassed, Unstartable
+from qcg.pilotjob.host.termination import (
+    Termination,
+    TerminationOfAll,
+    Terminations,
+    is_first_process,
+    may_be_killed_from_outside,
+    send_signal,
+)
 from qcg.pilotjob.host.walltimes import WallTimes
 
 DEFAULT_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL."""
+LONGEST_SUSPENSION = 0.05
+"""Seconds to wait for the lane runner before captured output is trimmed: a file system may delay its starts."""
 
 _ALREADY_GONE = contextlib.suppress(ProcessLookupError, PermissionError)
-_PR_SET_CHILD_SUBREAPER = 36
 _EVERYTHING = ""
-"""Key of the ending that takes whatever the jobs have left behind; no job has an empty id."""
-_OWN_ENDS = ("exit", "cancel", "timeout")
-"""Reasons of ends that are final. The output of a job that may run again is not saved: its file system may hang."""
-_SWEEP = "sweep "
-"""Before the id, the key of an ending of what is not a job of this host."""
+"""Key of the termination of all descendants of this process; no job has an empty id."""
 
 
 class JobHost:
     def __init__(
         self,
         ledger: Ledger,
-        instance: str,
+        name: str,
         files: str,
         grace: float = DEFAULT_GRACE,
         log: Callable[[str], None] = lambda line: None,
-        doubt: float = 0.0,
+        verdict_delay: float = 0.0,
         output: str = "",
         open_files: int = 0,
+        lane_runner: Optional[LaneRunner] = None,
     ) -> None:
-        """`doubt`: seconds in which it may turn out that whoever has ended a job from outside ends this host as well,
-        as batch systems do. Then the job did not fail. `output`: the directory of saved output. `open_files`: the soft
-        limit of open files that jobs get; 0: the limit of this process."""
+        """`files`, `output`: the directories of the files of launches and of saved output. `verdict_delay`: seconds to
+        wait before a job that was killed from outside counts as failed. A batch system that ends an allocation kills
+        jobs first and this host next, and then the job did not fail. `open_files`: the soft limit of open files of
+        jobs; 0: that of this process. `lane_runner` starts the jobs of lanes; without one this host does."""
         self._ledger = ledger
-        self._instance = instance
+        self._name = name
         self._grace = grace
         self._log = log
-        self._doubt = doubt
-        self._doubtful: Deque[Tuple[float, JobUnderWay]] = deque()
-        """Those that have ended like that, and until when nobody is told."""
-        self._spawner = Spawner(log, self._is_too_late, open_files)
-        self._files = LaunchFiles(files)
-        self._outputs = Outputs(output, log)
-        self._queue: Deque[Launch] = deque()
-        self._queued: Dict[str, Launch] = {}
-        """All that are taken on and not started, those that wait in a lane too."""
+        self._verdict_delay = verdict_delay
+        self._undecided: Deque[Tuple[float, ActiveJob]] = deque()
+        """Jobs killed from outside, each with the monotonic time from which on it counts as failed."""
+        self._setup = JobSetup(files, output, log, self._is_start_deadline_over, open_files)
         self._lanes = Lanes()
-        self._gave_cores_back = False
-        self._room = Room()
-        self._jobs: Dict[str, JobUnderWay] = {}
-        self._by_pid: Dict[int, JobUnderWay] = {}
+        self._runner = HostLaneRunner() if lane_runner is None else lane_runner
+        self._offered = OfferedLanes(self._runner, self._lanes, self._setup.offers)
+        self._handovers_taken_at = 0.0
+        self._queue: Deque[Launch] = deque()
+        """Launches to start next."""
+        self._queued: Dict[str, Launch] = {}
+        """Launches that are not started, including those that wait in a lane."""
+        self._has_freed_cores = False
+        self._jobs: Dict[str, ActiveJob] = {}
+        self._by_pid: Dict[int, ActiveJob] = {}
         self._wall_times = WallTimes()
-        self._endings = Endings()
+        self._terminations = Terminations()
         self._finish: Optional[Tuple[str, str]] = None
-        self.cut_off = ""
-        """Why whatever ends from now on counts as lost; empty when it does not. Another thread may set it."""
-        self.may_start_until = math.inf
-        """Monotonic seconds: nothing is started after that. Another thread may set it."""
-        self._sweeping: Set[str] = set()
-        self._swept: List[str] = []
-        self._leaving: List[Tuple[str, List[str], float]] = []
-        self._adopt_orphans()
+        self._cut_off = ""
+        self._start_deadline = math.inf
+        self._multinode_ends: List[Tuple[str, List[str], float]] = []
+        process_tree.adopt_orphans(log)
         self._end_lost_jobs()
 
     # Orders
 
     def start(self, launches: List[Launch]) -> List[str]:
-        """Take these on; `advance` starts them. The ids that are refused, because they were taken on before."""
+        """Accept these launches; `advance` starts them. Returns the ids that are refused: they were accepted before."""
         refused = []
         for launch in launches:
             id = launch.id
             if id in self._jobs or id in self._queued or self._ledger.knows(id):
                 refused.append(id)
             elif self._finish is not None:
-                self._never_started(id, *self._finish)
+                self._record_not_started(id, *self._finish)
             else:
                 first = launch.lane
-                if not first or not self._lanes.wait(launch, first in self._jobs or first in self._queued):
+                if not first or not self._lanes.append(launch, first in self._jobs or first in self._queued):
                     self._queue.append(launch)
                 self._queued[id] = launch
+        self._offered.plan(launch.lane for launch in launches if launch.lane)
         return refused
 
     def kill(self, ids: List[str], reason: str = "cancel", message: str = "") -> None:
-        """End these and all their processes. Ids that are not under way are passed over."""
+        """End these jobs with all their processes. Other ids are ignored."""
+        self._take_back_lanes_of(ids)
         self.reap()
         for id in ids:
             if id in self._queued:
@@ -109,74 +115,93 @@ class JobHost:
                 self._end(self._jobs[id], reason, message, self._grace)
 
     def retract(self, ids: List[str]) -> None:
-        """Take back those that wait for others in their lane; ids of any other job are passed over."""
+        """Take back launches that wait in a lane; ids of other jobs are ignored."""
+        self._take_back_lanes_of(ids)
         for id in ids:
             if id in self._lanes:
                 self._drop(id, "closed", "")
 
     def signal(self, ids: List[str], number: int) -> None:
-        """Give a signal to those of their processes that catch it."""
+        """Send a signal to the processes of these jobs that have a handler for it."""
         self.reap()
-        pass_on([self._jobs[id].start for id in ids if id in self._jobs], number)
+        send_signal([self._jobs[id].start for id in ids if id in self._jobs], number)
 
-    def sweep(self, marks: Dict[str, str], grace: float = 0.0) -> None:
-        """End what carries these marks: the part on this machine of jobs that others have started.
-
-        By id; `take_swept` tells of which nothing is left.
-        """
-        for id, mark in marks.items():
-            self._sweeping.add(id)
-            self._endings.begin(_SWEEP + id, Ending(Opened(mark, -1, 0.0, [], 0, 0), time.monotonic() + grace))
+    def sweep(self, markers: Dict[str, str], grace: float = 0.0) -> None:
+        """End the processes on this machine of jobs of other hosts, by their markers. `take_swept` tells the result."""
+        self._terminations.sweep(markers, time.monotonic() + grace)
 
     def finish(self, grace: float, reason: str = "cancel", message: str = "") -> None:
-        """End everything; nothing is started any more. Again with a shorter `grace`: sooner."""
+        """End all jobs and start no more. Call it again with a shorter `grace` to end them sooner."""
+        self._take_back_all_lanes()
         self.reap()
         self._finish = (reason, message)
         while self._queued:
-            self._never_started(self._queued.popitem()[0], reason, message)
+            self._record_not_started(self._queued.popitem()[0], reason, message)
         self._queue.clear()
         self._lanes.clear()
-        while self._doubtful:
-            _, job = self._doubtful.popleft()
+        while self._undecided:
+            _, job = self._undecided.popleft()
             job.reason, job.message = reason, message
             self._over(job)
-        for job in self._jobs.values():
+        for job in list(self._jobs.values()):
             self._end(job, reason, message, grace)
         kill_at = time.monotonic() + grace
-        self._endings.begin(_EVERYTHING, EndingOfAll(kill_at))
-        self._endings.kill_by(kill_at)
+        self._terminations.begin(_EVERYTHING, TerminationOfAll(kill_at))
+        self._terminations.kill_by(kill_at)
 
     def lose_all(self) -> None:
-        """End everything at once, as lost. Those not started yet are forgotten: nobody was told of them, but for one
-        that would have started by now, had there been room or time."""
+        """End all jobs at once, as lost. Launches that were not started are forgotten, because no manager has a record
+        of them; but a launch whose start was tried and put off is recorded as not started."""
+        self._take_back_all_lanes()
         self.reap()
         for id in [id for id in self._queued if id in self._ledger.open]:
-            self._never_started(id, "closed", "")
+            self._record_not_started(id, "closed", "")
         self._queued.clear()
         self._queue.clear()
         self._lanes.clear()
-        for job in self._jobs.values():
-            self._end(job, "lost", self.cut_off, 0.0)
-        self._endings.kill_by(time.monotonic())
+        for job in list(self._jobs.values()):
+            self._end(job, "lost", self._cut_off, 0.0)
+        self._terminations.kill_by(time.monotonic())
+
+    def set_cut_off(self, reason: str) -> None:
+        """From now on jobs that end count as lost, with this message; empty: they do not. Any thread may call this."""
+        self._cut_off = reason
+        self._runner.hold(bool(reason))
+
+    def set_start_deadline(self, moment: float) -> None:
+        """Start nothing after this monotonic time. Any thread may call this."""
+        self._start_deadline = moment
+        self._runner.hold_after(moment)
 
     # The driver's turns
 
     def advance(self, limit: int = 16) -> bool:
-        """Start up to `limit` of the jobs taken on. Whether more could be started at once."""
+        """Start up to `limit` of the accepted jobs. Returns whether more could be started at once."""
+        if self._offered.planned and self._runner.pending():
+            self._record_handovers()
+        more = self._start_queued(limit)
+        if self._ledger.write_error:
+            if self._runner.lanes():
+                self._take_back_all_lanes()
+        elif self._offered.planned:
+            self._offered.offer_planned(self._jobs)
+        return more
+
+    def _start_queued(self, limit: int) -> bool:
         queue, queued = self._queue, self._queued
-        self._room.retry_at = None
-        if queue and self._is_too_late():
+        self._setup.capacity.retry_at = None
+        if queue and self._is_start_deadline_over():
             return False
         while queue and limit > 0:
             launch = queue[0]
             if launch.id in queued:
-                if not self._note_start(launch):
+                if not self._record_starting(launch):
                     return False
                 del queued[launch.id]
                 try:
                     self._start(launch)
-                except (NoRoom, TooLate):
-                    # It keeps its place, and its cores.
+                except (NoCapacity, StartDeadlinePassed):
+                    # It keeps its turn, and its cores.
                     queued[launch.id] = launch
                     return False
                 limit -= 1
@@ -184,206 +209,209 @@ class JobHost:
         return bool(queue)
 
     def children_ended(self) -> None:
-        """To be called on SIGCHLD."""
-        self.reap()
+        """To be called on SIGCHLD. Children of the lane runner are left to it: a lane whose job is reaped here has to
+        be offered again. It signals SIGCHLD once more if it has hidden other children."""
+        self.reap(self._runner.reaps)
 
-    def reap(self, is_for_others: Callable[[int], bool] = lambda pid: False) -> None:
-        """Take in every child that has ended, up to one that is left to others: it hides the rest."""
-        while True:
-            try:
-                child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if child is None or is_for_others(child.si_pid):
-                return
-            pid = child.si_pid
-            job = self._by_pid.pop(pid, None)
-            if job is not None and job.reason == "exit" and self.cut_off:
-                job.reason, job.message = "lost", self.cut_off
-            if job is not None and job.reason == "exit":
-                # While the dead leader is not reaped, its process group can be no other.
-                with _ALREADY_GONE:
-                    os.killpg(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            if job is not None:
-                self._reaped(job, child.si_status if child.si_code == os.CLD_EXITED else -child.si_status)
+    def reap(self, is_for_runner: Callable[[int], bool] = lambda pid: False) -> None:
+        """Reap all children that have ended, up to the first one that is left to the lane runner: it hides the rest."""
+        self._runner.suspend()
+        try:
+            self._record_handovers()
+            while True:
+                try:
+                    child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                except ChildProcessError:
+                    return
+                if child is None or is_for_runner(child.si_pid):
+                    return
+                pid = child.si_pid
+                job = self._by_pid.pop(pid, None)
+                if job is not None and job.reason == "exit" and self._cut_off:
+                    job.reason, job.message = "lost", self._cut_off
+                if job is not None and job.reason == "exit":
+                    # While the dead leader is not reaped, its process group can be no other.
+                    with _ALREADY_GONE:
+                        os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                if job is not None:
+                    self._reaped(job, child.si_status if child.si_code == os.CLD_EXITED else -child.si_status)
+        finally:
+            self._runner.resume()
 
     def due(self, now: float) -> None:
-        """Do what time asks for: wall times, and the next step of every ending. `now` is monotonic."""
+        """Enforce wall times, trim captured output and take the next step of every termination. `now` is monotonic."""
+        is_late = now >= self._handovers_taken_at + self._runner.pause
+        if self._runner.pending() and (is_late or not self.records_can_wait):
+            self._record_handovers()
         if self._wall_times.is_one_over(now):
             self.reap()
             self._end_overdue(now)
-        while self._doubtful and self._doubtful[0][0] <= now:
-            self._over(self._doubtful.popleft()[1])
-        if self._outputs.next_look is not None and self._outputs.next_look <= now:
-            self._look_at_outputs(now)
-        next_look = self._endings.next_look()
-        if next_look is not None and next_look <= now:
+        while self._undecided and self._undecided[0][0] <= now:
+            self._over(self._undecided.popleft()[1])
+        if self._setup.outputs.next_look is not None and self._setup.outputs.next_look <= now:
+            self._trim_outputs(now)
+        next_step = self._terminations.next_step()
+        if next_step is not None and next_step <= now:
             self.reap()
-            for key, left in self._endings.look(now):
+            for key, left in self._terminations.step(now):
                 self._tree_over(key, left)
 
     def next_deadline(self) -> Optional[float]:
         """When `due` has to be called next, in monotonic seconds."""
-        doubt = self._doubtful[0][0] if self._doubtful else None
-        times = (
-            self._wall_times.next(self._jobs),
-            doubt,
-            self._endings.next_look(),
-            self._room.retry_at,
-            self._outputs.next_look,
-        )
+        undecided = self._undecided[0][0] if self._undecided else None
+        handovers = self._handovers_taken_at + self._runner.pause if self._runner.pending() else None
+        times = [self._wall_times.next(self._jobs), self._terminations.next_step(), undecided, handovers]
+        times += [self._setup.capacity.retry_at, self._setup.outputs.next_look]
         return min((at for at in times if at is not None), default=None)
+
+    def sync_ledger(self) -> None:
+        """Bring the ledger to the disk; at most once a second."""
+        self._ledger.sync(self._take_back_all_lanes)
 
     # Answers
 
     @property
     def busy(self) -> bool:
-        """Whether anything is under way, also the ending of what jobs left behind."""
-        return bool(self._jobs or self._queued or self._sweeping or _EVERYTHING in self._endings)
+        """Whether there are jobs, or processes that jobs have left and that are being ended."""
+        return bool(self._jobs or self._queued or self._terminations.sweeping or _EVERYTHING in self._terminations)
 
     @property
-    def trouble(self) -> str:
-        """Why no job is started at present, as a sentence; empty when all is well."""
-        return self._ledger.trouble
+    def start_problem(self) -> str:
+        """Why no job is started at present, as a sentence; empty when jobs can be started."""
+        return self._ledger.write_error
 
     @property
-    def can_go_on(self) -> bool:
-        """All cores that jobs have left since records were taken have others by now: nobody is in a hurry to know."""
-        return bool(self._lanes) and not self._gave_cores_back
+    def cut_off(self) -> str:
+        """Why jobs that end count as lost; empty when they do not."""
+        return self._cut_off
+
+    @property
+    def records_can_wait(self) -> bool:
+        """Every core freed since the last `take_records` has its next job: no manager has to schedule one."""
+        return bool(self._lanes) and not self._has_freed_cores
 
     def running(self) -> List[Running]:
-        """All jobs whose end no record tells yet; those not started yet have pid 0."""
+        """All jobs without a stored end; those not started yet have pid 0."""
+        self._record_handovers()
         live = [Running(job.id, job.start.pid, job.start.at, job.start.grant) for job in self._jobs.values()]
         live += [Running(launch.id, 0, 0.0, launch.grant) for launch in self._queued.values()]
-        return live + self._ledger.closing()
+        return live + self._ledger.unstored_ends()
 
     def take_records(self) -> List[Tuple[int, Record]]:
-        """Numbered records since the last call, all of them in the ledger: the others come when they are, too."""
-        self._gave_cores_back = False
+        """The numbered records since the last call, as far as the ledger has stored them."""
+        self._has_freed_cores = False
         self._ledger.flush()
-        return self._ledger.untold()
+        return self._ledger.unreported()
 
-    def take_leaving(self) -> List[Tuple[str, List[str], float]]:
-        """Jobs whose ending has begun since the last call and that have other nodes, with these and their grace."""
-        leaving, self._leaving = self._leaving, []
-        return leaving
+    def take_multinode_ends(self) -> List[Tuple[str, List[str], float]]:
+        """Jobs on several nodes whose termination has begun since the last call: id, the other nodes, grace period."""
+        ends, self._multinode_ends = self._multinode_ends, []
+        return ends
 
     def take_swept(self) -> List[str]:
-        swept, self._swept = self._swept, []
-        return swept
+        return self._terminations.take_swept()
 
     def report(self) -> Tuple[List[Tuple[int, Record]], List[Running]]:
-        """All that a manager may not know: records that are not acknowledged, and jobs under way besides."""
+        """What a manager may not know: records that it has not acknowledged, and all jobs without a stored end."""
+        self._record_handovers()
         self._ledger.flush()
         return self._ledger.unacknowledged(), self.running()
 
     def close(self) -> None:
-        """Give back descriptors; for a driver that goes on living without its host."""
-        for job in self._jobs.values():
-            if job.report >= 0:
-                os.close(job.report)
-            if job.output is not None:
-                job.output.close()
-        self._spawner.close()
+        """Close all descriptors, for a driver that goes on without its host."""
+        self._take_back_all_lanes()  # with the descriptors that the lane runner has opened
+        self._runner.close()
+        self._setup.close(self._jobs.values())
 
     # Start and end of one job
 
-    def _is_too_late(self) -> bool:
-        return time.monotonic() >= self.may_start_until
+    def _is_start_deadline_over(self) -> bool:
+        return time.monotonic() >= self._start_deadline
 
-    def _note_start(self, launch: Launch) -> bool:
-        """Before it: whatever happens then, it may have run."""
-        return self._ledger.starting(launch.id, launch.env.get(tree.MARKER, ""), launch.grant)
+    def _record_starting(self, launch: Launch) -> bool:
+        return self._ledger.starting(launch.id, launch.env.get(STEP_ID, ""), launch.grant)
 
     def _start(self, launch: Launch) -> None:
-        since = tree.ticks_now()
-        own_files = False
-        captured = self._outputs.capture(launch)
         try:
-            if launch.files:
-                own_files = self._files.write(launch.id, launch.files)
-            at = time.time()  # before it begins: nothing may seem to have run for less time than it has
-            pid, report = self._spawner.start(launch, captured)
+            job = self._setup.start(launch, bool(self._jobs))
         except Unstartable as error:
-            if captured is not None:
-                captured.close()
-            if launch.files:
-                self._files.remove(launch.id)
-            if isinstance(error, TooLate) or (isinstance(error, NoRoom) and self._room.may_come(bool(self._jobs))):
+            if isinstance(error, (NoCapacity, StartDeadlinePassed)):
                 raise
-            self._never_started(launch.id, "unstartable", str(error))
-            self._let_next_in(launch.id)
-            return
-        self._room.is_there()
-        opened = Opened(launch.env.get(tree.MARKER, ""), pid, at, launch.grant, since, tree.ticks_now())
-        self._began(launch, JobUnderWay(launch.id, opened, report, own_files, captured))
+            self._record_not_started(launch.id, "unstartable", str(error))
+            self._start_next_of_lane(launch.id)
+        else:
+            self._began(launch, job)
 
-    def _began(self, launch: Launch, job: JobUnderWay) -> None:
+    def _began(self, launch: Launch, job: ActiveJob) -> None:
         self._jobs[job.id] = self._by_pid[job.start.pid] = job
         self._ledger.started(job.id, job.start)
         if launch.wall_time is not None:
-            began = time.monotonic() - tree.seconds_since(job.start.until)
+            began = time.monotonic() - process_tree.seconds_since(job.start.until)
             self._wall_times.begin(job.id, began, launch.wall_time, self._jobs)
         if job.output is not None:
-            self._outputs.began()
+            self._setup.outputs.began()
+        self._offered.job_started(job.id)
 
-    def _look_at_outputs(self, now: float) -> None:
-        self._outputs.look([job.output for job in self._jobs.values() if job.output is not None], now)
+    def _trim_outputs(self, now: float) -> None:
+        if not self._runner.suspend_within(LONGEST_SUSPENSION):
+            self._setup.outputs.postpone(now)
+            return
+        try:
+            # Descriptors of jobs that have succeeded are closed by the lane runner, and may be used for other files.
+            self._record_handovers()
+            self._setup.outputs.trim([job.output for job in self._jobs.values() if job.output is not None], now)
+        finally:
+            self._runner.resume()
 
-    def _reaped(self, job: JobUnderWay, exit_code: int) -> None:
+    def _reaped(self, job: ActiveJob, exit_code: int) -> None:
+        self._offered.take_back(self._lanes.lane_of(job.id))
         job.exit_code = exit_code
-        if job.id in self._endings:
-            self._endings.hurry()
-        elif self._doubt and may_be_ended(exit_code, job.start):
-            self._doubtful.append((time.monotonic() + self._doubt, job))
+        if job.id in self._terminations:
+            self._terminations.step_soon()
+        elif self._verdict_delay and may_be_killed_from_outside(exit_code, job.start):
+            self._undecided.append((time.monotonic() + self._verdict_delay, job))
         else:
             self._over(job)
 
     def _drop(self, id: str, reason: str, message: str) -> None:
-        """It was taken on, and is not started."""
+        """Record the end of an accepted launch that was not started."""
         del self._queued[id]
         if id in self._lanes:
-            self._lanes.drop(id)
+            self._lanes.remove(id)
         else:
-            self._let_next_in(id)
-        self._never_started(id, reason, message)
+            self._start_next_of_lane(id)
+        self._record_not_started(id, reason, message)
 
-    def _never_started(self, id: str, reason: str, message: str) -> None:
+    def _record_not_started(self, id: str, reason: str, message: str) -> None:
         self._ledger.ended(Ended(id, time.time(), -1, reason, message, 0, 0.0))
 
-    def _over(self, job: JobUnderWay) -> None:
+    def _over(self, job: ActiveJob) -> None:
+        """Record the end of a job that has no processes any more."""
         del self._jobs[job.id]
-        message = job.message or read_report(job.report)
-        if job.report >= 0:
-            os.close(job.report)
-        if job.files:
-            # Before the ledger has its end: an agent that is killed in between leaves them to the next one.
-            self._files.remove(job.id)
+        message = self._setup.clean_up(job)
         start, code = job.start, -1 if job.exit_code is None else job.exit_code
-        if job.output is not None:
-            # Before anybody is told of the end, and looks for it.
-            if job.output.keep if code == 0 and job.reason == "exit" else job.reason in _OWN_ENDS:
-                self._outputs.save(job.output, job.id)
-            job.output.close()
         self._ledger.ended(Ended(job.id, time.time(), code, job.reason, message, start.pid, start.at, start.grant))
-        self._let_next_in(job.id)
+        self._start_next_of_lane(job.id)
 
-    def _let_next_in(self, id: str) -> None:
-        """`id` has left its cores to whoever waits for them."""
+    def _start_next_of_lane(self, id: str) -> None:
+        """Job `id` has left its cores: queue the next job of its lane."""
         launch = self._lanes.next(id)
         if launch is not None:
             self._queue.append(launch)
         else:
-            self._gave_cores_back = True
+            self._has_freed_cores = True
 
-    def _end(self, job: JobUnderWay, reason: str, message: str, grace: float) -> None:
-        if job.id in self._endings or job.exit_code is not None:
+    def _end(self, job: ActiveJob, reason: str, message: str, grace: float) -> None:
+        """Begin the termination of a job."""
+        self._offered.take_back(self._lanes.lane_of(job.id))
+        self._record_handovers()
+        if self._jobs.get(job.id) is not job or job.id in self._terminations or job.exit_code is not None:
             return
         job.reason, job.message = reason, message
-        self._endings.begin(job.id, Ending(job.start, time.monotonic() + grace))
+        self._terminations.begin(job.id, Termination(job.start, time.monotonic() + grace))
         if len(job.start.grant) > 1:
-            self._leaving.append((job.id, [node for node, _, _ in job.start.grant[1:]], grace))
+            self._multinode_ends.append((job.id, [node for node, _, _ in job.start.grant[1:]], grace))
 
     def _end_overdue(self, now: float) -> None:
         for id, wall_time in self._wall_times.take(now):
@@ -396,35 +424,71 @@ class JobHost:
         if job is not None and self._by_pid.get(job.start.pid) is job and not left:
             # Its first process is dead but not reaped yet: the next SIGCHLD brings the exit code.
             return
-        self._endings.drop(key)
+        self._terminations.remove(key)
         if left:
             staying = "Processes %s do not end, even after SIGKILL." % ", ".join(map(str, left))
             self._log(staying)
-        if key.startswith(_SWEEP):
-            self._sweeping.discard(key[len(_SWEEP) :])
-            self._swept.append(key[len(_SWEEP) :])
         if job is not None:
             if left:
                 job.message = (job.message + " " + staying).strip()
                 self._by_pid.pop(job.start.pid, None)
             self._over(job)
 
-    # What another life of this host left
+    # Lanes of the lane runner
 
-    def _adopt_orphans(self) -> None:
-        """Children whose parents die become mine: they can be reaped, and found at the end."""
-        if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-            self._log("This kernel gives orphans to init: %s." % os.strerror(ctypes.get_errno()))
+    def _take_back_lanes_of(self, ids: List[str]) -> None:
+        """Take back the lanes of these jobs until `advance` offers them again."""
+        queued, lane_of = self._queued, self._lanes.lane_of
+        self._offered.take_back_for_now([queued[id].lane if id in queued else lane_of(id) for id in ids])
+        self._record_handovers()
+
+    def _take_back_all_lanes(self) -> None:
+        self._offered.take_back_for_now(self._runner.lanes())
+        self._record_handovers()
+
+    def _record_handovers(self) -> None:
+        """Record the jobs that the lane runner has reaped and started since the last call."""
+        self._handovers_taken_at = time.monotonic()
+        handovers = self._runner.take()
+        if not handovers:
+            return
+        lane_names, lanes = self._runner.lane_names, self._lanes
+        begun: Dict[str, Tuple[Launch, int, float, int, int, int, int]] = {}
+        for number, ended_at, pid, at, since, until, stdout, stderr in handovers:
+            lane = lane_names[number]
+            id = lanes.active_job(lane)
+            if id in begun:
+                before, ended, started = begun.pop(id)[:3]
+                grant = before.grant
+            else:
+                job = self._jobs.pop(id)
+                ended, started, grant = job.start.pid, job.start.at, job.start.grant
+                # Another job may have this pid by now.
+                if self._by_pid.get(ended) is job:
+                    del self._by_pid[ended]
+            self._ledger.ended(Ended(id, ended_at, 0, "exit", "", ended, started, grant))
+            launch = lanes.next(id)
+            assert launch is not None
+            if pid:
+                del self._queued[launch.id]
+                begun[launch.id] = (launch, pid, at, since, until, stdout, stderr)
+            else:
+                self._queue.append(launch)
+                self._offered.take_back(lane)
+        for launch, pid, at, since, until, stdout, stderr in begun.values():
+            self._began(launch, self._setup.adopt(launch, pid, at, since, until, stdout, stderr))
+
+    # Jobs of an earlier process of this host
 
     def _end_lost_jobs(self) -> None:
-        why = "The agent %s that ran this job was killed; what was left of the job has been ended" % self._instance
+        why = "The agent %s that ran this job was killed; what was left of the job has been ended" % self._name
         why += ", and its output is lost, as far as it was not written to files."
-        why_unsure = "The agent %s was killed while it started this job; it may or may not have run." % self._instance
-        for id, opened in self._ledger.open.items():
-            job = self._jobs[id] = JobUnderWay(id, opened, -1, files=True)
-            job.reason, job.message = "lost", why if opened.pid else why_unsure
-            first = tree.look_at(opened.pid) if opened.pid else None
-            if first is None or not is_first_process(first, opened):
-                # Its pid, and so the session of that number, may be anybody's by now.
-                opened = opened._replace(pid=-1)
-            self._endings.begin(id, Ending(opened, time.monotonic() + self._grace))
+        why_unsure = "The agent %s was killed while it started this job; it may or may not have run." % self._name
+        for id, start in self._ledger.open.items():
+            job = self._jobs[id] = ActiveJob(id, start, -1, has_files=True)
+            job.reason, job.message = "lost", why if start.pid else why_unsure
+            first = process_tree.read_process(start.pid) if start.pid else None
+            if first is None or not is_first_process(first, start):
+                # By now its pid, and the session with that number, may belong to any other process.
+                start = start._replace(pid=-1)
+            self._terminations.begin(id, Termination(start, time.monotonic() + self._grace))

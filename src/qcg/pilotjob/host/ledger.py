@@ -1,43 +1,31 @@
-"""What a host has started and how that ended, on its own disk: the memory that makes a start happen once.
+"""The ledger: a job host's own record, on its own disk, of the jobs that it started and how they ended.
 
-One JSON array a line, only ever appended:
+With it, a host that was restarted refuses to start a job twice. `ledger_format` describes the file.
 
-    ["h", boot id]                                          written when the ledger is opened
-    ["b", id, marker, grant]                                about to start: from here on it may have run
-    ["s", number, id, pid, at, grant, since, until]         Started, and the ticks between which the process began
-    ["e", number, id, at, code, reason, message, pid, at, grant]    Ended
-    ["x", id, pid, at, at]                                  started and ended well; gets its number in an Ended line
-    ["a", number]                                           records up to this one are in the manager's journal
-    ["n", number, shift]                                    records above this one count so many more from here on
-
-Each write begins with a new line, because a full disk may have cut off whatever anybody wrote before: a line is whole,
-or is passed over.
-
-A record may be told once its line is handed to the operating system: what anybody has heard outlives this process. Only
-a crash of the machine can take it from the ledger; then the manager says how far it has seen, and new records count on
-from there.
+A record may be sent once its line is handed to the operating system, because from then on it outlives this process.
+Only a crash of the machine can still take it from the ledger. Then the manager tells the last record that it
+has seen, and new records get higher numbers.
 """
 
 import contextlib
 import errno
-import functools
 import itertools
-import json
 import os
 import time
 from collections import deque
-from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
+from qcg.pilotjob.host import ledger_format as form
+from qcg.pilotjob.host.process_tree import boot_id
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from qcg.pilotjob.host.safe_open import open_own
-from qcg.pilotjob.host.tree import boot_id
 
 Record = Union[Started, Ended]
 
 COMPACT_ABOVE = 32 * 1024 * 1024
+"""Bytes above which a ledger is compacted, if that makes it half as large or smaller."""
 MOST_BYTES = 4 << 30
-"""Of a ledger that is opened: room for 20 million records that no manager has acknowledged."""
+"""Size of the largest ledger that is opened: about 20 million records that no manager has acknowledged."""
 SYNC_INTERVAL = 1.0
 _BYTES_PER_RECORD = 200
 
@@ -46,77 +34,48 @@ class LedgerError(Exception):
     """The ledger cannot be opened."""
 
 
-class Opened(NamedTuple):
+class OpenStart(NamedTuple):
     """A start without an end."""
 
     marker: str
     """Value of QCG_PM_STEP_ID in the environment of all its processes."""
     pid: int
-    """0 when the ledger does not know whether it came to be."""
+    """0 when the ledger does not say whether a process was started."""
     at: float
     grant: List[NodeGrant]
     since: int
     until: int
-    """Its process began between these clock ticks after boot: tells it from a later one with the same pid."""
+    """Its process began between these clock ticks after boot: this tells it from a later process with the same pid."""
 
 
-def _unsure(marker: str, grant: List[NodeGrant]) -> Opened:
-    return Opened(marker, 0, 0.0, grant, 0, 0)
-
-
-def starting_line(id: str, marker: str, grant: List[NodeGrant]) -> str:
-    return '["b",%s,%s,%s]\n' % (quoted(id), quoted(marker), _grant_text(tuple(grant)))
-
-
-def _started_line(number: int, body: Started, since: int, until: int) -> str:
-    grant = _grant_text(tuple(body.grant))
-    return '["s",%d,%s,%d,%r,%s,%d,%d]\n' % (number, quoted(body.id), body.pid, body.at, grant, since, until)
-
-
-@functools.lru_cache(maxsize=4096)
-def _grant_text(grant: Tuple[NodeGrant, ...]) -> str:
-    """Few different grants come again and again."""
-    return json.dumps(grant, separators=(",", ":"))
-
-
-def _ended_line(number: int, body: Ended) -> str:
-    return '["e",%d,%s,%r,%d,%s,%s,%d,%r,%s]\n' % (
-        number,
-        quoted(body.id),
-        body.at,
-        body.exit_code,
-        quoted(body.reason),
-        quoted(body.message),
-        body.pid,
-        body.started,
-        _grant_text(tuple(body.grant)),
-    )
+def _unsure(marker: str, grant: List[NodeGrant]) -> OpenStart:
+    return OpenStart(marker, 0, 0.0, grant, 0, 0)
 
 
 class Ledger:
     def __init__(self, path: str) -> None:
         self.path = path
-        self.trouble = ""
+        self.write_error = ""
         """Why lines cannot be written at present, as a sentence. While it is not empty, no job may be started."""
         self.unreadable_lines = 0
         self.last = 0
         """Number of the newest record."""
         self.stored = 0
-        """Records up to this one are in the file."""
-        self.told = 0
-        """Records up to this one may have been seen by a manager."""
+        """Number of the newest record that is in the file."""
+        self.reported = 0
+        """Number of the newest record that a manager may have seen."""
         self.acknowledged = 0
-        self.open: Dict[str, Opened] = {}
+        """Number of the newest record that the manager's journal has."""
+        self.open: Dict[str, OpenStart] = {}
         """Starts without an end, by id."""
         self._kept: Deque[Tuple[int, Record]] = deque()
+        """Records that are not acknowledged."""
         self._ended: Set[str] = set()
-        self._stored_ack = 0
+        self._stored_acknowledgement = 0
         self._lines: List[str] = []
         self._unwritten = b""
-        self._ran: Dict[str, Ended] = {}
+        self._unnumbered: Dict[str, Ended] = {}
         """While the file is read: ends without a number."""
-        self.before_replacing: Callable[[], None] = lambda: None
-        """Called when the file is about to be replaced by a shorter one: whoever else writes to it must stop."""
         self._unsynced = False
         self._next_sync = 0.0
         self._compact_above = COMPACT_ABOVE
@@ -125,16 +84,22 @@ class Ledger:
             self._replay()
         except OSError as error:
             raise LedgerError("The ledger %s cannot be opened: %s." % (path, error.strerror)) from None
-        self.stored = self.told = self.last
-        self._lines.append('["h",%s]\n' % quoted(boot_id()))
-        for body in self._ran.values():
+        except form.UnknownVersion as version:
+            os.close(self._fd)
+            raise LedgerError(
+                "The ledger %s has version %s of its format, and this program reads versions up to %d: it was written"
+                " by a later version of the program." % (path, version, form.VERSION)
+            ) from None
+        self.stored = self.reported = self.last
+        self._lines.append(form.header_line(boot_id()))
+        for body in self._unnumbered.values():
             self.ended(body)
-        self._ran.clear()
+        self._unnumbered.clear()
         self.flush()
 
     @property
     def descriptor(self) -> int:
-        """Of the file; another one after it was replaced."""
+        """Descriptor of the file. It changes when the file is compacted."""
         return self._fd
 
     def close(self) -> None:
@@ -142,27 +107,27 @@ class Ledger:
         self.sync()
         os.close(self._fd)
 
-    # What the host tells
+    # Records
 
     def starting(self, id: str, marker: str, grant: List[NodeGrant]) -> bool:
-        """Write down that `id` may run from now on. `False`: that failed, do not start it."""
-        if self.trouble:
+        """Write that job `id` may run from now on. False: that failed, and the job must not be started."""
+        if self.write_error:
             return False
-        self._lines.append(starting_line(id, marker, grant))
+        self._lines.append(form.starting_line(id, marker, grant))
         if not self.flush():
             return False
         self.open[id] = _unsure(marker, grant)
         return True
 
-    def started(self, id: str, opened: Opened) -> Tuple[int, Record]:
-        body = Started(id, opened.pid, opened.at, opened.grant)
-        self.open[id] = opened
-        return self._record(body, _started_line(self.last + 1, body, opened.since, opened.until))
+    def started(self, id: str, start: OpenStart) -> Tuple[int, Record]:
+        body = Started(id, start.pid, start.at, start.grant)
+        self.open[id] = start
+        return self._record(body, form.started_line(self.last + 1, body, start.since, start.until))
 
     def ended(self, body: Ended) -> Tuple[int, Record]:
         self.open.pop(body.id, None)
         self._ended.add(body.id)
-        return self._record(body, _ended_line(self.last + 1, body))
+        return self._record(body, form.ended_line(self.last + 1, body))
 
     def _record(self, body: Record, line: str) -> Tuple[int, Record]:
         self.last += 1
@@ -171,43 +136,43 @@ class Ledger:
         self._kept.append(numbered)
         return numbered
 
-    # What the host asks
-
     def knows(self, id: str) -> bool:
-        """Whether `id` was started, as far as the manager has not acknowledged its end."""
+        """Whether job `id` was started and the manager has not acknowledged its end."""
         return id in self.open or id in self._ended
 
     def unacknowledged(self) -> List[Tuple[int, Record]]:
-        """For a manager that asks for everything: all that may be told."""
-        self.told = max(self.told, self.stored)
+        """All stored records that no manager has acknowledged; they count as reported."""
+        self.reported = max(self.reported, self.stored)
         return [numbered for numbered in self._kept if numbered[0] <= self.stored]
 
-    def untold(self) -> List[Tuple[int, Record]]:
-        """For a manager that has been told the rest: what may be told since."""
-        told, self.told = self.told, max(self.told, self.stored)
-        newest_first = itertools.takewhile(lambda numbered: numbered[0] > told, reversed(self._kept))
+    def unreported(self) -> List[Tuple[int, Record]]:
+        """The stored records since the last report; they count as reported."""
+        reported, self.reported = self.reported, max(self.reported, self.stored)
+        newest_first = itertools.takewhile(lambda numbered: numbered[0] > reported, reversed(self._kept))
         return [numbered for numbered in newest_first if numbered[0] <= self.stored][::-1]
 
-    def closing(self) -> List[Running]:
-        """Jobs that are over, but whose ends may not be told yet: for others they are still under way."""
+    def unstored_ends(self) -> List[Running]:
+        """Jobs that are over, but whose ends are not stored yet: for the manager they are still running."""
         return [
             Running(body.id, body.pid, body.started, body.grant)
             for number, body in self._kept
             if number > self.stored and isinstance(body, Ended)
         ]
 
-    def seen(self, number: int) -> None:
-        """A manager has seen records up to this one. Those that a crash of this machine took from the ledger must not
-        lend their numbers to others, which would pass for old ones."""
-        if number > self.told:
-            shift = number - self.told
-            self._lines.append('["n",%d,%d]\n' % (self.told, shift))
-            self.stored = min(self.stored, self.told)
-            self._renumber(self.told, shift)
-            self.told = number
+    def manager_has_seen(self, number: int) -> None:
+        """Give new records numbers above `number`, the last one that the manager has seen.
+
+        A crash of this machine may have taken records from the ledger. If others got their numbers, the manager would
+        take those for repetitions."""
+        if number > self.reported:
+            shift = number - self.reported
+            self._lines.append(form.renumbered_line(self.reported, shift))
+            self.stored = min(self.stored, self.reported)
+            self._renumber(self.reported, shift)
+            self.reported = number
 
     def acknowledge(self, number: int) -> None:
-        """The manager has all records up to `number`. Stored with the next `sync`."""
+        """The manager's journal has all records up to `number`. Stored with the next `sync`."""
         kept = self._kept
         while kept and kept[0][0] <= number:
             body = kept.popleft()[1]
@@ -219,10 +184,10 @@ class Ledger:
         self._kept = deque((number + shift if number > above else number, body) for number, body in self._kept)
         self.last = max(self.last, above) + shift
 
-    # Disk
+    # The file
 
     def flush(self) -> bool:
-        """Hand all lines to the operating system, so that they outlive this process."""
+        """Hand all lines to the operating system, so that they outlive this process. False: some are not written."""
         if self._lines:
             self._unwritten += ("\n" + "".join(self._lines)).encode("ascii")
             self._lines.clear()
@@ -230,79 +195,82 @@ class Ledger:
             try:
                 written = os.write(self._fd, self._unwritten)
             except OSError as error:
-                self._complain(error)
+                self._set_write_error(error)
                 return False
             if written < len(self._unwritten):
-                # What was cut off is written again.
+                # A line that was cut off is written again.
                 whole = self._unwritten.rfind(b"\n", 0, written) + 1
                 self._unwritten = b"\n" + self._unwritten[whole:]
             else:
                 self._unwritten = b""
             self._unsynced = True
-            self.trouble = ""
+            self.write_error = ""
         self.stored = self.last
         return True
 
     def sync_due(self) -> Optional[float]:
         """When `sync` has something to do next, in monotonic seconds."""
-        if self._unsynced or self._lines or self._unwritten or self.acknowledged > self._stored_ack:
+        if self._unsynced or self._lines or self._unwritten or self.acknowledged > self._stored_acknowledgement:
             return self._next_sync
         return None
 
-    def sync(self) -> None:
-        """Bring lines to the disk itself, so that they outlive the machine; at most once a second."""
+    def sync(self, before_compaction: Callable[[], None] = lambda: None) -> None:
+        """Bring lines to the disk, so that they outlive a crash of the machine; at most once a second.
+
+        `before_compaction` is called when the file is about to be replaced by a shorter one: others must not write to
+        the old one any more."""
         due = self.sync_due()
         now = time.monotonic()
         if due is None or now < due:
             return
         self._next_sync = now + SYNC_INTERVAL
-        if self.acknowledged > self._stored_ack:
-            self._lines.append('["a",%d]\n' % self.acknowledged)
-            self._stored_ack = self.acknowledged
+        if self.acknowledged > self._stored_acknowledgement:
+            self._lines.append(form.acknowledged_line(self.acknowledged))
+            self._stored_acknowledgement = self.acknowledged
         if not self.flush():
             return
         try:
             os.fdatasync(self._fd)
         except OSError as error:
-            # Some special files cannot be synced; that is no loss.
+            # Some special files cannot be synced, and need not be.
             if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                self._complain(error)
+                self._set_write_error(error)
                 return
         self._unsynced = False
-        self.trouble = ""
+        self.write_error = ""
         size = os.fstat(self._fd).st_size
-        if size > self._compact_above and self._size_of_rest() * 2 < size:
-            self.before_replacing()
+        if size > self._compact_above and self._compacted_size() * 2 < size:
+            before_compaction()
             self._compact()
 
-    def _complain(self, error: OSError) -> None:
-        self.trouble = "The ledger %s cannot be written: %s. No job is started until it can." % (
+    def _set_write_error(self, error: OSError) -> None:
+        self.write_error = "The ledger %s cannot be written: %s. No job is started until it can." % (
             self.path,
             os.strerror(error.errno or 0),
         )
 
-    def _size_of_rest(self) -> int:
+    def _compacted_size(self) -> int:
         return (len(self._kept) + 2 * len(self.open)) * _BYTES_PER_RECORD
 
     def _compact(self) -> None:
         """Replace the file by one that holds only what is still needed."""
-        lines = ['["h",%s]\n' % quoted(boot_id()), '["a",%d]\n' % self.acknowledged]
-        for id, opened in self.open.items():
-            lines.append(starting_line(id, opened.marker, opened.grant))
-        told = set()
+        lines = [form.header_line(boot_id()), form.acknowledged_line(self.acknowledged)]
+        for id, start in self.open.items():
+            lines.append(form.starting_line(id, start.marker, start.grant))
+        recorded = set()
         for number, body in self._kept:
             if isinstance(body, Started):
-                told.add(body.id)
-                opened_now = self.open.get(body.id)
-                ticks = (opened_now.since, opened_now.until) if opened_now else (0, 0)
-                lines.append(_started_line(number, body, *ticks))
+                recorded.add(body.id)
+                open_start = self.open.get(body.id)
+                ticks = (open_start.since, open_start.until) if open_start else (0, 0)
+                lines.append(form.started_line(number, body, *ticks))
             else:
-                lines.append(_ended_line(number, body))
-        for id, opened in self.open.items():
-            if opened.pid and id not in told:
-                # Number 0 is below every acknowledgement: remembered, never sent again.
-                body = Started(id, opened.pid, opened.at, opened.grant)
-                lines.append(_started_line(0, body, opened.since, opened.until))
+                lines.append(form.ended_line(number, body))
+        for id, start in self.open.items():
+            if start.pid and id not in recorded:
+                # Number 0 is below every acknowledgement: it is remembered and never sent again.
+                body = Started(id, start.pid, start.at, start.grant)
+                lines.append(form.started_line(0, body, start.since, start.until))
         new_path = self.path + ".new"
         new_fd = -1
         try:
@@ -324,8 +292,10 @@ class Ledger:
         self._lines.clear()
         self._unwritten = b""
         self.stored = self.last
-        self._stored_ack = self.acknowledged
+        self._stored_acknowledgement = self.acknowledged
         self._compact_above = COMPACT_ABOVE
+
+    # Reading
 
     def _replay(self) -> None:
         boot = ""
@@ -334,59 +304,52 @@ class Ledger:
                 if line == b"\n":
                     continue
                 try:
-                    fields = json.loads(line.decode("ascii", "replace"))
-                    if fields[0] == "h":
-                        if fields[1] != boot:
+                    entry = form.read_line(line)
+                    if isinstance(entry, form.Header):
+                        if entry.boot_id != boot:
                             self._forget_processes()
-                        boot = fields[1]
+                        boot = entry.boot_id
                     else:
-                        self._take(fields)
+                        self._apply(entry)
                 except (ValueError, LookupError, TypeError):
                     self.unreadable_lines += 1
         if boot != boot_id():
             self._forget_processes()
-        self._stored_ack = self.acknowledged
+        self._stored_acknowledgement = self.acknowledged
         self.last = max(self.last, self.acknowledged)
         self.acknowledge(self.acknowledged)
 
-    def _take(self, fields: List[Any]) -> None:
-        kind, rest = fields[0], fields[1:]
-        if kind == "b":
-            id, marker, *grant = rest  # earlier versions wrote none
-            self.open[id] = _unsure(marker, _grant(*grant))
-        elif kind == "s":
-            number, id, pid, at, grant, since, until = rest
-            before = self.open.get(id)
-            self.open[id] = Opened(before.marker if before else "", pid, at, _grant(grant), since, until)
+    def _apply(self, entry: Any) -> None:
+        if isinstance(entry, form.Starting):
+            self.open[entry.id] = _unsure(entry.marker, entry.grant)
+        elif isinstance(entry, form.StartedLine):
+            number, body = entry.number, entry.body
+            before = self.open.get(body.id)
+            marker = before.marker if before else ""
+            self.open[body.id] = OpenStart(marker, body.pid, body.at, body.grant, entry.since, entry.until)
             if number:
-                self._kept.append((number, Started(id, pid, at, _grant(grant))))
+                self._kept.append((number, body))
                 self.last = max(self.last, number)
-        elif kind == "e":
-            number, id, at, exit_code, reason, message, pid, started, *grant = rest
-            self.open.pop(id, None)
-            self._ran.pop(id, None)
-            self._ended.add(id)
-            self._kept.append((number, Ended(id, at, exit_code, reason, message, pid, started, _grant(*grant))))
+        elif isinstance(entry, form.EndedLine):
+            number, ended = entry
+            self.open.pop(ended.id, None)
+            self._unnumbered.pop(ended.id, None)
+            self._ended.add(ended.id)
+            self._kept.append((number, ended))
             self.last = max(self.last, number)
-        elif kind == "x":
-            id, pid, started, at = rest
+        elif isinstance(entry, form.Succeeded):
+            id, pid, started, at = entry
             before = self.open.pop(id, None)
             self._ended.add(id)
-            self._ran[id] = Ended(id, at, 0, "exit", "", pid, started, before.grant if before else [])
-        elif kind == "a":
-            self.acknowledged = max(self.acknowledged, rest[0])
-        elif kind == "n":
-            self._renumber(*rest)
-        else:
-            raise ValueError(kind)
+            self._unnumbered[id] = Ended(id, at, 0, "exit", "", pid, started, before.grant if before else [])
+        elif isinstance(entry, form.Acknowledged):
+            self.acknowledged = max(self.acknowledged, entry.number)
+        elif isinstance(entry, form.Renumbered):
+            self._renumber(entry.above, entry.shift)
 
     def _forget_processes(self) -> None:
-        """The machine was booted since: no pid from before means anything."""
-        self.open = {id: opened._replace(since=0, until=0) for id, opened in self.open.items()}
-
-
-def _grant(read: Sequence[Any] = ()) -> List[NodeGrant]:
-    return [(node, tuple(cores), tuple(gpus)) for node, cores, gpus in read]
+        """The machine was booted since: a pid from before may be that of any process."""
+        self.open = {id: start._replace(since=0, until=0) for id, start in self.open.items()}
 
 
 def _remove(path: str) -> None:

@@ -9,6 +9,9 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 NodeGrant = Tuple[str, Tuple[int, ...], Tuple[str, ...]]
 
 
+STEP_ID = "QCG_PM_STEP_ID"
+"""Environment variable with a different value for each attempt: it marks all its processes, also daemons."""
+
 FILES = "files"
 """The directory of the files that come with launches, in a run directory."""
 SHARED = "shared/"

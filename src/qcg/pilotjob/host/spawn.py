@@ -14,9 +14,9 @@ import subprocess
 from typing import Callable, Dict, FrozenSet, List, Optional, Tuple
 
 from qcg.pilotjob.host import start_errors
-from qcg.pilotjob.host.output import Captured
+from qcg.pilotjob.host.captured_output import CapturedOutput
 from qcg.pilotjob.host.records import Launch
-from qcg.pilotjob.host.start_errors import TooLate, Unstartable
+from qcg.pilotjob.host.start_errors import StartDeadlinePassed, Unstartable
 
 REPORT_DESCRIPTOR = 3
 """Where a setup wrapper writes what went wrong."""
@@ -37,19 +37,22 @@ class Spawner:
     """Knows what all jobs of this process share: base environment, own cores, where programs are."""
 
     def __init__(
-        self, log: Callable[[str], None], is_too_late: Callable[[], bool] = lambda: False, open_files: int = 0
+        self,
+        log: Callable[[str], None],
+        is_start_deadline_over: Callable[[], bool] = lambda: False,
+        open_files: int = 0,
     ) -> None:
-        """`is_too_late` is asked last of all: what comes before it may have waited for a file system. `open_files`: the
-        soft limit of open files that jobs get; 0: the limit of this process."""
+        """`is_start_deadline_over` is called right before the start: all steps before it may wait for a file system.
+        `open_files`: the soft limit of open files of jobs; 0: that of this process."""
         self._log = log
-        self._is_too_late = is_too_late
+        self._is_start_deadline_over = is_start_deadline_over
         self._environment = dict(os.environb)
         self._environments: Dict[Tuple[str, ...], Dict[bytes, bytes]] = {}
         self._settings: Dict[Tuple[Tuple[str, ...], Tuple[str, ...]], List[bytes]] = {}
         self._cores: FrozenSet[int] = frozenset(os.sched_getaffinity(0))
         self._binding_works = True
         self._programs: Dict[Tuple[bytes, bytes], bytes] = {}
-        self.null = _open_null_above_the_standard_streams()
+        self.null = open_null_above_standard_streams()
         _keep_descriptors_from_jobs()
         self._limited: Optional[_Limited] = None
         spawn = _posix_spawn()
@@ -62,7 +65,7 @@ class Spawner:
             self._limited.close()
         os.close(self.null)
 
-    def start(self, launch: Launch, captured: Optional[Captured] = None) -> Tuple[int, int]:
+    def start(self, launch: Launch, captured: Optional[CapturedOutput] = None) -> Tuple[int, int]:
         """The pid, and the descriptor to read a setup wrapper's report from (-1 without one). Or `Unstartable`.
 
         `captured` gives the streams for which the launch names no file."""
@@ -72,7 +75,7 @@ class Spawner:
             # A zero byte, half a surrogate pair or a "=" in a name: no program can be given that.
             raise Unstartable(start_errors.not_passable(launch, error)) from None
 
-    def _start(self, launch: Launch, captured: Optional[Captured]) -> Tuple[int, int]:
+    def _start(self, launch: Launch, captured: Optional[CapturedOutput]) -> Tuple[int, int]:
         argv = [_bytes(argument) for argument in launch.argv]
         environment = self._environment_of(launch)
         _enter(launch.wd)
@@ -161,7 +164,9 @@ class Spawner:
             self._environments[unset] = environment
         return environment
 
-    def _open_streams(self, launch: Launch, captured: Optional[Captured], ours: List[int]) -> Tuple[int, int, int]:
+    def _open_streams(
+        self, launch: Launch, captured: Optional[CapturedOutput], ours: List[int]
+    ) -> Tuple[int, int, int]:
         """The working directory has been entered: their paths are relative to it."""
         stdin = stdout = stderr = self.null
         if captured is not None:
@@ -187,8 +192,8 @@ class Spawner:
         path = environment.get(b"PATH", _DEFAULT_PATH)
 
         def spawn_in_time(program: bytes) -> int:
-            if self._is_too_late():
-                raise TooLate
+            if self._is_start_deadline_over():
+                raise StartDeadlinePassed
             return self._spawn(program, argv, environment, descriptors)
 
         bound = launch.cores is not None and self._bind(launch.cores)
@@ -330,7 +335,7 @@ def _look_up(name: bytes, path: bytes) -> bytes:
     raise Unstartable(start_errors.not_found(name, path, not_executable))
 
 
-def _open_null_above_the_standard_streams() -> int:
+def open_null_above_standard_streams() -> int:
     """Also fills 0, 1 and 2 where this process was started without them."""
     while True:
         descriptor = os.open(os.devnull, os.O_RDWR)

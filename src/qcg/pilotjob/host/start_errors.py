@@ -1,4 +1,4 @@
-"""Why a process could not be started, in sentences. Only asked after an attempt has failed."""
+"""Why a process could not be started, as messages for users. Computed only after an attempt has failed."""
 
 import errno
 import math
@@ -8,9 +8,10 @@ from typing import Dict, List, Optional
 
 from qcg.pilotjob.host.records import Launch
 
-PATIENCE = 10.0
-"""Seconds that jobs wait for room where no job could make some: other processes of this host may end, too."""
+CAPACITY_TIMEOUT = 10.0
+"""Seconds to wait for capacity while no other job runs: other processes of this host may end, too."""
 RETRY = 0.5
+"""Seconds between two attempts to start a job."""
 _LONGEST_ARGUMENT = 128 * 1024
 
 
@@ -18,32 +19,34 @@ class Unstartable(Exception):
     """The launch cannot be carried out; the text says what was missing."""
 
 
-class NoRoom(Unstartable):
+class NoCapacity(Unstartable):
     """Not now: there are too many processes, or too little memory."""
 
 
-class TooLate(Unstartable):
-    """Not now: somebody else may take the job for lost, and start it again."""
+class StartDeadlinePassed(Unstartable):
+    """Not now: the manager may take the job for lost and start it on another node."""
 
 
-class Room:
-    """For processes, where there was none."""
+class ProcessCapacity:
+    """Whether this host can have another process, after a start has failed because it could not."""
 
     def __init__(self) -> None:
         self.retry_at: Optional[float] = None
-        """When there may be some, in monotonic seconds."""
+        """When to try the next start, in monotonic seconds."""
         self._lacking_since = 0.0
         self._asked_at = -math.inf
 
     def is_there(self) -> None:
+        """A process could be started."""
         self._asked_at = -math.inf
 
-    def may_come(self, others_may_end: bool) -> bool:
+    def may_return(self, others_run: bool) -> bool:
+        """A process could not be started. Returns whether to try again later."""
         now = time.monotonic()
-        if others_may_end or now - self._asked_at > PATIENCE:
+        if others_run or now - self._asked_at > CAPACITY_TIMEOUT:
             self._lacking_since = now
         self._asked_at = now
-        if now - self._lacking_since >= PATIENCE:
+        if now - self._lacking_since >= CAPACITY_TIMEOUT:
             return False
         self.retry_at = now + RETRY
         return True
@@ -95,7 +98,7 @@ def not_found(name: bytes, path: bytes, not_executable: bytes) -> str:
 def refusal(error: OSError, program: bytes, argv: List[bytes], environment: Dict[bytes, bytes], wd: str) -> Unstartable:
     if error.errno in (errno.EAGAIN, errno.ENOMEM):
         text = "This host has no room for another process: %s (see ulimit -u and its memory)." % error.strerror
-        return NoRoom(text)
+        return NoCapacity(text)
     return Unstartable(_not_executable(error, program, argv, environment, wd))
 
 

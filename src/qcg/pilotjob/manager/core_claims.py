@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from qcg.pilotjob.common.environment import CORE_CLAIMS
-from qcg.pilotjob.host.tree import boot_id, look_at
+from qcg.pilotjob.host.process_tree import boot_id, read_process
 
 PATIENCE = 1.0
 """Seconds to wait for the lock. Whoever holds it needs milliseconds, unless it was stopped."""
@@ -41,8 +41,8 @@ class ProcessId(Struct, frozen=True):
 
     @property
     def is_alive(self) -> bool:
-        process = look_at(self.pid)
-        return process is not None and not process.dead and process.began == self.started
+        process = read_process(self.pid)
+        return process is not None and not process.dead and process.start_ticks == self.started
 
 
 class Claim(Struct, frozen=True):
@@ -209,18 +209,18 @@ _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def _process(pid: int) -> ProcessId | None:
-    process = look_at(pid)
-    return ProcessId(pid, process.began) if process is not None else None
+    process = read_process(pid)
+    return ProcessId(pid, process.start_ticks) if process is not None else None
 
 
 def _ancestors() -> set[ProcessId | None]:
     """The processes that this one descends from."""
     found: set[ProcessId | None] = set()
-    process = look_at(os.getpid())
+    process = read_process(os.getpid())
     while process is not None and process.parent:
-        process = look_at(process.parent)
+        process = read_process(process.parent)
         if process is not None:
-            found.add(ProcessId(process.pid, process.began))
+            found.add(ProcessId(process.pid, process.start_ticks))
     return found
 
 

@@ -17,7 +17,7 @@ from qcg.pilotjob.cluster.slurm import cluster_of, is_on_node, job_id_of
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.executors.ssh_probe import has_left
 from qcg.pilotjob.host.hostname import host_name
-from qcg.pilotjob.host.tree import look_at
+from qcg.pilotjob.host.process_tree import read_process
 from qcg.pilotjob.runs.machine_check import sees_processes
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact, Contact, ContactError
@@ -65,8 +65,8 @@ def is_alive(run_dir: Path, found: Contact) -> bool:
     if not found.pid:
         return False  # it has said so
     if found.host == host_name() and sees_processes():
-        process = look_at(found.pid)
-        return process is not None and not process.dead and process.began == found.started
+        process = read_process(found.pid)
+        return process is not None and not process.dead and process.start_ticks == found.started
     try:
         return _now_of(run_dir) - (run_dir / contact.FILE_NAME).stat().st_mtime < FRESH
     except FileNotFoundError:
@@ -161,7 +161,7 @@ def _now_of(directory: Path) -> float:
 
 def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | None) -> None:
     """From now on agents and clients find this manager."""
-    process = look_at(os.getpid())
+    process = read_process(os.getpid())
     assert process is not None
     allocation = (job_id_of(os.environ) or "") if is_on_node(os.environ) else ""
     contact.write(
@@ -169,7 +169,7 @@ def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | Non
         Contact(
             agents,
             process.pid,
-            process.began,
+            process.start_ticks,
             host_name(),
             clients,
             allocation,

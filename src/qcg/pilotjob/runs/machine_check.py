@@ -6,7 +6,7 @@ import os
 import socket
 
 from qcg.pilotjob.common.options import UsageError
-from qcg.pilotjob.host.tree import look_at
+from qcg.pilotjob.host.process_tree import read_process
 from qcg.pilotjob.wire.descriptors import GIVEN, NEEDED_BY_MANAGER, TooFewDescriptors, require
 
 CONNECT_TIMEOUT = 5.0
@@ -33,7 +33,7 @@ def check_machine() -> None:
 
 def sees_processes() -> bool:
     """Whether /proc tells of processes: without it, none can be found again."""
-    return look_at(os.getpid()) is not None
+    return read_process(os.getpid()) is not None
 
 
 def check_connections(address: str) -> None:

@@ -18,11 +18,13 @@ from unittest import mock
 
 import pytest
 
-from qcg.pilotjob.host.job import JobUnderWay
+from qcg.pilotjob.host.captured_output import LIMIT
+from qcg.pilotjob.host.job import ActiveJob
+from qcg.pilotjob.host.jobhost import JobHost
+from qcg.pilotjob.host.lane_runner import Handover
 from qcg.pilotjob.host.ledger import Ledger
-from qcg.pilotjob.host.output import LIMIT
+from qcg.pilotjob.host.process_tree import read_process
 from qcg.pilotjob.host.records import SHARED, Ended, Launch
-from qcg.pilotjob.host.tree import look_at
 from tests.host import (
     test_host_files,
     test_host_jobs,
@@ -35,7 +37,7 @@ from tests.host.driver import SHELL, HostTest, wait_for
 
 try:
     from qcg.pilotjob.agent import _relay
-    from qcg.pilotjob.agent.relaying import RelayingHost
+    from qcg.pilotjob.agent.relay_runner import RelayLaneRunner
 except ImportError:
     if shutil.which("cc") and Path(sysconfig.get_paths()["include"], "Python.h").exists():
         raise
@@ -44,32 +46,35 @@ except ImportError:
 _WAITS = "until test -e %s; do sleep 0.01; done"
 
 
-class CountingHost(RelayingHost):
-    relayed = 0
+class CountingRunner(RelayLaneRunner):
+    started = 0
     """So many jobs were started by the relay."""
+    takes = 0
+    """So often handovers were taken."""
 
-    def _take(self) -> None:
-        waiting = len(self._queued)
-        super()._take()
-        self.relayed += waiting - len(self._queued)
+    def take(self) -> list[Handover]:
+        handovers = super().take()
+        self.started += sum(1 for handover in handovers if handover[2])
+        self.takes += 1
+        return handovers
 
 
 class WithARelay(HostTest):
-    host: CountingHost
+    runner: CountingRunner
 
     def open_host(self) -> None:
         self.ledger = Ledger(self.ledger_path)
-        self.host = CountingHost(
+        self.runner = CountingRunner(self.ledger, wakeup=self.wakeup, pause=0.02, open_files=self.open_files)
+        self.host = JobHost(
             self.ledger,
             "n1",
             self.path("files"),
             self.grace,
             self.log.append,
-            self.doubt,
+            self.verdict_delay,
             self.path("out"),
             self.open_files,
-            wakeup=self.wakeup,
-            pause=0.02,
+            self.runner,
         )
 
 
@@ -152,7 +157,7 @@ class Relayed(WithARelay):
         """These, behind a job that runs until it is let go."""
         self.host.start([self.launch("first", SHELL, "-c", _WAITS % self.path("go"))])
         self.host.start([launch._replace(lane="first") for launch in launches])
-        self.until(lambda: "first" in self.host._lane_numbers, "the lane being given to the relay")
+        self.until(lambda: "first" in self.runner.lanes(), "the lane being given to the relay")
 
     def let_go(self) -> None:
         with open(self.path("go"), "w"):
@@ -164,21 +169,13 @@ class Relayed(WithARelay):
     def test_the_relay_starts_them_in_their_order_and_tells_of_many_at_once(self) -> None:
         ids = [str(number) for number in range(50)]
         self.lane(*(self.script(id, f"echo {id} >> order") for id in ids))
-        takes = 0
-        take = self.host._take
-
-        def counted() -> None:
-            nonlocal takes
-            takes += 1
-            take()
-
-        self.host._pause = 1000.0  # on a busy machine a job may take longer than the usual one
-        with mock.patch.object(self.host, "_take", counted):
-            self.let_go()
-            self.ended("49")
+        self.runner.pause = 1000.0  # on a busy machine a job may take longer than the usual one
+        before = self.runner.takes
+        self.let_go()
+        self.ended("49")
         assert self.text("order").split() == ids
-        assert self.host.relayed == 50
-        assert takes < 40
+        assert self.runner.started == 50
+        assert self.runner.takes - before < 40
         assert all(self.ended(id).exit_code == 0 and self.ended(id).started > 0 for id in ids)
 
     def test_whoever_fails_gives_the_lane_back_and_the_next_one_starts_all_the_same(self) -> None:
@@ -197,7 +194,7 @@ class Relayed(WithARelay):
         self.lane(*jobs)
         self.let_go()
         assert self.ended("49").exit_code == 1
-        assert self.host.relayed == 50
+        assert self.runner.started == 50
         assert os.listdir(self.path("out")) == ["j.49.out"]
         assert self.text("out/j.49.out") == "from 49\n"
         wait_for(lambda: set(os.listdir("/proc/self/fd")) <= before, "the end of the lane")
@@ -208,7 +205,7 @@ class Relayed(WithARelay):
         jobs.append(
             self.script("last", f"head -c {4 * LIMIT} /dev/zero; {_WAITS % self.path('stop')}; exit 1", output="last")
         )
-        with mock.patch.multiple("qcg.pilotjob.host.output", _FIRST_LOOK=0.0, _SHORTEST_PAUSE=0.0):
+        with mock.patch.multiple("qcg.pilotjob.host.captured_output", _FIRST_LOOK=0.0, _SHORTEST_PAUSE=0.0):
             self.lane(*jobs)
             self.let_go()
             self.until(lambda: "last" in self.host._jobs, "the start of the last one")
@@ -234,7 +231,7 @@ class Relayed(WithARelay):
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
         os.rename(self.path("ready"), self.path("go"))
         assert self.ended("a").exit_code == 1
-        assert self.host.relayed == 1
+        assert self.runner.started == 1
         assert self.text("out/a.out") == "said\n"
 
     def test_a_look_at_captured_output_does_not_wait_for_a_start_that_is_held_up(self) -> None:
@@ -242,7 +239,7 @@ class Relayed(WithARelay):
         self.until(lambda: "a" in self.host._jobs, "its start")
         with mock.patch.object(_relay, "enter_within", return_value=False) as enter:
             self.until(lambda: enter.called, "a look")
-            look = self.host._outputs.next_look
+            look = self.host._setup.outputs.next_look
             assert look is not None
             assert look > time.monotonic()
         self.let_go()
@@ -258,7 +255,7 @@ class Relayed(WithARelay):
         self.lane(self.launch("a", "true"), self.launch("b", "sleep", "1000", wall_time=0.1))
         self.let_go()
         assert self.ended("b").reason == "timeout"
-        assert self.host.relayed == 2
+        assert self.runner.started == 2
 
     def test_a_clock_that_is_set_forward_takes_nothing_from_a_wall_time(self) -> None:
         self.lane(self.launch("a", "sleep", "1000", wall_time=1000.0))
@@ -271,7 +268,7 @@ class Relayed(WithARelay):
 
     def test_nobody_is_started_once_the_host_is_cut_off_and_nothing_counts_as_done(self) -> None:
         self.lane(self.launch("a", "touch", "started"))
-        self.host.cut_off = "it is cut off"
+        self.host.set_cut_off("it is cut off")
         self.let_go()
         wait_for(lambda: _ended(self.host._jobs["first"].start.pid), "the end of the first")
         self.host.lose_all()
@@ -284,7 +281,7 @@ class Relayed(WithARelay):
         resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(self.ledger_path) + 5, hard))
         try:
             self.let_go()
-            self.until(lambda: self.host.trouble, "the trouble")
+            self.until(lambda: self.host.start_problem, "the trouble")
             assert not os.path.exists(self.path("order"))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
@@ -311,12 +308,12 @@ class Relayed(WithARelay):
 
     def test_a_new_file_of_the_ledger_is_written_from_then_on(self) -> None:
         self.lane(self.launch("a", "true"), self.launch("b", "true"))
-        self.ledger.before_replacing()
-        self.ledger._compact()
+        with mock.patch.multiple(self.ledger, _compacted_size=lambda: 0, sync_due=lambda: 0.0, _compact_above=0):
+            self.host.sync_ledger()
         self.turn(0.0)
         self.let_go()
         self.ended("b")
-        assert self.host.relayed == 2
+        assert self.runner.started == 2
         assert any(line.startswith(b'["x","a"') for line in self.ledger_lines())
 
     def test_folders_are_made_and_files_that_many_share_are_written_without_leaving_the_lane(self) -> None:
@@ -328,28 +325,28 @@ class Relayed(WithARelay):
         )
         self.let_go()
         assert [self.ended(id).exit_code for id in "abc"] == [0, 0, 0]
-        assert self.host.relayed == 3
+        assert self.runner.started == 3
         assert os.path.isdir(self.path("new/folder"))
         assert self.text("new/b/out") == "n1\n"
         assert self.text("new/c/out") == ""
 
     def test_python_is_called_at_once_when_one_cannot_be_started(self) -> None:
         self.lane(self.launch("a", "true"), self.launch("b", "/no/such/program"), self.launch("c", "true"))
-        self.host._pause = 1000.0
-        self.host._taken_at = time.monotonic()
+        self.runner.pause = 1000.0
+        self.host._handovers_taken_at = time.monotonic()
         self.let_go()
         assert self.ended("c").exit_code == 0
         assert self.ended("b").reason == "unstartable"
 
     def test_nobody_is_started_after_the_moment_until_which_that_is_allowed(self) -> None:
         self.lane(self.script("a", "echo a >> order"))
-        self.host.may_start_until = time.monotonic()
+        self.host.set_start_deadline(time.monotonic())
         self.let_go()
         self.ended("first")
         self.turn(0.0)
         assert not os.path.exists(self.path("order"))
         assert [running.id for running in self.host.running()] == ["a"]
-        self.host.may_start_until = math.inf
+        self.host.set_start_deadline(math.inf)
         assert self.ended("a").exit_code == 0
 
     def test_another_job_may_have_the_pid_of_one_whose_end_is_not_taken_yet(self) -> None:
@@ -358,9 +355,9 @@ class Relayed(WithARelay):
         self.let_go()
         wait_for(lambda: self.ledger_lines()[-1].startswith(b'["b","b"'), "the start of the last one")
         _relay.enter()
-        impostor = JobUnderWay("impostor", first.start, -1, files=False)
+        impostor = ActiveJob("impostor", first.start, -1, has_files=False)
         self.host._jobs["impostor"] = self.host._by_pid[first.start.pid] = impostor
-        self.host._take()
+        self.host._record_handovers()
         _relay.leave()
         assert sorted(self.host._jobs) == ["b", "impostor"]
         assert self.host._by_pid[first.start.pid] is impostor
@@ -373,12 +370,12 @@ class Relayed(WithARelay):
             self.host.start([self.launch(str(number), "true", lane="first")])
             self.host.retract([str(number)])
             self.turn(0.0)
-            assert "first" in self.host._lane_numbers
+            assert "first" in self.runner.lanes()
         # One that has ended may be seen for a moment longer.
         wait_for(lambda: len(os.listdir("/proc/self/task")) <= threads, "no more threads than before")
         self.let_go()
         assert self.ended("a").exit_code == 0
-        assert self.host.relayed == 1
+        assert self.runner.started == 1
 
     def test_a_lane_is_not_lost_when_others_end_at_the_same_time(self) -> None:
         self.lane(self.launch("a", "true"), self.launch("b", "true"))
@@ -392,21 +389,21 @@ class Relayed(WithARelay):
         assert "first" in self.host._jobs
         _relay.leave()
         assert [self.ended(id).exit_code for id in ("first", "a", "b", "other")] == [0, 0, 0, 0]
-        assert self.host.relayed == 2
+        assert self.runner.started == 2
 
     def test_without_a_thread_for_a_lane_python_starts_its_jobs(self) -> None:
         with mock.patch.object(_relay, "watch", return_value=False):
             self.host.start([self.launch("first", "true"), self.launch("a", "true", lane="first")])
             assert self.ended("a").exit_code == 0
-        assert self.host.relayed == 0
+        assert self.runner.started == 0
 
     def test_where_few_processes_are_allowed_threads_do_not_take_the_place_of_jobs(self) -> None:
-        self.host._most_lanes = 1
+        self.runner._most_lanes = 1
         names = ["one", "two", "three"]
         self.host.start([self.script(name, _WAITS % self.path("go")) for name in names])
         self.host.start([self.launch(f"{name}-{n}", "true", lane=name) for name in names for n in range(2)])
         self.until(lambda: len(self.host._jobs) == 3, "the first of all lanes")
-        assert list(self.host._lane_numbers) == ["one"]
+        assert self.runner.lanes() == ["one"]
         self.let_go()
         assert [self.ended(f"{name}-1").exit_code for name in names] == [0, 0, 0]
 
@@ -419,13 +416,13 @@ class Relayed(WithARelay):
             for number in range(3):
                 line = self.script(f"{core}-{number}", told, cores=(core,), lane=lane)
                 self.host.start([line._replace(env={**line.env, "N": str(number)})])
-            self.until(lambda lane=lane: lane in self.host._lane_numbers, "the lane being given to the relay")
+            self.until(lambda lane=lane: lane in self.runner.lanes(), "the lane being given to the relay")
         self.let_go()
         for core in cores:
             for number in range(3):
                 assert self.ended(f"{core}-{number}").exit_code == 0
                 assert self.text(f"{core}.{number}").split()[-1] == str(core)
-        assert self.host.relayed == 3 * len(cores)
+        assert self.runner.started == 3 * len(cores)
 
     def test_it_tells_once_of_children_that_are_not_for_it_however_many_end(self) -> None:
         for _ in range(20):
@@ -456,11 +453,11 @@ class Relayed(WithARelay):
         assert len(ran) == len(set(ran))
         assert set(ran) >= {id for id in ids if ends[id].reason == "exit"}
         assert set(ran) <= {id for id in ids if ends[id].pid}
-        assert self.host.relayed
+        assert self.runner.started
 
 
 def _ended(pid: int) -> bool:
-    process = look_at(pid)
+    process = read_process(pid)
     return process is not None and process.dead
 
 

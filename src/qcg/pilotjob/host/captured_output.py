@@ -1,4 +1,4 @@
-"""The output of jobs whose description names no file for it: captured in memory, saved when the job fails.
+"""Captures the output of jobs whose description names no file for it: kept in memory, saved when the job fails.
 
 Each stream without a file is a memory file (`memfd_create`) of its own, new for each attempt. A process that outlives
 its job can therefore never write into the output of another job. When the job succeeds, the memory files are closed:
@@ -44,7 +44,7 @@ _NOEXEC_SEAL = 8
 _KEEP_SIZE_AND_PUNCH_HOLE = 3
 
 
-class Captured:
+class CapturedOutput:
     """The descriptors of one attempt's captured streams; -1 for a stream that is not captured."""
 
     __slots__ = ("dropped", "keep", "name", "size", "stderr", "stdout")
@@ -73,40 +73,39 @@ class Captured:
         self.stdout = self.stderr = -1
 
 
-class Outputs:
+class OutputCapture:
     """Captures and saves the output of the jobs of one host."""
 
     def __init__(self, directory: str, log: Callable[[str], None]) -> None:
         """`directory` is made when the first output is saved."""
         self._directory = directory
         self._log = log
-        self.memory_flags = _memory_flags()
-        """For `memfd_create`; -1 where there are no memory files, and unlinked temporary files are used instead."""
-        self.highest = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-        """Descriptors from here on are for everything but captured output."""
+        self.memory_flags = memory_file_flags()
+        """Flags for `memfd_create`; -1 where there are no memory files, and unlinked temporary files are used."""
+        self._highest = highest_descriptor()
         self.next_look: Optional[float] = None
-        """When to call `look`, in monotonic seconds; None while there is nothing to look at."""
+        """When to call `trim`, in monotonic seconds; None while no running job has captured output."""
         self._pause = _FIRST_LOOK
         self._looked_at = 0.0
-        self._has_complained = False
+        self._has_logged = False
         self._fallocate = ctypes.CDLL(None).fallocate
         self._fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 
-    def capture(self, launch: Launch) -> Optional[Captured]:
+    def capture(self, launch: Launch) -> Optional[CapturedOutput]:
         """New descriptors for the streams without a file; None when there is nothing to capture."""
         if not launch.output or (launch.stdout is not None and launch.stderr is not None):
             return None
         stdout = self._open() if launch.stdout is None else -1
         stderr = self._open() if launch.stderr is None else -1
-        return self.captured(launch, stdout, stderr)
+        return self.adopt(launch, stdout, stderr)
 
-    def captured(self, launch: Launch, stdout: int, stderr: int) -> Optional[Captured]:
-        """The same for descriptors that others have opened; -1 for those that could not be opened."""
+    def adopt(self, launch: Launch, stdout: int, stderr: int) -> Optional[CapturedOutput]:
+        """Like `capture`, with descriptors that a lane runner has opened; -1 for those that could not be opened."""
         if launch.stdout is not None and launch.stderr is not None:
             return None
-        captured = Captured(launch, stdout, stderr)
+        captured = CapturedOutput(launch, stdout, stderr)
         if captured.dropped:
-            self._complain()
+            self._log_not_captured()
         return captured
 
     def _open(self) -> int:
@@ -115,17 +114,17 @@ class Outputs:
             descriptor = _new_file(self.memory_flags)
         except OSError:
             return -1
-        if descriptor >= self.highest:
+        if descriptor >= self._highest:
             os.close(descriptor)
             return -1
         return descriptor
 
-    def _complain(self) -> None:
-        if not self._has_complained:
-            self._has_complained = True
+    def _log_not_captured(self) -> None:
+        if not self._has_logged:
+            self._has_logged = True
             self._log(
                 "The output of some jobs is not captured: too many files are open (the limit is %d), or memory is"
-                " short. Raise the hard limit (ulimit -Hn), or give the jobs stdout and stderr." % (2 * self.highest)
+                " short. Raise the hard limit (ulimit -Hn), or give the jobs stdout and stderr." % (2 * self._highest)
             )
 
     def began(self) -> None:
@@ -137,13 +136,13 @@ class Outputs:
         if self.next_look is None or self.next_look > now + _FIRST_LOOK:
             self.next_look = now + _FIRST_LOOK
 
-    def look(self, running: Iterable[Captured], now: float) -> None:
-        """Free the middle of long streams, and find out when to look again."""
+    def trim(self, running: Iterable[CapturedOutput], now: float) -> None:
+        """Free the middle of long streams, and decide when to look again."""
         seconds = max(now - self._looked_at, _SHORTEST_PAUSE)
         growth, any_running = 0, False
         for captured in running:
             any_running = True
-            size = sum(self._trim(descriptor) for _, descriptor in captured.streams())
+            size = sum(self._trim_stream(descriptor) for _, descriptor in captured.streams())
             growth = max(growth, size - captured.size)
             captured.size = size
         self._looked_at = now
@@ -152,17 +151,18 @@ class Outputs:
         self.next_look = now + max(pause, _SHORTEST_PAUSE) if any_running else None
 
     def postpone(self, now: float) -> None:
+        """Trim later: the lane runner cannot be suspended at this moment."""
         self.next_look = now + _LONGEST_PAUSE
 
-    def _trim(self, descriptor: int) -> int:
-        """Its size, which stays: only the memory of the middle is freed."""
+    def _trim_stream(self, descriptor: int) -> int:
+        """Free the memory in the middle of a long stream. Returns its size, which stays the same."""
         size = os.fstat(descriptor).st_size
         if size > 2 * LIMIT:
             # Temporary files of some file systems cannot be trimmed: then they stay as they are.
             self._fallocate(descriptor, _KEEP_SIZE_AND_PUNCH_HOLE, _HALF, size - LIMIT)
         return size
 
-    def save(self, captured: Captured, id: str) -> None:
+    def save(self, captured: CapturedOutput, id: str) -> None:
         """Copy what was captured to files. A file that cannot be written changes nothing about the job."""
         for stream, descriptor in captured.streams() + [(stream, -1) for stream in captured.dropped]:
             path = output_path(self._directory, captured.name, stream)
@@ -173,8 +173,13 @@ class Outputs:
                 self._log("The %s of job %s cannot be saved in %s: %s." % (stream, id, path, why))
 
 
-def _memory_flags() -> int:
-    """The best that this kernel knows."""
+def highest_descriptor() -> int:
+    """Descriptors from this one on are never used for captured output, so that some are left for everything else."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
+
+def memory_file_flags() -> int:
+    """Flags for `memfd_create`, the safest that this kernel has; -1 where there are no memory files."""
     if not hasattr(os, "memfd_create"):
         return -1
     for flags in (_CLOEXEC | _NOEXEC_SEAL, _CLOEXEC):

@@ -1,49 +1,54 @@
-"""Whole process trees, found through /proc: also children that left their session, also after their parents died."""
+"""Process trees, read from /proc: also children that left their session, and orphans.
+
+A process belongs to a job if it descends from the job's first process or has the job's marker in its environment.
+"""
 
 import contextlib
+import ctypes
 import os
 import time
-from typing import Dict, Iterable, List, NamedTuple, Optional, Set
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Set
 
-MARKER = "QCG_PM_STEP_ID"
-"""Environment variable that every job has with a value of its own: the thread that leads to its daemons."""
+from qcg.pilotjob.host.records import STEP_ID
 
 _LAUNCHERS = frozenset(
     (b"srun", b"mpirun", b"mpiexec", b"mpiexec.hydra", b"orterun", b"orted", b"prterun", b"prted", b"hydra_pmi_proxy")
 )
 
-_MARKER_START = b"\0" + MARKER.encode("ascii") + b"="
+_MARKER_START = b"\0" + STEP_ID.encode("ascii") + b"="
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _CLOCK_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", 7)
 _KERNEL_THREADS = 2
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Process(NamedTuple):
     pid: int
     parent: int
     session: int
-    began: int
-    """Clock ticks after boot. A pid is used again one day; pid and this together are not."""
+    start_ticks: int
+    """Clock ticks after boot. A pid is used again one day; pid and start together are not."""
     dead: bool
     """It has ended and only waits to be reaped."""
 
 
 def boot_id() -> str:
-    """Tells one boot of this machine from the next; empty where the kernel does not say."""
+    """An id that differs for each boot of this machine; empty where the kernel has none."""
     return _content("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
 
 
 def ticks_now() -> int:
-    """Now, in the unit of `Process.began`."""
+    """The present time, in the unit of `Process.start_ticks`."""
     return int(time.clock_gettime(_CLOCK_BOOTTIME) * _TICKS_PER_SECOND)
 
 
 def seconds_since(ticks: int) -> float:
-    """At least so many have gone by; whoever sets the time of day changes nothing in it."""
+    """Seconds since then, rounded down. Changes of the time of day do not matter."""
     return float(max(ticks_now() - ticks - 1, 0)) / _TICKS_PER_SECOND
 
 
-def look_at(pid: int) -> Optional[Process]:
+def read_process(pid: int) -> Optional[Process]:
+    """The process with this pid; None when there is none."""
     content = _content("/proc/%d/stat" % pid)
     if not content:
         return None
@@ -65,7 +70,7 @@ class Snapshot:
         for name in os.listdir("/proc"):
             if not name.isdigit():
                 continue
-            process = look_at(int(name))
+            process = read_process(int(name))
             if process is None or process.parent == _KERNEL_THREADS:
                 continue
             self.processes[process.pid] = process
@@ -87,14 +92,14 @@ class Snapshot:
         return self._marked.get(marker, []) if marker else []
 
     def marked_with(self, prefix: str) -> List[Process]:
-        """All whose marker begins like this."""
+        """Processes whose marker begins with this prefix."""
         found = (processes for marker, processes in self._marked.items() if marker.startswith(prefix))
         return [process for processes in found for process in processes]
 
     def same(self, processes: Iterable[Process]) -> List[Process]:
-        """Those of `processes`, seen earlier, that still live."""
+        """The processes of an earlier snapshot that are still alive."""
         now = (self.processes.get(process.pid) for process in processes)
-        return [new for new, old in zip(now, processes) if new and new.began == old.began and not new.dead]
+        return [new for new, old in zip(now, processes) if new and new.start_ticks == old.start_ticks and not new.dead]
 
     def with_descendants(self, roots: Iterable[Process]) -> Dict[int, Process]:
         found: Dict[int, Process] = {}
@@ -108,27 +113,33 @@ class Snapshot:
 
 
 def send(process: Process, number: int) -> None:
-    """Signal just this process, never a later one with its pid."""
-    now = look_at(process.pid)
-    if now is None or now.began != process.began:
+    """Send a signal to this process, never to a later one with its pid."""
+    now = read_process(process.pid)
+    if now is None or now.start_ticks != process.start_ticks:
         return
-    # Ended meanwhile; or it runs as another user now, and whoever waits for its end will hear that it stays.
+    # It has ended, or runs as another user by now: then its termination reports that it does not end.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process.pid, number)
 
 
+def adopt_orphans(log: Callable[[str], None]) -> None:
+    """Make this process the parent of orphans among its descendants, so that it can reap and find them."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        log("This kernel gives orphans to init: %s." % os.strerror(ctypes.get_errno()))
+
+
 def launchers(processes: Iterable[Process]) -> Set[int]:
-    """The pids of those that start and end others, also on other nodes."""
+    """The pids of launchers, which start and end processes also on other nodes."""
     return {process.pid for process in processes if name_of(process.pid) in _LAUNCHERS}
 
 
 def name_of(pid: int) -> bytes:
-    """Of the program that it runs, as far as the kernel keeps it; empty when it is gone."""
+    """The name of the program, as far as the kernel keeps it; empty when the process is gone."""
     return _content("/proc/%d/comm" % pid).rstrip(b"\n")
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether it has a handler for this signal."""
+    """Whether the process has a handler for this signal."""
     for line in _content("/proc/%d/status" % pid).splitlines():
         if line.startswith(b"SigCgt:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)
@@ -145,7 +156,7 @@ def _marker_of(pid: int) -> str:
 
 
 def _content(path: str) -> bytes:
-    """Empty when the process is gone, or belongs to somebody else."""
+    """Empty when the process is gone or belongs to another user."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.readall()

@@ -17,9 +17,10 @@ from qcg.pilotjob.agent.cpus import cpus_of_cores, usable_cpus
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.log import say
 from qcg.pilotjob.agent.poller import Poller
-from qcg.pilotjob.agent.simulated_host import PretendedHost
+from qcg.pilotjob.agent.simulated_host import SimulatedHost
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.jobhost import JobHost
+from qcg.pilotjob.host.lane_runner import HostLaneRunner, LaneRunner
 from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import FILES, OUTPUT, Ended
 
@@ -32,7 +33,7 @@ NEVER_MET = 5.0
 END_GRACE = 5.0
 CLOSE_GRACE = 2.0
 """Seconds for jobs when an allocation ends: Slurm may kill everything five seconds after its first signal."""
-DOUBT = 1.0
+VERDICT_DELAY = 1.0
 """Seconds between an end of a job that may be due to the end of the allocation, and its being told as such or not."""
 MOST_SIGNALS_OF_SLURM = 3
 MANY_SIGNALS = 200
@@ -98,7 +99,7 @@ class Agent:
                 self._handle(message)
                 if self._host.cut_off:
                     self._lose_all()  # before anything is started that the manager sends from here on
-            self._ledger.sync()
+            self._host.sync_ledger()
             now = time.monotonic()
             self._host.due(now)
             # After all that may let somebody in.
@@ -123,7 +124,7 @@ class Agent:
             self._connection.next_deadline(),
             self._host.next_deadline(),
             self._ledger.sync_due(),
-            self._told_at + PAUSE if self._connection.up and self._ledger.told < self._ledger.stored else None,
+            self._told_at + PAUSE if self._connection.up and self._ledger.reported < self._ledger.stored else None,
         )
         return max(min(at for at in deadlines if at is not None) - time.monotonic(), 0.0)
 
@@ -142,12 +143,12 @@ class Agent:
 
     def _cut_off(self) -> None:
         """The fence has fallen. In its thread: whatever ends from here on ends because of that."""
-        self._host.cut_off = CUT_OFF
+        self._host.set_cut_off(CUT_OFF)
         with contextlib.suppress(BlockingIOError):
             self._signalled.send(b"\0")
 
     def _may_start_until(self, moment: float) -> None:
-        self._host.may_start_until = moment
+        self._host.set_start_deadline(moment)
 
     def _lose_all(self) -> None:
         """Once each time that the fence falls, also when it has risen again since: what it has killed is lost."""
@@ -156,16 +157,17 @@ class Agent:
             say("this node is cut off from its manager: its jobs are ended")
             self._host.lose_all()
         if not self._fence.has_fallen:
-            self._host.cut_off = ""
+            self._host.set_cut_off("")
             self._is_lost = False
 
     def _end_what_was_given_up(self) -> None:
         """Before the fence hears that the manager is there: what it keeps stopped must not go on."""
         say("the manager has given this node up: its jobs are ended")
-        before, self._host.cut_off = self._host.cut_off, CUT_OFF
+        before = self._host.cut_off
+        self._host.set_cut_off(CUT_OFF)
         self._fence.kill_all()
         self._host.lose_all()
-        self._host.cut_off = before
+        self._host.set_cut_off(before)
 
     def _exit(self, grace: float, reason: str, message: str) -> None:
         self._exiting = True
@@ -207,7 +209,7 @@ class Agent:
         self._fence.set(welcome.instance, welcome.fence)
         if welcome.given_up:
             self._end_what_was_given_up()
-        self._ledger.seen(welcome.seen)
+        self._ledger.manager_has_seen(welcome.seen)
         self._ledger.acknowledge(welcome.ack)
         records, live = self._host.report()
         self._connection.send(protocol.Report([protocol.record(number, body) for number, body in records], live))
@@ -216,7 +218,7 @@ class Agent:
     def _tell(self, now: float) -> None:
         """What has happened; without a manager, the ledger keeps it for the next one. While no core waits for work,
         what happens within a few milliseconds goes into one message."""
-        if not self._connection.up or (self._host.can_go_on and now < self._told_at + PAUSE):
+        if not self._connection.up or (self._host.records_can_wait and now < self._told_at + PAUSE):
             self._ledger.flush()
         elif records := self._host.take_records():
             self._told_at = now
@@ -228,13 +230,13 @@ class Agent:
                 if isinstance(body, Ended) or body.id not in over
             ]
             self._connection.send(protocol.News(news))
-        for id, nodes, grace in self._host.take_leaving():
+        for id, nodes, grace in self._host.take_multinode_ends():
             self._connection.send(protocol.Leaving(id, nodes, grace))
         swept = self._host.take_swept()
         if swept and self._connection.up:
             self._connection.send(protocol.Swept(swept))
-        if self._host.trouble != self._trouble:
-            self._trouble = self._host.trouble
+        if self._host.start_problem != self._trouble:
+            self._trouble = self._host.start_problem
             say(self._trouble or "the ledger can be written again")
 
     def _knows_more_than_its_disk(self) -> bool:
@@ -284,25 +286,29 @@ def _host(
     pretend: bool,
     open_files: int,
 ) -> JobHost:
-    """The fastest that there is: the one with a relay in C, where that could be compiled."""
-    doubt = DOUBT if in_allocation else 0.0
+    verdict_delay = VERDICT_DELAY if in_allocation else 0.0
     if pretend:
-        return PretendedHost(ledger, name, files, log=say, doubt=doubt)
-    with contextlib.suppress(ImportError):
-        from qcg.pilotjob.agent.relaying import RelayingHost
+        return SimulatedHost(ledger, name, files, log=say, verdict_delay=verdict_delay)
+    return JobHost(
+        ledger,
+        name,
+        files,
+        log=say,
+        verdict_delay=verdict_delay,
+        output=output,
+        open_files=open_files,
+        lane_runner=_lane_runner(ledger, wakeup, open_files),
+    )
 
-        try:
-            return RelayingHost(
-                ledger,
-                name,
-                files,
-                log=say,
-                doubt=doubt,
-                output=output,
-                open_files=open_files,
-                wakeup=wakeup,
-                pause=PAUSE,
-            )
-        except OSError as error:
-            say(f"jobs are started without the relay, which cannot have a thread: {error.strerror}")
-    return JobHost(ledger, name, files, log=say, doubt=doubt, output=output, open_files=open_files)
+
+def _lane_runner(ledger: Ledger, wakeup: int, open_files: int) -> LaneRunner:
+    """The fastest one that there is: the relay in C, where it could be compiled."""
+    try:
+        from qcg.pilotjob.agent.relay_runner import RelayLaneRunner
+
+        return RelayLaneRunner(ledger, wakeup=wakeup, pause=PAUSE, open_files=open_files)
+    except ImportError:
+        return HostLaneRunner()
+    except OSError as error:
+        say(f"jobs are started without the relay, because it cannot start a thread: {error.strerror}")
+        return HostLaneRunner()

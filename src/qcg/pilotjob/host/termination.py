@@ -1,0 +1,194 @@
+"""Ends the process trees of jobs, and passes signals on to their processes.
+
+Nothing here waits: each step reads /proc and signals the processes that it finds, until a step finds none.
+"""
+
+import os
+import signal
+import time
+from typing import Dict, Iterable, List, Optional, Set, Tuple
+
+from qcg.pilotjob.host import process_tree
+from qcg.pilotjob.host.ledger import OpenStart
+
+GIVE_UP_AFTER = 30.0
+"""Seconds after the first SIGKILL. A process that stays that long hangs in the kernel or belongs to another user."""
+
+LAUNCHER_GRACE = 3.0
+"""Seconds for a launcher such as mpirun to end its other processes, also on other nodes, before it is killed itself."""
+
+_SHORTEST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.25
+
+
+def is_first_process(process: process_tree.Process, start: OpenStart) -> bool:
+    """Whether this is the process that was started, and not a later one with its pid."""
+    # One tick of tolerance, for kernels that round the other way.
+    return process.pid == start.pid and start.since - 1 <= process.start_ticks <= start.until + 1
+
+
+def may_be_killed_from_outside(exit_code: int, start: OpenStart) -> bool:
+    """Whether a signal sent to others as well may have ended the job. A launcher of processes on other nodes may
+    answer such a signal with any exit code."""
+    if not exit_code:
+        return False
+    return exit_code in (-signal.SIGTERM, -signal.SIGKILL) or exit_code > 128 or len(start.grant) > 1
+
+
+class Termination:
+    """The end of one job's process tree: SIGTERM first, SIGKILL when the grace period is over."""
+
+    def __init__(self, start: OpenStart, kill_at: float) -> None:
+        self._start = start
+        self.kill_at = kill_at
+        self.known: Dict[int, process_tree.Process] = {}
+        """Members seen so far. They stay members when their parent is gone."""
+        self.has_ranks = False
+        """Some members were started by launchers, or could have been."""
+
+    def members(self, snapshot: process_tree.Snapshot) -> Dict[int, process_tree.Process]:
+        roots = snapshot.same(list(self.known.values())) + snapshot.marked(self._start.marker)
+        leader = snapshot.processes.get(self._start.pid)
+        if leader is None or is_first_process(leader, self._start):
+            # While a session has members, the kernel gives its number to no other process.
+            roots += snapshot.session(self._start.pid)
+        return snapshot.with_descendants(roots)
+
+
+class TerminationOfAll(Termination):
+    """The end of everything that descends from this process."""
+
+    def __init__(self, kill_at: float) -> None:
+        Termination.__init__(self, OpenStart("", os.getpid(), 0.0, [], 0, 0), kill_at)
+
+    def members(self, snapshot: process_tree.Snapshot) -> Dict[int, process_tree.Process]:
+        return snapshot.with_descendants(snapshot.children(self._start.pid))
+
+
+_SWEEP = "sweep "
+"""Before the id, the key of a sweep."""
+
+
+class Terminations:
+    """All process trees that are being ended, by job id. One snapshot of /proc serves them all."""
+
+    def __init__(self) -> None:
+        self._terminations: Dict[str, Termination] = {}
+        self.sweeping: Set[str] = set()
+        """Ids of jobs of other hosts whose processes are being ended here."""
+        self._swept: List[str] = []
+        self._next_step = 0.0
+        self._not_before = 0.0
+        self._pause = _SHORTEST_PAUSE
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._terminations
+
+    def begin(self, key: str, termination: Termination) -> None:
+        self._terminations[key] = termination
+        self.step_soon()
+
+    def sweep(self, markers: Dict[str, str], kill_at: float) -> None:
+        """End the processes that have these markers, by the ids of their jobs."""
+        for id, marker in markers.items():
+            self.sweeping.add(id)
+            self.begin(_SWEEP + id, Termination(OpenStart(marker, -1, 0.0, [], 0, 0), kill_at))
+
+    def take_swept(self) -> List[str]:
+        """Ids passed to `sweep` of which no process is left, since the last call."""
+        swept, self._swept = self._swept, []
+        return swept
+
+    def remove(self, key: str) -> None:
+        del self._terminations[key]
+        if key.startswith(_SWEEP):
+            self.sweeping.discard(key[len(_SWEEP) :])
+            self._swept.append(key[len(_SWEEP) :])
+
+    def kill_by(self, kill_at: float) -> None:
+        """Shorten every grace period to end at this time at the latest."""
+        for termination in self._terminations.values():
+            termination.kill_at = min(termination.kill_at, kill_at)
+        self.step_soon()
+
+    def step_soon(self) -> None:
+        """Something has changed: take the next step at the next opportunity."""
+        self._next_step = self._not_before
+        self._pause = _SHORTEST_PAUSE
+
+    def next_step(self) -> Optional[float]:
+        return self._next_step if self._terminations else None
+
+    def step(self, now: float) -> List[Tuple[str, List[int]]]:
+        """Signal the processes that are left. Returns the keys of ended trees, each with the pids that do not end."""
+        if not self._terminations or now < self._next_step:
+            return []
+        began = time.monotonic()
+        snapshot = process_tree.Snapshot()
+        over: List[Tuple[str, List[int]]] = []
+        claimed: Set[int] = {os.getpid()}
+        for key, termination in self._terminations.items():
+            members = termination.members(snapshot)
+            own = {pid: process for pid, process in members.items() if pid not in claimed}
+            claimed.update(own)
+            _signal_members(termination, own, now)
+            if not own:
+                over.append((key, []))
+            elif now >= termination.kill_at + GIVE_UP_AFTER:
+                over.append((key, sorted(own)))
+        self._plan_next_step(now, time.monotonic() - began)
+        return over
+
+    def _plan_next_step(self, now: float, cost: float) -> None:
+        # Two thirds of the time stay free for other work, however many processes there are.
+        self._not_before = time.monotonic() + 2 * cost
+        next_step = now + self._pause
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        for termination in self._terminations.values():
+            if now < termination.kill_at < next_step:
+                next_step = termination.kill_at
+        self._next_step = max(next_step, self._not_before)
+
+
+def _signal_members(termination: Termination, members: Dict[int, process_tree.Process], now: float) -> None:
+    launchers = process_tree.launchers(members.values())
+    termination.has_ranks = termination.has_ranks or len(launchers) < len(members)
+    signalled = (termination.known.keys() & members.keys()) - launchers
+    # Parents first: a shell that saw its child die before its own signal would go on with the next command.
+    for process in sorted(members.values(), key=lambda process: (process.start_ticks, process.pid)):
+        known = termination.known.get(process.pid)
+        is_new = known is None or known.start_ticks != process.start_ticks
+        if is_new and process.parent in signalled:
+            # Its parent started it after SIGTERM, as part of its own clean-up.
+            is_new = False
+        if process.pid in launchers:
+            # A launcher answers SIGTERM by killing its processes, also on other nodes: not before their grace period is
+            # over. Killed by SIGKILL, it would leave them running.
+            if now >= termination.kill_at + LAUNCHER_GRACE:
+                process_tree.send(process, signal.SIGKILL)
+            elif now >= termination.kill_at or (is_new and not termination.has_ranks):
+                process_tree.send(process, signal.SIGTERM)
+        elif now >= termination.kill_at:
+            process_tree.send(process, signal.SIGKILL)
+        elif is_new:
+            process_tree.send(process, signal.SIGTERM)
+            process_tree.send(process, signal.SIGCONT)
+    termination.known.update(members)
+
+
+_FORWARDERS = {b"mpirun", b"mpiexec", b"mpiexec.hydra", b"orterun", b"prterun", b"srun"}
+"""Launchers that pass a signal on to the processes they started, on all nodes: those would get it twice."""
+
+
+def send_signal(jobs: Iterable[OpenStart], number: int) -> None:
+    """Send a signal to all processes of these jobs that have a handler for it. The others would be ended by it."""
+    snapshot = process_tree.Snapshot()
+    for job in jobs:
+        members = Termination(job, 0.0).members(snapshot)
+        forwarded: Set[int] = set()
+        for process in members.values():
+            if process_tree.name_of(process.pid) in _FORWARDERS:
+                forwarded.update(snapshot.with_descendants(snapshot.children(process.pid)))
+        for process in members.values():
+            if process.pid not in forwarded and process_tree.catches(process.pid, number):
+                process_tree.send(process, number)
