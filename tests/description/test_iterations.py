@@ -58,7 +58,10 @@ def test_a_hundred_million_iterations_stay_a_range() -> None:
             'iteration: "values" excludes "start", "stop" and "step"; give one or the other',
         ),
         ({"iteration": 2**31}, "iteration: must be at most 2147483647"),
-        ({"iteration": 2**31 - 1}, "iteration: 2147483647 iterations are more than one job can have: 100000000"),
+        (
+            {"iteration": 2**31 - 1},
+            "iteration: 2147483647 iterations are too many for one job; at most 100000000 are allowed",
+        ),
         ({"iteration": "3"}, "iteration: must be a whole number, an array or an object, not a string"),
         ({"iteration": True}, "iteration: must be a whole number, an array or an object, not true"),
         ({"iteration": 1.0}, "iteration: must be a whole number, an array or an object, not a fraction"),
@@ -67,7 +70,7 @@ def test_a_hundred_million_iterations_stay_a_range() -> None:
         ({"iterate": [1, "2"]}, "iterate[1]: must be a whole number, not a string"),
         ({"iterate": [2, 1]}, "iterate: there is no iteration from 2 up to 1 in steps of 1"),
         ({"iterate": [1, 2, 0]}, "iterate: the step must not be 0"),
-        ({"iterate": [0, 2], "iteration": 2}, '"iteration" and "iterate" say the same; give one of them'),
+        ({"iterate": [0, 2], "iteration": 2}, '"iteration" and "iterate" exclude each other; give one of them'),
     ],
 )
 def test_a_wrong_iteration_is_refused_with_a_sentence(written: dict[str, Any], problem: str) -> None:
@@ -100,7 +103,7 @@ def test_values_that_make_no_names_are_refused() -> None:
         'jobs[0].name: the name "n_a b" holds white space or a control character'
     ]
     assert problems_of({**standard("n_${itval}"), "iteration": ["a", "a"]}) == [
-        'jobs[0].name: "n_a" is already the name of jobs[0]'
+        'jobs[0].name: "n_a" is already used by jobs[0]'
     ]
 
 

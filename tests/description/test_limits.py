@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from qcg.pilotjob.description import limits
-from qcg.pilotjob.description.limits import LONGEST_NAME, MOST_ADDED, ExpansionError
+from qcg.pilotjob.description.limits import LONGEST_NAME, MAX_EXPANSION, ExpansionError
 from qcg.pilotjob.description.schema import request_file_schema
 from qcg.pilotjob.description.variables import resolve_execution
 from qcg.pilotjob.description.warnings import warnings_for
 from tests.description.helpers import parse, parse_one, problems_of, simple, standard
 
-TOO_MUCH = "jobs[0]: its variables stand for more than 1048576 characters; use them less often, or with shorter values"
+TOO_MUCH = (
+    "jobs[0]: the values of its variables have more than 1048576 characters; use fewer variables or shorter values"
+)
 
 
 @pytest.mark.parametrize("name", ["x" * 200, "\u00e9" * 100, "x" * 199 + "${rcnt}"])
@@ -28,14 +30,16 @@ def test_a_name_may_have_200_bytes(name: str) -> None:
 )
 def test_a_longer_name_is_refused(name: str, size: int) -> None:
     (problem,) = problems_of(simple(name=name))
-    assert problem == f'jobs[0].name: the name "{name[:57]}..." has {size} bytes, and 200 are the most'
+    assert problem == f'jobs[0].name: the name "{name[:57]}..." has {size} bytes; at most 200 are allowed'
     (problem,) = problems_of(simple(after=[name]))
     assert problem.startswith(f'jobs[0].after[0]: the name "{name[:57]}..." has {size} bytes')
 
 
 @pytest.mark.parametrize("form", [simple, standard])
 def test_a_name_of_many_megabytes_is_refused_by_its_length(form: Any) -> None:
-    assert problems_of(form(name="x" * 10_000_000)) == ["jobs[0].name: has 10000000 characters, and 2000 are the most"]
+    assert problems_of(form(name="x" * 10_000_000)) == [
+        "jobs[0].name: has 10000000 characters; at most 2000 are allowed"
+    ]
 
 
 def test_the_schema_says_how_long_a_name_may_be() -> None:
@@ -84,24 +88,24 @@ def test_values_of_iterations_do_not_grow_without_bound() -> None:
 
 def test_variables_of_the_launch_do_not_grow_without_bound() -> None:
     execution = parse_one(simple(args=["${nlist}"] * 200)).execution
-    with pytest.raises(ExpansionError, match="its variables stand for more than 1048576 characters"):
+    with pytest.raises(ExpansionError, match="the values of its variables have more than 1048576 characters"):
         resolve_execution(execution, {"nlist": "n" * 10_000})
     assert len(resolve_execution(execution, {"nlist": "n" * 5_000}).args[0]) == 5_000
 
 
 def test_a_long_text_with_few_variables_is_no_matter() -> None:
-    text = "x" * 2 * MOST_ADDED
+    text = "x" * 2 * MAX_EXPANSION
     assert parse_one(simple(script=f"{text} ${{jname}}")).execution.script == f"{text} a"
 
 
 def test_all_jobs_of_a_submission_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MOST_ADDED_IN_ALL", 1000)
+    monkeypatch.setattr(limits, "MAX_EXPANSION_OF_SUBMISSION", 1000)
     job = simple(name="j_${it}", iteration=["v" * 300] * 5, args=["${itval}"])
     (problem,) = problems_of(job)
-    assert problem.startswith("jobs[0]: the variables of this submission stand for more than")
+    assert problem.startswith("jobs[0]: the values of the variables of this submission have more than")
     assert len(parse(simple(name="j_${it}", iteration=["v" * 300] * 3, args=["${itval}"]))) == 3
     one_by_one = [simple(name=f"j_{number}", args=["${jname}" * 100]) for number in range(5)]
-    assert problems_of(*one_by_one)[0].startswith("jobs[3]: the variables of this submission")
+    assert problems_of(*one_by_one)[0].startswith("jobs[3]: the values of the variables of this submission")
 
 
 @pytest.mark.parametrize(

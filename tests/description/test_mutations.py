@@ -158,7 +158,7 @@ def check_sentences(refusal: DescriptionError) -> None:
     for problem in refusal.problems:
         assert problem.sentence.strip()
         assert str(problem).isprintable()
-        assert "the job is not right" not in problem.sentence, "the walk missed what the decoder refused"
+        assert "the job is not valid: " not in problem.sentence, "the walk missed what the decoder refused"
 
 
 def accepted_or_refused(*jobs: Any) -> list[JobDescription] | None:

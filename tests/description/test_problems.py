@@ -13,7 +13,7 @@ from qcg.pilotjob.description.parse import parse_jobs
 from tests.description.helpers import ARRIVAL, parse, parse_one, problems_of, simple, standard
 
 NO_EXECUTION = (
-    'the key "execution" is missing; it says what to start: {"exec": "PROGRAM", "args": ["ARGUMENT"]}, or'
+    'the key "execution" is missing; it defines what to start: {"exec": "PROGRAM", "args": ["ARGUMENT"]}, or'
     ' {"script": "TEXT"}'
 )
 
@@ -138,9 +138,18 @@ def test_an_execution_that_cannot_be_is_refused(job: Any, problem: str) -> None:
         ({"exact": 2, "min": 1}, 'numCores: "exact" excludes "min" and "max"'),
         ({"exact": 2, "max": 3}, 'numCores: "exact" excludes "min" and "max"'),
         ({"min": 3, "max": 2}, 'numCores: "min" is 3, more than "max", which is 2'),
-        ({"exact": 2, "split-into": 3}, 'numCores: a scheduler decides itself and excludes "exact"; give "min"'),
-        ({"max": 2, "split-into": 3}, 'numCores: a scheduler decides itself and excludes "max"; give "min"'),
-        ({"max": 2, "scheduler": "split-into"}, 'numCores: a scheduler decides itself and excludes "max"; give "min"'),
+        (
+            {"exact": 2, "split-into": 3},
+            'numCores: a scheduler determines the number itself and excludes "exact"; give "min"',
+        ),
+        (
+            {"max": 2, "split-into": 3},
+            'numCores: a scheduler determines the number itself and excludes "max"; give "min"',
+        ),
+        (
+            {"max": 2, "scheduler": "split-into"},
+            'numCores: a scheduler determines the number itself and excludes "max"; give "min"',
+        ),
         (
             {"split-into": 2, "scheduler": "split-into"},
             'numCores: "split-into" and "scheduler" exclude each other; give one of them',
@@ -272,8 +281,8 @@ def test_a_dependency_that_names_nothing_is_refused(entry: str, iterated: bool, 
 
 def test_two_jobs_of_one_name_are_refused_and_both_are_named() -> None:
     assert problems_of(standard("x"), standard("y"), simple(name="x"), standard("x")) == [
-        'jobs[2].name: "x" is already the name of jobs[0]',
-        'jobs[3].name: "x" is already the name of jobs[0]',
+        'jobs[2].name: "x" is already used by jobs[0]',
+        'jobs[3].name: "x" is already used by jobs[0]',
     ]
 
 
@@ -312,7 +321,7 @@ def test_a_file_that_is_wrong_throughout_is_not_read_to_its_end() -> None:
     with pytest.raises(DescriptionError) as refusal:
         parse(*[wrong] * 20_000)
     assert len(refusal.value.problems) == 10_001
-    assert refusal.value.problems[-1] == Problem("jobs[9999]", "after so many problems the rest was not looked at")
+    assert refusal.value.problems[-1] == Problem("jobs[9999]", "too many problems; the rest was not checked")
 
 
 def test_attributes_nested_too_deep_are_refused_wherever_the_decoder_stops() -> None:

@@ -91,7 +91,7 @@ def test_options_are_off_unless_switched_on() -> None:
         ({"request": "control"}, 'the key "command" is missing'),
         (
             {"request": "control", "command": "finishAfterAllTaskDone"},
-            'command: "finishAfterAllTaskDone" is not known; did you mean "finishAfterAllTasksDone"?',
+            'command: unknown value "finishAfterAllTaskDone"; did you mean "finishAfterAllTasksDone"?',
         ),
         ({"request": "control", "command": 1}, "command: must be a string, not a number"),
         ({"request": "cancelJob"}, 'the key "jobNames" is missing'),

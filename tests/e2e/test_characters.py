@@ -123,7 +123,7 @@ def test_a_misspelt_variable_is_told_and_one_that_grows_too_long_fails_its_job(t
     assert "Warning: job 'slip': ${itt} is no variable and stays as it is; did you mean ${it}?" in done.done.stdout
     assert done.states["slip"] == "SUCCEED"
     assert done.states["long:0"] == "FAILED"
-    assert "its variables stand for more than 1048576 characters" in done.report["long:0"]["messages"]
+    assert "the values of its variables have more than 1048576 characters" in done.report["long:0"]["messages"]
 
 
 def test_time_and_uniq_are_those_of_each_request_job_and_iteration(tmp_path: Path):

@@ -191,7 +191,9 @@ def test_variables_get_their_values_at_launch():
 def test_a_job_whose_variables_grow_too_long_is_not_started_and_says_why():
     more: dict[str, Any] = {"iteration": Iteration(0, 1, 1, ("v" * 100_000,)), "uniq": "u"}
     made = launch(TWO, position=0, more=more, args=("${itval}",) * 20, wd="${itval}" * 20, stdout="${itval}" * 20)
-    assert made.argv[-1].startswith("It cannot be started: its variables stand for more than 1048576 characters")
+    assert made.argv[-1].startswith(
+        "It cannot be started: the values of its variables have more than 1048576 characters"
+    )
     assert made.setup, "the host takes the message from descriptor 3"
     assert (made.wd, made.stdout) == ("/data/here", None)
     description = JobDescription("job", Execution(exec="x", wd="${itval}" * 20, stdout="${itval}" * 20), **more)

@@ -14,7 +14,7 @@ from qcg.pilotjob.api.errors import FileError, InvalidJobDescriptionError, JobNo
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.forms import SimpleForm
 from qcg.pilotjob.description.json_input import InvalidJson
-from qcg.pilotjob.description.parse import check_alone, simple_to_standard
+from qcg.pilotjob.description.parse import check_single_job, simple_to_standard
 from qcg.pilotjob.host.safe_open import read_input
 
 JOB_TOP_ATTRS = frozenset(SimpleForm.__struct_encode_fields__)
@@ -91,7 +91,7 @@ class Jobs:
         name = job["name"]
         if name in self._jobs:
             raise InvalidJobDescriptionError(f"job {name!r} is already in this group")
-        check_alone(job, simple=simple)
+        check_single_job(job, simple=simple)
         self._jobs[name] = job
         return self
 

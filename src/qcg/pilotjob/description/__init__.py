@@ -1,1 +1,5 @@
-"""What a job is: forms, validation, variables, iterations. Pure."""
+"""Job descriptions and requests: input forms, validation, iterations, variables and the JSON Schema.
+
+`parse.parse_jobs` turns user input into `model.JobDescription`, or raises an error that lists every problem.
+Pure, like `core`: it imports no other package of the project.
+"""

@@ -1,7 +1,7 @@
-"""The forms in which users write a job: what is decoded, and what the JSON Schema is made of.
+"""Input forms of a job: the types that are decoded, and from which the JSON Schema is generated.
 
-A form says only what may be written; what it means, and what must not stand together, is in `meaning.py`. A key whose
-value is null counts as absent.
+A form only defines the syntax; `normalize.py` gives it a meaning and rejects contradictions. A key whose value is null
+counts as absent.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ SCHEDULERS: tuple[SharingName, ...] = ("maximum-iters", "split-into")
 NODE_RESOURCES: tuple[str, ...] = ("gpu", "mem")
 
 LARGEST = 2**31 - 1
-"""Of every count and index: beyond any machine, and inside what every number format of ours holds."""
+"""Maximum of every count and index: beyond any machine, and within every number format in use."""
 
 
 def _ignoring_case(names: tuple[str, ...]) -> dict[str, Any]:
-    """A schema that offers these names and accepts them in any mixture of cases."""
+    """A schema that suggests these names and accepts them in any case."""
     pattern = "|".join("".join(f"[{c.upper()}{c}]" if c.isalpha() else c for c in name) for name in names)
     return {"anyOf": [{"enum": list(names)}, {"pattern": f"^({pattern})$"}]}
 
@@ -30,7 +30,7 @@ def _ignoring_case(names: tuple[str, ...]) -> dict[str, Any]:
 Count = Annotated[int, Meta(ge=1, le=LARGEST)]
 Index = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 Word = Union[str, int, float]
-"""What becomes one string of a command line or of an environment."""
+"""A value that becomes one string of a command line or an environment."""
 
 
 class SchedulerParamsForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -38,12 +38,12 @@ class SchedulerParamsForm(Struct, forbid_unknown_fields=True, omit_defaults=True
 
     parts: Annotated[
         Count | None,
-        Meta(description="Into how many parts split-into divides what exists; one for each iteration by default."),
+        Meta(description="Number of equal parts for split-into; one for each iteration by default."),
     ] = None
 
 
 class SchedulerForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """Derives the size of a job from what exists instead of from a fixed number."""
+    """Derives the size of a job from the resources of the run instead of a fixed number."""
 
     name: Annotated[str, Meta(description="Which scheduler.", extra_json_schema=_ignoring_case(SCHEDULERS))]
     params: Annotated[SchedulerParamsForm | None, Meta(description="Its settings.")] = None
@@ -60,7 +60,7 @@ class AmountForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fals
     max: Annotated[Count | None, Meta(description="At most this many; without min, one is enough.")] = None
     scheduler: Annotated[
         SchedulerForm | SchedulerName | None,
-        Meta(description="Sizes the iterations from all that exists: an object, or just the scheduler's name."),
+        Meta(description="Derives the number from the resources of the run: an object, or the name of the scheduler."),
     ] = None
     split_into: Annotated[
         Count | None, Meta(description="Short for the scheduler split-into with this many parts.")
@@ -87,7 +87,7 @@ class ModelOptionsForm(Struct, forbid_unknown_fields=True, omit_defaults=True, g
     srun_args: Annotated[list[Word] | None, Meta(description="More arguments for srun, in srunmpi.")] = None
 
 
-# The keys that stand inside `execution` and `resources` in the standard form, and side by side in the simple form.
+# Keys of `execution` and `resources` in the standard form, and top-level keys in the simple form.
 Exec = Annotated[
     str | None,
     Meta(description="The program: a name on $PATH, or an absolute path. Either this or script."),
@@ -131,7 +131,7 @@ NodeCrs = Annotated[
         ),
     ]
     | None,
-    Meta(description="What else each node must give: gpu and mem."),
+    Meta(description="Further resources on each node: gpu and mem."),
 ]
 WallTime = Annotated[
     str | float | int | None,
@@ -180,20 +180,20 @@ _OF_EXECUTION = {
 _OF_RESOURCES = {"cores": "numCores", "nodes": "numNodes", "walltime": "wt", "time": "wt", "timeout": "wt"}
 _OF_DEPENDENCIES = dict.fromkeys(("deps", "depends", "depends_on", "dependsOn", "dependency", "requires"), "after")
 SYNONYMS = {**_OF_EXECUTION, **_OF_RESOURCES, **_OF_DEPENDENCIES}
-"""Keys that other programs have for the same, and ours."""
+"""Keys of other programs, and the equivalent key here."""
 
 
-def _meant(synonyms: dict[str, str], inside: str = "") -> dict[str, str]:
-    """What to say of these keys; `inside`: they belong into this object."""
-    place = f' It belongs inside "{inside}".' if inside else ""
-    return {key: f'did you mean "{ours}"?{place}' for key, ours in synonyms.items()}
+def _synonym_hints(synonyms: dict[str, str], inside: str = "") -> dict[str, str]:
+    """Hints for these keys; `inside` is the object they belong into."""
+    where = f' It belongs inside "{inside}".' if inside else ""
+    return {key: f'did you mean "{ours}"?{where}' for key, ours in synonyms.items()}
 
 
 class ExecutionForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """What to start, and in which surroundings."""
+    """The program to start, and its environment."""
 
-    ELSEWHERE: ClassVar[dict[str, str]] = _meant(_OF_EXECUTION)
-    """What to say of unknown keys."""
+    UNKNOWN_KEY_HINTS: ClassVar[dict[str, str]] = _synonym_hints(_OF_EXECUTION)
+    """Hints for unknown keys."""
 
     exec: Exec = None
     args: Annotated[
@@ -212,13 +212,13 @@ class ExecutionForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=F
 
 
 GPUS = dict.fromkeys(("gpu", "gpus", "numGpu", "numGpus", "numGPUs"), 'GPUs are asked for with "nodeCrs": {"gpu": 1}')
-"""What to say of keys that seem to want some."""
+"""Hints for keys that seem to request GPUs."""
 
 
 class ResourcesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """What a job, or each of its iterations, needs to run; one core by default."""
+    """The resources of a job, or of each of its iterations; one core by default."""
 
-    ELSEWHERE: ClassVar[dict[str, str]] = {**GPUS, **_meant(_OF_RESOURCES)}
+    UNKNOWN_KEY_HINTS: ClassVar[dict[str, str]] = {**GPUS, **_synonym_hints(_OF_RESOURCES)}
 
     num_cores: NumCores = field(default=None, name="numCores")
     num_nodes: NumNodes = field(default=None, name="numNodes")
@@ -227,9 +227,9 @@ class ResourcesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=F
 
 
 class DependenciesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """What a job waits for."""
+    """The prerequisites of a job."""
 
-    ELSEWHERE: ClassVar[dict[str, str]] = _meant(_OF_DEPENDENCIES)
+    UNKNOWN_KEY_HINTS: ClassVar[dict[str, str]] = _synonym_hints(_OF_DEPENDENCIES)
 
     after: After = None
 
@@ -237,14 +237,14 @@ class DependenciesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, g
 class StandardForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A job in the standard form."""
 
-    PURPOSES: ClassVar[dict[str, str]] = {
-        "execution": 'it says what to start: {"exec": "PROGRAM", "args": ["ARGUMENT"]}, or {"script": "TEXT"}'
+    MISSING_KEY_HINTS: ClassVar[dict[str, str]] = {
+        "execution": 'it defines what to start: {"exec": "PROGRAM", "args": ["ARGUMENT"]}, or {"script": "TEXT"}'
     }
-    """What to say of keys that are missing."""
-    ELSEWHERE: ClassVar[dict[str, str]] = {
-        **_meant(_OF_EXECUTION, "execution"),
-        **_meant(_OF_RESOURCES, "resources"),
-        **_meant(_OF_DEPENDENCIES, "dependencies"),
+    """Hints for missing keys."""
+    UNKNOWN_KEY_HINTS: ClassVar[dict[str, str]] = {
+        **_synonym_hints(_OF_EXECUTION, "execution"),
+        **_synonym_hints(_OF_RESOURCES, "resources"),
+        **_synonym_hints(_OF_DEPENDENCIES, "dependencies"),
     }
 
     name: Name
@@ -259,17 +259,17 @@ class StandardForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fa
 
 
 class SimpleForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A job in the simple form: all keys side by side."""
+    """A job in the simple form: all keys at the top level."""
 
-    ELSEWHERE: ClassVar[dict[str, str]] = {
+    UNKNOWN_KEY_HINTS: ClassVar[dict[str, str]] = {
         "execution": "that is the standard form: in a program, use add_std",
-        "resources": "in the simple form its keys, such as numCores, stand beside the others",
+        "resources": "in the simple form its keys, such as numCores, are top-level keys",
         "dependencies": 'in the simple form it is "after"',
         "attributes": "only the standard form has it, the one with execution",
         **GPUS,
-        **_meant(SYNONYMS),
+        **_synonym_hints(SYNONYMS),
     }
-    """What to say of keys of the standard form, and of other programs."""
+    """Hints for keys of the standard form and of other programs."""
 
     name: Name
     exec: Exec = None

@@ -1,4 +1,4 @@
-"""How iterations share what exists: the numbers of `maximum-iters` and `split-into`."""
+"""Iteration schedulers: how `maximum-iters` and `split-into` divide the resources of a run among iterations."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from qcg.pilotjob.description.model import Amount
 
 
 class MaximumIters:
-    """The sizes of N iterations that together use all of `total`, each at least `least`, in as few rounds as possible.
+    """The sizes of `count` iterations that use all of `total`, each at least `least`, in as few rounds as possible.
 
-    Rounds and sizes are as equal as whole numbers allow: the larger rounds come first, the larger sizes come last in
-    a round. So every size follows from a division, and no table is kept.
+    Rounds and sizes are as equal as whole numbers allow: larger rounds come first, larger sizes come last in a round.
+    So every size follows from a division, and no table is needed.
     """
 
     __slots__ = ("_larger_rounds", "_per_round", "_total", "count")
@@ -29,21 +29,21 @@ class MaximumIters:
         self._per_round, self._larger_rounds = divmod(count, rounds)
 
     def size(self, position: int) -> int:
-        """What the iteration at this position, counted from 0, gets."""
+        """The size of the iteration at this position, counted from 0."""
         if not 0 <= position < self.count:
             raise IndexError(position)
         in_larger_rounds = self._larger_rounds * (self._per_round + 1)
         if position < in_larger_rounds:
             sharers = self._per_round + 1
-            place = position % sharers
+            rank = position % sharers
         else:
             sharers = self._per_round
-            place = (position - in_larger_rounds) % sharers
+            rank = (position - in_larger_rounds) % sharers
         share, rest = divmod(self._total, sharers)
-        return share + 1 if place >= sharers - rest else share
+        return share + 1 if rank >= sharers - rest else share
 
     def next_of(self, size: int, position: int) -> int | None:
-        """The first position from this one on whose iteration gets `size`, however far that is."""
+        """The first position from `position` on with this size, in constant time; None if there is none."""
         in_larger_rounds = self._larger_rounds * (self._per_round + 1)
         zones = (0, in_larger_rounds, self._per_round + 1), (in_larger_rounds, self.count, self._per_round)
         for begin, end, sharers in zones:
@@ -51,15 +51,15 @@ class MaximumIters:
             first, last = (0, sharers - rest) if size == share else (sharers - rest, sharers)
             if position >= end or size not in (share, share + 1) or first == last:
                 continue
-            place = (max(position, begin) - begin) % sharers
-            ahead = max(first - place, 0) if place < last else sharers - place + first
+            rank = (max(position, begin) - begin) % sharers
+            ahead = max(first - rank, 0) if rank < last else sharers - rank + first
             found = max(position, begin) + ahead
             if found < end:
                 return found
         return None
 
     def sizes(self) -> tuple[int, ...]:
-        """The distinct sizes, smallest first; never more than four."""
+        """The distinct sizes in ascending order; at most four."""
         found: set[int] = set()
         for sharers in (self._per_round, self._per_round + 1 if self._larger_rounds else self._per_round):
             share, rest = divmod(self._total, sharers)
@@ -70,7 +70,7 @@ class MaximumIters:
 
 
 def split_into(total: int, parts: int, least: int = 1) -> Amount:
-    """Between `least` and one of `parts` equal parts of what exists."""
+    """The amount from `least` to one of `parts` equal parts of `total`."""
     part = total // parts
     if part < 1:
         raise single_problem(f"split-into {parts} parts leaves nothing for each: only {total} exist")

@@ -1,4 +1,7 @@
-"""The one typed model that every form of a job description becomes."""
+"""The normalized job description that every input form is converted to.
+
+The journal stores it: field names are part of the format of a run directory.
+"""
 
 from __future__ import annotations
 
@@ -11,47 +14,47 @@ SharingName = Literal["maximum-iters", "split-into"]
 
 
 class Amount(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A number of cores or nodes: at least `least`, at most `most`; `None` reaches to everything there is."""
+    """A number of cores or nodes from `least` to `most`; `most=None` means no upper limit."""
 
     least: int = 1
     most: int | None = 1
 
 
 class ResourceRequest(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a job wants to run on. Equal requests are equal values: the queue keeps one line for each."""
+    """The resources that a job needs. Equal requests compare equal: the queue has one line for each distinct one."""
 
     cores: Amount | None = Amount()
-    """Cores in all; with `nodes`, cores on each of them; `None`: whole nodes."""
+    """Cores in total, or on each node if `nodes` is given; None for whole nodes."""
     nodes: Amount | None = None
     gpus: int = 0
-    """On each node."""
+    """GPUs on each node."""
     memory: int = 0
-    """MiB on each node."""
+    """Memory in MiB on each node."""
     one_node: bool = False
-    """All cores on the same node: the `threads` model, and GPUs or memory asked for without `numNodes`."""
+    """Whether all cores must be on one node: for the `threads` model, and for GPUs or memory without `numNodes`."""
 
 
 class Sharing(Struct, frozen=True, omit_defaults=True, gc=False):
-    """How `numCores` or `numNodes` is derived from what exists: `maximum-iters` or `split-into`."""
+    """The iteration scheduler that derives `numCores` or `numNodes` from the resources of the run."""
 
     name: SharingName
     of: Literal["cores", "nodes"]
     parts: int | None = None
-    """`split-into` only; `None` means one part for each iteration."""
+    """Parts for `split-into`; None for one part for each iteration."""
     sharers: int | None = None
-    """Of jobs made from one description: how many they are. They share what exists as iterations of one job would."""
+    """Number of jobs expanded from one description, which share the resources like iterations of one job."""
     position: int = 0
-    """Of this job among them."""
+    """Position of this job among them."""
 
 
 class Iteration(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The indices of an iterated job, never expanded."""
+    """The indices of an iterated job, as a range."""
 
     start: int
     stop: int
     step: int = 1
     values: tuple[str, ...] | None = None
-    """As `${itval}` shows them."""
+    """Values of `${itval}` by index; None if it is the index itself."""
 
     def indices(self) -> range:
         return range(self.start, self.stop, self.step)
@@ -60,18 +63,20 @@ class Iteration(Struct, frozen=True, omit_defaults=True, gc=False):
         return len(self.indices())
 
     def value(self, index: int) -> str:
-        """What `${itval}` stands for: the value at this index, or the index itself."""
+        """The value of `${itval}` for an index."""
         return str(index if self.values is None else self.values[index])
 
 
 class ModelOptions(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Settings of the execution model."""
+
     mpirun: str | None = None
     mpirun_args: tuple[str, ...] = ()
     srun_args: tuple[str, ...] = ()
 
 
 class Execution(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What to start. Strings may still hold variables that are known only at launch."""
+    """The program to start. Strings may still contain variables that are known only at launch."""
 
     exec: str | None = None
     args: tuple[str, ...] = ()
@@ -88,17 +93,17 @@ class Execution(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class JobDescription(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A job as it was accepted: every form normalised, variables of the submission substituted."""
+    """A job as accepted: normalized, with the variables of the submission substituted."""
 
     name: str
     execution: Execution
     request: ResourceRequest = ResourceRequest()
     sharing: Sharing | None = None
     wall_time: float | None = None
-    """Seconds."""
+    """Wall time limit in seconds; None for no limit."""
     iteration: Iteration | None = None
     after: tuple[str, ...] = ()
-    """Job names, single iterations `job:3`, or the same index `job:${it}`."""
+    """Prerequisites: job names, single iterations `job:3`, or the same index `job:${it}`."""
     attributes: dict[str, Any] = {}
     uniq: str = ""
-    """Of a job with iterations: the value of `${uniq}`, to which each of them appends its index."""
+    """Value of `${uniq}` in a job with iterations; each iteration appends its index."""

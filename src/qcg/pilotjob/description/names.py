@@ -1,4 +1,4 @@
-"""Names of jobs, and the places where other jobs are named."""
+"""Validation of job names and of references to other jobs in `after`."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _CHARACTERS = {
 
 
 def final_name(given: str, variables: Mapping[str, str], budget: Budget, path: str, problems: list[Problem]) -> str:
-    """The name of a job with its variables substituted."""
+    """The name of a job after variable substitution."""
     name = substitute_early(given, variables, budget)
-    why = _why_not(name)
+    why = _name_error(name)
     if why is not None:
         problems.append(Problem(f"{path}.name", why))
     return name
 
 
-def _why_not(name: str) -> str | None:
+def _name_error(name: str) -> str | None:
     if not name:
         return "the name is empty"
     if 4 * len(name) > LONGEST_NAME and len(name.encode()) > LONGEST_NAME:
-        return f"the name {quoted(name)} has {len(name.encode())} bytes, and {LONGEST_NAME} are the most"
+        return f"the name {quoted(name)} has {len(name.encode())} bytes; at most {LONGEST_NAME} are allowed"
     bad = _BAD_IN_NAME.search(name)
     if bad is None:
         return None
@@ -56,7 +56,7 @@ def final_after(
     path: str,
     problems: list[Problem],
 ) -> tuple[str, ...]:
-    """The jobs that a job waits for, each once: `job`, `job:3`, or `job:${it}` when it has iterations."""
+    """The prerequisites of a job without duplicates: `job`, `job:3`, or `job:${it}` if it has iterations."""
     if not given:
         if given == "":
             problems.append(Problem(path, "is empty"))
@@ -79,7 +79,7 @@ def _final_entry(entry: str, iterated: bool, path: str, problems: list[Problem])
             "${it} can be the index after a colon, as in job:${it}; elsewhere only if the job's own name holds it"
         )
         problems.append(Problem(path, sentence))
-    elif why := _why_not(name):
+    elif why := _name_error(name):
         problems.append(Problem(path, why))
     elif _SAME_INDEX.fullmatch(index):
         if not iterated:

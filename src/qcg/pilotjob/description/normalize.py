@@ -1,4 +1,4 @@
-"""What the forms mean: turns their parts into the parts of the model, and notes what must not stand together."""
+"""Conversion of the input forms to the parts of the model, with checks for contradictions."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ from qcg.pilotjob.description.model import (
 )
 from qcg.pilotjob.description.walltime import parse_wall_time
 
-MOST_ITERATIONS = 100_000_000
-DEEPEST = 100
-"""Levels of nesting that free values may have: more than anyone writes, less than any decoder's limit."""
+MAX_ITERATIONS = 100_000_000
+MAX_NESTING = 100
+"""Levels of nesting in free JSON values: below the limit of every decoder."""
 
 _ONE = Amount()
 _DEFAULT_REQUEST = ResourceRequest()
 _NO_OPTIONS = ModelOptions()
-_STAND_IN = Iteration(0, 1)
-"""For an iteration that is wrong, so that what is said about it is not said again in other words."""
+_PLACEHOLDER = Iteration(0, 1)
+"""Result for an iteration with problems, so that no follow-up problems are reported."""
 _IN_64_BITS = range(-(2**63), 2**64)
 
 
 def execution_of(form: ExecutionForm | SimpleForm, path: str, problems: list[Problem]) -> Execution:
+    """The execution part of a job; problems are appended to `problems`."""
     if form.exec is None and form.script is None:
         problems.append(Problem(path, 'there is nothing to start; give "exec" or "script"'))
     elif form.exec is not None and form.script is not None:
@@ -97,9 +98,10 @@ def _model_options(form: ModelOptionsForm) -> ModelOptions:
 
 
 def iteration_of(form: StandardForm | SimpleForm, path: str, problems: list[Problem]) -> Iteration | None:
+    """The iterations of a job; None if it has none."""
     if form.iterate is not None:
         if form.iteration is not None:
-            problems.append(Problem(path, '"iteration" and "iterate" say the same; give one of them'))
+            problems.append(Problem(path, '"iteration" and "iterate" exclude each other; give one of them'))
         start, stop, step = (*form.iterate, 1)[:3]
         return _indices(start, stop, step, f"{path}.iterate", problems)
     given = form.iteration
@@ -120,35 +122,37 @@ def _ranged(form: IterationForm, path: str, problems: list[Problem]) -> Iteratio
         return _values(form.values, f"{path}.values", problems)
     if form.stop is None:
         problems.append(Problem(path, 'give "stop" or "values"'))
-        return _STAND_IN
+        return _PLACEHOLDER
     return _indices(form.start or 0, form.stop, 1 if form.step is None else form.step, path, problems)
 
 
 def _indices(start: int, stop: int, step: int, path: str, problems: list[Problem]) -> Iteration:
     if step == 0:
         problems.append(Problem(path, "the step must not be 0"))
-        return _STAND_IN
+        return _PLACEHOLDER
     count = len(range(start, stop, step))
     if count == 0:
         problems.append(Problem(path, f"there is no iteration from {start} up to {stop} in steps of {step}"))
-        return _STAND_IN
-    if count > MOST_ITERATIONS:
-        problems.append(Problem(path, f"{count} iterations are more than one job can have: {MOST_ITERATIONS}"))
-        return _STAND_IN
+        return _PLACEHOLDER
+    if count > MAX_ITERATIONS:
+        problems.append(
+            Problem(path, f"{count} iterations are too many for one job; at most {MAX_ITERATIONS} are allowed")
+        )
+        return _PLACEHOLDER
     return Iteration(start, stop, step)
 
 
 def _values(values: list[Any], path: str, problems: list[Problem]) -> Iteration:
     if not values:
         problems.append(Problem(path, "there is no iteration in an empty list"))
-        return _STAND_IN
+        return _PLACEHOLDER
     if not check_storable(values, path, problems):
-        return _STAND_IN
+        return _PLACEHOLDER
     return Iteration(0, len(values), 1, tuple([_text(value) for value in values]))
 
 
 def _text(value: Any) -> str:
-    """A value as `${itval}` shows it: strings and numbers plainly, anything else as JSON."""
+    """A value as text for `${itval}`: strings and numbers as they are, anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -163,6 +167,7 @@ def resources_of(
     path: str,
     problems: list[Problem],
 ) -> tuple[ResourceRequest, Sharing | None, float | None]:
+    """The resource request, the iteration scheduler and the wall time of a job."""
     if form is None or (form.num_cores is None and form.num_nodes is None and not form.node_crs):
         request = ResourceRequest(one_node=True) if model == "threads" else _DEFAULT_REQUEST
         return request, None, _wall_time(form, path, problems)
@@ -213,11 +218,11 @@ def _amount(
         if form.min is not None or form.max is not None:
             problems.append(Problem(path, '"exact" excludes "min" and "max"'))
         if shared:
-            problems.append(Problem(path, 'a scheduler decides itself and excludes "exact"; give "min"'))
+            problems.append(Problem(path, 'a scheduler determines the number itself and excludes "exact"; give "min"'))
         return Amount(form.exact, form.exact), None
     if shared:
         if form.max is not None:
-            problems.append(Problem(path, 'a scheduler decides itself and excludes "max"; give "min"'))
+            problems.append(Problem(path, 'a scheduler determines the number itself and excludes "max"; give "min"'))
         return Amount(form.min or 1, None), _sharing(form, of, iteration, path, problems)
     if form.min is None and form.max is None:
         problems.append(Problem(path, 'is empty; give "exact", "min", "max" or "scheduler"'))
@@ -267,10 +272,10 @@ def _node_resources(given: dict[str, int], path: str, problems: list[Problem]) -
 
 
 def check_storable(value: Any, path: str, problems: list[Problem], level: int = 0) -> bool:
-    """Attributes and values are free, but the registry must be able to hold them."""
+    """Whether a free JSON value (attributes, iteration values) can be stored in the registry."""
     found = len(problems)
-    if level > DEEPEST:
-        problems.append(Problem(path, f"nests more than {DEEPEST} levels deep"))
+    if level > MAX_NESTING:
+        problems.append(Problem(path, f"nests more than {MAX_NESTING} levels deep"))
     elif isinstance(value, int) and value not in _IN_64_BITS:
         problems.append(Problem(path, "the number has more than 64 bits; write it as a string"))
     elif isinstance(value, list):

@@ -1,4 +1,4 @@
-"""From what users write to the model: the public face of this room."""
+"""Parsing of job descriptions: from user input to `JobDescription`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qcg.pilotjob.description.json_input import BACKSLASH, DOLLAR, InvalidJson, 
 from qcg.pilotjob.description.limits import Budget, ExpansionError, job_budget, submission_budget
 from qcg.pilotjob.description.model import Iteration, JobDescription, Sharing
 from qcg.pilotjob.description.names import final_after, final_name
-from qcg.pilotjob.description.validation import find_nulls, find_problems, without_problems
+from qcg.pilotjob.description.validation import find_nul_characters, find_problems, without_problems
 from qcg.pilotjob.description.variables import (
     SubmissionContext,
     count_references,
@@ -27,28 +27,29 @@ from qcg.pilotjob.description.variables import (
     substitute_submission,
 )
 
-__all__ = ["SubmissionContext", "check_alone", "parse_in_steps", "parse_jobs", "simple_to_standard"]
+__all__ = ["SubmissionContext", "check_single_job", "parse_in_steps", "parse_jobs", "simple_to_standard"]
 
-ENOUGH = 10_000
-"""Problems after which the rest of a submission is not looked at: a file that is wrong throughout is told so soon."""
-MOST_EXPANDED = 1_000_000
+MAX_PROBLEMS = 10_000
+"""Number of problems after which the rest of a submission is not checked."""
+MAX_EXPANDED = 1_000_000
+"""Jobs that one description with `${it}` in its name may expand to."""
 STEP = 500
-"""Jobs between two pauses."""
+"""Jobs parsed between two pauses of `parse_in_steps`."""
 
 _decode_standard = msgspec.json.Decoder(StandardForm).decode
 _decode_simple = msgspec.json.Decoder(SimpleForm).decode
 _NUMBER = re.compile(r"^job\[0\]")
 _GROUPS = re.compile(r"^job\[0\](?:\.(?:execution|resources|dependencies)\b)?")
-_ANY_ARRIVAL = SubmissionContext(0, datetime(2000, 1, 1), "", "")
+_ANY_CONTEXT = SubmissionContext(0, datetime(2000, 1, 1), "", "")
 _OF_STANDARD = ("resources", "dependencies", "attributes")
 _EXPANDING = frozenset({"it", "itval"})
 
 
 def parse_jobs(
-    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], arrival: SubmissionContext, path: str = "jobs"
+    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], context: SubmissionContext, path: str = "jobs"
 ) -> list[JobDescription]:
-    """The jobs of one submission, or a `DescriptionError` with all problems of all of them."""
-    steps = parse_in_steps(jobs, arrival, path)
+    """Parse the jobs of one submission; raises `DescriptionError` with all problems of all jobs."""
+    steps = parse_in_steps(jobs, context, path)
     while True:
         try:
             next(steps)
@@ -58,29 +59,29 @@ def parse_jobs(
 
 
 def parse_in_steps(
-    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], arrival: SubmissionContext, path: str = "jobs"
+    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], context: SubmissionContext, path: str = "jobs"
 ) -> Generator[None, None, list[JobDescription]]:
-    """The same for those who have other things to do in between: it pauses every few milliseconds."""
+    """Like `parse_jobs`, as a generator that yields every few milliseconds, for use in an event loop."""
     problems: list[Problem] = []
     described: list[JobDescription] = []
-    places: dict[str, str] = {}
-    variables = arrival.variables()
+    paths: dict[str, str] = {}
+    variables = context.variables()
     budget = submission_budget()
     for number, job in enumerate(jobs):
         where = f"{path}[{number}]"
-        for description in _read_job(job, variables, budget, f"{arrival.uniq}-{number}", where, problems):
-            if description.name in places:
-                sentence = f"{quoted(description.name)} is already the name of {places[description.name]}"
+        for description in _read_job(job, variables, budget, f"{context.uniq}-{number}", where, problems):
+            if description.name in paths:
+                sentence = f"{quoted(description.name)} is already used by {paths[description.name]}"
                 problems.append(Problem(f"{where}.name", sentence))
             else:
-                places[description.name] = where
+                paths[description.name] = where
             described.append(description)
             if len(described) % STEP == 0:
                 yield
         if number % STEP == 0:
             yield
-        if len(problems) >= ENOUGH:
-            problems.append(Problem(where, "after so many problems the rest was not looked at"))
+        if len(problems) >= MAX_PROBLEMS:
+            problems.append(Problem(where, "too many problems; the rest was not checked"))
             break
     if problems:
         raise DescriptionError(problems)
@@ -88,9 +89,9 @@ def parse_in_steps(
 
 
 def simple_to_standard(attributes: dict[str, Any]) -> dict[str, Any]:
-    """The standard form of a job in the simple form, with short notations written out.
+    """Convert a job from the simple to the standard form, with abbreviations expanded.
 
-    Only the structure is checked; `parse_jobs` on the result checks the rest.
+    Only the syntax is checked; `parse_jobs` on the result checks the rest.
     """
     problems: list[Problem] = []
     try:
@@ -121,11 +122,13 @@ def simple_to_standard(attributes: dict[str, Any]) -> dict[str, Any]:
     return standard
 
 
-def check_alone(job: dict[str, Any], *, simple: bool) -> None:
-    """One job in the standard form, outside a submission. Problems are told where its author wrote them, which may have
-    been in the simple form."""
+def check_single_job(job: dict[str, Any], *, simple: bool) -> None:
+    """Check one job in the standard form, outside a submission; raises `DescriptionError`.
+
+    `simple`: the user wrote it in the simple form, so problems are reported with the paths of that form.
+    """
     try:
-        parse_jobs([job], _ANY_ARRIVAL, path="job")
+        parse_jobs([job], _ANY_CONTEXT, path="job")
     except DescriptionError as error:
         groups = _GROUPS if simple else _NUMBER
         raise DescriptionError([Problem(groups.sub("job", one.path), one.sentence) for one in error.problems]) from None
@@ -139,7 +142,7 @@ def _read_job(
     where: str,
     problems: list[Problem],
 ) -> Iterable[JobDescription]:
-    """The job, or the jobs that it expands to; none of any use when problems were added."""
+    """Parse one job, which may expand to several; the result is not usable when problems were added."""
     try:
         text = as_json(job)
         form = _decode(text, where, problems)
@@ -180,16 +183,16 @@ def _expanded(
         finished = _finish(template, after, known, budget, where, after_path, problems)
         wrong = len(problems) > found
         yield finished
-        if wrong:  # and the others would be in the same way
+        if wrong:  # the other indices would have the same problem
             return
 
 
 def _decode(
     text: bytes, where: str, problems: list[Problem], only_simple: bool = False
 ) -> StandardForm | SimpleForm | None:
-    """At the decoder's speed when the job is right; only a wrong one is walked through."""
+    """Decode a job; only a job that the decoder rejects is walked through to find all its problems."""
     if BACKSLASH in text and rb"\u0000" in text:
-        nulls = find_nulls(decode_untyped(text), where)
+        nulls = find_nul_characters(decode_untyped(text), where)
         if nulls:
             problems += nulls
             return None
@@ -209,13 +212,13 @@ def _decode(
         return _decode_simple(text) if is_simple else _decode_standard(text)
     except msgspec.ValidationError as error:
         expected = SimpleForm if is_simple else StandardForm
-        found = find_problems(value, expected, where) or [Problem(where, f"the job is not right: {error}")]
+        found = find_problems(value, expected, where) or [Problem(where, f"the job is not valid: {error}")]
         problems += [*found, *_further_problems(value, expected, where, found)]
     return None
 
 
 def _is_simple(value: Any) -> bool:
-    """Whether the simple form is meant, where not every key is spelt right."""
+    """Guess whether the simple form is meant, although some keys may be misspelt."""
     if not isinstance(value, dict) or "execution" in value:
         return False
     if "exec" in value or "script" in value:
@@ -232,23 +235,23 @@ def _is_simple(value: Any) -> bool:
 def _further_problems(
     value: Any, expected: type[StandardForm | SimpleForm], where: str, found: list[Problem]
 ) -> list[Problem]:
-    """What else is wrong, in places where nothing was found yet: a slip must not hide others until it is mended."""
+    """Problems in the valid parts of a job with syntax problems, so that one mistake does not hide others."""
     try:
-        right = msgspec.convert(without_problems(value, expected), expected)
+        form = msgspec.convert(without_problems(value, expected), expected)
     except msgspec.ValidationError:
         return []
     further: list[Problem] = []
-    template = _template(right, "", where, further)
-    after, after_path = _after(right, where)
+    template = _template(form, "", where, further)
+    after, after_path = _after(form, where)
     _finish(template, after, {"uniq": ""}, submission_budget(), where, after_path, further)
-    # What was left out is missed around it: that is no news.
+    # A part that was left out because of its problems causes follow-up problems at the paths around it.
     return [
         problem for problem in further if not any(f"{other.path}.".startswith(f"{problem.path}.") for other in found)
     ]
 
 
 def _template(form: StandardForm | SimpleForm, uniq: str, where: str, problems: list[Problem]) -> JobDescription:
-    """All but the substitution."""
+    """The job description before variable substitution."""
     if isinstance(form, SimpleForm):
         execution = normalize.execution_of(form, where, problems)
         iteration = normalize.iteration_of(form, where, problems)
@@ -260,7 +263,7 @@ def _template(form: StandardForm | SimpleForm, uniq: str, where: str, problems: 
     attributes = (form.attributes if isinstance(form, StandardForm) else None) or {}
     if attributes and not normalize.check_storable(attributes, f"{where}.attributes", problems):
         attributes = {}
-    # In the order of its fields, here and where executions are made: naming them takes longer than all the rest.
+    # Positional arguments, here and for `Execution`: keyword arguments would take longer than all the rest.
     return JobDescription(form.name, execution, *needs, iteration, (), attributes, "" if iteration is None else uniq)
 
 
@@ -271,9 +274,9 @@ def _after(form: StandardForm | SimpleForm, where: str) -> tuple[list[str] | str
 
 
 def _single(template: JobDescription, iteration: Iteration, where: str, problems: list[Problem]) -> JobDescription:
-    """The template of the jobs that each index becomes: no longer iterations of one job."""
+    """The template for jobs expanded from one description: jobs of their own, without iterations."""
     sharing = template.sharing
-    if len(iteration) > MOST_EXPANDED:
+    if len(iteration) > MAX_EXPANDED:
         sentence = f"{len(iteration)} jobs are too many; without ${{it}} in the name they are iterations of one job"
         problems.append(Problem(f"{where}.name", sentence))
     if sharing is not None:
@@ -290,8 +293,10 @@ def _finish(
     after_path: str,
     problems: list[Problem],
 ) -> JobDescription:
-    """The submission's step of the variables; `variables` is empty where nothing of the job can name one. `budget` is
-    that of the submission."""
+    """Substitute the variables known at submission.
+
+    `variables` is empty if the job contains none. `budget` is the budget of the submission.
+    """
     try:
         return _substituted(template, after, variables, job_budget(budget), where, after_path, problems)
     except ExpansionError as error:
@@ -308,7 +313,7 @@ def _substituted(
     after_path: str,
     problems: list[Problem],
 ) -> JobDescription:
-    """`uniq` of an iteration is not known before it starts."""
+    """Substitute variables in name, `after`, attributes and execution; `${uniq}` of an iteration is left for launch."""
     name = final_name(template.name, variables, budget, where, problems)
     known = {**variables, "jname": name} if variables else {}
     final = final_after(after, known, budget, template.iteration is not None, after_path, problems)
@@ -319,6 +324,6 @@ def _substituted(
         del known["uniq"]
     execution = substitute_submission(template.execution, known, budget)
     if template.iteration is not None and template.iteration.values is not None:
-        # Put in at the start of each iteration; here, so that it is told at once when the longest is too long.
+        # `${itval}` is substituted at each launch; checked here, so that a value that is too long is rejected at once.
         job_budget().spend(max(map(len, template.iteration.values)) * count_references(execution, "itval"))
     return msgspec.structs.replace(template, name=name, execution=execution, after=final, attributes=attributes)

@@ -1,4 +1,4 @@
-"""The requests that reach the service, and how they are read."""
+"""The API requests of the manager, and their decoding."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Submit(Struct, tag_field="request", tag="submit", forbid_unknown_fields=Tr
 
 
 class Control(Struct, tag_field="request", tag="control", forbid_unknown_fields=True):
-    """Tells the service how to behave."""
+    """Sets a mode of the manager."""
 
     command: Annotated[
         Literal["finishAfterAllTasksDone"],
-        Meta(description="finishAfterAllTasksDone: end the service as soon as every job has ended."),
+        Meta(description="finishAfterAllTasksDone: end the manager as soon as every job has ended."),
     ]
 
 
@@ -35,7 +35,7 @@ class ListJobs(Struct, tag_field="request", tag="listJobs", forbid_unknown_field
 JobNames = Annotated[
     list[str] | str | None, Meta(description="Names of jobs, or of single iterations (job:3): a list, or one name.")
 ]
-JobName = Annotated[str | None, Meta(description="One name; the earlier way to write jobNames.")]
+JobName = Annotated[str | None, Meta(description="One name; the older spelling of jobNames.")]
 
 
 class _AboutJobs(Struct, forbid_unknown_fields=True):
@@ -44,7 +44,7 @@ class _AboutJobs(Struct, forbid_unknown_fields=True):
 
     @property
     def names(self) -> list[str]:
-        """The jobs meant, each once, in the order given."""
+        """The names without duplicates, in the order given."""
         given = [self.job_names] if isinstance(self.job_names, str) else list(self.job_names or ())
         if self.job_name is not None:
             given.append(self.job_name)
@@ -52,21 +52,21 @@ class _AboutJobs(Struct, forbid_unknown_fields=True):
 
 
 class JobStatus(_AboutJobs, tag_field="request", tag="jobStatus", forbid_unknown_fields=True):
-    """Tells the states of jobs."""
+    """Returns the states of jobs."""
 
 
 class InfoParams(Struct, forbid_unknown_fields=True):
-    """What to tell of each job."""
+    """Options of jobInfo."""
 
-    with_childs: Annotated[bool | None, Meta(description="Tell about each iteration too.")] = field(
+    with_childs: Annotated[bool | None, Meta(description="Include each iteration.")] = field(
         default=None, name="withChilds"
     )
 
 
 class JobInfo(_AboutJobs, tag_field="request", tag="jobInfo", forbid_unknown_fields=True):
-    """Tells all that is known about jobs."""
+    """Returns all details of jobs."""
 
-    params: Annotated[InfoParams | None, Meta(description="What to tell.")] = None
+    params: Annotated[InfoParams | None, Meta(description="Options.")] = None
 
     @property
     def with_childs(self) -> bool:
@@ -74,48 +74,48 @@ class JobInfo(_AboutJobs, tag_field="request", tag="jobInfo", forbid_unknown_fie
 
 
 class Why(_AboutJobs, tag_field="request", tag="why", forbid_unknown_fields=True):
-    """Tells what jobs wait for, where they run, or why they failed."""
+    """Explains what jobs wait for, where they run, or why they failed."""
 
 
 class EndedJobs(Struct, tag_field="request", tag="endedJobs", forbid_unknown_fields=True):
-    """Lists jobs that have ended, in the order of their ends, from a given end on."""
+    """Lists jobs that have ended since a given end, in the order of their ends."""
 
     after: Annotated[
         Annotated[int, Meta(ge=0)] | None,
-        Meta(description="The number of the last end already known; without it, no end is listed."),
+        Meta(description="Number of the last known end; without it, no end is listed."),
     ] = None
 
 
 class CancelJob(_AboutJobs, tag_field="request", tag="cancelJob", forbid_unknown_fields=True):
-    """Ends jobs, waiting and running ones."""
+    """Cancels waiting and running jobs."""
 
 
 class RemoveJob(_AboutJobs, tag_field="request", tag="removeJob", forbid_unknown_fields=True):
-    """Removes jobs that have ended, so that their names are free again."""
+    """Removes jobs that have ended, so that their names can be used again."""
 
 
 class ResourcesInfo(Struct, tag_field="request", tag="resourcesInfo", forbid_unknown_fields=True):
-    """Tells how many nodes and cores there are, and how many are in use."""
+    """Returns the number of nodes and cores, in total and in use."""
 
 
 class Finish(Struct, tag_field="request", tag="finish", forbid_unknown_fields=True):
-    """Ends the service now. Running jobs are killed and CANCELED, waiting ones stay QUEUED for --resume."""
+    """Ends the manager now. Running jobs are killed and CANCELED, waiting ones stay QUEUED for --resume."""
 
-    cancel: Annotated[bool, Meta(description="Cancel waiting jobs, too.")] = False
+    cancel: Annotated[bool, Meta(description="Also cancel waiting jobs.")] = False
 
 
 class StatusOptions(Struct, forbid_unknown_fields=True):
-    """What to tell of the service."""
+    """Options of status."""
 
-    all_jobs_finished: Annotated[bool | None, Meta(description="Tell only whether every job has ended.")] = field(
+    all_jobs_finished: Annotated[bool | None, Meta(description="Return only whether every job has ended.")] = field(
         default=None, name="allJobsFinished"
     )
 
 
 class Status(Struct, tag_field="request", tag="status", forbid_unknown_fields=True):
-    """An overview of the service."""
+    """Returns an overview of the manager."""
 
-    options: Annotated[StatusOptions | None, Meta(description="What to tell.")] = None
+    options: Annotated[StatusOptions | None, Meta(description="Options.")] = None
 
     @property
     def all_jobs_finished(self) -> bool:
@@ -157,7 +157,7 @@ _object_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def decode_request(raw: bytes | Raw | dict[str, Any], path: str = "") -> Request:
-    """One request; a `RequestError` that tells everything that is wrong with it. The jobs of a submit stay unread."""
+    """Decode one request; raises `RequestError` with all its problems. The jobs of a submit request stay encoded."""
     try:
         text = as_json(raw)
         try:
@@ -174,8 +174,10 @@ def decode_request(raw: bytes | Raw | dict[str, Any], path: str = "") -> Request
 
 
 def decode_request_file(raw: bytes) -> list[Raw]:
-    """The requests of a file, in order and still unread, so that a large file is held in memory once. An array of jobs
-    is one submission of them, and an object stands for an array of it alone."""
+    """Split a request file into requests, still encoded, so that a large file is held in memory once.
+
+    An array of jobs counts as one submit request, and a single object as an array of one.
+    """
     text = raw.removeprefix(b"\xef\xbb\xbf")
     try:
         if text.lstrip().startswith(b"{"):
@@ -184,17 +186,16 @@ def decode_request_file(raw: bytes) -> list[Raw]:
                 return [Raw(text)]
             text = b"[%b]" % text
         found = _list_decoder.decode(text)
-        # Nothing but jobs: an array of them is short for one submission.
         return [Raw(b'{"request":"submit","jobs":%b}' % text)] if _are_jobs(found, text) else found
     except msgspec.ValidationError:
         sentence = "a request file must hold one request, or an array of requests: [ {...}, {...} ]"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        sentence = f"the request file {InvalidJson.because(error)}{_place(text, error)}"
+        sentence = f"the request file {InvalidJson.because(error)}{_line_and_column(text, error)}"
     raise RequestError([Problem("", sentence)])
 
 
 def _are_jobs(entries: list[Raw], text: bytes) -> bool:
-    """By a look at their text, for there may be a million; what is wrong with a job is told when it is read."""
+    """Whether all entries look like jobs. Only a text search, as there may be a million; parsing checks them later."""
     if not entries or b'"request"' in text or _JOBS.match(bytes(entries[0])):
         return False
     return all(any(key in bytes(entry) for key in _KEYS_OF_JOBS) for entry in entries)
@@ -202,11 +203,11 @@ def _are_jobs(entries: list[Raw], text: bytes) -> bool:
 
 _KEYS_OF_JOBS = (b'"name"', b'"exec"', b'"script"', b'"execution"')
 _JOBS = re.compile(rb'\s*\{\s*"jobs"\s*:')
-"""A submission whose author has forgotten to say that it is one."""
+"""A submit request without its "request" key."""
 
 
-def _place(text: bytes, error: Exception) -> str:
-    """The line and column of an error that the decoder gives in bytes."""
+def _line_and_column(text: bytes, error: Exception) -> str:
+    """The line and column of a decoder error, which gives its position in bytes."""
     if not text.strip():
         return ": it is empty"
     found = re.search(r"\(byte (\d+)\)", str(error))
@@ -218,7 +219,7 @@ def _place(text: bytes, error: Exception) -> str:
     return f", line {line}, column {column}"
 
 
-_OF_SUBMISSIONS = frozenset({"jobs", "name", "exec", "script", "execution"})
+_KEYS_OF_SUBMISSIONS = frozenset({"jobs", "name", "exec", "script", "execution"})
 
 
 def _problems(value: Any, error: msgspec.ValidationError, path: str) -> list[Problem]:
@@ -227,10 +228,10 @@ def _problems(value: Any, error: msgspec.ValidationError, path: str) -> list[Pro
     name = value.get("request")
     if not isinstance(name, str):
         known = ", ".join(REQUESTS)
-        if name is None and not _OF_SUBMISSIONS.isdisjoint(value):
+        if name is None and not _KEYS_OF_SUBMISSIONS.isdisjoint(value):
             sentence = 'the key "request" is missing; to submit jobs, write {"request": "submit", "jobs": [ {...} ]}'
             return [Problem(path, sentence)]
         return [Problem(path, f'the key "request" must hold the name of a request, one of: {known}')]
     if name not in REQUESTS:
         return [Problem(path, f"unknown request {quoted(name)}{suggestion(name, tuple(REQUESTS))}")]
-    return find_problems(value, REQUESTS[name], path) or [Problem(path, f"the request is not right: {error}")]
+    return find_problems(value, REQUESTS[name], path) or [Problem(path, f"the request is not valid: {error}")]

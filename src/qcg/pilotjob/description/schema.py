@@ -1,4 +1,4 @@
-"""The JSON Schema of a request file, made from the forms that read it, so that editors can complete and check."""
+"""The JSON Schema of request files, generated from the input forms, for completion and checks in editors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from qcg.pilotjob.description.forms import SimpleForm, StandardForm
-from qcg.pilotjob.description.limits import MOST_ADDED, MOST_ADDED_IN_ALL
+from qcg.pilotjob.description.limits import MAX_EXPANSION, MAX_EXPANSION_OF_SUBMISSION
 from qcg.pilotjob.description.requests import REQUESTS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -36,7 +36,7 @@ def request_file_schema() -> dict[str, Any]:
         components[name] |= _one_start
     for name in ("JobStatus", "JobInfo", "Why", "CancelJob", "RemoveJob"):
         components[name]["anyOf"] = [{"required": ["jobNames"]}, {"required": ["jobName"]}]
-    components["AmountForm"] |= _one_way_to_say_a_number
+    components["AmountForm"] |= _one_kind_of_amount
     for name, title in _TITLES.items():
         components[name]["title"] = title
     for name, request in REQUESTS.items():
@@ -45,8 +45,8 @@ def request_file_schema() -> dict[str, Any]:
         "$schema": DIALECT,
         "title": "QCG-PilotJob request file",
         "description": (
-            "Requests that the service carries out in this order; or one request. The values of its variables may have"
-            f" {MOST_ADDED} characters in one job, and {MOST_ADDED_IN_ALL} in all jobs of one submission."
+            "Requests that the manager carries out in this order, or one request. The values of variables may have"
+            f" {MAX_EXPANSION} characters in one job, and {MAX_EXPANSION_OF_SUBMISSION} in all jobs of one submission."
         ),
         "anyOf": [{"type": "array", "items": {"anyOf": requests}}, *requests],
         "$defs": components,
@@ -54,12 +54,12 @@ def request_file_schema() -> dict[str, Any]:
 
 
 def _given(key: str) -> dict[str, Any]:
-    """A key that is there and not null."""
+    """A schema for a key that is present and not null."""
     return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
 
 
 _one_start: dict[str, Any] = {"oneOf": [_given("exec"), _given("script")]}
-_one_way_to_say_a_number: dict[str, Any] = {
+_one_kind_of_amount: dict[str, Any] = {
     "anyOf": [_given(key) for key in ("exact", "min", "max", "scheduler", "split-into")],
     "not": {
         "anyOf": [

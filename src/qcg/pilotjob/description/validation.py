@@ -1,7 +1,7 @@
-"""Finds every place where a value does not have the structure of a form.
+"""Finds every position where a JSON value does not match a form.
 
-The decoder stops at the first thing that it does not like. This walk is slow and only taken after such a refusal; it
-goes through the same types, so a form is written down once.
+The decoder stops at its first error. This slower walk runs only after such an error. It inspects the same types, so
+each form is defined once.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from qcg.pilotjob.description.errors import Problem, join_path, quoted, suggesti
 
 
 def find_problems(value: Any, form: type, path: str) -> list[Problem]:
-    """All problems of a decoded JSON value, in the order of the value."""
+    """All problems of a decoded JSON value, in the order of the input."""
     problems: list[Problem] = []
     _walk(value, _type_info(form), path, problems)
     return problems
 
 
-def find_nulls(value: Any, path: str) -> list[Problem]:
-    """Every string with a NUL character: JSON can hold it, but no argument, no path and no variable can."""
+def find_nul_characters(value: Any, path: str) -> list[Problem]:
+    """Every string with a NUL character: allowed in JSON, but not in arguments, paths and environments."""
     problems: list[Problem] = []
-    waiting = [(path, value)]
-    while waiting:
-        path, value = waiting.pop()
+    pending = [(path, value)]
+    while pending:
+        path, value = pending.pop()
         if isinstance(value, str) and "\0" in value:
             problems.append(Problem(path, "holds a NUL character"))
         elif isinstance(value, list):
-            waiting += [(f"{path}[{number}]", item) for number, item in enumerate(value)]
+            pending += [(f"{path}[{number}]", item) for number, item in enumerate(value)]
         elif isinstance(value, dict):
-            waiting += [(path, key) for key in value]
-            waiting += [(join_path(path, key), item) for key, item in value.items()]
+            pending += [(path, key) for key in value]
+            pending += [(join_path(path, key), item) for key, item in value.items()]
     return problems
 
 
@@ -63,10 +63,10 @@ def _walk(value: Any, expected: inspect.Type, path: str, problems: list[Problem]
             problems.append(Problem(path, f"must be at most {fitting.le}"))
     elif isinstance(fitting, inspect.StrType):
         if fitting.max_length is not None and len(value) > fitting.max_length:
-            problems.append(Problem(path, f"has {len(value)} characters, and {fitting.max_length} are the most"))
+            problems.append(Problem(path, f"has {len(value)} characters; at most {fitting.max_length} are allowed"))
     elif isinstance(fitting, inspect.LiteralType) and value not in fitting.values:
         problems.append(
-            Problem(path, f"{quoted(value)} is not known{suggestion(value, tuple(map(str, fitting.values)))}")
+            Problem(path, f"unknown value {quoted(value)}{suggestion(value, tuple(map(str, fitting.values)))}")
         )
 
 
@@ -79,12 +79,12 @@ def _walk_object(value: dict[str, Any], form: inspect.StructType, path: str, pro
             problems.append(Problem(join_path(path, key), f"unknown key{_hint(key, form)}"))
     for key, entry in fields.items():
         if entry.required and key not in value:
-            purpose: str = getattr(form.cls, "PURPOSES", {}).get(key, "")
-            problems.append(Problem(path, f'the key "{key}" is missing{purpose and f"; {purpose}"}'))
+            hint: str = getattr(form.cls, "MISSING_KEY_HINTS", {}).get(key, "")
+            problems.append(Problem(path, f'the key "{key}" is missing{hint and f"; {hint}"}'))
 
 
 def without_problems(value: Any, form: type) -> Any:
-    """What remains of a value when all that `find_problems` complains about is left out; None when nothing does."""
+    """The value without the parts that `find_problems` reports; None when nothing is left."""
     remaining = _pruned(value, _type_info(form))
     return None if remaining is _NOTHING else remaining
 
@@ -107,10 +107,10 @@ def _pruned(value: Any, expected: inspect.Type) -> Any:
 
 
 def _hint(key: str, form: inspect.StructType) -> str:
-    """A key that is right, but one level too high, is told where it belongs; any other gets the nearest known one."""
-    elsewhere: dict[str, str] = getattr(form.cls, "ELSEWHERE", {})
-    if key in elsewhere:
-        return f"; {elsewhere[key]}"
+    """A hint for an unknown key: the object it belongs into, or the most similar known key."""
+    hints: dict[str, str] = getattr(form.cls, "UNKNOWN_KEY_HINTS", {})
+    if key in hints:
+        return f"; {hints[key]}"
     for entry in form.fields:
         for choice in _choices(entry.type):
             if isinstance(choice, inspect.StructType) and any(inner.encode_name == key for inner in choice.fields):
@@ -134,7 +134,7 @@ def _choices(expected: inspect.Type) -> list[inspect.Type]:
 
 
 def _fits(value: Any, choice: inspect.Type) -> bool:
-    """Whether the kind is right; what is inside is looked at afterwards."""
+    """Whether a value has the right JSON type; its content is checked separately."""
     if isinstance(choice, (inspect.AnyType, inspect.RawType)):
         return True
     if isinstance(choice, inspect.FloatType):

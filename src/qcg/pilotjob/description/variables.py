@@ -1,11 +1,11 @@
-"""`${name}` in the strings of a description.
+"""Substitution of variables `${name}` in the strings of a description.
 
-Substitution goes value by value, so no character of a value can harm the rest. An execution is substituted twice: at
-submission with what is known then, at launch with the rest. Everything else is substituted once, at submission.
+An execution is substituted in two steps: at submission with the variables known then, at launch with the rest. All
+other strings are substituted once, at submission.
 
 `$${name}` means the same as `${name}` for the variables in `DOUBLED`, and the literal text `${name}` for all others;
-`$$$${name}` is always the literal text. Literal texts stay as they are written until a string's last step. Values that
-are put in before the last step are escaped the same way, so that nothing inside a value is ever taken for a variable.
+`$$$${name}` is always the literal text. Literal texts keep their escape until the last step of a string. Values
+inserted before the last step are escaped the same way, so that no part of a value is ever taken for a variable.
 """
 
 from __future__ import annotations
@@ -27,30 +27,32 @@ AT_LAUNCH = frozenset({"root_wd", "ncores", "nnodes", "nlist"})
 OF_ITERATION = frozenset({"it", "itval", "its", "it_start", "it_stop"})
 AT_SUBMISSION = frozenset({"rcnt", "uniq", "sname", "date", "time", "dateTime", "jname"})
 DOUBLED = AT_LAUNCH | OF_ITERATION | {"jname"}
-"""Variables that `$${name}` stands for too: versions up to 0.14 knew their values only in a second substitution."""
+"""Variables that can also be written `$${name}`: versions up to 0.14 substituted them in a second step."""
 
 _ESCAPE = r"(\$\$\$|\$)?"
 _REFERENCE = re.compile(rf"{_ESCAPE}\$\{{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}}")
 _LITERAL = "$$$"
-"""What a string has before `${name}` where that is literal text."""
+"""Escape before `${name}` that makes it literal text."""
 
-# Most references wait for the launch; looking only for the others spares a call for each of them.
+# Most references are substituted at launch; matching only the others saves a call for each of them.
 _EARLY_REFERENCE = re.compile(rf"{_ESCAPE}\$\{{\s*({'|'.join(sorted(AT_SUBMISSION | OF_ITERATION))})\s*\}}")
 _UNESCAPED = re.compile(r"\$\{\s*[A-Za-z_][A-Za-z0-9_]*\s*\}")
 
 
 class SubmissionContext(Struct, frozen=True):
-    """What a submission tells its variables."""
+    """The values of the variables of one submission."""
 
     rcnt: int
-    """Counts requests."""
+    """Number of the request."""
     at: datetime
+    """Time of the submission."""
     sname: str
-    """The name of the cluster."""
+    """Name of the cluster."""
     uniq: str
-    """Unique for the request; each job and each iteration adds its number."""
+    """Unique id of the request; each job and each iteration appends its number."""
 
     def variables(self) -> dict[str, str]:
+        """The variables of the submission, without those that depend on the job."""
         return {
             "rcnt": str(self.rcnt),
             "sname": self.sname,
@@ -61,16 +63,16 @@ class SubmissionContext(Struct, frozen=True):
 
 
 class Values(Protocol):
-    """What variables stand for: a mapping, or something that finds out when it is asked."""
+    """The values of variables: a mapping, or an object that computes them on demand."""
 
     def get(self, name: str, default: str, /) -> str: ...
 
 
 def substitute(text: str, values: Values, budget: Budget | None = None) -> str:
-    """A string's last step: known variables get their values, unknown ones stay, literal texts lose their escape."""
+    """The last step of a string: known variables are replaced, unknown ones stay, literal texts lose their escape."""
     if "${" not in text:
         return text
-    references, rest = _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _taken_apart(text)
+    references, rest = _split_cached(text) if len(text) <= _LONGEST_CACHED else _split(text)
     parts: list[str] = []
     added = 0
     for before, name, reference in references:
@@ -83,8 +85,8 @@ def substitute(text: str, values: Values, budget: Budget | None = None) -> str:
     return "".join(parts)
 
 
-def _taken_apart(text: str) -> tuple[list[tuple[str, str, str]], str]:
-    """For each variable the text before it, its name and how it is written; and the text after the last one."""
+def _split(text: str) -> tuple[list[tuple[str, str, str]], str]:
+    """Split a text into references (the text before it, its name, its spelling), and the text after the last one."""
     references = []
     before, end = "", 0
     for match in _REFERENCE.finditer(text):
@@ -100,13 +102,13 @@ def _taken_apart(text: str) -> tuple[list[tuple[str, str, str]], str]:
     return references, before + text[end:]
 
 
-# The strings of an iterated job are substituted once for each iteration.
-_remembered = lru_cache(maxsize=1024)(_taken_apart)
-_LONGEST_REMEMBERED = 1024
+# Cached because the strings of an iterated job are substituted for each iteration.
+_split_cached = lru_cache(maxsize=1024)(_split)
+_LONGEST_CACHED = 1024
 
 
 def substitute_early(text: str, variables: Mapping[str, str], budget: Budget | None = None) -> str:
-    """A step that is not the last: known variables get their values, everything else stays for later."""
+    """A step before the last one: known variables are replaced by escaped values, everything else stays."""
     if "${" not in text:
         return text
 
@@ -115,7 +117,7 @@ def substitute_early(text: str, variables: Mapping[str, str], budget: Budget | N
             return match[0]
         if budget is not None:
             budget.spend(len(variables[match[2]]))
-        # A dollar sign before the reference and a brace in the value would make another reference.
+        # A dollar sign before the reference and a brace in the value would form another reference.
         dollar = text[match.start() - 1 : match.start()] == "$"
         return _escaped(f"${variables[match[2]]}")[1:] if dollar else _escaped(variables[match[2]])
 
@@ -123,12 +125,12 @@ def substitute_early(text: str, variables: Mapping[str, str], budget: Budget | N
 
 
 def _is_literal(escape: str | None, name: str) -> bool:
-    """Whether a reference with these dollar signs before it is literal text."""
+    """Whether a reference with this escape before it is literal text."""
     return bool(escape) and (escape == _LITERAL or name not in DOUBLED)
 
 
 def _escaped(value: str) -> str:
-    """A text that comes out of the last step as `value`."""
+    """Escape a value so that the last step restores it unchanged."""
     return _UNESCAPED.sub(_escape, value) if "${" in value else value
 
 
@@ -137,18 +139,18 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def substitute_submission(execution: Execution, variables: Mapping[str, str], budget: Budget) -> Execution:
-    """The first of an execution's two steps."""
+    """The first step of an execution, at submission."""
     return rewrite(execution, lambda text: substitute_early(text, variables, budget))
 
 
 def resolve_execution(execution: Execution, values: Values) -> Execution:
-    """The last step, at launch: what comes out is what the job gets."""
+    """The last step of an execution, at launch."""
     budget = job_budget()
     return rewrite(execution, lambda text: substitute(text, values, budget))
 
 
 def substitute_everywhere(value: Any, variables: Mapping[str, str], budget: Budget) -> Any:
-    """The last step for every string inside a free JSON value."""
+    """The last step of every string inside a free JSON value."""
     if isinstance(value, str):
         return substitute(value, variables, budget)
     if isinstance(value, list):
@@ -171,12 +173,12 @@ _OF_INDEX: dict[str, Callable[[Iteration, int], str]] = {
 
 
 def index_variables(iteration: Iteration, index: int) -> dict[str, str]:
-    """What the strings of one iteration can name of it."""
+    """The variables of one iteration."""
     return {name: value(iteration, index) for name, value in _OF_INDEX.items()}
 
 
 def iteration_variable(name: str, description: JobDescription, index: int) -> str | None:
-    """What an execution still waits for when the iteration with this index starts, if it waits for this name."""
+    """The value of a variable that is known when the iteration with this index starts; None for other names."""
     if description.iteration is None:
         return None
     if name == "uniq":
@@ -186,19 +188,19 @@ def iteration_variable(name: str, description: JobDescription, index: int) -> st
 
 
 def launch_variables(root_wd: str, ncores: int, nodes: list[str]) -> dict[str, str]:
-    """What is known once resources are granted. `nodes`: the names, each once."""
+    """The variables that are known once resources are granted; `nodes` has the name of each node once."""
     return {"root_wd": root_wd, "ncores": str(ncores), "nnodes": str(len(nodes)), "nlist": ",".join(nodes)}
 
 
 def references(text: str) -> list[str]:
-    """The names of the variables in a string, literal texts left out."""
+    """The names of the variables in a string, without literal texts."""
     if "${" not in text:
         return []
     return [name for escape, name in _REFERENCE.findall(text) if not _is_literal(escape, name)]
 
 
 def count_references(execution: Execution, name: str) -> int:
-    """How often an execution names a variable."""
+    """The number of references to a variable in an execution."""
     found = 0
 
     def look(text: str) -> str:
@@ -211,8 +213,8 @@ def count_references(execution: Execution, name: str) -> int:
 
 
 def rewrite(execution: Execution, change: Callable[[str], str]) -> Execution:
-    """Change every string that may hold a variable. Runs at every launch; most executions stay as they are."""
-    # All strings at once: encoding them takes less time than a look at each.
+    """Apply `change` to every string with a variable. Called at every launch; most executions have none."""
+    # One search in the encoded execution is faster than a search in each string.
     if b"${" not in _encode(execution):
         return execution
     changed = _changes(execution, _TEXTS, _LISTS, change)

@@ -1,4 +1,4 @@
-"""Wall times as people write them, in seconds."""
+"""Parsing of wall times such as `1h30m` or `01:30:00`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from qcg.pilotjob.description.errors import quoted, single_problem
 
 ACCEPTED = "1h30m, 90s, 2d, 01:30:00, 1-12:00:00, PT1H30M, or a number of seconds"
 LONGEST = 1_000_000_000
-"""Seconds, about 31 years: what no timer and no date can break on."""
+"""Maximum in seconds, about 31 years: within the range of timers and dates."""
 
 _AMOUNT = r"[0-9]{1,10}"
 _SECONDS = r"[0-9]{1,10}(?:\.[0-9]{1,9})?"
@@ -25,7 +25,7 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def parse_wall_time(given: str | float) -> float:
-    """Seconds; a `DescriptionError` with one sentence when the text is in no accepted form, is zero, or is endless."""
+    """Convert a wall time to seconds; raises `DescriptionError` if it has no accepted format or is out of range."""
     seconds = _seconds(given) if isinstance(given, str) else given
     if seconds is None:
         raise single_problem(f"{quoted(given)} is not a wall time; write it as {ACCEPTED}")

@@ -1,4 +1,4 @@
-"""Warnings about what is allowed in a description and most likely not meant."""
+"""Warnings about descriptions that are valid but probably not intended."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _KNOWN = tuple(sorted(AT_SUBMISSION | OF_ITERATION | AT_LAUNCH))
 
 
 def warnings_for(job: JobDescription) -> list[str]:
-    """Sentences."""
-    doubts = variable_warnings(job)
+    """All warnings about a job, as sentences."""
+    found = variable_warnings(job)
     if job.iteration is not None:
-        doubts += _same_files(job.execution, len(job.iteration))
-    return doubts
+        found += _same_files(job.execution, len(job.iteration))
+    return found
 
 
 def variable_warnings(job: JobDescription) -> list[str]:
-    """Sentences about variables that stay as they are written, and seem to be meant for substitution."""
+    """Warnings about references that look like variables but are not substituted."""
     encoded = _encode(job.execution)
     if b"${" not in encoded or _WITH_ITERATIONS[job.iteration is not None].issuperset(_NAMES.findall(encoded)):
         return []
@@ -45,37 +45,37 @@ def variable_warnings(job: JobDescription) -> list[str]:
     rewrite(job.execution, look)
     own = _Assigned(texts, job.execution.env)
     without_value: list[str] = []
-    doubts: list[str] = []
+    found: list[str] = []
     for name in dict.fromkeys(name for text in texts for name in references(text)):
         if name in OF_ITERATION:
             if job.iteration is None and name not in own:
                 without_value.append(f"${{{name}}}")
         elif name not in _KNOWN and (near := nearest_variable(name)) and name not in own:
-            doubts.append(f"${{{name}}} is no variable and stays as it is; did you mean ${{{near}}}?")
-    for name, key in dict.fromkeys(found for text in texts for found in _DOTTED.findall(text)):
+            found.append(f"${{{name}}} is no variable and stays as it is; did you mean ${{{near}}}?")
+    for name, key in dict.fromkeys(dotted for text in texts for dotted in _DOTTED.findall(text)):
         near = name if name in _KNOWN else nearest_variable(name)
         if near is not None:
-            doubts.append(f"${{{name}.{key}}} is no variable and stays as it is; ${{{near}}} is known as a whole only")
+            found.append(f"${{{name}.{key}}} is no variable and stays as it is; ${{{near}}} is known as a whole only")
     if without_value:
         stand = "stands" if len(without_value) == 1 else "stand"
-        doubts.append(
+        found.append(
             f'{", ".join(without_value)} {stand} for nothing in a job without iterations; give the job an "iteration"'
         )
-    return doubts
+    return found
 
 
-# All strings at once, which is quicker than a look at each: most jobs name nothing but variables.
+# One search in the encoded execution is faster than a search in each string; most jobs contain only known variables.
 _encode = msgspec.msgpack.Encoder().encode
 _NAMES = re.compile(rb"\$\{\s*([^}]{0,20})")
 _WITH_ITERATIONS = [
     {name.encode() for name in AT_LAUNCH | AT_SUBMISSION | more} for more in (frozenset(), OF_ITERATION)
 ]
-"""Names that need no closer look in a job without iterations, and in one with them."""
+"""Known variables of a job without iterations (first) and with iterations (second)."""
 _DOTTED = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z0-9_.-]{1,60})\s*\}")
 
 
 class _Assigned:
-    """Names that belong to the job itself: variables of its environment, or of its own scripts."""
+    """Variables of the job itself: from its environment, or assigned in its scripts."""
 
     def __init__(self, texts: list[str], environment: Iterable[str]) -> None:
         self._texts = texts
@@ -91,29 +91,29 @@ class _Assigned:
 
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Each match ends where the next one begins, so that a search takes time in proportion to the text.
+# Matches cannot overlap, so a search takes linear time.
 _ASSIGNMENT = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)\+?=|\b(?:for|select)\s+([A-Za-z_][A-Za-z0-9_]*)")
 _DECLARATION = re.compile(r"\b(?:read|readarray|mapfile|local|declare|typeset|export|getopts|printf)\b([^;\n]*)")
 _READS_FILES = re.compile(r"(?:^|[;&|\s])(?:\.|source|eval)\s", re.MULTILINE)
 
 
 def _assigned_in(text: str) -> set[str]:
-    """The names that a script gives values to, as far as a look at its words tells."""
+    """The variables that a script assigns, found by a simple text search."""
     names = {name for pair in _ASSIGNMENT.findall(text) for name in pair if name}
     names.update(name for words in _DECLARATION.findall(text) for name in _WORD.findall(words))
     return names
 
 
 _ORDINARY = frozenset({"name", "list"})
-"""Words that scripts use for variables of their own, near to ours or not."""
+"""Names that scripts often use for their own variables, so that no similar variable is suggested."""
 _SHORT = frozenset({"it", "its", "date", "time"})
-"""Variables that are near to many words: only other orders and numbers of the same letters are taken for them."""
+"""Variables similar to many words: only words of the same letters are taken for misspellings."""
 _LONG = 6
 
 
 @lru_cache(maxsize=1024)
 def nearest_variable(name: str) -> str | None:
-    """The variable that a name is most likely a slip of. Names in capitals are those of an environment."""
+    """The variable that a name is probably a misspelling of; names in capitals are environment variables."""
     if len(name) < 3 or len(name) > 2 * _LONG or name.isupper() or name in _ORDINARY:
         return None
     found = [(_distance(name.lower(), known.lower()), known) for known in _KNOWN if _may_be(name, known)]
@@ -132,21 +132,21 @@ def _allowed(name: str, known: str) -> int:
 
 
 def _distance(one: str, other: str) -> int:
-    """How many characters have to be inserted, left out, changed or swapped with their neighbour."""
+    """The edit distance of two words, where swapping two neighbouring characters counts as one edit."""
     before: list[int] = []
     row = list(range(len(other) + 1))
-    for place, character in enumerate(one, 1):
-        before, last, row = row, before, [place]
+    for row_number, character in enumerate(one, 1):
+        before, last, row = row, before, [row_number]
         for position, wanted in enumerate(other, 1):
             best = min(before[position] + 1, row[-1] + 1, before[position - 1] + (character != wanted))
-            if place > 1 and position > 1 and character == other[position - 2] and one[place - 2] == wanted:
+            if row_number > 1 and position > 1 and character == other[position - 2] and one[row_number - 2] == wanted:
                 best = min(best, last[position - 2] + 1)
             row.append(best)
     return row[-1]
 
 
 def _same_files(execution: Execution, iterations: int) -> list[str]:
-    """Streams of all iterations that go to one file: each of them empties it, and only the last one is seen."""
+    """Warnings about output files shared by all iterations: each start empties the file."""
     if iterations == 1:
         return []
     named: dict[str, list[str]] = {}
@@ -157,9 +157,9 @@ def _same_files(execution: Execution, iterations: int) -> list[str]:
         f"all {iterations} iterations write their {' and '.join(streams)} to the same file, {quoted(path)};"
         " put ${it} into its name"
         for path, streams in named.items()
-        if _TELLS_ITERATIONS_APART.isdisjoint(references(_place(execution, path)))
+        if _TELLS_ITERATIONS_APART.isdisjoint(references(_full_path(execution, path)))
     ]
 
 
-def _place(execution: Execution, path: str) -> str:
+def _full_path(execution: Execution, path: str) -> str:
     return path if path.startswith("/") else f"{execution.wd or ''}/{path}"
