@@ -9,11 +9,11 @@ import sys
 def _enter() -> int:
     # What is measured is this checkout, whatever is installed.
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src"))
-    from qcg.pilotjob.cli.interrupts import EndingAtOnce
+    from qcg.pilotjob.cli.interrupts import ExitOnInterrupt
     from qcg.pilotjob.common.exit_codes import INTERRUPTED
 
     try:
-        with EndingAtOnce():
+        with ExitOnInterrupt():
             from bench.command import prepare
 
             measure = prepare(sys.argv[1:])

@@ -18,8 +18,8 @@ from bench.finding import ENOUGH_ROUNDS, BenchError, Benchmark, Finding, Result,
 from bench.kept import Kept, all_kept, keep
 from bench.limit import clear
 from bench.pilot import ENVIRONMENT
-from qcg.pilotjob.cli.interrupts import heed_what_is_raised_in_vain
-from qcg.pilotjob.cli.signals import end_tidily
+from qcg.pilotjob.cli.interrupts import reraise_lost_interrupt
+from qcg.pilotjob.cli.signals import exit_on_signals
 
 BENCHMARKS = {
     "noop": "no-op jobs against the limit in C and against peers",
@@ -56,8 +56,8 @@ def prepare(arguments: list[str]) -> Callable[[], int]:
 
 
 def _measure(setting: Setting, measures: Mapping[str, Benchmark]) -> int:
-    end_tidily()
-    heed_what_is_raised_in_vain()
+    exit_on_signals()
+    reraise_lost_interrupt()
     _warn_of_others()
     on = machine.describe()
     kept = {}

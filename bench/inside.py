@@ -58,7 +58,7 @@ class Answering(AgentExecutor):
             agent.ready = True
             self._listener.agent_ready(agent.name, agent.nodes, [])
 
-    async def end_jobs(self, count: int) -> None:
+    async def apply_to_jobs(self, count: int) -> None:
         """Let so many jobs end, also such as are not started yet; all others stay as they are."""
         self.allowed = count
         self.at_rest.clear()

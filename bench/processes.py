@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from qcg.pilotjob.cli.signals import signals_wait
+from qcg.pilotjob.cli.signals import signals_deferred
 
 PATIENCE = 20.0
 """Seconds that a process has after each word to end what it has started itself."""
@@ -27,12 +27,12 @@ def started(
     exception it is ended with these words, each said when the one before did not help."""
     process: subprocess.Popen[str] | None = None
     try:
-        with signals_wait():
+        with signals_deferred():
             process = subprocess.Popen(command, text=True, start_new_session=True, **options)
         yield process
     except BaseException:
         if process is not None:
-            with signals_wait():
+            with signals_deferred():
                 _end(process, words)
         raise
     finally:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.cli.signals import signals_wait
+from qcg.pilotjob.cli.signals import signals_deferred
 
 
 @contextmanager
@@ -15,10 +15,10 @@ def service(*options: str) -> Iterator[LocalManager]:
     came in between."""
     manager: LocalManager | None = None
     try:
-        with signals_wait():
+        with signals_deferred():
             manager = LocalManager(options)
         yield manager
     finally:
         if manager is not None:
-            with signals_wait():
+            with signals_deferred():
                 manager.finish()

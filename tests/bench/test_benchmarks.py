@@ -198,7 +198,7 @@ def test_the_command_for_users_measures_and_leaves_nothing(run_dir: Path):
 def test_the_command_without_processes_has_as_many_nodes_as_one_likes(run_dir: Path):
     done = run("qcg-pm", "bench", "--pretend", "50x20", "--seconds", "1", timeout=100)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("1000 cores on 50 nodes, pretended, without processes\n")
+    assert done.stdout.startswith("1000 cores on 50 nodes, virtual, without processes\n")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from bench import processes
 from bench.service import service
-from qcg.pilotjob.cli.signals import signals_wait
+from qcg.pilotjob.cli.signals import signals_deferred
 from tests.support.processes import descendants
 from tests.support.waiting import wait_for
 
@@ -50,7 +50,7 @@ def test_signals_wait_until_something_is_started_wholly():
     done: list[str] = []
 
     def start() -> None:
-        with signals_wait():
+        with signals_deferred():
             signal.raise_signal(signal.SIGINT)
             done.append("started")
 

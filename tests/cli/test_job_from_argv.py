@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.cli.job_from_argv import LineError, amount, job_of_line, made_up_name
+from qcg.pilotjob.cli.job_from_argv import JobOptionError, amount, generate_name, job_from_arguments
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_numbers_of_cores_and_nodes(text: str | None, meant: dict[str, int] | No
 
 @pytest.mark.parametrize("text", ["", "two", "-3", "1-2-3", "2.5", "9" * 5000, "2-" + "9" * 5000, "٣"])
 def test_what_is_no_number_is_refused_with_the_option(text: str):
-    with pytest.raises(LineError, match="--cores .* is not a number"):
+    with pytest.raises(JobOptionError, match="--cores .* is not a number"):
         amount("--cores", text)
 
 
@@ -37,11 +37,15 @@ def test_what_is_no_number_is_refused_with_the_option(text: str):
 )
 def test_options_become_keys(options: dict[str, Any], keys: dict[str, Any]):
     execution = {"exec": "prog", "args": ["-c", "--", "x y"]}
-    assert job_of_line(["prog", "-c", "--", "x y"], "n", **options) == {"name": "n", "execution": execution, **keys}
+    assert job_from_arguments(["prog", "-c", "--", "x y"], "n", **options) == {
+        "name": "n",
+        "execution": execution,
+        **keys,
+    }
 
 
 def test_files_and_variables_belong_to_the_execution():
-    job = job_of_line(["prog"], "n", env=["A=1", "B=x=y", "C="], wd="/d", stdin=None, stdout="o", stderr=None)
+    job = job_from_arguments(["prog"], "n", env=["A=1", "B=x=y", "C="], wd="/d", stdin=None, stdout="o", stderr=None)
     assert job["execution"] == {
         "exec": "prog",
         "args": [],
@@ -60,22 +64,22 @@ def test_files_and_variables_belong_to_the_execution():
     ],
 )
 def test_nodes_by_cores_that_make_no_sense_are_refused(options: dict[str, Any], sentence: str):
-    with pytest.raises(LineError, match=sentence):
-        job_of_line(["prog"], "n", **options)
+    with pytest.raises(JobOptionError, match=sentence):
+        job_from_arguments(["prog"], "n", **options)
 
 
 @pytest.mark.parametrize("text", ["A", "=1", ""])
 def test_a_variable_without_name_or_value_is_refused(text: str):
-    with pytest.raises(LineError, match="write NAME=VALUE"):
-        job_of_line(["prog"], "n", env=[text])
+    with pytest.raises(JobOptionError, match="write NAME=VALUE"):
+        job_from_arguments(["prog"], "n", env=[text])
 
 
 @pytest.mark.parametrize(
     ("program", "name"), [("/bin/date", "date-7"), ("./my prog:1", "my_prog_1-7"), ("/", "job-7"), ("a.sh", "a.sh-7")]
 )
 def test_a_made_up_name_begins_with_the_program(program: str, name: str):
-    assert made_up_name(program, "7") == name
+    assert generate_name(program, "7") == name
 
 
 def test_a_made_up_name_is_not_too_long_for_a_job():
-    assert made_up_name("ü" * 120, "7") == "ü" * 50 + "-7"
+    assert generate_name("ü" * 120, "7") == "ü" * 50 + "-7"

@@ -1,4 +1,4 @@
-"""What a pilot does here: how soon it starts jobs, how many a second, and how much time is lost between them."""
+"""Measures a manager: start-up time, latency, jobs a second, and overhead between jobs."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from qcg.pilotjob.api.job import Jobs
 
 SAMPLES = 50
 FIRST_LOOK = 200
-"""Jobs that tell how many can be run in the time that there is."""
+"""Jobs of the first measurement, from which the number of jobs of the others is computed."""
 MOST_JOBS = 200_000
 SLEEP = 0.5
-"""Seconds that jobs sleep to see what is lost between them."""
+"""Seconds that each job sleeps when the overhead is measured."""
 AT_ONCE = 0.05
-"""They end all at once, as jobs seldom do: no more of them at a time than can be started in this part of their time,"""
+"""Sleeping jobs end all at the same time, which real jobs seldom do. No more of them run at a time than the manager can
+start in this part of their duration, or `A_FEW`."""
 A_FEW = 16
-"""or than these."""
 PROGRAM = "true"
 STILL = 2.0
-"""Seconds without a start or an end before the pilot is asked whether it can write: no job takes as long."""
+"""Seconds without a start or an end of a job after which the manager is asked whether it can write its files."""
 
 
 class CannotWrite(Exception):
-    """The pilot that is measured has no room for its files, or cannot write them for another reason, which this is."""
+    """The measured manager cannot write its files; the message is the reason, such as a full disk."""
 
 
 def raise_cannot_write(error: QCGPJMAError) -> None:
-    """Where an error says so. What else it says is advice for runs that go on once there is room."""
+    """Raise CannotWrite with the reason when an error says that a file could not be written."""
     told = re.search("(?:could not|cannot) be (?:opened|created|written|synced to disk): ([^.;\\n]+)", str(error))
     if told is not None:
         raise CannotWrite(told[1]) from None
@@ -44,43 +44,43 @@ class Figures(Struct, frozen=True):
     nodes: int
     cores: int
     start: float
-    """Seconds from the start of the service to that of its first job."""
+    """Seconds from the start of the manager to the start of its first job."""
     latency: float
     """Seconds from submitting a job to its start, median."""
     latency_99: float
-    """What 99 of 100 do not exceed."""
+    """The 99th percentile of these."""
     dispatch_jobs: int
     separate: float
-    """Jobs a second, each a job of its own."""
+    """Separate jobs a second."""
     iterated: float
-    """The same as one job with iterations."""
+    """Iterations of one job a second."""
     overhead_jobs: int
     overhead_at_a_time: int
     ideal: float
-    """Seconds that jobs which only sleep take without overhead."""
+    """Seconds that the sleeping jobs would take without overhead."""
     real: float
-    """Seconds that they took."""
+    """Seconds that the sleeping jobs took."""
 
 
-def measure(start_manager: Callable[[], Manager], seconds: float, say: Callable[[str], None]) -> Figures:
-    """In about so many seconds; `say` is told what is going on."""
-    say("starting a pilot ...")
+def measure(start_manager: Callable[[], Manager], seconds: float, echo: Callable[[str], None]) -> Figures:
+    """Measure for about `seconds`. `echo` prints the progress."""
+    echo("starting a pilot ...")
     began = time.time()
     with start_manager() as manager:
         bench = _Bench(manager)
         start = bench.started("first") - began
         have = manager.resources()
         cores = have["total_cores"]
-        say(f"submitting {SAMPLES} jobs one by one ...")
+        echo(f"submitting {SAMPLES} jobs one by one ...")
         latencies = sorted(bench.latency(f"single{number}") for number in range(SAMPLES))
         jobs = bench.jobs_that_take(0.3 * seconds)
-        say(f"running {jobs:,} jobs that do nothing ...")
+        echo(f"running {jobs:,} jobs that do nothing ...")
         separate = bench.rate_of_separate("job", jobs)
-        say("running them once more, as one iterated job ...")
+        echo("running them once more, as one iterated job ...")
         iterated = bench.rate_of_iterated("iterated", jobs)
         at_a_time = min(cores, max(int(separate * SLEEP * AT_ONCE), A_FEW))
         waves = max(round(0.25 * seconds / SLEEP), 2)
-        say(f"keeping {at_a_time:,} jobs asleep for {waves * SLEEP:g} s ...")
+        echo(f"keeping {at_a_time:,} jobs asleep for {waves * SLEEP:g} s ...")
         real = bench.seconds_of_sleepers("wave", waves, at_a_time)
         return Figures(
             nodes=have["total_nodes"],
@@ -105,7 +105,7 @@ class _Bench:
         self._asked = 0
 
     def started(self, name: str) -> float:
-        """When a job that is submitted now starts."""
+        """Submit a job and return the time of its start."""
         self._seconds(Jobs().add(name=name, exec=PROGRAM))
         history = self._manager.info_parsed(name)[name].history
         return next(at.timestamp() for at, state in history if state == "EXECUTING")
@@ -129,7 +129,7 @@ class _Bench:
         return count / self._seconds(jobs)
 
     def seconds_of_sleepers(self, name: str, waves: int, at_a_time: int) -> float:
-        """Each one follows the one of its number in the wave before."""
+        """Seconds for waves of sleeping jobs: each job starts after the job with its number in the wave before."""
         jobs = Jobs()
         for number in range(waves):
             after = [f"{name}{number - 1}:${{it}}"] if number else []
@@ -137,12 +137,12 @@ class _Bench:
         return self._seconds(jobs)
 
     def _seconds(self, jobs: Jobs) -> float:
-        """From submission until it is known that all have ended."""
+        """Seconds from submission until all jobs are known to have ended."""
         began = time.monotonic()
         self._submit(jobs)
-        while not self._all_end():
-            if not self._move():
-                # A pilot that cannot write waits for room, and says so to whoever wants something new of it.
+        while not self._all_ended():
+            if not self._progressed():
+                # A manager that cannot write waits for space, and refuses new jobs with the reason.
                 self._asked += 1
                 self._submit(Jobs().add(name=f"asked{self._asked}", exec=PROGRAM))
         took = time.monotonic() - began
@@ -157,20 +157,20 @@ class _Bench:
             raise
 
     def _check(self) -> None:
-        """What these jobs do cannot fail: only that their files cannot be made."""
+        """Raise CannotWrite when a job failed: these jobs only fail when their output files cannot be created."""
         if self._manager.system_status()["JobStats"]["FailedJobs"]:
             failed = next(name for name, job in self._manager.list().items() if job["status"] == "FAILED")
             raise CannotWrite(self._manager.why(failed)["jobs"][failed]["data"]["sentence"])
 
-    def _all_end(self) -> bool:
+    def _all_ended(self) -> bool:
         try:
             self._manager.wait4all(STILL)
         except TimeoutElapsed:
             return False
         return True
 
-    def _move(self) -> bool:
-        """Whether jobs have started or ended since this was asked last."""
+    def _progressed(self) -> bool:
+        """Whether jobs have started or ended since the last call."""
         status = self._manager.system_status()
         before, self._counts = self._counts, (status["JobStats"], status["IterationStats"])
         return self._counts != before

@@ -1,50 +1,55 @@
-"""What `cancel` and `remove` have in common: of what a pattern means, they take what they can be done with."""
+"""The common part of `cancel` and `remove`. A pattern matches only jobs that the action applies to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from qcg.pilotjob.cli.console import many, say, tell
-from qcg.pilotjob.cli.manager_lookup import Registry, with_suggestion
+from qcg.pilotjob.cli.console import echo, echo_err
+from qcg.pilotjob.cli.manager_lookup import Registry, with_similar_name
 from qcg.pilotjob.cli.name_patterns import NoSuchName, expand
 from qcg.pilotjob.cli.tables import show_json
 from qcg.pilotjob.common.printable import printable
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
 
 
-def end_jobs(
+def apply_to_jobs(
     manager: Manager,
     names: tuple[str, ...],
-    do: Callable[[list[str]], dict[str, Any]],
-    done: str,
+    action: Callable[[list[str]], dict[str, Any]],
+    participle: str,
     *,
     final: bool,
     as_json: bool,
 ) -> int:
-    """`final`: the state of jobs that this can be done with. The exit code."""
+    """Apply an action to jobs and return the exit code.
+
+    `participle`: `canceled` or `removed`, which is also a key of the reply. `final`: the action applies to jobs that
+    have ended; otherwise to jobs that have not.
+    """
     wanted = expand(names, Registry(manager))
-    meant_by_pattern = [name for name, exact in wanted.items() if not exact]
-    states = manager.status(meant_by_pattern)["jobs"] if meant_by_pattern else {}
-    unfit = {name for name, entry in states.items() if _has_ended(entry) != final}
-    chosen = [name for name in wanted if name not in unfit]
+    matched = [name for name, exact in wanted.items() if not exact]
+    states = manager.status(matched)["jobs"] if matched else {}
+    excluded = {name for name, entry in states.items() if _has_ended(entry) != final}
+    chosen = [name for name in wanted if name not in excluded]
     if not chosen:
         why_not = "none has" if final else "all have"
-        raise NoSuchName(f"none of {many(len(unfit), 'job')} can be {done}: {why_not} ended")
-    answer = do(chosen)
+        raise NoSuchName(f"none of {pluralize(len(excluded), 'job')} can be {participle}: {why_not} ended")
+    answer = action(chosen)
     errors = answer.get("errors", {})
     if as_json:
         show_json(answer)
     else:
-        say(f"{answer[done]} {done}")
+        echo(f"{answer[participle]} {participle}")
         for sentence in errors.values():
-            tell(printable(f"Error: {with_suggestion(manager, sentence)}"))
+            echo_err(printable(f"Error: {with_similar_name(manager, sentence)}"))
     return 1 if errors else 0
 
 
 def _has_ended(entry: dict[str, Any]) -> bool:
-    """By its entry of `jobStatus`."""
+    """Whether a job has ended, by its entry of the `jobStatus` reply."""
     return entry["status"] == 0 and State[entry["data"]["status"]].is_final

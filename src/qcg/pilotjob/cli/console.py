@@ -1,4 +1,4 @@
-"""Lines for whoever looks on. When nobody does any more, jobs go on all the same."""
+"""Console output that tolerates a closed stdout: jobs continue when nobody reads the output any more."""
 
 from __future__ import annotations
 
@@ -8,47 +8,46 @@ from contextlib import suppress
 
 import click
 
-from qcg.pilotjob.cli.stdout import go_nowhere
+from qcg.pilotjob.cli.stdout import redirect_to_devnull
 from qcg.pilotjob.common.printable import printable_lines
+from qcg.pilotjob.common.wording import pluralize
 
 
-def say(text: str) -> None:
-    """Print lines for people. Characters that would steer the terminal are escaped, line breaks stay: a name or a
-    message that may hold one goes through `printable` first."""
-    say_styled(printable_lines(text))
+def echo(text: str) -> None:
+    """Print lines to stdout with control characters escaped. Line breaks stay: a name or a message that may hold line
+    breaks goes through `printable` first."""
+    echo_styled(printable_lines(text))
 
 
-def say_styled(text: str) -> None:
-    """Print text that is safe already, such as a table in colours."""
-    any_character()
+def echo_styled(text: str) -> None:
+    """Print text to stdout unchanged, such as a table in colours. The caller has escaped control characters."""
+    escape_unencodable()
     try:
         print(text, flush=True)
     except OSError:
-        say_no_more()
+        silence_stdout()
 
 
-def tell(text: str) -> None:
-    """A word for people, beside the output that programs may read."""
+def echo_err(text: str) -> None:
+    """Print lines to stderr, for messages beside the output that programs read."""
     with suppress(OSError):
         click.echo(printable_lines(text), err=True)
 
 
-def many(count: int, noun: str) -> str:
-    """`1 job`, `2 jobs`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def silence_stdout() -> None:
+    """Discard all further output, because its reader is gone, such as `head` after its last line."""
+    redirect_to_devnull(sys.stdout.fileno())
 
 
-def say_no_more() -> None:
-    """The reader has gone, as `head` does when it has seen enough. From now on nobody is told anything."""
-    go_nowhere(sys.stdout.fileno())
-
-
-def any_character() -> None:
-    """From now on what the terminal's encoding cannot show is escaped: a job may have any name."""
+def escape_unencodable() -> None:
+    """Escape characters that the encoding of stdout cannot represent: a job may have any name."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def on_terminal() -> bool:
-    """Whether a person looks on. Without a standard output, nobody does."""
+    """Whether stdout is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+say, say_styled, tell, many = echo, echo_styled, echo_err, pluralize

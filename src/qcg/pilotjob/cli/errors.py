@@ -1,4 +1,4 @@
-"""Bad news in a sentence."""
+"""Errors that end a command with a message and an exit code."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from qcg.pilotjob.common.exit_codes import CANNOT_START, FAILURE
 
 
 class Refusal(click.ClickException):
-    """It could not begin."""
+    """The command could not start."""
 
     exit_code = CANNOT_START
 
 
 class Denial(click.ClickException):
-    """It could be asked, and the answer is no."""
+    """The manager, or the state of the jobs, does not allow what the command asks for."""
 
     exit_code = FAILURE

@@ -1,4 +1,4 @@
-"""Ctrl-C that falls into the end of a run: jobs are over and written down, and only the report on them is missing."""
+"""A notice for Ctrl-C at the end of a run, when only its summary is missing."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from qcg.pilotjob.cli.console import tell
+from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.common.exit_codes import INTERRUPTED
 
 
-class LastWords:
-    """Whoever does not wait for the report still gets to know where it is."""
+class InterruptNotice:
+    """Context manager that prints how to see the summary when Ctrl-C interrupts it."""
 
     def __init__(self, run_dir: Path | None = None) -> None:
         self.run_dir = run_dir
-        """None as long as there is nothing to report on."""
+        """None until the run has a registry."""
 
-    def __enter__(self) -> LastWords:
+    def __enter__(self) -> InterruptNotice:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, KeyboardInterrupt) and self.run_dir is not None:
-            tell(f"interrupted while the run closed; `qcg-pm report {self.run_dir}` tells how it ended")
+            echo_err(f"interrupted while the run closed; `qcg-pm report {self.run_dir}` tells how it ended")
             sys.exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""A job from a command line: `-c 2 -- prog args` as a description."""
+"""Builds a job description from a command line such as `-c 2 -- prog args`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _AMOUNT = re.compile(r"(\d{1,9})(?:(-)(\d{0,9}))?", re.ASCII)
 _NOT_FOR_NAMES = re.compile(r"[^\w.+-]+")
 
 
-class LineError(Exception):
-    """An option makes no sense; the message says which."""
+class JobOptionError(Exception):
+    """An option of the job is wrong; the message says which."""
 
 
-def job_of_line(
+def job_from_arguments(
     program: Sequence[str],
     name: str,
     *,
@@ -28,13 +28,13 @@ def job_of_line(
     iteration: int | None = None,
     **files: str | None,
 ) -> dict[str, Any]:
-    """A description in the standard form. `files` are wd, stdin, stdout and stderr."""
+    """The job description in the standard form. `files`: wd, stdin, stdout and stderr."""
     execution: dict[str, Any] = {"exec": program[0], "args": list(program[1:])}
     execution.update({key: path for key, path in files.items() if path is not None})
     if env:
         execution["env"] = dict(_variable(text) for text in env)
     job: dict[str, Any] = {"name": name, "execution": execution}
-    nodes, cores = _divided(nodes, cores)
+    nodes, cores = _split_nodes(nodes, cores)
     resources = {"numCores": amount("--cores", cores), "numNodes": amount("--nodes", nodes), "wt": wall_time}
     if any(resources.values()):
         job["resources"] = {key: value for key, value in resources.items() if value is not None}
@@ -46,31 +46,31 @@ def job_of_line(
     return job
 
 
-def _divided(nodes: str | None, cores: str | None) -> tuple[str | None, str | None]:
+def _split_nodes(nodes: str | None, cores: str | None) -> tuple[str | None, str | None]:
     """`--nodes 2x4` is `--nodes 2 --cores 4`."""
     count, times, each = (nodes or "").partition("x")
     if not times:
         return nodes, cores
     if cores is not None:
-        raise LineError(f"--nodes {nodes} says how many cores the job has on each node: leave out --cores")
+        raise JobOptionError(f"--nodes {nodes} says how many cores the job has on each node: leave out --cores")
     return count, each
 
 
 def amount(option: str, text: str | None) -> dict[str, int] | None:
-    """`4`, `2-4`, or `2-` for two and more."""
+    """An amount of resources: `4`, `2-4`, or `2-` for two and more."""
     if text is None:
         return None
     found = _AMOUNT.fullmatch(text)
     if found is None:
-        raise LineError(f"{option} {text!r} is not a number; write 4, 2-4, or 2- for two and more")
+        raise JobOptionError(f"{option} {text!r} is not a number; write 4, 2-4, or 2- for two and more")
     first, dash, last = found.groups()
     if not dash:
         return {"exact": int(first)}
     return {"min": int(first), "max": int(last)} if last else {"min": int(first)}
 
 
-def made_up_name(program: str, token: str) -> str:
-    """After the program, and unlike any other."""
+def generate_name(program: str, token: str) -> str:
+    """A unique job name that starts with the name of the program."""
     base = _NOT_FOR_NAMES.sub("_", program.rpartition("/")[2]).strip("_") or "job"
     short = base.encode()[: LONGEST_NAME // 2].decode(errors="ignore")
     return f"{short}-{token}"
@@ -79,5 +79,5 @@ def made_up_name(program: str, token: str) -> str:
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise LineError(f"--env {text!r} sets no variable; write NAME=VALUE")
+        raise JobOptionError(f"--env {text!r} sets no variable; write NAME=VALUE")
     return name, value

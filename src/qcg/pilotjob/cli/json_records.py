@@ -1,6 +1,6 @@
-"""What `--json` prints: snake_case names, numbers as numbers, moments as epoch seconds, durations in seconds.
+"""The output of `--json`: snake_case keys, numbers as numbers, times as epoch seconds, durations in seconds.
 
-Names of the requests (`jobName`, `exitCode`, `JobStats` …) are kept beside them, for programs that read those.
+The keys of replies (`jobName`, `exitCode`, `JobStats` …) are kept beside them, for programs that read those.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ NEW_NAMES = {
     "wallTime": "wall_time",
     "timeLeft": "time_left",
 }
-"""By the names that requests have."""
+"""New keys by the keys of replies."""
 _NUMBERS = ("exit_code", "pid")
-"""Keys of a run that requests give as strings."""
+"""Keys of `runtime` whose values are strings in replies."""
 _COUNTS = {
     "total": "Total",
     "waiting": "InSchedule",
@@ -92,7 +92,7 @@ def system_status(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def counts(stats: dict[str, int], what: str) -> dict[str, int]:
-    """Of jobs or iterations: in requests, omitted ones are part of the failed, and cancelled ones of the finished."""
+    """Counts of jobs or iterations by state. Replies count omitted jobs as failed, and cancelled ones as finished."""
     found = {name: stats[f"{old}{what}"] for name, old in _COUNTS.items()}
     found["succeeded"] -= found["canceled"]
     found["failed"] -= found["omitted"]

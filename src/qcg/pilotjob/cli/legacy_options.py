@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.cli.console import tell
+from qcg.pilotjob.cli.console import echo_err
 
 Command = Callable[..., Any]
 
@@ -59,7 +59,7 @@ def implies_net(context: click.Context) -> bool:
     return any(option in IMPLY_NET for option in ignored_options(context))
 
 
-def tell_ignored_options(context: click.Context) -> None:
+def print_ignored_options(context: click.Context) -> None:
     """Print one line that names every ignored option."""
     ignored = ignored_options(context)
     if ignored:
@@ -68,4 +68,4 @@ def tell_ignored_options(context: click.Context) -> None:
         further = [f"{', '.join(nets)} still open{'s' if len(nets) == 1 else ''} the network interface"] if nets else []
         further += [f"--log {OLD_LEVEL} logs as debug does"] if f"--log {OLD_LEVEL}" in ignored else []
         but = f"; but {', and '.join(further)}" if further else ""
-        tell(f"Note: {', '.join(ignored)} {has} no meaning in this version of QCG-PilotJob{but}.")
+        echo_err(f"Note: {', '.join(ignored)} {has} no meaning in this version of QCG-PilotJob{but}.")

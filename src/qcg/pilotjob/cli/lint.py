@@ -1,4 +1,4 @@
-"""Programs and arguments that are allowed in a description, and were most likely meant for a shell."""
+"""Warnings about programs and arguments that were most likely meant for a shell."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import msgspec
 from qcg.pilotjob.description.errors import quoted
 from qcg.pilotjob.description.model import Execution
 
-INSTEAD = "a line for a shell goes into script, or its words into exec and args"
+ADVICE = "a line for a shell goes into script, or its words into exec and args"
 
 
 class _Args(msgspec.Struct):
-    """Of a description in the simple form, what tells a string from a list: the model knows lists alone."""
+    """The `args` of a description as written: a string or a list. The parsed model has lists only."""
 
     args: Any = None
 
@@ -24,8 +24,8 @@ class _Args(msgspec.Struct):
 _args_of = msgspec.json.Decoder(_Args).decode
 
 
-def strings_of_arguments(jobs: Sequence[msgspec.Raw], path: str) -> list[str]:
-    """Sentences, with their places, about jobs that are right in their form."""
+def args_in_one_string(jobs: Sequence[msgspec.Raw], path: str) -> list[str]:
+    """Warnings about valid jobs whose `args` is one string with blanks. `path`: the position of `jobs` in the file."""
     given = [_args_of(job).args for job in jobs]
     return [
         f"{path}[{number}].args: {quoted(args)} is one argument with blanks in it; write a list for several"
@@ -34,17 +34,19 @@ def strings_of_arguments(jobs: Sequence[msgspec.Raw], path: str) -> list[str]:
     ]
 
 
-def line_as_program(execution: Execution) -> list[str]:
-    """A sentence about a program with blanks in its name that is not there. It is looked for from here: where jobs
-    work is known to their manager, which is most often started here."""
+def shell_line_as_program(execution: Execution) -> list[str]:
+    """A warning about a program with blanks in its name that does not exist.
+
+    Relative paths are resolved from the current directory, where the manager is usually started.
+    """
     program = execution.exec or ""
-    if " " not in program.strip() or _is_there(program, execution.wd or ""):
+    if " " not in program.strip() or _may_exist(program, execution.wd or ""):
         return []
-    return [f"there is no program {quoted(program)}; {INSTEAD}"]
+    return [f"there is no program {quoted(program)}; {ADVICE}"]
 
 
-def _is_there(program: str, wd: str) -> bool:
-    """Or may be: what variables stand for is known when the job starts."""
+def _may_exist(program: str, wd: str) -> bool:
+    """Whether the program exists, or its path has variables, whose values are known when the job starts."""
     if "/" not in program:
         return "${" in program or shutil.which(program) is not None
     place = os.path.join(wd, program)

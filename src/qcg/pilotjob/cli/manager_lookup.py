@@ -1,4 +1,4 @@
-"""Commands that talk to a running manager: how they find it, and what they say when they cannot."""
+"""Finds and connects the manager for commands, or reads the registry when the manager has ended."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.console import say_no_more, tell
+from qcg.pilotjob.cli.console import echo_err, silence_stdout
 from qcg.pilotjob.cli.errors import Denial, Refusal
-from qcg.pilotjob.cli.interrupts import EndingAtOnce
+from qcg.pilotjob.cli.interrupts import ExitOnInterrupt
 from qcg.pilotjob.cli.name_patterns import NoSuchName, expand
 from qcg.pilotjob.cli.target_options import target_of
 from qcg.pilotjob.common.environment import MANAGER_ADDRESS, RUN_DIRECTORY
 from qcg.pilotjob.common.printable import printable
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.discovery import afterword, has_manager, is_there, runs_of, standing, unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
@@ -36,24 +37,24 @@ _HINT = (
 _RUN_DIR = "qcg.pilotjob.run_dir"
 _NO_SUCH_JOB = re.compile(r"there is no job '(.*)'")
 MOST_COMPARED = 10_000
-"""Names of jobs among which the nearest is looked for."""
+"""Largest number of jobs for which a similar name is searched."""
 MOST_SUGGESTED = 3
-"""Missing names for which that is done."""
+"""Missing names for which a similar name is searched."""
 PAUSE, PROBES = 0.05, 60
-"""Seconds between two looks at a manager that has gone away, and how many there are."""
+"""Seconds between two checks of a manager that does not answer, and their number."""
 
 
 def on_manager(function: Callable[..., int | None]) -> Callable[..., None]:
-    """Make of `function(manager, …)`, which returns an exit code, the body of a command that finds its manager."""
-    return _command(function, afterwards=False)
+    """Decorator: turn `function(manager, …)`, which returns an exit code, into a command that finds its manager."""
+    return _command(function, offline=False)
 
 
 def on_manager_or_registry(function: Callable[..., int | None]) -> Callable[..., None]:
-    """The same for commands that only look: when no manager is at work, the registry of its run answers."""
-    return _command(function, afterwards=True)
+    """The same for read-only commands: without a running manager, the registry of the run answers."""
+    return _command(function, offline=True)
 
 
-def _command(function: Callable[..., int | None], *, afterwards: bool) -> Callable[..., None]:
+def _command(function: Callable[..., int | None], *, offline: bool) -> Callable[..., None]:
     @click.option(
         "-p",
         "--path",
@@ -67,19 +68,19 @@ def _command(function: Callable[..., int | None], *, afterwards: bool) -> Callab
         context = click.get_current_context()
         target = target_of(context, path, address)
         try:
-            with EndingAtOnce(_the_jobs_go_on if _waits(context) else None):
-                code = _call(function, target.path, target.address, given, afterwards=afterwards)
+            with ExitOnInterrupt(_print_interrupt_notice if _waits(context) else None):
+                code = _call(function, target.path, target.address, given, offline=offline)
         except BrokenPipeError:
-            say_no_more()
+            silence_stdout()
             sys.exit(0)
         sys.exit(code or 0)
 
     return body
 
 
-def _the_jobs_go_on() -> None:
-    """Whoever ends a command that waits should know that this is all that ends."""
-    tell("interrupted; the jobs go on (`qcg-pm cancel` ends jobs)")
+def _print_interrupt_notice() -> None:
+    """Ctrl-C ends only the command that waits, not the jobs."""
+    echo_err("interrupted; the jobs go on (`qcg-pm cancel` ends jobs)")
 
 
 def _waits(context: click.Context) -> bool:
@@ -92,7 +93,7 @@ def _call(
     address: str | None,
     given: dict[str, Any],
     *,
-    afterwards: bool,
+    offline: bool,
 ) -> int | None:
     from qcg.pilotjob.api.errors import ConnectionError, NoManager, QCGPJMAError, RequestRefusedError
 
@@ -103,27 +104,27 @@ def _call(
             try:
                 return function(manager, **given)
             except RequestRefusedError as error:
-                raise Denial(with_suggestion(manager, error.reason)) from None
+                raise Denial(with_similar_name(manager, error.reason)) from None
             except NoSuchName as error:
-                raise Denial(with_suggestion(manager, str(error))) from None
-    except NoManager as nobody:
-        if not afterwards or nobody.run is None:
-            raise Refusal(str(nobody)) from None
-        for sentence in nobody.passed_over:
-            tell(sentence)
-        return _ask_registry(nobody.run, function, given)
+                raise Denial(with_similar_name(manager, str(error))) from None
+    except NoManager as missing:
+        if not offline or missing.run is None:
+            raise Refusal(str(missing)) from None
+        for sentence in missing.passed_over:
+            echo_err(sentence)
+        return _ask_registry(missing.run, function, given)
     except ConnectionError as error:
         run = current_run_dir()
-        became = _what_became_of(run)
-        if afterwards and not asked and run is not None and _is_over(run):
+        diagnosis = _why_no_answer(run)
+        if offline and not asked and run is not None and _is_over(run):
             return _ask_registry(run, function, given)
-        raise Refusal(became or str(error)) from None
+        raise Refusal(diagnosis or str(error)) from None
     except QCGPJMAError as error:
         raise Refusal(str(error)) from None
 
 
 def _is_over(run: Path) -> bool:
-    """Whether its manager, which was there a moment ago, has ended with all its jobs."""
+    """Whether the manager of a run has just ended, and all its jobs have."""
     return not has_manager(run) and not unfinished(run)
 
 
@@ -138,38 +139,39 @@ def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[st
             code = function(ended, **given)
             return code
         except NoSuchName as error:
-            raise Denial(with_suggestion(ended, str(error))) from None
+            raise Denial(with_similar_name(ended, str(error))) from None
         except JournalError as error:
             raise Refusal(str(error)) from None
         finally:
-            tell(f"This is what the registry of {run.absolute()} says. {afterword(run)}")
+            echo_err(f"This is what the registry of {run.absolute()} says. {afterword(run)}")
             if ended.unreadable:
-                tell(f"The registry is damaged. Not readable: {in_words(ended.unreadable)}.")
+                echo_err(f"The registry is damaged. Not readable: {in_words(ended.unreadable)}.")
             others = len(runs_of(run.parent)) - 1
             if code and others:
-                tell(f"{others} other {'run is' if others == 1 else 'runs are'} in {run.absolute().parent}: see --path")
+                other_runs = pluralize(others, "other run is", "other runs are")
+                echo_err(f"{other_runs} in {run.absolute().parent}: see --path")
 
 
 def connect(path: str | None, address: str | None, environ: Mapping[str, str]) -> Manager:
-    """The manager that the command line means, and the environment where that says nothing."""
+    """Connect to the manager given by the command line, or else by the environment."""
     from qcg.pilotjob.api.client import Manager
     from qcg.pilotjob.api.target import find_target
 
     target = find_target(address, environ, path, _HINT)
     for sentence in target.passed_over:
-        tell(sentence)
+        echo_err(sentence)
     click.get_current_context().meta[_RUN_DIR] = target.run_dir
-    return Manager.at(target, {"log_file": ""})  # commands leave no api.log behind
+    return Manager.at(target, {"log_file": ""})  # commands write no api.log
 
 
 def current_run_dir() -> Path | None:
-    """The run directory of the manager that the command talks to, where that is known."""
+    """The run directory of the manager that the command is connected to, if known."""
     found: Path | None = click.get_current_context().meta.get(_RUN_DIR)
     return found
 
 
-def _what_became_of(run: Path | None) -> str:
-    """Of a manager that was there, and does not answer any more; nothing when that is not known."""
+def _why_no_answer(run: Path | None) -> str:
+    """Why a manager does not answer any more: it has ended, or is stopped; empty when that is not known."""
     if run is None:
         return ""
     for _ in range(PROBES):
@@ -179,7 +181,7 @@ def _what_became_of(run: Path | None) -> str:
             return ""
         if found is None or not is_there(run, found):
             return standing(run)
-        time.sleep(PAUSE)  # its connections are closed before it is gone
+        time.sleep(PAUSE)  # a manager closes its connections before it ends
     assert found is not None
     return (
         f"the manager of {run.absolute()} (pid {found.pid} on {found.host}) is there, but does not answer: it is"
@@ -187,8 +189,8 @@ def _what_became_of(run: Path | None) -> str:
     )
 
 
-def with_suggestion(manager: Queries, sentence: str) -> str:
-    """The name that may have been meant, where there is no such job."""
+def with_similar_name(manager: Queries, sentence: str) -> str:
+    """Add a similar job name to a message that there is no such job."""
     missing = _NO_SUCH_JOB.fullmatch(sentence)
     if missing is None:
         return sentence
@@ -200,7 +202,7 @@ def with_suggestion(manager: Queries, sentence: str) -> str:
 
 
 class Registry:
-    """Names as the manager knows them, asked for when a pattern or a range needs them."""
+    """Job names and iterations of a manager, requested when a pattern or a range needs them."""
 
     def __init__(self, manager: Queries, listed: Collection[str] | None = None) -> None:
         self._manager = manager
@@ -219,14 +221,14 @@ class Registry:
         return None if counts is None else range(counts["start"], counts["stop"], counts.get("step", 1))
 
 
-def names_of(manager: Queries, wanted: Collection[str]) -> list[str]:
-    """What patterns and ranges stand for."""
+def expand_names(manager: Queries, wanted: Collection[str]) -> list[str]:
+    """The jobs and iterations that names, patterns and ranges stand for."""
     return list(expand(wanted, Registry(manager)))
 
 
-def tell_missing(manager: Queries, jobs: Mapping[str, Any]) -> int:
-    """Say which names are not there; the exit code."""
+def print_missing(manager: Queries, jobs: Mapping[str, Any]) -> int:
+    """Print an error for each name without a job. Returns the exit code."""
     missing = [entry["message"] for entry in jobs.values() if entry["status"] != 0]
     for number, sentence in enumerate(missing):
-        tell(printable(f"Error: {with_suggestion(manager, sentence) if number < MOST_SUGGESTED else sentence}"))
+        echo_err(printable(f"Error: {with_similar_name(manager, sentence) if number < MOST_SUGGESTED else sentence}"))
     return 1 if missing else 0

@@ -1,4 +1,4 @@
-"""Names as people write them: `sim*` for many jobs, `job:3` for one iteration, `job:3-7,9` and `job:*` for several."""
+"""Job names and patterns on the command line: `sim*`, `job:3` for an iteration, `job:3-7,9` and `job:*` for several."""
 
 from __future__ import annotations
 
@@ -12,58 +12,57 @@ _PATTERN = re.compile(r"[*?[]")
 
 
 class NoSuchName(Exception):
-    """Nothing has such a name; the message says what was looked for."""
+    """No job or iteration matches; the message says which name was searched."""
 
 
-class Book(Protocol):
-    """Where names are looked up, when they have to be."""
+class NameSource(Protocol):
+    """The job names and iterations that patterns and ranges are compared with."""
 
     def jobs(self) -> Collection[str]:
-        """The names that patterns are compared with."""
+        """The names of all jobs."""
 
     def indices(self, job: str) -> range | None:
-        """Of its iterations; None for a job that has none. `NoSuchName` when there is no such job."""
+        """The indices of a job's iterations; None without iterations. Raises NoSuchName when there is no such job."""
 
 
-def expand(wanted: Iterable[str], book: Book) -> dict[str, bool]:
-    """Every job and iteration that is meant, once, in order; and whether it was named itself, not by a pattern or a
-    range.
+def expand(wanted: Iterable[str], source: NameSource) -> dict[str, bool]:
+    """Every matching job and iteration once, in order, and whether it was named exactly, not by a pattern or a range.
 
-    What was named itself need not exist: whoever is asked about it says so.
+    Exact names need not exist: the manager reports those that do not.
     """
     found: dict[str, bool] = {}
     for text in wanted:
-        names = list(_names(text, book))
+        names = list(_names(text, source))
         exact = names == [text]
         for name in names:
             found[name] = found.get(name, False) or exact
     return found
 
 
-def _names(text: str, book: Book) -> Iterable[str]:
+def _names(text: str, source: NameSource) -> Iterable[str]:
     job, colon, suffix = text.partition(":")
-    jobs = _jobs(job, book)
+    jobs = _jobs(job, source)
     if not colon:
         return jobs
-    return (name for one in jobs for name in _iterations(one, suffix, book, named=one == job))
+    return (name for one in jobs for name in _iterations(one, suffix, source, named=one == job))
 
 
-def _jobs(pattern: str, book: Book) -> list[str]:
+def _jobs(pattern: str, source: NameSource) -> list[str]:
     if not _PATTERN.search(pattern):
         return [pattern]
-    found = [name for name in book.jobs() if fnmatchcase(name, pattern)]
+    found = [name for name in source.jobs() if fnmatchcase(name, pattern)]
     if not found:
         raise NoSuchName(f"no job matches {pattern!r}")
     return found
 
 
-def _iterations(job: str, suffix: str, book: Book, *, named: bool) -> Iterable[str]:
+def _iterations(job: str, suffix: str, source: NameSource, *, named: bool) -> Iterable[str]:
     for part in suffix.split(","):
         span = _RANGE.fullmatch(part)
         if span is None and part != "*":
             yield f"{job}:{part}"
             continue
-        indices = book.indices(job)
+        indices = source.indices(job)
         if indices is None:
             if named:
                 raise NoSuchName(f"job {job!r} has no iterations, so {job}:{part} means nothing")

@@ -1,4 +1,4 @@
-"""The files that jobs write their output to: which they are, their ends, and how they grow."""
+"""Output files of jobs: their paths, their last lines, and following them while they grow."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from qcg.pilotjob.api.queries import Queries
 
 Answer = dict[str, dict[str, dict[str, Any]]]
-"""Under `jobs`, an entry for each of them."""
+"""A reply with an entry for each job under `jobs`."""
 
 PAUSE = 0.1
-"""Seconds between two looks at a file."""
+"""Seconds between two reads of a file."""
 CHUNK = 1 << 16
 
 
-class NotYet(Denial):
-    """The job has no files yet."""
+class NoOutputYet(Denial):
+    """The job has no output file yet."""
 
 
 def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
-    """Where a job writes to, from its entry of `jobInfo`; a `Denial` says why that is nowhere."""
+    """The path of a job's output, from its entry of `jobInfo`. Raises Denial, which says why there is none."""
     if entry["status"] != 0:
         raise Denial(entry["message"])
     info = entry["data"]
@@ -41,7 +41,7 @@ def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
     runtime = info.get("runtime")
     if runtime is None:
         sentence = f"job {name!r} is {info['status']} and has written nothing; see: qcg-pm why {name}"
-        raise Denial(sentence) if State[info["status"]].is_final else NotYet(sentence)
+        raise Denial(sentence) if State[info["status"]].is_final else NoOutputYet(sentence)
     if stream not in runtime:
         raise _no_file(name, State[info["status"]], stream)
     path: str = runtime[stream]
@@ -51,7 +51,9 @@ def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
 def _no_file(name: str, state: State, stream: str) -> Denial:
     why = f"its description names no file for its {stream}"
     if not state.is_final:
-        return NotYet(f"job {name!r} is {state.name}, and {why}: what it writes is kept if it fails, and shown then")
+        return NoOutputYet(
+            f"job {name!r} is {state.name}, and {why}: what it writes is kept if it fails, and shown then"
+        )
     if state is State.SUCCEED:
         return Denial(
             f"job {name!r} has succeeded, and its output was not kept: {why}; give it one, or run it with --keep-output"
@@ -60,14 +62,13 @@ def _no_file(name: str, state: State, stream: str) -> Denial:
 
 
 def _has_nothing_saved(path: str) -> bool:
-    """Whether it is the place of saved output of a run, and there is none."""
+    """Whether this is a path for saved output of a run, and nothing was saved."""
     folder = Path(path).parent
     return folder.name == OUTPUT and folder.parent.name.startswith(PREFIX) and not os.path.lexists(path)
 
 
 def show_end(path: str, lines: int | None, *, raw: bool = False) -> bool:
-    """The last lines of a file, or all of it. False when there is nothing in it. `raw`: every byte as it is, also on a
-    terminal."""
+    """Show the last lines of a file, or all of it. Returns False for an empty file. `raw`: no character is escaped."""
     if _has_nothing_saved(path):
         return False
     with _open(path) as file, ProgramOutput(raw=raw) as output:
@@ -77,8 +78,7 @@ def show_end(path: str, lines: int | None, *, raw: bool = False) -> bool:
 
 
 class Follower:
-    """Shows what a job writes until it has ended. A file tells nobody that it has grown, so it is looked at again and
-    again; and because it is, the job is asked for its state as often."""
+    """Shows the output of a job until the job has ended, by polling its file and its state."""
 
     def __init__(self, manager: Queries, name: str, run_dir: Path | None) -> None:
         self._manager = manager
@@ -86,14 +86,14 @@ class Follower:
         self._run_dir = run_dir
 
     def follow(self, stream: str, lines: int | None, *, raw: bool = False) -> bool:
-        """False when there is nothing in its file at the end."""
+        """Follow one stream. Returns False when its file is empty at the end."""
         path = self._path(stream)
         if _has_nothing_saved(path):
             return False
         with _open(path) as file, ProgramOutput(raw=raw) as output:
             _seek_lines(file, lines)
             while True:
-                # Asked before the file is read, so that what was written last is shown too.
+                # Before the file is read, so that the last lines are shown, too.
                 over = self._is_over()
                 _copy(file, output)
                 if over:
@@ -101,28 +101,28 @@ class Follower:
                 time.sleep(PAUSE)
 
     def _path(self, stream: str) -> str:
-        """As soon as there is something at that place, or it is sure that there never will be."""
+        """Wait until the output file exists, or the job has ended, and return its path."""
         while True:
             over = self._is_over()
             try:
                 path = path_of(self._name, self.info(), stream)
                 if over or Path(path).exists():
                     return path
-            except NotYet:
+            except NoOutputYet:
                 pass
             time.sleep(PAUSE)
 
     def _is_over(self) -> bool:
         entry = self._entry(lambda manager: manager.status(self._name))
-        # One that is not there any more was removed, after its end.
+        # A job that does not exist any more was removed after its end.
         return entry["status"] != 0 or State[entry["data"]["status"]].is_final
 
     def info(self) -> dict[str, Any]:
-        """Its entry of `jobInfo`."""
+        """The entry of the job in the `jobInfo` reply."""
         return self._entry(lambda manager: manager.info(self._name))
 
     def _entry(self, ask: Callable[[Queries], Answer]) -> dict[str, Any]:
-        """What the manager says of the job. One that runs a file ends with its last job: then the registry says it."""
+        """The job's entry in a reply of the manager, or from the registry when the manager has ended."""
         from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError
 
         try:
@@ -139,7 +139,7 @@ class Follower:
 
 
 def _open(path: str) -> BinaryIO:
-    """Whatever is at that place, a pipe included, opening it must not block."""
+    """Open a regular file. The path may be a pipe: opening it must not block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -151,14 +151,14 @@ def _open(path: str) -> BinaryIO:
 
 
 def _seek_lines(file: BinaryIO, lines: int | None) -> None:
-    """To where the last so many lines begin, reading from the end."""
+    """Seek to the start of the last lines, reading backwards from the end."""
     if lines is None:
         return
     place = file.seek(0, os.SEEK_END)
     if not lines or not place:
         return
     file.seek(place - 1)
-    # A line break at the very end ends the last line, and begins none.
+    # A line break at the very end ends the last line, and starts no new one.
     missing = lines + (file.read(1) == b"\n")
     while place > 0:
         start = max(place - CHUNK, 0)
@@ -177,7 +177,7 @@ def _seek_lines(file: BinaryIO, lines: int | None) -> None:
 
 
 def _copy(file: BinaryIO, output: ProgramOutput) -> None:
-    """Show what is there now."""
+    """Show the rest of the file as it is now."""
     while chunk := file.read(CHUNK):
         output.write(chunk)
     output.flush()

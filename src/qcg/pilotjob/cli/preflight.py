@@ -77,7 +77,7 @@ def left_of(run_dir: Path) -> LeftOver:
 
 def check_file(file: Path, nodes: Sequence[NodeSpec], time: Time) -> None:
     core = Core(nodes)
-    _refuse(str(file), core, problems_of(read_requests(file), core, doubts=[]), time)
+    _refuse(str(file), core, problems_of(read_requests(file), core, warnings=[]), time)
 
 
 def check_rest(run_dir: Path, jobs: list[JobDescription], nodes: Sequence[NodeSpec], time: Time) -> None:

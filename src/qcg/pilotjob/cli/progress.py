@@ -1,11 +1,11 @@
-"""What people see while jobs run: a live line on a terminal, plain lines in a pipe."""
+"""Progress of a run: a live line on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import datetime
 
-from qcg.pilotjob.cli.console import any_character, on_terminal, say, tell
+from qcg.pilotjob.cli.console import echo, echo_err, escape_unencodable, on_terminal
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import Transition
@@ -17,41 +17,41 @@ from qcg.pilotjob.report.progress import progress_line
 PLAIN_INTERVAL = 2.0
 LIVE_INTERVAL = 0.2
 MOST_FAILURES = 20
-"""Failures that are told while the run goes on; the closing table has the rest."""
+"""Failures that are printed while jobs run; the closing table has the rest."""
 
 
-def progress_lines(pilot: Pilot) -> None:
-    """A line for each start and each end."""
+def print_transitions(pilot: Pilot) -> None:
+    """Print a line for each start and each end of a job."""
 
-    def tell(transition: Transition) -> None:
+    def print_transition(transition: Transition) -> None:
         name = name_of(transition.job, transition.position)
         if transition.state is State.EXECUTING and transition.attempt is not None:
-            say(f"{datetime.now()} executing job {printable(name)} ...")
+            echo(f"{datetime.now()} executing job {printable(name)} ...")
         elif transition.state.is_final:
-            say(f"{datetime.now()} job {printable(name)} finished: {transition.state.name}")
+            echo(f"{datetime.now()} job {printable(name)} finished: {transition.state.name}")
 
-    pilot.engine.followers.changes.append(tell)
+    pilot.engine.followers.changes.append(print_transition)
 
 
 class Progress:
-    """One line, from the core's own counters: nothing is done for each job."""
+    """A progress line from the counters of the core: its cost does not depend on the number of jobs."""
 
     def __init__(self, *, silent: bool = False) -> None:
-        """`silent`: only notices are shown, on the standard error."""
+        """`silent`: print notices only, to stderr."""
         self._silent = silent
         self._engine: Engine
-        self._told = 0
+        self._failures_shown = 0
         self._last = ""
         self._task: asyncio.Future[None] | None = None
 
     def start(self, pilot: Pilot) -> None:
-        any_character()
+        escape_unencodable()
         self._engine = pilot.engine
         if self._silent:
-            pilot.engine.followers.notices.append(tell)
+            pilot.engine.followers.notices.append(echo_err)
             return
         pilot.engine.followers.failures.append(self._failed)
-        pilot.engine.followers.notices.append(say)
+        pilot.engine.followers.notices.append(echo)
         self._task = asyncio.ensure_future(self._live() if on_terminal() else self._plain())
 
     def stop(self) -> None:
@@ -60,11 +60,11 @@ class Progress:
 
     def _failed(self, transition: Transition) -> None:
         if transition.position >= 0 or transition.job.iterations is None:
-            self._told += 1
-            if self._told <= MOST_FAILURES:
-                say(printable(f"FAILED {name_of(transition.job, transition.position)}: {transition.message}"))
-            elif self._told == MOST_FAILURES + 1:
-                say("further failures are counted, and told in service.log")
+            self._failures_shown += 1
+            if self._failures_shown <= MOST_FAILURES:
+                echo(printable(f"FAILED {name_of(transition.job, transition.position)}: {transition.message}"))
+            elif self._failures_shown == MOST_FAILURES + 1:
+                echo("further failures are counted, and told in service.log")
 
     async def _plain(self) -> None:
         while True:
@@ -78,7 +78,7 @@ class Progress:
     def _print(self) -> None:
         line = self._line()
         if line != self._last:
-            say(line)
+            echo(line)
             self._last = line
 
     async def _live(self) -> None:

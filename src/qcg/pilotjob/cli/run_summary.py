@@ -1,4 +1,4 @@
-"""What `qcg-pm run` says at its end: the closing table, and around it what a table cannot say."""
+"""The output of `qcg-pm run` at the end of a run: refusals, the closing table, and the resume hint."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from qcg.pilotjob.cli.commands.report import show_report
-from qcg.pilotjob.cli.console import tell
+from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cli.tables import show_json
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.manager.run_result import Ending
@@ -19,13 +20,13 @@ from qcg.pilotjob.report.run_report import RunReport
 from qcg.pilotjob.runs.rundir import discard
 
 
-def tell_end(ending: Ending, *, followed: bool, as_json: bool = False) -> None:
-    """`followed`: another allocation goes on by itself with what is left."""
+def print_summary(ending: Ending, *, followed: bool, as_json: bool = False) -> None:
+    """Print the end of a run. `followed`: another allocation continues with the jobs that are left."""
     if ending.refusals:
         nothing = "" if sum(ending.counts) else ", and nothing was run"
-        tell(f"Error: {_were_refused(len(ending.refusals))}{nothing}:")
+        echo_err(f"Error: {_were_refused(len(ending.refusals))}{nothing}:")
     for refusal in ending.refusals:
-        tell(refusal)
+        echo_err(refusal)
     if ending.nothing_accepted:
         discard(ending.run_dir.parent, ending.run_dir)
         if as_json:
@@ -37,18 +38,18 @@ def tell_end(ending: Ending, *, followed: bool, as_json: bool = False) -> None:
         else:
             show_report(ending.run_dir, as_json=False, ended=True)
     except ReportError as error:
-        tell(str(error))
+        echo_err(str(error))
         if as_json:
             show_json(run_result(ending, None))
     if ending.continued == 0:
-        tell("There was nothing to continue: all jobs of this run had ended. A new run runs them again.")
+        echo_err("There was nothing to continue: all jobs of this run had ended. A new run runs them again.")
     earlier = ending.request_errors - len(ending.refusals)
     if earlier:
-        tell(f"{_were_refused(earlier)} before this run was resumed; service.log says why.")
+        echo_err(f"{_were_refused(earlier)} before this run was resumed; service.log says why.")
     if ending.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
-        tell(f"The run could not go on: {ending.reason}")
+        echo_err(f"The run could not go on: {ending.reason}")
     if last_line := ending.last_line(followed=followed):
-        tell(last_line)
+        echo_err(last_line)
 
 
 def run_result(ending: Ending, report: RunReport | None) -> dict[str, Any]:
@@ -67,4 +68,4 @@ def run_result(ending: Ending, report: RunReport | None) -> dict[str, Any]:
 
 
 def _were_refused(requests: int) -> str:
-    return "1 request was refused" if requests == 1 else f"{requests} requests were refused"
+    return pluralize(requests, "request was refused", "requests were refused")

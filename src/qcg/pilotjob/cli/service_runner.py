@@ -12,8 +12,8 @@ import click
 
 from qcg.pilotjob.cli.console import tell
 from qcg.pilotjob.cli.errors import Refusal
-from qcg.pilotjob.cli.interrupt_notice import LastWords
-from qcg.pilotjob.cli.legacy_options import tell_ignored_options
+from qcg.pilotjob.cli.interrupt_notice import InterruptNotice
+from qcg.pilotjob.cli.legacy_options import print_ignored_options
 from qcg.pilotjob.cli.options import build
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.common.gc_tuning import collect_seldom
@@ -38,24 +38,24 @@ def run_service(
     on_end: Callable[[], None] = lambda: None,
     spare: SpareAgent | None = None,
 ) -> Ending:
-    tell_ignored_options(context)
+    print_ignored_options(context)
     try:
         check_machine()
         refuse_many_at_once(given["resources"], os.environ)
         options, resumption = build(context, given, **fixed)
         notes = _other_runs(options, resumption, given["resume"])
 
-        last_words = LastWords()
+        notice = InterruptNotice()
 
         def ready(pilot: Pilot) -> None:
             # Not before: when it cannot begin, that is what counts.
             for note in [*notes, *file_again(resumption, pilot.engine.journal), *pilot.start_notices]:
                 tell(note)
             # From here until its end, the service itself takes care of Ctrl-C.
-            last_words.run_dir = pilot.engine.journal.path.parent
+            notice.run_dir = pilot.engine.journal.path.parent
             on_ready(pilot)
 
-        with last_words:
+        with notice:
             return asyncio.run(_run(Service(options, resumption, spare), ready, on_end))
     except (UsageError, ClusterError, FileError, JournalError, ReportError) as error:
         raise Refusal(str(error)) from None

@@ -1,4 +1,4 @@
-"""What the shell offers when Tab is pressed: job names from the registry of a run, and run directories."""
+"""Shell completion of job names, from the registry of a run, and of run directories."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from qcg.pilotjob.host.safe_open import check_own_directory
 from qcg.pilotjob.runs.rundir import PREFIX
 
 MOST_NAMES = 1000
-"""Names that are offered at most."""
+"""Most names that are offered."""
 LARGEST_REGISTRY = 64 << 20
-"""Bytes: a registry whose manager is at work is copied to be read, and nobody waits for Tab."""
+"""Bytes. The registry of a running manager is copied to be read, and completion must be fast."""
 
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -28,14 +28,14 @@ def job_names(*, final: bool | None = None) -> Completion:
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         taken = context.params.get(parameter.name or "") or ()
         names = _names_in(_directory_of(context), incomplete, final)
-        # The shell would take anything else for more than a word, or run a part of it.
+        # The shell would split any other name into words, or run a part of it.
         return [CompletionItem(name) for name in names if name not in taken and shlex.quote(name) == name]
 
     return complete
 
 
 def run_directories(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completion of run directories, which are hidden from the shell's own completion; otherwise of any directory."""
+    """Completion of run directories, which the shell itself hides, or else of any directory."""
     head, _, begun = incomplete.rpartition("/")
     if not PREFIX.startswith(begun) and not begun.startswith(PREFIX):
         return [CompletionItem(incomplete, type="dir")]
@@ -51,7 +51,7 @@ def run_directories(context: click.Context, parameter: click.Parameter, incomple
 
 
 def _is_offered(run_dir: Path) -> bool:
-    """Whether it is a run of the caller's own, and its name one word: others choose any name for theirs."""
+    """Whether this is the caller's own run, and its name is one word: other users choose any names."""
     try:
         check_own_directory(run_dir)
     except OSError:
@@ -60,7 +60,7 @@ def _is_offered(run_dir: Path) -> bool:
 
 
 def _directory_of(context: click.Context) -> Path:
-    """Where the command would look for its run: its own `--path`, the one before the command, or the environment."""
+    """The directory of the run: `--path` of the command, `--path` before the command, or the environment."""
     at: click.Context | None = context
     while at is not None:
         if at.params.get("path"):
@@ -70,8 +70,8 @@ def _directory_of(context: click.Context) -> Path:
 
 
 def _names_in(directory: Path, incomplete: str, final: bool | None) -> list[str]:
-    """Names of jobs in the live run of a directory, or the newest one with jobs. None when nothing can be read."""
-    # Late: most completions need no registry.
+    """Names of jobs in the live run of a directory, or the newest one with jobs. Empty when nothing can be read."""
+    # Imported here: most completions need no registry.
     from qcg.pilotjob.journal import reading
     from qcg.pilotjob.journal.errors import JournalError
     from qcg.pilotjob.journal.journal import FILE_NAME
@@ -92,7 +92,7 @@ def _names_in(directory: Path, incomplete: str, final: bool | None) -> list[str]
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every program of this package with its name."""
+    """The programs of this package with their names."""
     from qcg.pilotjob.cli.commands.client import command as client
     from qcg.pilotjob.cli.commands.service import command as service
     from qcg.pilotjob.cli.main import main

@@ -1,4 +1,4 @@
-"""Signals end a command as they always do, but not before what it has started has ended."""
+"""Signals that end a command only after the processes it started have ended."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any, NoReturn
 
 from qcg.pilotjob.common.exit_codes import killed_by
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TERMINATING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def end_tidily() -> dict[signal.Signals, Any]:
-    """From now on one of these signals raises `SystemExit`, with the exit code that a shell expects. Their handlers
-    before."""
-    numbers = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+def exit_on_signals() -> dict[signal.Signals, Any]:
+    """Let each terminating signal raise `SystemExit` with the exit code that shells use. Returns the old handlers."""
+    numbers = [number for number in TERMINATING if signal.getsignal(number) is not signal.SIG_IGN]
 
     def end(number: int, frame: object) -> NoReturn:
-        for other in numbers:  # one is enough: a second one would only disturb the tidying
+        for other in numbers:  # a second signal would interrupt the cleanup
             signal.signal(other, signal.SIG_IGN)
         sys.exit(killed_by(number))
 
@@ -27,8 +26,9 @@ def end_tidily() -> dict[signal.Signals, Any]:
 
 
 @contextmanager
-def ending_tidily() -> Iterator[None]:
-    before = end_tidily()
+def exiting_on_signals() -> Iterator[None]:
+    """`exit_on_signals` until the block ends."""
+    before = exit_on_signals()
     try:
         yield
     finally:
@@ -37,15 +37,15 @@ def ending_tidily() -> Iterator[None]:
 
 
 @contextmanager
-def signals_wait() -> Iterator[None]:
-    """Until this is over: nobody can end what is half started, and what is half ended is never ended wholly."""
-    waiting: list[int] = []
-    caught = [number for number in ENDING if callable(signal.getsignal(number))]
-    before = {number: signal.signal(number, lambda number, frame: waiting.append(number)) for number in caught}
+def signals_deferred() -> Iterator[None]:
+    """Deliver terminating signals after the block, so that no process is left half started or half ended."""
+    received: list[int] = []
+    caught = [number for number in TERMINATING if callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, lambda number, frame: received.append(number)) for number in caught}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if waiting:
-        signal.raise_signal(waiting[0])
+    if received:
+        signal.raise_signal(received[0])

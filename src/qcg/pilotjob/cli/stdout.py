@@ -1,4 +1,4 @@
-"""Standard output that may be lost, as on a disk that is full: a command does its work all the same, and says so."""
+"""Standard output that may fail, as on a full disk: the command continues, prints an error, and exits with 5."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 from contextlib import suppress
 
 
-class Output(io.FileIO):
-    """Writes to a descriptor until that fails: then this is said, and what follows goes nowhere.
+class GuardedStdout(io.FileIO):
+    """Writes to a descriptor until that fails: then it prints an error, and discards all further output.
 
-    That the reader has gone, as `head` does when it has seen enough, is no loss; who writes gets to know it.
+    A reader that has gone, such as `head` after its last line, is no failure: the writer gets BrokenPipeError.
     """
 
     lost = False
@@ -23,8 +23,8 @@ class Output(io.FileIO):
             raise
         except OSError as error:
             self.lost = True
-            go_nowhere(self.fileno())
-            # Not `sys.stderr`: while a live display is shown, that is a proxy which would write here again.
+            redirect_to_devnull(self.fileno())
+            # Not `sys.stderr`: during a live display that is a proxy which writes to stdout.
             if sys.__stderr__ is not None:
                 with suppress(OSError):
                     os.write(
@@ -34,20 +34,20 @@ class Output(io.FileIO):
             return memoryview(data).nbytes
 
     def all_written(self) -> bool:
-        """Write what is left in buffers. False when anything was lost, now or before."""
+        """Flush. False when any output was lost, now or before."""
         try:
             sys.stdout.flush()
         except BrokenPipeError:
-            go_nowhere(self.fileno())
+            redirect_to_devnull(self.fileno())
         return not self.lost
 
 
-def take_standard_output() -> Output | None:
-    """From now on everybody writes through it. None where there is no standard output."""
+def guard_stdout() -> GuardedStdout | None:
+    """Replace `sys.stdout` by a guarded one. None without a standard output."""
     before = sys.stdout
     if not isinstance(before, io.TextIOWrapper):
         return None
-    output = Output(before.fileno(), "w", closefd=False)
+    output = GuardedStdout(before.fileno(), "w", closefd=False)
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(output),
         encoding=before.encoding,
@@ -58,17 +58,17 @@ def take_standard_output() -> Output | None:
     return output
 
 
-def leave_standard_error() -> None:
-    """What it cannot take is lost, and nobody can be told. That changes no exit code."""
+def flush_stderr() -> None:
+    """Flush stderr. A failure changes no exit code, and there is no place left to report it."""
     try:
         if sys.stderr is not None:
             sys.stderr.flush()
     except OSError:
-        go_nowhere(sys.stderr.fileno())
+        redirect_to_devnull(sys.stderr.fileno())
 
 
-def go_nowhere(descriptor: int) -> None:
-    """What is written to it from now on, nobody sees."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+def redirect_to_devnull(descriptor: int) -> None:
+    """Discard all further output of a descriptor."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, descriptor)
+    os.close(devnull)

@@ -1,4 +1,4 @@
-"""Options that are not there, with those that may be meant."""
+"""Suggestions for mistyped options."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import difflib
 
 import click
 
-NEAR = 0.7
-"""How much of two names must agree. With less, `--node` is taken for `--no-net`."""
+SIMILARITY = 0.7
+"""Cutoff for similar names. With a lower one, `--no-net` would be suggested for `--node`."""
 
 
-def with_nearest(error: click.NoSuchOption) -> click.UsageError:
-    """The same error, with the nearest option first. The library sorts them by name, and takes far ones for near."""
-    # The dashes are no part of the names: every option has them.
+def suggest_options(error: click.NoSuchOption) -> click.UsageError:
+    """The same error with the most similar option first: click sorts by name, and suggests dissimilar ones."""
+    # Dashes are left out of the comparison: every option has them.
     known = {name.lstrip("-"): name for name in _long_options(error.ctx)}
-    near = [known[name] for name in difflib.get_close_matches(error.option_name.lstrip("-"), known, cutoff=NEAR)]
-    meant = f"; did you mean {' or '.join(near)}?" if near else ""
-    return click.UsageError(f"No such option {error.option_name}{meant}", error.ctx)
+    similar = [
+        known[name] for name in difflib.get_close_matches(error.option_name.lstrip("-"), known, cutoff=SIMILARITY)
+    ]
+    suggestion = f"; did you mean {' or '.join(similar)}?" if similar else ""
+    return click.UsageError(f"No such option {error.option_name}{suggestion}", error.ctx)
 
 
 def _long_options(context: click.Context | None) -> list[str]:

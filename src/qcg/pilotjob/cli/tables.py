@@ -1,6 +1,6 @@
-"""Tables for people, JSON for programs.
+"""Tables and JSON output of commands.
 
-Tables are made by hand: a hundred thousand jobs are listed in a second, and no command waits for a library to load.
+Tables are formatted without a library: a hundred thousand jobs are listed in a second, and commands start fast.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.cli.console import on_terminal, say_styled
+from qcg.pilotjob.cli.console import echo_styled, on_terminal
 from qcg.pilotjob.common.printable import printable
 
 COLOURS = {"SUCCEED": "green", "FAILED": "red", "CANCELED": "yellow", "OMITTED": "yellow", "EXECUTING": "cyan"}
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 def show_json(data: Any) -> None:
-    say_styled(json.dumps(data, indent=2))
+    echo_styled(json.dumps(data, indent=2))
 
 
 def show_table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> None:
-    """Columns in `right` are numbers; the last one takes the room that is left."""
+    """Print a table. Columns in `right` are aligned to the right."""
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     aligned = [
@@ -39,7 +39,7 @@ def show_table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Seq
     if on_terminal():
         lines[0] = click.style(lines[0], bold=True)
         lines[1:] = [_coloured(line, row) for line, row in zip(lines[1:], cells, strict=True)]
-    say_styled("\n".join(lines))
+    echo_styled("\n".join(lines))
 
 
 def _coloured(line: str, row: list[str]) -> str:

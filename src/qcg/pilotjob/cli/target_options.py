@@ -16,19 +16,19 @@ _TARGET = "qcg.pilotjob.target"
 
 
 class Target(NamedTuple):
-    """Where to look for a run, as far as the command line says."""
+    """The run or manager given on the command line."""
 
     path: str | None = None
     address: str | None = None
 
 
 def set_target(context: click.Context, target: Target) -> None:
-    """Keep what was given before the command."""
+    """Store the options given before the command."""
     context.meta[_TARGET] = target
 
 
 def target_of(context: click.Context, path: str | None, address: str | None) -> Target:
-    """The command's own options; without them, those given before it."""
+    """The options of the command, or else those given before it."""
     own = Target(path, address)
     before: Target = context.meta.get(_TARGET, Target())
     target = before if own == Target() else own
@@ -38,9 +38,9 @@ def target_of(context: click.Context, path: str | None, address: str | None) -> 
 
 
 def directory_option(command: Callable[..., None]) -> Callable[..., None]:
-    """DIRECTORY or `--path` of a command that needs no manager: `command` gets `directory`.
+    """Decorator: give `directory` to a command that needs no manager.
 
-    Without both, it is the `--path` before the command, that of `$QCG_PJM_DIR`, or the working directory.
+    It is DIRECTORY, `--path`, the `--path` before the command, `$QCG_PJM_DIR`, or the working directory.
     """
 
     @click.argument("directory", type=click.Path(path_type=Path, readable=False), required=False)

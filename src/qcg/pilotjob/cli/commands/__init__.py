@@ -1,1 +1,1 @@
-"""One file per command; the file is named after the command."""
+"""The commands, one file each: `command` in `NAME.py` is `qcg-pm NAME`, `qcg-pm-service` or `qcg-pm-client`."""

@@ -1,4 +1,4 @@
-"""`qcg-pm bench`: how fast a pilot is here."""
+"""`qcg-pm bench`: measure the speed of a manager on this machine."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid, signal_agent
 from qcg.pilotjob.api.errors import QCGPJMAError, ServiceError
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.cli.bench_runs import SAMPLES, SLEEP, CannotWrite, Figures, measure, raise_cannot_write
-from qcg.pilotjob.cli.console import many, say, tell
+from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.options import CORES_HELP, NODES_HELP, resolve_cores
 from qcg.pilotjob.cli.param_types import Number, Whole
-from qcg.pilotjob.cli.signals import ending_tidily, signals_wait
+from qcg.pilotjob.cli.signals import exiting_on_signals, signals_deferred
 from qcg.pilotjob.cli.tables import show_table
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.parse_nodes import MOST_CORES, MOST_IN_ALL, parse_nodes
+from qcg.pilotjob.common.wording import pluralize
 
 MOST_NODES = 10_000
 PATIENCE = 5.0
-"""Seconds that the pilot, and then its agent, has to end before it is killed: there is nothing of use in its files."""
-LOOK = 0.05
+"""Seconds for the manager, and then its agent, to end before it is killed: its files are not needed."""
+POLL_INTERVAL = 0.05
 LINGER = 10
-"""Seconds that its agents on other nodes stay without it: not so few that a busy pilot loses them."""
+"""Seconds that agents on other nodes wait for their manager: enough for a busy manager to keep them."""
 
 
 @click.command("bench")
@@ -47,21 +48,21 @@ LINGER = 10
 @click.option(
     "--pretend",
     metavar="NODESxCORES",
-    help="So many nodes of so many cores, and no processes: jobs end at once. What the pilot itself can do.",
+    help="Virtual nodes without processes: jobs end at once. Measures the manager alone.",
 )
-@click.option("--wd", default=".", show_default=True, help="Where the files of the jobs are made, and removed again.")
-@click.option("--seconds", type=Number(min=1), default=20.0, show_default=True, help="How long, about.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--wd", default=".", show_default=True, help="Directory for temporary files of the jobs.")
+@click.option("--seconds", type=Number(min=1), default=20.0, show_default=True, help="Approximate duration.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def command(pretend: str | None, wd: str, seconds: float, as_json: bool, **given: Any) -> None:
-    """Measure how fast a pilot is on this machine or allocation.
+    """Measure the speed of a manager on this machine or allocation.
 
-    Jobs that do nothing and jobs that sleep are run; nothing is left of them.
+    Runs jobs that do nothing and jobs that sleep, and removes their files at the end.
     """
     resolve_cores(given)
     options = _node_options(given["nodes"], pretend)
     try:
-        with ending_tidily(), _directory(wd) as directory:
-            figures = measure(partial(_start, directory, options), seconds, tell)
+        with exiting_on_signals(), _directory(wd) as directory:
+            figures = measure(partial(_start, directory, options), seconds, echo_err)
     except CannotWrite as error:
         raise Refusal(
             f"the pilot that was measured could not write in {Path(wd).absolute()}: {error}; measure in another"
@@ -70,7 +71,7 @@ def command(pretend: str | None, wd: str, seconds: float, as_json: bool, **given
     except QCGPJMAError as error:
         raise Refusal(str(error)) from None
     if as_json:
-        say(json.dumps(msgspec.structs.asdict(figures), indent=2))
+        echo(json.dumps(msgspec.structs.asdict(figures), indent=2))
     else:
         _show(figures, pretended=pretend is not None)
 
@@ -79,7 +80,7 @@ def _node_options(nodes: str | None, pretend: str | None) -> list[str]:
     if pretend is not None and nodes is not None:
         raise Refusal("--pretend makes up nodes of its own: leave out --nodes, or --pretend")
     if pretend is not None:
-        count, cores = _pretended(pretend)
+        count, cores = _parse_pretend(pretend)
         return ["--pretend", "--nodes", ",".join([str(cores)] * count)]
     if nodes is None:
         return []
@@ -90,7 +91,7 @@ def _node_options(nodes: str | None, pretend: str | None) -> list[str]:
     return ["--nodes", nodes]
 
 
-def _pretended(given: str) -> tuple[int, int]:
+def _parse_pretend(given: str) -> tuple[int, int]:
     match = re.fullmatch("([0-9]{1,9})x([0-9]{1,9})", given)
     if match is None:
         raise Refusal(
@@ -109,7 +110,7 @@ def _pretended(given: str) -> tuple[int, int]:
 
 @contextmanager
 def _directory(wd: str) -> Iterator[str]:
-    """A new one, for as long as it is needed."""
+    """A temporary directory for the measurement."""
     try:
         directory = tempfile.TemporaryDirectory(prefix="qcg-pm-bench-", dir=wd)
     except OSError as error:
@@ -118,12 +119,12 @@ def _directory(wd: str) -> Iterator[str]:
         yield name
 
 
-class _Pilot(LocalManager):
-    """Nobody needs what it has not written yet: it ends within seconds, also where nothing can be written."""
+class _BenchManager(LocalManager):
+    """A manager that ends within seconds, also when it cannot write its files, because nobody needs them."""
 
     def finish(self, cancel: bool = False) -> None:
-        with signals_wait():
-            # Jobs that are left are of no interest: their run directory is removed.
+        with signals_deferred():
+            # No warning about jobs that are left: their run directory is removed.
             logging.getLogger("qcg.pilotjob.api").addHandler(logging.NullHandler())
             if self.qcgpm_process.poll() is None:
                 self.qcgpm_process.terminate()
@@ -136,30 +137,30 @@ class _Pilot(LocalManager):
                 _end_agents(self.run_dir)
 
     def __exit__(self, *exception: object) -> None:
-        """Also after a signal: no job of a measurement is ever resumed."""
+        """Finish also after a signal: the jobs of a measurement are never resumed."""
         self.finish()
 
 
 def _end_agents(run_dir: Path) -> None:
-    """Those of this machine that the service has left, before the files under them are removed."""
+    """End agents on this machine that the manager has left, before their files are removed."""
     names = [path.stem.removeprefix("agent-") for path in run_dir.glob("agent-*.json")]
     left = [found for name in names if (found := read_agent_pid(run_dir, name)) is not None and is_alive(found)]
     for agent in left:
         signal_agent(agent, signal.SIGTERM)
-        signal_agent(agent, signal.SIGINT)  # the second word: also when its disk does not know all
+        signal_agent(agent, signal.SIGINT)  # the second signal ends it even when its disk is full
     deadline = time.monotonic() + PATIENCE
     while any(map(is_alive, left)) and time.monotonic() < deadline:
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL)
     for agent in left:
         signal_agent(agent, signal.SIGKILL)
 
 
 def _start(directory: str, options: list[str]) -> LocalManager:
     given = ["--wd", str(Path(directory).resolve()), "--log", "warning", "--agent-linger", str(LINGER), *options]
-    manager: _Pilot | None = None
+    manager: _BenchManager | None = None
     try:
-        with signals_wait():
-            manager = _Pilot(given, {"log_file": ""})
+        with signals_deferred():
+            manager = _BenchManager(given, {"log_file": ""})
     except ServiceError as error:
         raise_cannot_write(error)
         raise
@@ -171,8 +172,8 @@ def _start(directory: str, options: list[str]) -> LocalManager:
 
 
 def _show(figures: Figures, *, pretended: bool) -> None:
-    places = f"{many(figures.cores, 'core')} on {many(figures.nodes, 'node')}"
-    say(f"{places}, {'pretended, without processes' if pretended else _starter()}")
+    places = f"{pluralize(figures.cores, 'core')} on {pluralize(figures.nodes, 'node')}"
+    echo(f"{places}, {'virtual, without processes' if pretended else _starter()}")
     lost = 100 * (figures.real / figures.ideal - 1)
     rows = [
         ("start", f"{figures.start:.2f} s", "from the start of the service to its first job"),
@@ -191,7 +192,7 @@ def _show(figures: Figures, *, pretended: bool) -> None:
 
 
 def _starter() -> str:
-    """What starts jobs, on this machine at least."""
+    """Whether the compiled part is installed, as a phrase."""
     try:
         import_module("qcg.pilotjob.agent._relay")
     except ImportError:

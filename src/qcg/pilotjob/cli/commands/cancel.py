@@ -1,4 +1,4 @@
-"""`qcg-pm cancel`: end jobs, waiting and running ones."""
+"""`qcg-pm cancel`: cancel waiting and running jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qcg.pilotjob.cli.bulk_action import end_jobs
+from qcg.pilotjob.cli.bulk_action import apply_to_jobs
 from qcg.pilotjob.cli.manager_lookup import on_manager
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 @json_option
 @on_manager
 def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
-    """End jobs and iterations, waiting and running ones, with all their processes.
+    """Cancel waiting and running jobs and iterations, and kill all their processes.
 
-    NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*'); these mean what has not ended yet.
+    NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*'). These match only jobs
+    that have not ended.
     """
-    return end_jobs(manager, names, manager.cancel, "canceled", final=False, as_json=as_json)
+    return apply_to_jobs(manager, names, manager.cancel, "canceled", final=False, as_json=as_json)

@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from qcg.pilotjob.cli.commands.runs import list_runs
-from qcg.pilotjob.cli.console import many, say, tell
+from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.options import seconds_of
 from qcg.pilotjob.cli.target_options import directory_option
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.removal import RemovalError, reason_to_keep, remove_run
 from qcg.pilotjob.runs.states import RunInfo, RunState, age_in_words
 
@@ -24,7 +25,7 @@ from qcg.pilotjob.runs.states import RunInfo, RunState, age_in_words
     callback=lambda context, parameter, given: 0.0 if given is None else seconds_of(given),
     help="Only runs whose last change was longer ago: 7d, 12h.",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @click.option("--all", "unfinished_too", is_flag=True, help="Also runs with jobs left, and those that cannot be read.")
 @click.option("-y", "--yes", is_flag=True, help="With --all: do not ask.")
 @directory_option
@@ -33,7 +34,7 @@ def command(directory: Path, older_than: float, dry_run: bool, unfinished_too: b
 
     Files that jobs wrote elsewhere stay. A run whose manager or agents are at work is never removed.
 
-    Exit code 0: done. 1: a run could not be removed. 2: it could not begin.
+    Exit code 0: done. 1: a run could not be removed. 2: the command could not start.
     """
     now = time.time()
     old = [run for run in list_runs(directory) if run.age(now) >= older_than]
@@ -41,11 +42,11 @@ def command(directory: Path, older_than: float, dry_run: bool, unfinished_too: b
     for run in old:
         reason = reason_to_keep(run, now=now, unfinished_too=unfinished_too)
         if reason:
-            tell(f"Kept {run.run_dir.name}: {reason}.")
+            echo_err(f"Kept {run.run_dir.name}: {reason}.")
         else:
             removable.append(run)
     if not removable:
-        say("There is nothing to remove.")
+        echo("There is nothing to remove.")
         return
     if not (dry_run or yes):
         _confirm([run for run in removable if reason_to_keep(run, now=now, unfinished_too=False)])
@@ -54,23 +55,23 @@ def command(directory: Path, older_than: float, dry_run: bool, unfinished_too: b
         try:
             if not dry_run:
                 remove_run(run.run_dir)
-            say(f"{'Would remove' if dry_run else 'Removed'} {_described(run, now)}")
+            echo(f"{'Would remove' if dry_run else 'Removed'} {_described(run, now)}")
         except RemovalError as error:
-            tell(f"Error: {run.run_dir.name} was not removed: {error}")
+            echo_err(f"Error: {run.run_dir.name} was not removed: {error}")
             failed = 1
     sys.exit(failed)
 
 
 def _confirm(unfinished: list[RunInfo]) -> None:
-    """Ask before runs are removed that are not over."""
+    """Ask before runs with unfinished jobs are removed."""
     if not unfinished:
         return
-    what = f"{many(len(unfinished), 'run')} with {many(sum(run.jobs_left for run in unfinished), 'job')} left"
+    what = f"{pluralize(len(unfinished), 'run')} with {pluralize(sum(run.jobs_left for run in unfinished), 'job')} left"
     if not sys.stdin.isatty():
         raise Refusal(f"--all removes {what}, which cannot be undone; give --yes too")
     click.confirm(f"Remove {what}? This cannot be undone.", abort=True, err=True)
 
 
 def _described(run: RunInfo, now: float) -> str:
-    jobs = "" if run.state in (RunState.EMPTY, RunState.DAMAGED) else f", {many(run.total_jobs, 'job')}"
+    jobs = "" if run.state in (RunState.EMPTY, RunState.DAMAGED) else f", {pluralize(run.total_jobs, 'job')}"
     return f"{run.run_dir.name} ({run.state.value}{jobs}, {age_in_words(run.age(now))} old)"

@@ -1,8 +1,8 @@
-"""`qcg-pm-client PROGRAM.py`: a manager for the time that a program runs.
+"""`qcg-pm-client PROGRAM.py`: run a program together with a manager.
 
-The program is a child process of this command with the environment that a job finds its manager through. It holds no
-core: it decides and waits, and must not keep the jobs that it waits for from running, least of all on a machine with
-one core. And it has the terminal, as if it were run alone.
+The program is a child process of this command, and finds the manager through the same environment variables as a job.
+Unlike a job it holds no core, because it mostly waits for its jobs, which need the cores. It has the terminal, as if it
+were run alone.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ import click
 from click.core import ParameterSource
 
 from qcg.pilotjob import __version__
-from qcg.pilotjob.cli.console import many, tell
+from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cli.errors import Refusal
-from qcg.pilotjob.cli.legacy_options import tell_ignored_options
+from qcg.pilotjob.cli.legacy_options import print_ignored_options
 from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
 from qcg.pilotjob.common.environment import JOB_ADDRESS, JOB_CONTACT, MANAGER_ADDRESS, RUN_DIRECTORY
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.resume_hint import are_left, how_to_go_on
 from qcg.pilotjob.wire import contact
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from qcg.pilotjob.api.manager import LocalManager
 
 GOING = 5.0
-"""Seconds for a manager that has closed its connections to end."""
+"""Seconds for a manager to end after it has closed its connections."""
 ENDING = 20.0
 """Seconds for a manager to end its jobs after a signal."""
 
@@ -58,12 +59,12 @@ def command(context: click.Context, /, program: str, arguments: tuple[str, ...],
     from qcg.pilotjob.api.manager import LocalManager
 
     resolve_cores(given)
-    tell_ignored_options(context)
+    print_ignored_options(context)
     try:
-        manager = LocalManager(_given_again(context), {"log_file": ""})
+        manager = LocalManager(_service_arguments(context), {"log_file": ""})
     except QCGPJMAError as error:
         raise Refusal(str(error)) from None
-    # Its warning about jobs that are left is for programs; this command has a line of its own.
+    # The warning of the API about unfinished jobs is for programs; this command prints its own line.
     logging.getLogger("qcg.pilotjob.api").addHandler(logging.NullHandler())
     run_dir = Path(manager.qcgpm_conf["run_dir"])
     signals: list[int] = []
@@ -76,36 +77,36 @@ def command(context: click.Context, /, program: str, arguments: tuple[str, ...],
             _interrupt(manager)
         manager.cleanup()
     if killed_by > 0:
-        tell(
+        echo_err(
             f"the manager was killed ({signal.Signals(killed_by).name}) while the program ran; jobs that it had started"
             f" go on, and `qcg-pm run --resume {run_dir}` goes on with the rest"
         )
     else:
-        _tell_what_is_left(run_dir, unfinished)
+        _print_jobs_left(run_dir, unfinished)
     sys.exit(code)
 
 
 def _interrupt(manager: LocalManager) -> None:
-    """A signal ended the program: jobs that run are QUEUED again, as after a signal to the manager itself."""
+    """End the manager after a signal ended the program: running jobs are QUEUED again."""
     manager.qcgpm_process.terminate()
     with suppress(subprocess.TimeoutExpired):
         manager.qcgpm_process.wait(ENDING)
 
 
-def _tell_what_is_left(run_dir: Path, unfinished: int) -> None:
-    """`unfinished`: jobs that had not ended when the program did."""
+def _print_jobs_left(run_dir: Path, unfinished: int) -> None:
+    """Print how many jobs were cancelled, and how to resume. `unfinished`: jobs at the end of the program."""
     from qcg.pilotjob.runs.discovery import look_at_left
 
     left = look_at_left(run_dir)
     if unfinished > left.unfinished:
-        tell(f"cancelled {many(unfinished - left.unfinished, 'job')} that had not ended when the program did")
+        echo_err(f"cancelled {pluralize(unfinished - left.unfinished, 'job')} that had not ended when the program did")
     if left.unfinished:
         go_on = how_to_go_on(run_dir, left.allocation).replace("`", "")
-        tell(f"{are_left(left.unfinished)}, because the program has ended. Go on with: {go_on}")
+        echo_err(f"{are_left(left.unfinished)}, because the program has ended. Go on with: {go_on}")
 
 
-def _given_again(context: click.Context) -> list[str]:
-    """The options of this command line, for the service."""
+def _service_arguments(context: click.Context) -> list[str]:
+    """The options of this command line, for `qcg-pm-service`."""
     arguments = []
     for option in context.command.params:
         assert option.name is not None
@@ -118,7 +119,7 @@ def _given_again(context: click.Context) -> list[str]:
 
 
 def _environment(manager: LocalManager) -> dict[str, str]:
-    """What leads to this manager, and nothing that leads to another one."""
+    """The environment with variables for this manager, and without those for another one."""
     environment = {key: value for key, value in os.environ.items() if key not in (RUN_DIRECTORY, MANAGER_ADDRESS)}
     environment[JOB_ADDRESS] = manager.qcgpm_conf["address"]
     environment[JOB_CONTACT] = str(Path(manager.qcgpm_conf["run_dir"], contact.FILE_NAME))
@@ -126,8 +127,8 @@ def _environment(manager: LocalManager) -> dict[str, str]:
 
 
 def _run(line: list[str], environment: dict[str, str], wd: str, signals: list[int]) -> int:
-    """The program's exit code; as a shell tells it when a signal ended it. `signals`: gets those that this command
-    received."""
+    """Run the program and return its exit code, that of a shell after a signal. Signals that this command receives are
+    added to `signals`."""
     with subprocess.Popen(line, env=environment, cwd=wd) as process, _signals_to(process, signals):
         code = process.wait()
     return code if code >= 0 else 128 - code
@@ -135,7 +136,7 @@ def _run(line: list[str], environment: dict[str, str], wd: str, signals: list[in
 
 @contextmanager
 def _signals_to(process: subprocess.Popen[bytes], signals: list[int]) -> Iterator[None]:
-    """The program decides what a signal means; this command ends after it. A terminal sends SIGINT to both itself."""
+    """Forward signals to the program, and end after it. SIGINT is not forwarded: a terminal sends it to both."""
 
     def pass_on(number: int, frame: object) -> None:
         signals.append(number)
@@ -143,7 +144,7 @@ def _signals_to(process: subprocess.Popen[bytes], signals: list[int]) -> Iterato
             process.send_signal(number)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` makes it
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored under `nohup`
         numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, pass_on) for number in numbers}
     try:
@@ -154,7 +155,7 @@ def _signals_to(process: subprocess.Popen[bytes], signals: list[int]) -> Iterato
 
 
 def _unfinished(manager: LocalManager) -> int:
-    """How many jobs are cut off now; none when the program has ended the manager itself."""
+    """Number of unfinished jobs; 0 when the program has ended the manager itself."""
     from qcg.pilotjob.api.errors import ConnectionError
 
     if manager.qcgpm_process.poll() is not None:
@@ -162,7 +163,7 @@ def _unfinished(manager: LocalManager) -> int:
     try:
         jobs = manager.system_status()["JobStats"]
     except ConnectionError:
-        # Its connections are closed before it is gone.
+        # The manager closes its connections before it ends.
         with suppress(subprocess.TimeoutExpired):
             manager.qcgpm_process.wait(GOING)
         return 0
@@ -171,7 +172,7 @@ def _unfinished(manager: LocalManager) -> int:
 
 
 def own_arguments(arguments: list[str]) -> int:
-    """How many of the arguments are of this command: all before the program, whose arguments are left as they are."""
+    """Number of arguments before the program: those are options of this command, the rest belongs to the program."""
     with_value = {
         name
         for option in command.params

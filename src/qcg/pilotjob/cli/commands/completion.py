@@ -1,10 +1,10 @@
-"""`qcg-pm completion`: the script that enables completion in a shell."""
+"""`qcg-pm completion`: print the script that enables completion in a shell."""
 
 from __future__ import annotations
 
 import click
 
-from qcg.pilotjob.cli.console import say
+from qcg.pilotjob.cli.console import echo
 from qcg.pilotjob.cli.shell_completion import completion_script
 
 
@@ -15,4 +15,4 @@ def command(shell: str) -> None:
 
     bash, zsh: eval "$(qcg-pm completion bash)". fish: qcg-pm completion fish | source.
     """
-    say(completion_script(shell))
+    echo(completion_script(shell))

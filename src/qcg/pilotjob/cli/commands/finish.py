@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qcg.pilotjob.cli.console import say, tell
+from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Denial
 from qcg.pilotjob.cli.manager_lookup import current_run_dir, on_manager
 from qcg.pilotjob.runs.discovery import look_at_left
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 PAUSE = 0.02
 PATIENCE = 60.0
-"""Seconds that a manager may take to end its jobs and itself."""
+"""Seconds for a manager to end its jobs and itself."""
 
 
 @click.command("finish")
-@click.option("--when-done", is_flag=True, help="Not now, but as soon as every job has ended; returns at once.")
+@click.option("--when-done", is_flag=True, help="End as soon as every job has ended; the command returns at once.")
 @click.option("--cancel", is_flag=True, help="Cancel waiting jobs, too: no job is left for --resume.")
 @on_manager
 def command(manager: Manager, when_done: bool, cancel: bool) -> None:
-    """End a manager, and return when it is gone.
+    """End a manager, and return when it has ended.
 
     Running jobs are killed and CANCELED. Waiting jobs stay QUEUED, and --resume continues with them.
     """
@@ -38,19 +38,19 @@ def command(manager: Manager, when_done: bool, cancel: bool) -> None:
         raise click.UsageError("--when-done waits for all jobs, and --cancel for none: give one of them")
     if when_done:
         manager.send_request({"request": "control", "command": "finishAfterAllTasksDone"})
-        say("the manager ends as soon as every job has ended")
+        echo("the manager ends as soon as every job has ended")
         return
     manager.finish(cancel)
     run_dir = current_run_dir()
     if run_dir is None:
-        say("the manager ends now")
+        echo("the manager ends now")
         return
-    _wait_until_gone(run_dir)
-    say("the manager has ended")
+    _wait_until_ended(run_dir)
+    echo("the manager has ended")
     left = look_at_left(run_dir)
     if left.unfinished:
         go_on = how_to_go_on(run_dir, left.allocation, serves=left.serves).replace("`", "")
-        tell(f"{are_left(left.unfinished)}. Go on with: {go_on}")
+        echo_err(f"{are_left(left.unfinished)}. Go on with: {go_on}")
 
 
 def _contact_of(run_dir: Path) -> Contact | None:
@@ -60,7 +60,7 @@ def _contact_of(run_dir: Path) -> Contact | None:
         raise Denial(f"the manager was told to end, and whether it has cannot be seen: {error}") from None
 
 
-def _wait_until_gone(run_dir: Path) -> None:
+def _wait_until_ended(run_dir: Path) -> None:
     deadline = time.monotonic() + PATIENCE
     while (found := _contact_of(run_dir)) is not None and is_alive(run_dir, found):
         if time.monotonic() > deadline:

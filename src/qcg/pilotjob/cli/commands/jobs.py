@@ -1,4 +1,4 @@
-"""`qcg-pm jobs`: the jobs of a manager."""
+"""`qcg-pm jobs`: list jobs with their states."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.console import say
+from qcg.pilotjob.cli.console import echo
 from qcg.pilotjob.cli.json_records import listed_jobs
-from qcg.pilotjob.cli.manager_lookup import Registry, on_manager_or_registry, tell_missing
+from qcg.pilotjob.cli.manager_lookup import Registry, on_manager_or_registry, print_missing
 from qcg.pilotjob.cli.name_patterns import expand
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option, show_json, show_table
@@ -25,7 +25,7 @@ STATES: dict[str, tuple[str, ...]] = {
     "cancelled": ("CANCELED",),
     "finished": tuple(state.name for state in State if state.is_final),
 }
-"""By the names of states, and by the words that people see elsewhere."""
+"""States by their names, and by the words of `qcg-pm status`."""
 
 
 @click.command("jobs")
@@ -42,7 +42,7 @@ STATES: dict[str, tuple[str, ...]] = {
 @json_option
 @on_manager_or_registry
 def command(manager: Queries, names: tuple[str, ...], states: tuple[str, ...], as_json: bool) -> int:
-    """List jobs with their states: all, or those of these NAMES.
+    """List jobs with their states: all jobs, or those with these NAMES.
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
     """
@@ -59,19 +59,19 @@ def command(manager: Queries, names: tuple[str, ...], states: tuple[str, ...], a
         rows = [(name, job["status"], job.get("messages", "")) for name, job in jobs.items()]
         show_table(["name", "state", "message"] if any(row[2] for row in rows) else ["name", "state", ""], rows)
     elif not code:
-        say("There are no such jobs." if names or states else "There are no jobs.")
+        echo("There are no such jobs." if names or states else "There are no jobs.")
     return code
 
 
 def _chosen(manager: Queries, listed: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], int]:
-    """Jobs are in the list already; iterations, and names that nobody has, are asked for."""
+    """Select jobs from the list. Iterations and unknown names need a second request."""
     wanted = expand(names, Registry(manager, listed))
     others = [name for name in wanted if name not in listed]
-    told = manager.status(others)["jobs"] if others else {}
+    answer = manager.status(others)["jobs"] if others else {}
     chosen: dict[str, Any] = {}
     for name in wanted:
         if name in listed:
             chosen[name] = listed[name]
-        elif told[name]["status"] == 0:
-            chosen[name] = {"status": told[name]["data"]["status"]}
-    return chosen, tell_missing(manager, told)
+        elif answer[name]["status"] == 0:
+            chosen[name] = {"status": answer[name]["data"]["status"]}
+    return chosen, print_missing(manager, answer)

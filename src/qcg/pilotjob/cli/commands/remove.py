@@ -1,4 +1,4 @@
-"""`qcg-pm remove`: forget jobs that have ended."""
+"""`qcg-pm remove`: remove jobs that have ended from the registry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qcg.pilotjob.cli.bulk_action import end_jobs
+from qcg.pilotjob.cli.bulk_action import apply_to_jobs
 from qcg.pilotjob.cli.manager_lookup import on_manager
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option
@@ -22,6 +22,6 @@ if TYPE_CHECKING:
 def command(manager: Manager, names: tuple[str, ...], as_json: bool) -> int:
     """Remove jobs that have ended, so that their names are free again.
 
-    NAMES may hold patterns ('sim*'); these mean what has ended.
+    NAMES may hold patterns ('sim*'). These match only jobs that have ended.
     """
-    return end_jobs(manager, names, manager.remove, "removed", final=True, as_json=as_json)
+    return apply_to_jobs(manager, names, manager.remove, "removed", final=True, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`qcg-pm report DIR`: what happened in a run."""
+"""`qcg-pm report DIR`: show the report on a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from qcg.pilotjob.cli.console import say_styled, tell
+from qcg.pilotjob.cli.console import echo_err, echo_styled
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.tables import json_option
 from qcg.pilotjob.cli.target_options import directory_option
@@ -22,19 +22,19 @@ from qcg.pilotjob.runs.discovery import ForeignRunError, find_runs, left_runs, w
 def command(directory: Path, as_json: bool) -> None:
     """Show what happened in a run: states, times, core utilisation, the slowest and the failed jobs.
 
-    DIRECTORY is a run directory, or a working directory, whose newest run is taken; by default, that of
-    QCG_PJM_DIR, or this one. The run may be over, crashed or still going on.
+    DIRECTORY is a run directory, or a working directory, whose newest run is used; by default, QCG_PJM_DIR
+    or the current directory. The run may have ended, crashed, or be running.
     """
     try:
         show_report(directory, as_json=as_json)
         for note in _notes(directory):
-            tell(note)
+            echo_err(note)
     except ReportError as error:
         raise Refusal(str(error)) from None
 
 
 def _notes(directory: Path) -> list[str]:
-    """Runs that were left with jobs, runs of other users, and whose run this is."""
+    """Notes about runs with unfinished jobs, and about runs of other users."""
     try:
         return [*(f"Note: {left}." for left in left_runs(directory)), *find_runs(directory).notices()]
     except ForeignRunError:
@@ -43,14 +43,14 @@ def _notes(directory: Path) -> list[str]:
 
 
 def show_report(directory: Path, *, as_json: bool, ended: bool = False) -> None:
-    """`ended`: it is known that no manager is at work any more."""
+    """Print the report on a run. `ended`: the caller knows that its manager has ended."""
     report = analyse(directory, ended=ended)
     if as_json:
-        say_styled(render_json(report).rstrip("\n"))
+        echo_styled(render_json(report).rstrip("\n"))
         return
     from rich.console import Console
 
     console = Console()
     with console.capture() as capture:
         print_report(report, console)
-    say_styled(capture.get().rstrip("\n"))
+    echo_styled(capture.get().rstrip("\n"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.cli.interrupt_notice import LastWords
+from qcg.pilotjob.cli.interrupt_notice import InterruptNotice
 from qcg.pilotjob.cli.options import resolve_cores, shared
 from qcg.pilotjob.executors.prestart import SpareAgent, is_wanted
 from qcg.pilotjob.runs.resume_hint import is_followed
@@ -23,8 +23,8 @@ from qcg.pilotjob.runs.resume_hint import is_followed
 def command(context: click.Context, /, file: str | None, no_net: bool, as_json: bool, **given: Any) -> None:
     """Run the requests of FILE and wait for all jobs. Shows progress and a closing table.
 
-    Exit code 0: all jobs succeeded. 1: a job did not, or a request was refused. 2: it could not begin. 4: jobs are
-    left, and the last line says how to continue with them. 130, 143, 129: the same after SIGINT (Ctrl-C), SIGTERM,
+    Exit code 0: all jobs succeeded. 1: a job did not, or a request was refused. 2: the run could not start. 4: jobs
+    are left, and the last line says how to continue with them. 130, 143, 129: the same after SIGINT (Ctrl-C), SIGTERM,
     SIGHUP (a closed terminal).
     """
     if file is None and not given["resume"]:
@@ -35,13 +35,13 @@ def command(context: click.Context, /, file: str | None, no_net: bool, as_json: 
     followed = is_followed()
     resolve_cores(given)
     with SpareAgent(wanted=is_wanted(given["resources"], given["nodes"], given["resume"], os.environ)) as spare:
-        # Here, so that both processes load at once.
+        # Imported here, so that this process and the agent load at the same time.
         from qcg.pilotjob.cli.progress import Progress
-        from qcg.pilotjob.cli.run_summary import tell_end
+        from qcg.pilotjob.cli.run_summary import print_summary
         from qcg.pilotjob.cli.service_runner import run_service
 
         progress = Progress(silent=as_json)
         ending = run_service(context, given, fixed, progress.start, progress.stop, spare)
-    with LastWords(ending.run_dir):
-        tell_end(ending, followed=followed, as_json=as_json)
+    with InterruptNotice(ending.run_dir):
+        print_summary(ending, followed=followed, as_json=as_json)
     sys.exit(ending.exit_code)

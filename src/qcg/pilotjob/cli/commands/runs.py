@@ -1,4 +1,4 @@
-"""`qcg-pm runs`: the runs of a directory."""
+"""`qcg-pm runs`: list the runs of a directory."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.cli.console import many, say, tell
+from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.tables import json_option, show_json, show_table
 from qcg.pilotjob.cli.target_options import directory_option
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.discovery import RunsError, find_runs
 from qcg.pilotjob.runs.resume_hint import how_to_go_on
 from qcg.pilotjob.runs.states import RunInfo, RunState, age_in_words, inspect_runs
@@ -32,21 +33,23 @@ def command(directory: Path, as_json: bool) -> None:
         show_json({"directory": str(directory.absolute()), "runs": [as_record(run, now) for run in runs]})
         return
     if not runs:
-        say(f"There are no runs in {directory.absolute()}.")
+        echo(f"There are no runs in {directory.absolute()}.")
         return
     rows = [_row(run, now) for run in runs]
     show_table(["run", "state", "jobs", "left", "age", ""], rows, right=["jobs", "left", "age"])
     unfinished = [run for run in runs if run.state in (RunState.LEFT, RunState.CRASHED)]
     if unfinished:
-        tell(f"The newest with jobs left goes on with {how_to_go_on(unfinished[0].run_dir, unfinished[0].allocation)}.")
+        echo_err(
+            f"The newest with jobs left goes on with {how_to_go_on(unfinished[0].run_dir, unfinished[0].allocation)}."
+        )
 
 
 def list_runs(wd: Path) -> list[RunInfo]:
-    """The caller's own runs, the newest first. Runs of other users are named, and passed over."""
+    """The caller's own runs, the newest first. Prints a notice about runs of other users."""
     try:
         found = find_runs(wd)
         for notice in found.notices():
-            tell(notice)
+            echo_err(notice)
         return inspect_runs(found.own)
     except RunsError as error:
         raise Refusal(str(error)) from None
@@ -63,7 +66,7 @@ def _remark(run: RunInfo) -> str:
         where = f" on {run.host}" if run.host else ""
         process = f"pid {run.pid}{where}" if run.pid else ""
         return ", ".join(filter(None, (run.address, process)))
-    parts = [f"{many(run.requests_left, 'request')} not read"] if run.requests_left else []
+    parts = [f"{pluralize(run.requests_left, 'request')} not read"] if run.requests_left else []
     parts += ["jobs go on" if run.agents and run.jobs_left else ""]
     failed = run.jobs.get("FAILED", 0)
     parts += [f"{failed} FAILED" if failed else ""]
@@ -71,7 +74,7 @@ def _remark(run: RunInfo) -> str:
 
 
 def as_record(run: RunInfo, now: float) -> dict[str, Any]:
-    """One run for programs."""
+    """One run in the output of `runs --json`."""
     record: dict[str, Any] = {
         "run": run.run_dir.name,
         "directory": str(run.run_dir),

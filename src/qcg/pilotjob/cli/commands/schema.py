@@ -1,4 +1,4 @@
-"""`qcg-pm schema`: the JSON Schema of request files."""
+"""`qcg-pm schema`: print the JSON Schema of request files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`qcg-pm-service`: the manager, driven by its interfaces."""
+"""`qcg-pm-service`: start a manager that takes requests from a file or the network."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qcg.pilotjob import __version__
-from qcg.pilotjob.cli.console import tell
+from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cli.legacy_options import implies_net
 from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
 from qcg.pilotjob.cli.param_types import Whole
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.executors.prestart import SpareAgent, is_wanted
@@ -28,12 +29,12 @@ PORT = Whole(1, 65535)
 
 
 @click.command("qcg-pm-service", context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--net", is_flag=True, help="Open the network interface, and serve it until told to finish.")
-@click.option("--net-port", type=PORT, help="Its port for requests; otherwise any free one.")
+@click.option("--net", is_flag=True, help="Open the network interface, and serve requests until `qcg-pm finish`.")
+@click.option("--net-port", type=PORT, help="Port for requests; by default any free one.")
 @click.option("--net-port-min", type=PORT, help=f"Any free port from here on ({FIRST_PORT} with --net-port-max alone).")
 @click.option("--net-port-max", type=PORT, help=f"The last port to try ({LAST_PORT} with --net-port-min alone).")
-@click.option("--net-pub-port", type=PORT, help="Its port for events; otherwise any free one.")
-@click.option("--insecure-net", is_flag=True, help="No keys: everybody on this host gets in. For clients without keys.")
+@click.option("--net-pub-port", type=PORT, help="Port for events; by default any free one.")
+@click.option("--insecure-net", is_flag=True, help="No keys: everybody on this host can connect. For old clients.")
 @click.option("--file", "use_file", is_flag=True, help=f"Run the requests of {DEFAULT_FILE}.")
 @click.option("--file-path", type=click.Path(readable=False), help="Run the requests of this file.")
 @click.option("--show-progress", is_flag=True, help="Print when jobs start and end.")
@@ -54,10 +55,10 @@ def command(
     cancel_with_owner: bool,
     **given: Any,
 ) -> None:
-    """Run the requests of a file, of the network, or of both.
+    """Start a manager that runs requests from a file, from the network, or from both.
 
-    With a file alone and no request finishAfterAllTasksDone in it, the service ends once all requests are read: jobs
-    that run then are CANCELED, and waiting ones are left for --resume. With --net it ends when it is told to.
+    With a file alone and no request finishAfterAllTasksDone in it, the manager ends once all requests are read: running
+    jobs are CANCELED, and waiting jobs are left for --resume. With --net it ends on request: see qcg-pm finish.
 
     Exit codes are those of `qcg-pm run`.
     """
@@ -71,7 +72,7 @@ def command(
         )
     fixed: dict[str, Any] = {"show_progress": show_progress, **network}
     if network:
-        # Whatever began this run: from now on it serves until it is told to finish.
+        # A resumed run that waited for all jobs now serves requests until it is told to finish.
         fixed["wait"] = False
     if path is not None:
         fixed["file_path"] = path
@@ -80,35 +81,34 @@ def command(
 
     def ready(pilot: Pilot) -> None:
         if show_progress:
-            from qcg.pilotjob.cli.progress import progress_lines
+            from qcg.pilotjob.cli.progress import print_transitions
 
-            progress_lines(pilot)
+            print_transitions(pilot)
         if lifeline_fd is not None:
-            _end_with(lifeline_fd, pilot, Cause.FINISH_AND_CANCEL if cancel_with_owner else Cause.OWNER_GONE)
+            _end_with_owner(lifeline_fd, pilot, Cause.FINISH_AND_CANCEL if cancel_with_owner else Cause.OWNER_GONE)
         if ready_fd is not None:
-            _tell(ready_fd, pilot)
+            _report_ready(ready_fd, pilot)
         elif pilot.interfaces:
-            tell(_welcome(pilot))
+            echo_err(_welcome(pilot))
             serving.append(pilot)
 
     resolve_cores(given)
     with SpareAgent(wanted=is_wanted(given["resources"], given["nodes"], given["resume"], os.environ)) as spare:
-        from qcg.pilotjob.cli.service_runner import run_service  # here, so that both processes load at once
+        from qcg.pilotjob.cli.service_runner import (
+            run_service,  # here, so that this process and the agent load at the same time
+        )
 
         ending = run_service(context, given, fixed, ready, spare=spare)
     if ending.cause is Cause.REQUESTS_READ and ending.unfinished:
-        were = "job was" if ending.unfinished == 1 else "jobs were"
-        tell(
-            f"{ending.unfinished} {were} cut off: the request file has no finishAfterAllTasksDone."
-            " `qcg-pm run` always waits."
-        )
+        unfinished = pluralize(ending.unfinished, "job was", "jobs were")
+        echo_err(f"{unfinished} cut off: the request file has no finishAfterAllTasksDone. `qcg-pm run` always waits.")
     if serving:
         counts = ", ".join(f"{ending.counts[state]} {state.name}" for state in State if ending.counts[state])
-        tell(f"The service has ended: {counts or 'no jobs'}.")
+        echo_err(f"The service has ended: {counts or 'no jobs'}.")
     if ending.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
-        tell(f"The service could not go on: {ending.reason}")
+        echo_err(f"The service could not go on: {ending.reason}")
     if last_line := ending.last_line():
-        tell(last_line)
+        echo_err(last_line)
     sys.exit(ending.exit_code)
 
 
@@ -121,7 +121,7 @@ def _welcome(pilot: Pilot) -> str:
 
 
 def _network_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Each of them opens the network interface; none: nothing about it."""
+    """Options of the network interface. Each of them opens it; without any, the result is empty."""
     net, port = given.pop("net"), given.pop("net_port")
     first, last = given.pop("net_port_min"), given.pop("net_port_max")
     pub_port, insecure = given.pop("net_pub_port"), given.pop("insecure_net")
@@ -140,17 +140,16 @@ def _network_options(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tell(descriptor: int, pilot: Pilot) -> None:
-    """Say to whoever started this service that it is ready, and where."""
+def _report_ready(descriptor: int, pilot: Pilot) -> None:
+    """Write the run directory and the addresses to the process that started this manager."""
     site = pilot.engine.site
     conf = {"run_dir": str(Path(site.contact).parent), "address": site.zmq_address, "publisher": pilot.publisher}
     with os.fdopen(descriptor, "w") as ready:
         ready.write(json.dumps(conf) + "\n")
 
 
-def _end_with(descriptor: int, pilot: Pilot, if_gone: Cause) -> None:
-    """End when the owner of the other end of a pipe writes to it, which means `finish`, or ends, however that
-    happens."""
+def _end_with_owner(descriptor: int, pilot: Pilot, if_gone: Cause) -> None:
+    """End the manager when the process at the other end of a pipe writes to it, which means `finish`, or ends."""
     import asyncio
 
     os.set_inheritable(descriptor, False)

@@ -1,4 +1,4 @@
-"""`qcg-pm status`: an overview of a manager."""
+"""`qcg-pm status`: show the state of a manager."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qcg.pilotjob.cli.commands.resources import away_lines
-from qcg.pilotjob.cli.console import many, say
+from qcg.pilotjob.cli.console import echo
 from qcg.pilotjob.cli.json_records import counts, system_status
 from qcg.pilotjob.cli.manager_lookup import on_manager_or_registry
 from qcg.pilotjob.cli.tables import json_option, show_json, show_table
+from qcg.pilotjob.common.wording import pluralize
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.queries import Queries
@@ -22,9 +23,9 @@ COLUMNS = ("total", "waiting", "running", "succeeded", "failed", "cancelled", "o
 @json_option
 @on_manager_or_registry
 def command(manager: Queries, as_json: bool) -> None:
-    """Show how a manager is: since when, where, how many cores are in use, how many jobs are in which state.
+    """Show the state of a manager: its host, start time, cores in use, and the number of jobs by state.
 
-    When it has ended: how many jobs are in which state, from its registry.
+    When the manager has ended: the number of jobs by state, from its registry.
     """
     status = manager.system_status()
     if as_json:
@@ -40,17 +41,17 @@ def command(manager: Queries, as_json: bool) -> None:
 
 def _show_manager(system: dict[str, Any], have: dict[str, Any]) -> None:
     away = have.get("Away", {})
-    nodes = many(have["TotalNodes"] - len(away), "node")
+    nodes = pluralize(have["TotalNodes"] - len(away), "node")
     cores = have["TotalCores"] - sum(node["cores"] for node in away.values())
-    say(f"Manager {system['InstanceId']} on {system['Host']}, since {system['Started'][:19]}, in {system['Wd']}")
-    # Jobs on nodes that are away hold their cores until it is known what became of them.
+    echo(f"Manager {system['InstanceId']} on {system['Host']}, since {system['Started'][:19]}, in {system['Wd']}")
+    # Jobs on nodes that are away keep their cores until their result is known.
     used = cores - have["FreeCores"]
-    say(f"{used} of {many(cores, 'core')} on {nodes} in use")
+    echo(f"{used} of {pluralize(cores, 'core')} on {nodes} in use")
     for line in away_lines(away):
-        say(line)
-    say("")
+        echo(line)
+    echo("")
 
 
 def _counts(stats: dict[str, int], what: str) -> list[str]:
-    """In the order of the columns."""
+    """Counts in the order of the columns."""
     return [str(count) for count in counts(stats, what).values()]

@@ -12,15 +12,16 @@ from typing import Any
 import click
 import msgspec
 
-from qcg.pilotjob.cli.console import many, say, tell
+from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Refusal
-from qcg.pilotjob.cli.lint import line_as_program, strings_of_arguments
+from qcg.pilotjob.cli.lint import args_in_one_string, shell_line_as_program
 from qcg.pilotjob.cli.options import resolve_cores
 from qcg.pilotjob.cli.param_types import Whole
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.parse_nodes import MOST_CORES
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.errors import SubmissionRejected
@@ -34,8 +35,8 @@ from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.description.warnings import warnings_for
 from qcg.pilotjob.interfaces.file import FileError, read_requests
 
-MOST_DOUBTS = 50
-"""Warnings that are shown: the same slip tends to stand in every job of a large file."""
+MOST_WARNINGS = 50
+"""Most warnings that are shown: a mistake is often repeated in every job of a large file."""
 
 
 @click.command("validate")
@@ -56,8 +57,8 @@ def command(file: Path, as_json: bool, **given: Any) -> None:
     """Check FILE: its form, its jobs, their names and dependencies, and whether they fit into the nodes. - means
     standard input.
 
-    All problems are shown, each with its place. Exit code 0: none. 1: some. 2: the file cannot be read. Of what is
-    allowed, and is hardly meant so, it warns.
+    Shows all problems with their positions, and warns about values that are allowed but probably a mistake. Exit
+    code 0: no problems. 1: problems. 2: the file cannot be read.
     """
     resolve_cores(given)
     try:
@@ -65,8 +66,8 @@ def command(file: Path, as_json: bool, **given: Any) -> None:
         core = Core(find_nodes("auto", given["nodes"], os.environ).specs)
     except (FileError, ClusterError) as error:
         raise Refusal(str(error)) from None
-    doubts: list[str] = []
-    problems = problems_of(found, core, doubts)
+    warnings: list[str] = []
+    problems = problems_of(found, core, warnings)
     jobs = max(len(core.state.jobs), _described(found))
     if as_json:
         show_json(
@@ -78,44 +79,44 @@ def command(file: Path, as_json: bool, **given: Any) -> None:
                 "nodes": len(core.state.nodes),
                 "cores": core.state.pool.total_cores,
                 "problems": problems,
-                "warnings": doubts,
+                "warnings": warnings,
             }
         )
         sys.exit(1 if problems else 0)
-    for line in (*problems, *(f"Warning: {doubt}" for doubt in doubts[:MOST_DOUBTS])):
-        tell(line)
-    if len(doubts) > MOST_DOUBTS:
-        further = many(len(doubts) - MOST_DOUBTS, "more warning")
-        tell(f"... and {further}, most likely of the same kind.")
-    against = f"{many(core.state.pool.total_cores, 'core')} on {many(len(core.state.nodes), 'node')}"
-    counts = f"{many(len(found), 'request')}, {many(jobs, 'job')}, {many(len(problems), 'problem')}"
-    counts += f", {many(len(doubts), 'warning')}" if doubts else ""
-    say(f"{file}: {counts}; checked against {against}")
+    for line in (*problems, *(f"Warning: {warning}" for warning in warnings[:MOST_WARNINGS])):
+        echo_err(line)
+    if len(warnings) > MOST_WARNINGS:
+        further = pluralize(len(warnings) - MOST_WARNINGS, "more warning")
+        echo_err(f"... and {further}, most likely of the same kind.")
+    against = f"{pluralize(core.state.pool.total_cores, 'core')} on {pluralize(len(core.state.nodes), 'node')}"
+    counts = f"{pluralize(len(found), 'request')}, {pluralize(jobs, 'job')}, {pluralize(len(problems), 'problem')}"
+    counts += f", {pluralize(len(warnings), 'warning')}" if warnings else ""
+    echo(f"{file}: {counts}; checked against {against}")
     sys.exit(1 if problems else 0)
 
 
-def problems_of(found: list[msgspec.Raw], core: Core, doubts: list[str]) -> list[str]:
-    """Sentences, with their places, about requests that are run in this order. The core gets the jobs, and `doubts`
-    what is only doubtful about them."""
-    return [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw, doubts)]
+def problems_of(found: list[msgspec.Raw], core: Core, warnings: list[str]) -> list[str]:
+    """Problems of requests that are run in this order, with their positions. Adds the jobs to the core, and to
+    `warnings` what is allowed but probably a mistake."""
+    return [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw, warnings)]
 
 
-def _problems(core: Core, number: int, raw: msgspec.Raw, doubts: list[str]) -> list[str]:
-    """Run one request against a core that starts nothing."""
+def _problems(core: Core, number: int, raw: msgspec.Raw, warnings: list[str]) -> list[str]:
+    """Problems of one request, which is run against a core that starts no processes."""
     where = f"request {number}"
     try:
-        doubts += [f"{where}: {repeated}" for repeated in duplicate_keys(bytes(raw))]
+        warnings += [f"{where}: {repeated}" for repeated in duplicate_keys(bytes(raw))]
         request = requests.decode_request(raw, where)
         if not isinstance(request, requests.Submit):
             return []
         jobs = parse_jobs(
             request.jobs, SubmissionContext(number, datetime.now(), "local", f"check-{number}"), f"{where}: jobs"
         )
-        doubts += strings_of_arguments(request.jobs, f"{where}: jobs")
-        doubts += [
-            f"{where}: job {job.name!r}: {doubt}"
+        warnings += args_in_one_string(request.jobs, f"{where}: jobs")
+        warnings += [
+            f"{where}: job {job.name!r}: {warning}"
             for job in jobs
-            for doubt in (*line_as_program(job.execution), *warnings_for(job))
+            for warning in (*shell_line_as_program(job.execution), *warnings_for(job))
         ]
         happened = core.handle(Submit(jobs), 0.0)
     except DescriptionError as error:
@@ -126,7 +127,7 @@ def _problems(core: Core, number: int, raw: msgspec.Raw, doubts: list[str]) -> l
 
 
 def never_run(happened: list[Effect]) -> list[str]:
-    """Sentences about jobs that ended as soon as they were taken in."""
+    """Problems of jobs that failed as soon as they were submitted."""
     return [
         f"job {effect.job.name!r} can never run: {effect.message}"
         for effect in happened
@@ -135,7 +136,7 @@ def never_run(happened: list[Effect]) -> list[str]:
 
 
 def _described(found: list[msgspec.Raw]) -> int:
-    """How many jobs there are, also in submissions that are refused."""
+    """Number of described jobs, including those of submits that are refused."""
     jobs = 0
     for raw in found:
         with suppress(DescriptionError):

@@ -1,4 +1,4 @@
-"""`qcg-pm wait`: until jobs have ended."""
+"""`qcg-pm wait`: wait until jobs have ended."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from qcg.pilotjob.cli.console import say, tell
-from qcg.pilotjob.cli.manager_lookup import current_run_dir, names_of, on_manager
+from qcg.pilotjob.cli.console import echo, echo_err
+from qcg.pilotjob.cli.manager_lookup import current_run_dir, expand_names, on_manager
 from qcg.pilotjob.cli.param_types import Number
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option, show_json
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
 
 TIMED_OUT = 3
 MOST_EXPLAINED = 20
-"""Of those that did not succeed."""
+"""Most jobs that did not succeed for which the reason is shown."""
 
 
 @click.command("wait")
 @click.argument("names", nargs=-1, shell_complete=job_names())
-@click.option("--all", "every", is_flag=True, help="Wait for every job, which is also what no NAMES mean.")
-@click.option("-t", "--timeout", type=Number(min=0), metavar="SECONDS", help="The longest to wait.")
+@click.option("--all", "every", is_flag=True, help="Wait for every job; the same as no NAMES.")
+@click.option("-t", "--timeout", type=Number(min=0), metavar="SECONDS", help="Longest time to wait.")
 @json_option
 @on_manager
 def command(manager: Manager, names: tuple[str, ...], every: bool, timeout: float | None, as_json: bool) -> int:
-    """Wait until jobs have ended: those of these NAMES, or all.
+    """Wait until jobs have ended: those with these NAMES, or all.
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*'). Exit code 0: all succeeded. 1: some did
     not. 3: it took longer than the timeout.
     """
     if names and every:
         raise click.UsageError("give NAMES or --all, not both")
-    return wait_for(manager, names_of(manager, names) if names else None, timeout, as_json=as_json)
+    return wait_for(manager, expand_names(manager, names) if names else None, timeout, as_json=as_json)
 
 
 def wait_for(manager: Manager, names: list[str] | None, timeout: float | None, *, as_json: bool = False) -> int:
-    """None: every job. Shows how they ended; the exit code."""
+    """Wait for jobs, for every job when `names` is None. Shows their states and returns the exit code."""
     from qcg.pilotjob.api.errors import TimeoutElapsed
 
     try:
         states, sentences = _states(manager, names, timeout)
     except TimeoutElapsed:
-        tell(f"Error: not everything has ended within {timeout:g} s")
+        echo_err(f"Error: not everything has ended within {timeout:g} s")
         return TIMED_OUT
     if as_json:
         show_json(states)
@@ -56,7 +56,7 @@ def wait_for(manager: Manager, names: list[str] | None, timeout: float | None, *
 
 
 def _states(manager: Manager, names: list[str] | None, timeout: float | None) -> tuple[dict[str, str], dict[str, str]]:
-    """How they ended, and what there is to say about the first that did not succeed."""
+    """Final states of jobs, and the reasons of the first that did not succeed."""
     from qcg.pilotjob.api.errors import ConnectionError, RequestRefusedError
     from qcg.pilotjob.cli.offline_client import final_states, sentences_of
 
@@ -66,12 +66,12 @@ def _states(manager: Manager, names: list[str] | None, timeout: float | None) ->
             states = {name: job["status"] for name, job in manager.list().items()}
         else:
             ended = manager.wait4(names, timeout)
-            states = {name: ended[name] for name in dict.fromkeys(names)}  # not in the order of their ends
+            states = {name: ended[name] for name in dict.fromkeys(names)}  # in the given order
         return states, sentences_of(manager, states)
     except RequestRefusedError:
         raise
     except ConnectionError:
-        # A manager that runs a file ends with its last job: perhaps before it could be asked how that ended.
+        # A manager that runs a file ends with its last job, perhaps before it answers.
         run_dir = current_run_dir()
         known = None if run_dir is None else final_states(run_dir, names)
         if known is None:
@@ -82,7 +82,7 @@ def _states(manager: Manager, names: list[str] | None, timeout: float | None) ->
 def _show(states: dict[str, str], sentences: dict[str, str]) -> None:
     others = [(name, state) for name, state in states.items() if state != "SUCCEED"]
     for name, state in others[:MOST_EXPLAINED]:
-        say(printable(f"{name} {state}: {sentences[name]}" if name in sentences else f"{name} {state}"))
+        echo(printable(f"{name} {state}: {sentences[name]}" if name in sentences else f"{name} {state}"))
     if len(others) > MOST_EXPLAINED:
-        say(f"… and {len(others) - MOST_EXPLAINED} more that did not succeed; see: qcg-pm why NAME")
-    say(", ".join(f"{count} {state}" for state, count in sorted(Counter(states.values()).items())) or "no jobs")
+        echo(f"… and {len(others) - MOST_EXPLAINED} more that did not succeed; see: qcg-pm why NAME")
+    echo(", ".join(f"{count} {state}" for state, count in sorted(Counter(states.values()).items())) or "no jobs")

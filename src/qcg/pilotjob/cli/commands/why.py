@@ -1,4 +1,4 @@
-"""`qcg-pm why`: what jobs wait for, or why they failed."""
+"""`qcg-pm why`: explain what jobs wait for, or why they failed."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.console import say
+from qcg.pilotjob.cli.console import echo
 from qcg.pilotjob.cli.json_records import renamed
-from qcg.pilotjob.cli.manager_lookup import names_of, on_manager_or_registry, tell_missing
+from qcg.pilotjob.cli.manager_lookup import expand_names, on_manager_or_registry, print_missing
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.common.printable import printable
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 @json_option
 @on_manager_or_registry
 def command(manager: Queries, names: tuple[str, ...], as_json: bool) -> int:
-    """Say what jobs wait for, where they run, or why they failed, with the end of their errors.
+    """Explain what jobs wait for, where they run, or why they failed, with the last lines of their output.
 
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*').
     """
-    jobs = manager.why(names_of(manager, names))["jobs"]
+    jobs = manager.why(expand_names(manager, names))["jobs"]
     known = {name: entry["data"] for name, entry in jobs.items() if entry["status"] == 0}
     if as_json:
-        show_json({name: renamed(told) for name, told in known.items()})
+        show_json({name: renamed(explanation) for name, explanation in known.items()})
     else:
-        for told in known.values():
-            _show(told)
-    return tell_missing(manager, jobs)
+        for explanation in known.values():
+            _show(explanation)
+    return print_missing(manager, jobs)
 
 
-def _show(told: dict[str, Any]) -> None:
-    fields = told.get("first", told)
+def _show(explanation: dict[str, Any]) -> None:
+    fields = explanation.get("first", explanation)
     tail = fields.get("lastLines", [])
     colon = f"; the end of {fields['lastLinesOf']}:" if tail else ""
-    lines = [printable(f"{told['jobName']} {told['status']}: {told['sentence']}{colon}")]
-    say("\n".join([*lines, *(f"    {line}" for line in tail)]))
+    lines = [printable(f"{explanation['jobName']} {explanation['status']}: {explanation['sentence']}{colon}")]
+    echo("\n".join([*lines, *(f"    {line}" for line in tail)]))
