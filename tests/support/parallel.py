@@ -23,9 +23,18 @@ import pytest
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-LONGEST = ("stories",)
+LONGEST = (
+    "stories",
+    "tests/e2e",
+    "tests/slurm",
+    "tests/docs",
+    "tests/network",
+    "tests/cli",
+    "tests/bench",
+    "tests/api",
+)
 """Groups, and beginnings of their names, that take longest. They start first, so that no worker is left alone with one
-at the end."""
+at the end. The rest are files of short tests, which fill the gaps."""
 
 _DIRECTORY = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
 
