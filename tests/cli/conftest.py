@@ -1,4 +1,4 @@
-"""A manager that the commands of a module talk to, and their results."""
+"""A manager shared by the tests of a module, and the results of commands on it."""
 
 from __future__ import annotations
 

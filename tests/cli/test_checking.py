@@ -1,4 +1,4 @@
-"""The commands that start nothing: validate and schema; and how they are called."""
+"""Commands that start nothing, validate and schema, and the forms of command lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_validate_says_that_a_good_file_is_good(tmp_path: Path):
     assert qcg_pm("validate", SAMPLES / "bac16.json", "--nodes", "28,28,28,28").exit_code == 0
 
 
-def test_validate_shows_all_problems_at_once_each_with_its_place(tmp_path: Path):
+def test_validate_shows_all_problems_with_their_positions(tmp_path: Path):
     done = validate(
         tmp_path,
         [
@@ -65,7 +65,7 @@ def test_validate_shows_all_problems_at_once_each_with_its_place(tmp_path: Path)
     assert "Traceback" not in done.output
 
 
-def test_validate_warns_of_keys_that_are_given_twice(tmp_path: Path):
+def test_validate_warns_about_repeated_keys(tmp_path: Path):
     text = '[{"request": "submit", "jobs": [{"name": "a", "name": "b", "execution": {"exec": "x", "exec": "true"}}]}]'
     (tmp_path / "r.json").write_text(text)
     done = qcg_pm("validate", tmp_path / "r.json", "--nodes", "4")
@@ -77,7 +77,7 @@ def test_validate_warns_of_keys_that_are_given_twice(tmp_path: Path):
     assert done.stdout.endswith("1 request, 1 job, 0 problems, 2 warnings; checked against 4 cores on 1 node\n")
 
 
-def test_validate_warns_of_what_is_hardly_meant(tmp_path: Path):
+def test_validate_warns_about_probable_mistakes(tmp_path: Path):
     done = validate(tmp_path, [job("a", "true", iteration=9, stdout="out"), job("b", "echo", "${it}")])
     assert done.exit_code == 0
     assert done.stderr.splitlines() == [
@@ -89,7 +89,7 @@ def test_validate_warns_of_what_is_hardly_meant(tmp_path: Path):
     assert "1 request, 2 jobs, 0 problems, 2 warnings; checked against" in done.stdout
 
 
-def test_validate_warns_of_arguments_in_one_string(tmp_path: Path):
+def test_validate_warns_about_arguments_in_one_string(tmp_path: Path):
     jobs = [
         {"name": "several", "exec": "echo", "args": "-n hello"},
         {"name": "one", "exec": "echo", "args": "hello "},
@@ -103,7 +103,7 @@ def test_validate_warns_of_arguments_in_one_string(tmp_path: Path):
     ]
 
 
-def test_validate_warns_of_a_line_for_a_shell_where_a_program_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_validate_warns_about_a_shell_line_as_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "below").mkdir()
     for place in ("my prog", "below/my prog"):
         (tmp_path / place).touch(mode=0o755)
@@ -149,7 +149,7 @@ def test_run_does_not_read_standard_input(tmp_path: Path):
 
 @pytest.mark.parametrize("given", ["x", "", "nan", "inf", "1,5"])
 @pytest.mark.parametrize("option", ["--patience", "--agent-linger", "--node-timeout", "--grace"])
-def test_what_is_no_number_is_refused(option: str, given: str):
+def test_a_value_that_is_no_number_is_refused(option: str, given: str):
     done = qcg_pm("run", "r.json", option, given)
     assert done.exit_code == 2
     assert f"'{option}': {given!r} is not a number; write it in digits, such as 60 or 0.5" in done.stderr
@@ -157,7 +157,7 @@ def test_what_is_no_number_is_refused(option: str, given: str):
 
 @pytest.mark.parametrize(("command", "option"), [("submit", "--iteration"), ("logs", "--lines")])
 @pytest.mark.parametrize("given", ["x", "", "2.5"])
-def test_what_is_no_whole_number_is_refused(command: str, option: str, given: str):
+def test_a_value_that_is_no_whole_number_is_refused(command: str, option: str, given: str):
     done = qcg_pm(command, "a", option, given)
     assert done.exit_code == 2
     assert f"{given!r} is not a whole number; write it in digits, such as 60" in done.stderr
@@ -167,7 +167,7 @@ def test_a_number_of_iterations_is_within_its_range():
     assert "0 is not in the range x>=1" in qcg_pm("submit", "--iteration", "0", "--", "true").stderr
 
 
-def test_validate_refuses_what_it_cannot_read(tmp_path: Path):
+def test_validate_refuses_unreadable_files(tmp_path: Path):
     (tmp_path / "bad.json").write_text("[")
     for arguments in (
         (tmp_path / "missing.json",),
@@ -180,13 +180,13 @@ def test_validate_refuses_what_it_cannot_read(tmp_path: Path):
         assert done.stderr.startswith("Error: ")
 
 
-def test_many_jobs_are_validated_in_no_time(tmp_path: Path):
+def test_many_jobs_are_validated_quickly(tmp_path: Path):
     done = validate(tmp_path, [job(f"j{number}", "true") for number in range(50_000)])
     assert done.exit_code == 0
     assert "50000 jobs" in done.stdout
 
 
-def test_the_schema_accepts_the_samples_and_refuses_slips():
+def test_the_schema_accepts_the_samples_and_refuses_mistakes():
     schema = json.loads(qcg_pm("schema").stdout)
     jsonschema.Draft202012Validator.check_schema(schema)
     for sample in ("msleep2.json", "bac16.json"):
@@ -195,7 +195,7 @@ def test_the_schema_accepts_the_samples_and_refuses_slips():
         jsonschema.validate([{"request": "submit", "jobs": [{"name": "a", "execution": {"exce": "x"}}]}], schema)
 
 
-def test_help_and_version_are_there():
+def test_help_and_version_are_printed():
     for arguments in (("--help",), ("-h",), ("run", "--help"), ("validate", "--help"), ("--version",)):
         done = qcg_pm(*arguments)
         assert done.exit_code == 0
@@ -268,7 +268,7 @@ def test_a_number_with_thousands_of_digits_is_a_problem(tmp_path: Path):
         ([WAIT, job("a", "true")], 'request 2: the key "request" is missing; to submit jobs, write {"request": "sub'),
     ],
 )
-def test_jobs_where_requests_belong_are_told_how_to_submit_them(tmp_path: Path, content: Any, told: str):
+def test_jobs_in_place_of_requests_are_an_error_that_mentions_submit(tmp_path: Path, content: Any, told: str):
     path = tmp_path / "jobs.json"
     path.write_text(json.dumps(content))
     done = qcg_pm("validate", path, "--nodes", "1")
@@ -277,14 +277,14 @@ def test_jobs_where_requests_belong_are_told_how_to_submit_them(tmp_path: Path, 
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_command_that_is_not_there_is_told_with_the_nearest_one():
+def test_an_unknown_command_is_an_error_with_a_similar_command():
     done = qcg_pm("statsu")
     assert done.exit_code == 2
     assert "There is no command 'statsu'; did you mean 'status'?" in done.stderr
     assert "There is no command 'xyz'." in qcg_pm("xyz").stderr
 
 
-def test_who_looks_for_a_command_to_resume_a_run_is_told_the_option():
+def test_the_unknown_command_resume_is_an_error_that_mentions_the_option():
     done = qcg_pm("resume", ".")
     assert done.exit_code == 2
     assert "There is no command 'resume'; to go on with a run: qcg-pm run --resume DIR, or" in done.stderr
@@ -310,7 +310,7 @@ def test_who_looks_for_a_command_to_resume_a_run_is_told_the_option():
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
 )
-def test_an_option_that_is_not_there_is_told_with_the_nearest_ones_alone(line: tuple[str, ...], told: str):
+def test_an_unknown_option_is_an_error_with_similar_options_only(line: tuple[str, ...], told: str):
     done = run(*line)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == f"Error: No such option {told}"
@@ -324,7 +324,7 @@ def test_a_program_with_options_is_told_to_come_after_two_dashes():
 
 
 @pytest.mark.parametrize("option", ["--id", "--wd"])
-def test_what_only_a_new_run_can_have_is_refused_for_one_that_is_resumed(option: str, tmp_path: Path):
+def test_options_of_new_runs_are_refused_with_resume(option: str, tmp_path: Path):
     (tmp_path / ".qcgpjm-service-x").mkdir()
     done = qcg_pm("run", "r.json", "--resume", tmp_path, option, "other")
     assert done.exit_code == 2
@@ -334,7 +334,7 @@ def test_what_only_a_new_run_can_have_is_refused_for_one_that_is_resumed(option:
 @pytest.mark.parametrize(
     ("where", "wanted"), [("numGpus", {"exec": "true", "numGpus": 1}), ("resources.gpus", {"resources": {"gpus": 2}})]
 )
-def test_who_asks_for_gpus_by_another_key_is_told_the_right_one(where: str, wanted: dict[str, Any], tmp_path: Path):
+def test_a_wrong_key_for_gpus_is_an_error_with_the_right_one(where: str, wanted: dict[str, Any], tmp_path: Path):
     description = {"name": "a", **wanted} if "exec" in wanted else {**job("a", "true"), **wanted}
     done = validate(tmp_path, [job("b", "true"), description])
     said = f'request 1: jobs[1].{where}: unknown key; GPUs are asked for with "nodeCrs": {{"gpu": 1}}'
@@ -350,7 +350,9 @@ def test_who_asks_for_gpus_by_another_key_is_told_the_right_one(where: str, want
         (("--nodes", "2x4"), "8 cores on 2 nodes"),
     ],
 )
-def test_what_a_number_of_cores_or_nodes_means(options: tuple[str, ...], against: str, tmp_path: Path):
+def test_cores_and_nodes_give_the_virtual_nodes_to_check_against(
+    options: tuple[str, ...], against: str, tmp_path: Path
+):
     done = validate(tmp_path, [job("a", "true")], options=options)
     assert done.stdout.rstrip().endswith(f"checked against {against}")
 

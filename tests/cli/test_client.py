@@ -1,4 +1,4 @@
-"""`qcg-pm-client PROGRAM.py`: a manager for the time that a program runs."""
+"""`qcg-pm-client PROGRAM.py`: a program together with a manager."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_arguments_and_input_reach_the_program_and_its_output_and_exit_code_come
 
 
 @pytest.mark.parametrize("how", ["os.kill(os.getpid(), 15)", "raise KeyboardInterrupt"])
-def test_a_program_that_a_signal_ended_ends_as_a_shell_tells_it(how: str, tmp_path: Path):
+def test_a_program_ended_by_a_signal_gives_the_exit_code_of_a_shell(how: str, tmp_path: Path):
     done = client(tmp_path, f"import os\n{how}")
     assert done.returncode == (143 if "kill" in how else 130)
 
@@ -137,7 +137,7 @@ def test_a_manager_that_was_killed_does_not_change_how_the_program_ends(tmp_path
         (("--id", "a/b", "there.py"), "leave out the '/'"),
     ],
 )
-def test_what_cannot_begin_ends_with_2_and_a_sentence(arguments: tuple[str, ...], sentence: str, tmp_path: Path):
+def test_a_run_that_cannot_start_ends_with_2_and_a_message(arguments: tuple[str, ...], sentence: str, tmp_path: Path):
     (tmp_path / "there.py").write_text("print('never')")
     done = run("qcg-pm-client", *arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

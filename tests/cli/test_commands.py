@@ -33,14 +33,14 @@ def gate(wd: Path) -> Any:
 # -- submit, wait -----------------------------------------------------------------------------------------------------
 
 
-def test_a_line_is_submitted_and_its_name_printed(pm: Pm, wd: Path):
+def test_submit_prints_the_name_of_the_job(pm: Pm, wd: Path):
     name = pm("submit", "-c", "2", "--", "bash", "-c", 'echo "$1 $QCG_PM_NPROCS"', "-c", "a  b").stdout.strip()
     assert re.fullmatch(r"bash-[0-9a-f]{6}", name)
     pm("wait", name)
     assert (wd / f"{name}.out").read_text() == "a  b 2\n"
 
 
-def test_a_line_has_all_the_options_of_a_job(pm: Pm, wd: Path, manager: LocalManager):
+def test_submit_has_all_the_options_of_a_job(pm: Pm, wd: Path, manager: LocalManager):
     pm("submit", "--name", "first", "--", "true")
     options = ["--name", "full", "-N", "1", "-c", "1-2", "--wd", "sub", "--stdout", "o", "--stderr", "e", "--wt", "1m"]
     options += ["--after", "first", "--iteration", "2", "--env", "A=x y", "--wait"]
@@ -72,7 +72,7 @@ def test_waiting_ends_with_1_when_a_job_did_not_succeed(pm: Pm):
     pm("wait", "b*", code=1)
 
 
-def test_who_waited_is_told_how_to_see_the_errors_that_a_job_wrote(pm: Pm):
+def test_waiting_for_a_failed_job_mentions_the_why_command(pm: Pm):
     program = ["--", "bash", "-c", "echo no input >&2; exit 3"]
     done = pm("submit", "--name", "bad", "--wait", *program, code=1)
     assert done.stdout.splitlines()[1] == "bad FAILED: it failed: exit code 3; see: qcg-pm why bad"
@@ -88,7 +88,7 @@ def test_waiting_lists_jobs_as_they_were_named_whichever_ended_first(
     assert list(json.loads(capsys.readouterr().out)) == ["a", "b"]
 
 
-def test_of_many_that_did_not_succeed_the_first_are_explained(pm: Pm):
+def test_the_first_of_many_unsuccessful_jobs_are_explained(pm: Pm):
     pm("submit", "--name", "its", "--iteration", "22", "--", "false")
     lines = pm("wait", "its:*", code=1).stdout.splitlines()
     assert lines[0] == "its:0 FAILED: it failed: exit code 1"
@@ -113,7 +113,7 @@ def test_waiting_ends_with_3_when_it_takes_too_long(pm: Pm, gate: Any):
     pm("wait", "slow", "--timeout", "60")
 
 
-def test_what_was_waited_for_is_told_to_programs(pm: Pm, pm_json: Told):
+def test_wait_json_has_the_final_states(pm: Pm, pm_json: Told):
     pm("submit", "--name", "good", "--", "true")
     pm("submit", "--name", "its", "--iteration", "2", "--", "bash", "-c", "exit $1", "-", "${it}")
     states = pm_json("wait", "good", "its:0-1", "its", code=1)
@@ -125,7 +125,7 @@ def test_jobs_of_a_file_are_submitted(pm: Pm, wd: Path):
     assert pm("submit", "jobs.json", "--wait").stdout.splitlines() == ["a", "b", "2 SUCCEED"]
 
 
-def test_the_submits_of_a_request_file_are_taken_and_nothing_else(pm: Pm, pm_json: Told, wd: Path):
+def test_only_the_submits_of_a_request_file_are_used(pm: Pm, pm_json: Told, wd: Path):
     write_requests(wd / "requests.json", [job("a", "true")], WAIT, [job("b", "true")])
     done = pm("submit", "requests.json")
     assert done.stdout.splitlines() == ["a", "b"]
@@ -161,9 +161,7 @@ def test_jobs_come_from_the_standard_input_too(pm: Pm, pm_json: Told):
         (["--name", "a b", "--", "true"], 1, "a b"),
     ],
 )
-def test_a_submission_that_makes_no_sense_is_answered_with_a_sentence(
-    arguments: list[str], code: int, sentence: str, pm: Pm, wd: Path
-):
+def test_an_invalid_submission_is_an_error_message(arguments: list[str], code: int, sentence: str, pm: Pm, wd: Path):
     (wd / "broken.json").write_text("[{")
     (wd / "empty.json").write_text("[]")
     (wd / "digits.json").write_text(f'[{{"name": "a", "exec": "true", "numCores": {"9" * 5000}}}]')
@@ -233,7 +231,7 @@ def test_jobs_are_listed_by_pattern_iteration_and_state(pm: Pm, pm_json: Told):
     assert "no job matches 'x*'" in pm("jobs", "x*", code=1).stderr
 
 
-def test_info_tells_all_that_is_known(pm: Pm, pm_json: Told, wd: Path):
+def test_info_shows_details_of_jobs(pm: Pm, pm_json: Told, wd: Path):
     pm("submit", "--name", "its", "--iteration", "2", "--wait", "--", "bash", "-c", "exit $1", "-", "${it}", code=1)
     lines = pm("info", "its").stdout.splitlines()
     assert lines[0] == "its (FAILED)"
@@ -302,7 +300,7 @@ def test_following_begins_before_the_job_does_and_ends_with_it(pm: Pm, manager: 
 # -- ending -----------------------------------------------------------------------------------------------------------
 
 
-def test_patterns_cancel_what_has_not_ended(pm: Pm, pm_json: Told):
+def test_patterns_cancel_only_jobs_that_have_not_ended(pm: Pm, pm_json: Told):
     pm("submit", "--name", "over", "--wait", "--", "true")
     pm("submit", "--name", "one", "--", "sleep", "100")
     pm("submit", "--name", "its", "--iteration", "4", "-c", "2", "--", "sleep", "100")
@@ -313,7 +311,7 @@ def test_patterns_cancel_what_has_not_ended(pm: Pm, pm_json: Told):
     assert "all have ended" in pm("cancel", "o*", code=1).stderr
 
 
-def test_patterns_remove_what_has_ended(pm: Pm, pm_json: Told):
+def test_patterns_remove_only_jobs_that_have_ended(pm: Pm, pm_json: Told):
     pm("submit", "--name", "over", "--wait", "--", "true")
     pm("submit", "--name", "open", "--", "sleep", "100")
     assert "only a job that has ended can be removed" in pm("remove", "open", code=1).stderr
@@ -329,14 +327,14 @@ def test_an_iteration_cannot_be_removed_but_its_job(pm: Pm):
     pm("remove", "its")
 
 
-def test_an_unknown_name_is_told_with_the_nearest_one(pm: Pm):
+def test_an_unknown_name_is_an_error_with_a_similar_name(pm: Pm):
     pm("submit", "--name", "simulate", "--wait", "--", "true")
     for command in ("jobs", "info", "why", "logs", "wait", "cancel", "remove"):
         assert "there is no job 'simulat'; did you mean 'simulate'?" in pm(command, "simulat", code=1).stderr, command
     assert pm("jobs", "other", code=1).stderr == "Error: there is no job 'other'\n"
 
 
-def test_a_job_that_wrote_only_errors_is_told_so(pm: Pm):
+def test_logs_of_a_job_that_wrote_only_stderr_says_so(pm: Pm):
     pm("submit", "--name", "fail", "--wait", "--", "bash", "-c", "echo no >&2; exit 1", code=1)
     done = pm("logs", "fail")
     assert (done.stdout, done.stderr) == (
@@ -345,7 +343,7 @@ def test_a_job_that_wrote_only_errors_is_told_so(pm: Pm):
     )
 
 
-def test_a_job_that_wrote_nothing_is_told_so(pm: Pm):
+def test_logs_of_a_job_without_output_says_so(pm: Pm):
     pm("submit", "--name", "mute", "--wait", "--", "true")
     pm("submit", "--name", "misspelt", "--wait", "--", "./prgram", code=1)
     for options in ([], ["--follow"]):
@@ -356,13 +354,13 @@ def test_a_job_that_wrote_nothing_is_told_so(pm: Pm):
         assert (done.stdout, done.stderr) == ("", told)
 
 
-def test_of_a_job_that_wrote_something_no_lines_can_be_asked_for(pm: Pm):
+def test_logs_can_show_zero_lines(pm: Pm):
     pm("submit", "--name", "talks", "--wait", "--", "echo", "1")
     done = pm("logs", "--lines", "0", "talks")
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_nothing_is_said_when_nobody_reads(pm: Pm, manager: LocalManager, wd: Path):
+def test_a_reader_that_closes_the_pipe_gets_no_error(pm: Pm, manager: LocalManager, wd: Path):
     manager.submit(Jobs().add(name="talks", script="seq 100000", stdout="talks.out"))
     manager.wait4("talks")
     with start("qcg-pm", "logs", "talks") as process:

@@ -1,4 +1,4 @@
-"""Completion in shells: what Tab offers."""
+"""Shell completion."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_every_command_that_takes_names_completes_them(command: str, tmp_path: P
     assert names(tmp_path, monkeypatch, "qcg-pm", command, "") == ["j1", "j2"]
 
 
-def test_only_jobs_that_a_command_can_do_something_with_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_completion_offers_only_jobs_that_the_command_applies_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     new_run(tmp_path, "left", State.SUCCEED, State.QUEUED)
     assert names(tmp_path, monkeypatch, "qcg-pm", "remove", "") == ["j1"]
     assert names(tmp_path, monkeypatch, "qcg-pm", "cancel", "") == ["j2"]
@@ -146,7 +146,7 @@ def test_names_that_a_shell_would_not_take_for_one_word_are_not_offered(
     assert names(tmp_path, monkeypatch, "qcg-pm", "why", "") == ["a-b.c_d"]
 
 
-def test_what_cannot_be_read_offers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_unreadable_registries_offer_no_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run_dir = new_run(tmp_path, "damaged", State.SUCCEED)
     (run_dir / "registry.sqlite").write_bytes(b"no database" * 1000)
     assert names(tmp_path, monkeypatch, "qcg-pm", "why", "") == []

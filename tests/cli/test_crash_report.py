@@ -1,4 +1,4 @@
-"""Unexpected exceptions of commands: a sentence, an exit code of their own, and a file for a bug report."""
+"""Unexpected exceptions of commands: a message, an exit code of their own, and a file for a bug report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def crash(command: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_unexpected_exception_is_a_sentence_and_a_file_to_report(command: str, tmp_path: Path):
+def test_an_unexpected_exception_prints_a_message_and_writes_a_bug_report(command: str, tmp_path: Path):
     done = crash(command, TMPDIR=str(tmp_path))
     assert done.returncode == CRASHED, done
     assert "Traceback" not in done.stderr
@@ -75,7 +75,7 @@ def test_an_unexpected_exception_is_a_sentence_and_a_file_to_report(command: str
     assert "private-directory" not in text
 
 
-def test_without_a_place_for_the_file_the_sentence_is_all_there_is(tmp_path: Path):
+def test_without_a_writable_tmpdir_only_the_message_is_printed(tmp_path: Path):
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0));{COMMANDS['qcg-pm report']}"
     done = subprocess.run(
         [sys.executable, "-c", f"{DEFECT}\n{limited}\nmain()"],

@@ -206,7 +206,7 @@ def test_a_damaged_job_is_named_and_the_others_are_shown(wd: Path, table: str, c
     assert column in refused
 
 
-def test_a_registry_without_damage_is_reported_without_a_word_about_it(wd: Path):
+def test_a_registry_without_damage_is_reported_without_a_warning(wd: Path):
     assert "damaged" not in call(wd, ["report"]).output
     assert json.loads(call(wd, ["report", "--json"]).output.partition("\nNote:")[0])["unreadable"] == []
     assert resume(wd) == ""

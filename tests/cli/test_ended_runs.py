@@ -1,4 +1,4 @@
-"""Commands on runs without a manager: one that has ended, one that has died, and both in one directory."""
+"""Commands on runs without a manager: ended runs, crashed runs, and both in one directory."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_jobs_of_an_ended_run_are_listed(over: Path):
     assert told == {name: {"state": "FAILED", "status": "FAILED"} for name in ("its:1", "its:2")}
 
 
-def test_an_ended_run_tells_all_that_is_known_of_its_jobs(over: Path):
+def test_info_on_an_ended_run_shows_details_of_its_jobs(over: Path):
     lines = pm("info", "-i", "bad", "its", "-p", over).stdout.splitlines()
     assert "    exit_code: 3" in lines
     assert "    iterations: start 0, stop 3, total 3, finished 3, failed 2" in lines
@@ -117,7 +117,7 @@ def test_an_ended_run_tells_all_that_is_known_of_its_jobs(over: Path):
     ]
 
 
-def test_what_jobs_of_an_ended_run_have_written_is_shown(over: Path):
+def test_logs_shows_output_of_an_ended_run(over: Path):
     assert pm("logs", "talks", "-p", over).stdout == "hello\n"
     assert pm("logs", "-f", "talks", "-p", over).stdout == "hello\n"
     done = pm("logs", "bad", "-p", over)
@@ -138,16 +138,12 @@ class Leaving(Manager):
         raise ConnectionError("the service is gone")
 
 
-def test_what_a_job_has_written_is_shown_also_when_its_manager_ends_before_it_has_said_where(
-    over: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_output_is_shown_when_the_manager_ends_before_it_answers(over: Path, capsys: pytest.CaptureFixture[str]):
     Follower(Leaving(), "talks", over / ".qcgpjm-service-over").follow("stdout", None)
     assert capsys.readouterr().out == "hello\n"
 
 
-def test_a_manager_that_ends_while_one_connects_leaves_the_answer_to_its_registry(
-    over: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_registry_answers_when_a_manager_ends_while_a_command_connects(over: Path, monkeypatch: pytest.MonkeyPatch):
     run_dir = over / ".qcgpjm-service-over"
 
     def gone(target: Target, cfg: dict[str, Any]) -> Manager:
@@ -172,7 +168,7 @@ def test_the_states_of_an_ended_run_are_counted(over: Path):
     ]
 
 
-def test_a_wrong_name_in_an_ended_run_is_told_with_the_nearest_one(over: Path):
+def test_an_unknown_name_in_an_ended_run_is_an_error_with_a_similar_name(over: Path):
     for command in ("info", "why", "logs", "jobs"):
         done = pm(command, "talk", "-p", over)
         assert done.exit_code == 1
@@ -192,7 +188,7 @@ def test_a_run_whose_requests_were_refused_hides_no_other(tmp_path: Path):
     assert f"Run {tmp_path}/.qcgpjm-service-real" in pm("report", tmp_path).stdout
 
 
-def test_what_needs_a_manager_is_refused_with_what_to_do(over: Path):
+def test_commands_that_need_a_manager_are_refused_with_advice(over: Path):
     for line in (["wait"], ["cancel", "a"], ["submit", "x.json"], ["finish"], ["resources"]):
         done = pm(*line, "-p", over)
         assert done.exit_code == 2
@@ -203,7 +199,7 @@ def test_what_needs_a_manager_is_refused_with_what_to_do(over: Path):
 # -- a run that has died ----------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_died_says_what_was_not_ended_and_how_to_go_on(died: Path):
+def test_a_crashed_run_shows_unfinished_jobs_and_the_resume_hint(died: Path):
     done = pm("jobs", "-p", died)
     assert done.stdout.splitlines() == ["name  state", "gate  EXECUTING", "last  QUEUED"]
     assert "has died" in done.stderr
@@ -267,7 +263,7 @@ def outside() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
 
 
-def test_a_run_of_an_allocation_goes_on_in_another_one_or_on_this_machine_when_that_is_said(died: Path, tmp_path: Path):
+def test_a_run_of_an_allocation_resumes_in_another_one_or_with_resources_local(died: Path, tmp_path: Path):
     wd = tmp_path / "cluster"
     run_dir = in_an_allocation(died, wd)
     how = f"`qcg-pm sbatch --resume {run_dir}` (inside an allocation: `qcg-pm run --resume {run_dir}`)"
@@ -285,7 +281,7 @@ def test_a_run_of_an_allocation_goes_on_in_another_one_or_on_this_machine_when_t
     assert not look_at_left(run_dir).allocation
 
 
-def test_where_another_allocation_goes_on_by_itself_no_advice_is_given(tmp_path: Path):
+def test_no_resume_hint_is_printed_when_another_allocation_continues(tmp_path: Path):
     counts = [1, 0, 2, 0, 0, 0, 0]
     ending = Ending(run_dir=tmp_path, counts=counts, cause=Cause.TIME, reason="the time is over", allocation="7")
     assert ending.last_line(followed=True) == "3 jobs are left, because the time is over."
@@ -320,7 +316,7 @@ def test_one_of_several_tasks_of_srun_runs_nothing(command: str, tmp_path: Path)
         pytest.param({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4"}, id="a batch script from such a job"),
     ],
 )
-def test_other_surroundings_are_no_obstacle(environ: dict[str, str]):
+def test_a_single_task_of_srun_or_another_environment_is_accepted(environ: dict[str, str]):
     refuse_many_at_once("auto", environ)
     refuse_many_at_once("local", TASK)
 
@@ -336,7 +332,7 @@ def without_privileges(*arguments: str | Path) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize("line", ["report", "jobs -p", "wait -p", "run --resume"])
-def test_a_run_that_cannot_be_looked_at_is_told_in_a_sentence(line: str, tmp_path: Path):
+def test_a_run_that_cannot_be_read_is_an_error_message(line: str, tmp_path: Path):
     run_dir = tmp_path / ".qcgpjm-service-x"
     run_dir.mkdir(mode=0o000)
     for place in (tmp_path, run_dir):

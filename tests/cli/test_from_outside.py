@@ -1,4 +1,4 @@
-"""Commands on managers that other terminals have started, and that end while one talks to them."""
+"""Commands on managers started in other terminals, which may end during a command."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_waiting_for_the_last_job_of_a_run_ends_well_though_the_run_ends_with_it
 
 
 @pytest.mark.parametrize("command", ["wait gate", "logs -f gate"])
-def test_a_manager_that_is_killed_ends_those_who_wait_with_2_and_how_to_go_on(command: str, tmp_path: Path):
+def test_waiting_for_a_killed_manager_ends_with_2_and_the_resume_hint(command: str, tmp_path: Path):
     with running(tmp_path) as process, start("qcg-pm", *command.split(), "-p", tmp_path) as waiting:
         (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
         wait_for(lambda: _connections(waiting.pid) >= 1, what="it to be connected")
@@ -94,7 +94,7 @@ def test_a_manager_that_is_killed_ends_those_who_wait_with_2_and_how_to_go_on(co
 
 
 @pytest.mark.parametrize("command", ["wait gate", "logs -f gate", "submit"])
-def test_an_interrupt_ends_a_command_with_130_and_says_that_the_jobs_go_on(command: str, tmp_path: Path):
+def test_an_interrupt_ends_a_command_with_130_and_says_that_jobs_continue(command: str, tmp_path: Path):
     (tmp_path / "FILE").write_text(json.dumps([job("more", "true", after=["gate"])]))
     line = ["submit", "--wait", str(tmp_path / "FILE")] if "submit" in command else command.split()
     with running(tmp_path), start("qcg-pm", *line, "-p", tmp_path) as waiting:
@@ -125,7 +125,7 @@ def test_an_interrupt_while_a_command_connects_ends_it_too(tmp_path: Path):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_a_manager_that_does_not_answer_is_not_said_to_be_gone(tmp_path: Path):
+def test_a_manager_that_does_not_answer_is_not_reported_as_ended(tmp_path: Path):
     with running(tmp_path) as process:
         process.send_signal(signal.SIGSTOP)
         done = pm("status", "-p", tmp_path)
@@ -135,7 +135,7 @@ def test_a_manager_that_does_not_answer_is_not_said_to_be_gone(tmp_path: Path):
     assert "is there, but does not answer" in done.stderr
 
 
-def test_a_manager_whose_contact_file_is_gone_is_not_said_to_have_ended(tmp_path: Path):
+def test_a_manager_without_contact_file_is_not_reported_as_ended(tmp_path: Path):
     with running(tmp_path) as process:
         (contact,) = tmp_path.glob(".qcgpjm-service-*/contact.json")
         kept = contact.read_bytes()

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command with 130 and without a traceback, however early it comes."""
+"""Ctrl-C ends a command with 130 and without a traceback at any time."""
 
 from __future__ import annotations
 
@@ -93,15 +93,13 @@ def test_an_interrupt_while_a_command_is_loaded_is_no_job_that_failed(tmp_path: 
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
 
 
-def test_an_interrupt_that_falls_where_nothing_can_be_raised_is_not_lost(tmp_path: Path):
+def test_an_interrupt_in_a_destructor_is_not_lost(tmp_path: Path):
     done = call("qcg-pm", "report", ".", instead_of="sqlite3", by=LOST, shims=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_a_measurement_that_falls_where_nothing_can_be_raised_is_not_lost(
-    tmp_path: Path, number: signal.Signals
-):
+def test_a_signal_in_a_destructor_during_a_measurement_is_not_lost(tmp_path: Path, number: signal.Signals):
     (tmp_path / "wd").mkdir()
     by = WHILE_IT_MEASURES.format(name=number.name)
     line = ("bench", "--nodes", "1", "--wd", str(tmp_path / "wd"))
@@ -112,7 +110,7 @@ def test_a_signal_to_a_measurement_that_falls_where_nothing_can_be_raised_is_not
 
 
 @pytest.mark.parametrize(("module", "owner", "function"), CLOSING)
-def test_an_interrupt_while_a_run_closes_tells_where_its_report_is(
+def test_an_interrupt_at_the_end_of_a_run_prints_the_report_command(
     tmp_path: Path, module: str, owner: str, function: str
 ):
     requests = write_requests(tmp_path / "r.json", [job("a", "true")])
@@ -125,7 +123,7 @@ def test_an_interrupt_while_a_run_closes_tells_where_its_report_is(
     assert "SUCCEED     1" in run("qcg-pm", "report", run_dir).stdout
 
 
-def test_who_ignores_interrupts_is_not_interrupted_while_it_is_loaded(tmp_path: Path):
+def test_a_command_that_ignores_interrupts_ignores_them_while_it_loads(tmp_path: Path):
     """As a shell begins what it runs in the background."""
     ignoring = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -1,4 +1,4 @@
-"""A job from a command line."""
+"""Job descriptions built from a command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_numbers_of_cores_and_nodes(text: str | None, meant: dict[str, int] | No
 
 
 @pytest.mark.parametrize("text", ["", "two", "-3", "1-2-3", "2.5", "9" * 5000, "2-" + "9" * 5000, "٣"])
-def test_what_is_no_number_is_refused_with_the_option(text: str):
+def test_a_value_that_is_no_number_is_refused_with_the_option(text: str):
     with pytest.raises(JobOptionError, match="--cores .* is not a number"):
         amount("--cores", text)
 
@@ -77,9 +77,9 @@ def test_a_variable_without_name_or_value_is_refused(text: str):
 @pytest.mark.parametrize(
     ("program", "name"), [("/bin/date", "date-7"), ("./my prog:1", "my_prog_1-7"), ("/", "job-7"), ("a.sh", "a.sh-7")]
 )
-def test_a_made_up_name_begins_with_the_program(program: str, name: str):
+def test_a_generated_name_starts_with_the_program(program: str, name: str):
     assert generate_name(program, "7") == name
 
 
-def test_a_made_up_name_is_not_too_long_for_a_job():
+def test_a_generated_name_is_not_too_long_for_a_job():
     assert generate_name("ü" * 120, "7") == "ü" * 50 + "-7"

@@ -1,4 +1,4 @@
-"""What `--json` prints: numbers are numbers, names are in snake_case, and old names stand beside them."""
+"""The output of `--json`: numbers are numbers, keys are in snake_case, and old keys are kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def validate(path: Path, *options: str) -> tuple[int, dict[str, Any]]:
     return done.exit_code, json.loads(done.stdout)
 
 
-def test_validate_tells_programs_of_problems_and_warnings(tmp_path: Path):
+def test_validate_json_has_problems_and_warnings(tmp_path: Path):
     good = write_requests(tmp_path / "good.json", [job("a", "true")])
     assert validate(good, "--nodes", "2x4") == (
         0,
@@ -59,7 +59,7 @@ def test_run_prints_one_object_and_nothing_else(tmp_path: Path):
     assert (failure["name"], failure["exit_code"]) == ("bad", 3)
 
 
-def test_run_tells_programs_of_refusals(tmp_path: Path):
+def test_run_json_has_the_refusals(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [job("a", "true", after=["nobody"])])
     done = run("qcg-pm", "run", requests, "--wd", tmp_path, "--cores", "1", "--json")
     told = json.loads(done.stdout)
@@ -68,7 +68,7 @@ def test_run_tells_programs_of_refusals(tmp_path: Path):
     assert "'nobody'" in refusal
 
 
-def test_run_tells_programs_how_to_go_on(tmp_path: Path):
+def test_run_json_has_the_resume_command(tmp_path: Path):
     script = "touch began; until [ -e go ]; do sleep 0.02; done"
     requests = write_requests(tmp_path / "r.json", [job("endless", script=script)])
     limits = ("--time-limit", "1s", "--grace", "0.5")
@@ -78,7 +78,7 @@ def test_run_tells_programs_how_to_go_on(tmp_path: Path):
     assert told["resume"] == f"qcg-pm run --resume {tmp_path}/.qcgpjm-service-x"
 
 
-def test_status_counts_and_tells_times_in_seconds(pm: Pm, pm_json: Told, wd: Path):
+def test_status_json_has_counts_and_times_in_seconds(pm: Pm, pm_json: Told, wd: Path):
     pm("submit", "--name", "its", "--iteration", "2", "--wait", "--", "bash", "-c", "exit $1", "-", "${it}", code=1)
     told = pm_json("status")
     assert told["manager"]["wd"] == str(wd)

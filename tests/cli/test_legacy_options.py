@@ -1,4 +1,4 @@
-"""Options of QCG-PilotJob 0.14 on the command lines of today."""
+"""Options of QCG-PilotJob 0.14 are accepted and ignored."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_local_manager_with_old_options_starts(tmp_path: Path):
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
 @pytest.mark.parametrize("command", ["qcg-pm", "qcg-pm-service", "qcg-pm-client"])
-def test_every_command_tells_its_version(command: str, option: str):
+def test_every_command_prints_its_version(command: str, option: str):
     done = run(command, option)
     assert (done.returncode, done.stdout) == (0, f"{command}, version {__version__}\n")
 

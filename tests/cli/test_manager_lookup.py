@@ -1,4 +1,4 @@
-"""How commands find the manager, and what they say when they cannot."""
+"""How commands find the manager, and their errors without one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def found_in(directory: Path) -> Path | None:
     return find_target(None, {}, str(directory)).run_dir
 
 
-def test_the_newest_live_run_of_a_working_directory_is_taken(tmp_path: Path):
+def test_the_newest_live_run_of_a_working_directory_is_used(tmp_path: Path):
     make_run(tmp_path, "old", age=30)
     wanted = make_run(tmp_path, "live", age=20)
     make_run(tmp_path, "silent", net=False, age=10)
@@ -45,7 +45,7 @@ def test_the_newest_live_run_of_a_working_directory_is_taken(tmp_path: Path):
     assert found_in(tmp_path) == wanted
 
 
-def test_a_run_directory_means_itself(tmp_path: Path):
+def test_a_run_directory_is_found_as_itself(tmp_path: Path):
     wanted = make_run(tmp_path, "one", age=10)
     make_run(tmp_path, "other")
     assert found_in(wanted) == wanted
@@ -59,9 +59,7 @@ def test_a_run_directory_means_itself(tmp_path: Path):
         ([{"net": False}], ["has no network interface", "--no-net"]),
     ],
 )
-def test_without_a_manager_to_talk_to_the_sentence_says_what_to_do(
-    runs: list[dict[str, bool]], words: list[str], tmp_path: Path
-):
+def test_the_error_without_a_manager_says_what_to_do(runs: list[dict[str, bool]], words: list[str], tmp_path: Path):
     for number, run in enumerate(runs):
         make_run(tmp_path, str(number), **run)
     said = CliRunner().invoke(main, ["resources", "-p", str(tmp_path)])
@@ -82,7 +80,7 @@ def test_keys_that_others_can_read_are_not_used(tmp_path: Path):
         found_in(tmp_path)
 
 
-def test_runs_that_cannot_be_read_are_passed_over(tmp_path: Path):
+def test_runs_that_cannot_be_read_are_skipped(tmp_path: Path):
     wanted = make_run(tmp_path, "good", age=30)
     (make_run(tmp_path, "open", age=20) / contact.FILE_NAME).chmod(0o644)
     (make_run(tmp_path, "garbage", age=10) / contact.FILE_NAME).write_text("{")
@@ -126,7 +124,7 @@ def test_every_command_ends_with_2_when_there_is_no_manager(line: str, tmp_path:
     assert f"there is no run (.qcgpjm-service-*) in {tmp_path}" in done.output
 
 
-def test_what_the_user_has_set_goes_before_the_manager_of_a_job_and_both_before_the_working_directory(
+def test_the_environment_of_the_user_precedes_that_of_a_job_and_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     here, mine, job = (tmp_path / name for name in ("here", "mine", "job"))
@@ -150,7 +148,7 @@ def test_path_and_address_exclude_each_other():
     assert "not both" in done.output
 
 
-def test_where_a_run_is_may_be_said_before_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_path_and_address_may_precede_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     there = tmp_path / "there"
     there.mkdir()
@@ -175,7 +173,7 @@ def test_where_a_run_is_may_be_said_before_the_command(tmp_path: Path, monkeypat
         (["-a", "x:1", "validate", "r.json"], "`qcg-pm validate` asks about none"),
     ],
 )
-def test_a_place_that_a_command_has_no_use_for_is_refused(arguments: list[str], sentence: str):
+def test_path_and_address_are_refused_by_commands_that_do_not_use_them(arguments: list[str], sentence: str):
     said = CliRunner().invoke(main, arguments, prog_name="qcg-pm")
     assert said.exit_code == 2
     assert sentence in said.output
@@ -189,7 +187,7 @@ def test_a_place_that_a_command_has_no_use_for_is_refused(arguments: list[str], 
 @pytest.mark.parametrize(
     ("command", "sentence"), [("report", "There is no run in {}"), ("runs", "There are no runs in {}")]
 )
-def test_commands_without_a_manager_look_where_they_are_told(
+def test_commands_without_a_manager_use_the_given_directory(
     command: str, sentence: str, before: str, behind: str, variable: str, tmp_path: Path
 ):
     there = str(tmp_path)

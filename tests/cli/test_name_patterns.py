@@ -1,4 +1,4 @@
-"""Names with patterns and ranges."""
+"""Patterns and ranges in job names."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Book:
         ("its:7-8 from5:7-8 even:7-8", "its:7 its:8 from5:7 even:8"),
     ],
 )
-def test_names_mean(wanted: str, names: str):
+def test_names_and_patterns_match(wanted: str, names: str):
     assert list(expand(wanted.split(), Book())) == names.split()
 
 
@@ -71,23 +71,23 @@ def test_names_mean(wanted: str, names: str):
         ("its:5-3", "its:5-3 ends before it begins; write its:3-5"),
     ],
 )
-def test_a_pattern_or_range_that_means_nothing_is_answered_with(wanted: str, sentence: str):
+def test_a_pattern_or_range_without_a_match_is_an_error(wanted: str, sentence: str):
     with pytest.raises(NoSuchName) as caught:
         expand([wanted], Book())
     assert str(caught.value) == sentence
 
 
-def test_jobs_without_iterations_are_passed_over_when_a_pattern_means_them():
+def test_jobs_without_iterations_are_skipped_when_a_pattern_matches_them():
     assert list(expand(["*i*:0-1"], Book())) == ["its:0", "its:1"]
 
 
-def test_plain_names_are_looked_up_nowhere():
+def test_exact_names_need_no_lookup():
     book = Book()
     expand(["sim1", "its:3"], book)
     assert book.asked == 0
 
 
-def test_a_name_knows_whether_it_was_meant_itself():
+def test_expand_tells_exact_names_from_patterns():
     assert expand(["sim1", "sim*", "its:3", "its:3-4"], Book()) == {
         "sim1": True,
         "sim2": False,

@@ -1,4 +1,4 @@
-"""The ends of files, and where jobs write to."""
+"""The last lines and the paths of output files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Out(io.TextIOWrapper):
         (b"\xff\x00no text\n\x1b[1m", 1, b"\x1b[1m"),
     ],
 )
-def test_the_last_lines_are_shown_as_they_were_written(
+def test_the_last_lines_are_shown_unchanged(
     content: bytes, lines: int | None, shown: bytes, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = tmp_path / "out"
@@ -55,12 +55,12 @@ def test_the_last_lines_are_shown_as_they_were_written(
     assert out.written == shown
 
 
-def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path):
+def test_a_missing_file_is_an_error_message(tmp_path: Path):
     with pytest.raises(Denial, match="cannot be read: No such file"):
         show_end(str(tmp_path / "none"), None)
 
 
-def test_saved_output_that_is_not_there_is_no_output(tmp_path: Path):
+def test_missing_saved_output_counts_as_no_output(tmp_path: Path):
     assert not show_end(str(tmp_path / ".qcgpjm-service-x/out/job.err"), None)
 
 

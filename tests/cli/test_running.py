@@ -1,4 +1,4 @@
-"""What the commands show and leave behind while they run jobs."""
+"""Output and files of commands that run jobs."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _parts(terminal: int) -> Iterator[str]:
             yield decode(part)
 
 
-def test_show_progress_tells_every_start_and_end(tmp_path: Path):
+def test_show_progress_prints_every_start_and_end(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [job("a", "true"), job("it", "false", iteration=2)], WAIT)
     options = ("--wd", tmp_path, "--nodes", "4", "--show-progress", "--system-core", "--report-format", "json")
     done = run("qcg-pm-service", "--file-path", requests, *options)
@@ -130,7 +130,7 @@ def test_with_a_system_core_there_is_one_core_less_to_give(tmp_path: Path):
     assert info == {"total_nodes": 1, "total_cores": 4, "used_cores": 1, "free_cores": 3}
 
 
-def test_what_a_run_leaves_is_for_its_owner_only(tmp_path: Path):
+def test_files_of_a_run_are_readable_by_their_owner_only(tmp_path: Path):
     script = f"find {tmp_path}/.qcgpjm* -printf '%m %f\\n' > modes; umask > umask"
     done = run_requests(tmp_path, [job("look", script=script), job("stdin", "cat", stdout="cat.out")])
     assert set(done.states.values()) == {"SUCCEED"}
@@ -147,7 +147,7 @@ def test_what_a_run_leaves_is_for_its_owner_only(tmp_path: Path):
     assert (tmp_path / "cat.out").read_text() == "", "standard input is empty"
 
 
-def test_links_lead_to_the_newest_run_and_what_is_the_users_own_is_left_alone(tmp_path: Path):
+def test_links_point_to_the_newest_run_and_files_of_the_user_stay(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [job("a", "true")])
     for run_id in ("first", "second"):
         assert run("qcg-pm", "run", requests, "--wd", tmp_path, "--nodes", "1", "--id", run_id).returncode == 0
@@ -205,7 +205,7 @@ def test_with_the_schema_of_slurm_jobs_have_its_variables(tmp_path: Path):
     assert seen["SLURM_TASKS_PER_NODE"] == "2(x2)"
 
 
-def test_a_log_that_cannot_be_written_is_told_once_without_a_traceback(capfd: pytest.CaptureFixture[str]):
+def test_a_log_that_cannot_be_written_is_one_error_without_a_traceback(capfd: pytest.CaptureFixture[str]):
     handler = log_to(Path("/dev/full"), "info")
     for number in range(3):
         logging.getLogger("qcg.pilotjob.test").info("line %d", number)
@@ -235,7 +235,7 @@ def test_a_log_that_cannot_be_written_is_told_once_without_a_traceback(capfd: py
         ),
     ],
 )
-def test_a_file_that_is_given_again_is_said_not_to_be_run_again(
+def test_a_resume_with_the_same_file_says_that_it_is_not_run_again(
     tmp_path: Path, given: dict[str, str], done: int, said: list[str]
 ):
     journal = Journal.create(tmp_path / "registry")

@@ -117,7 +117,7 @@ def test_runs_are_listed_with_their_states_jobs_and_ages(one_of_each: Path):
     assert "registry.sqlite" in records["damaged"]["problem"]
 
 
-def test_the_table_tells_the_same_and_how_to_go_on(one_of_each: Path):
+def test_the_table_has_the_same_content_and_the_resume_hint(one_of_each: Path):
     done = pm("runs", one_of_each)
     rows = {line.split()[0].removeprefix(".qcgpjm-service-"): line.split()[1:] for line in done.stdout.splitlines()}
     assert rows["run"] == ["state", "jobs", "left", "age"]
@@ -128,7 +128,7 @@ def test_the_table_tells_the_same_and_how_to_go_on(one_of_each: Path):
     assert "goes on with `qcg-pm run --resume" in done.stderr
 
 
-def test_where_there_are_no_runs_that_is_said(tmp_path: Path):
+def test_a_directory_without_runs_is_reported(tmp_path: Path):
     assert pm("runs", tmp_path).stdout == f"There are no runs in {tmp_path}.\n"
     assert pm("clean", tmp_path).stdout == "There is nothing to remove.\n"
     assert f"{tmp_path}/missing is not there" in pm("runs", tmp_path / "missing", code=2).stderr
@@ -177,7 +177,7 @@ def test_a_run_whose_agent_is_at_work_is_kept(tmp_path: Path):
     assert run_dir.is_dir()
 
 
-def test_a_manager_at_work_is_listed_and_kept(tmp_path: Path):
+def test_a_live_run_is_listed_and_kept(tmp_path: Path):
     with LocalManager(["--cores", "1", "--wd", str(tmp_path)]) as manager:
         (record,) = runs_json(tmp_path).values()
         assert (record["state"], record["pid"]) == ("live", manager.qcgpm_process.pid)
@@ -189,7 +189,7 @@ def test_a_manager_at_work_is_listed_and_kept(tmp_path: Path):
         assert Path(record["directory"]).is_dir()
 
 
-def test_links_lead_to_the_newest_run_that_is_left(tmp_path: Path):
+def test_links_point_to_the_newest_run_that_is_left(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [job("a", "true")])
     for name in ("first", "second"):
         done = run("qcg-pm", "run", requests, "--wd", tmp_path, "--cores", "1", "--id", name)
@@ -211,7 +211,7 @@ def test_links_lead_to_the_newest_run_that_is_left(tmp_path: Path):
         (2 * DAY, "2 days"),
     ],
 )
-def test_ages_are_told_in_the_largest_unit(seconds: float, words: str):
+def test_ages_are_shown_in_the_largest_unit(seconds: float, words: str):
     assert age_in_words(seconds) == words
 
 

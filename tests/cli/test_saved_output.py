@@ -1,4 +1,4 @@
-"""The output of jobs that name no files for it: kept when they fail, and found by the commands."""
+"""Output of jobs without output files: saved when they fail, and shown by commands."""
 
 from __future__ import annotations
 

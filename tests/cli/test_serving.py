@@ -1,4 +1,4 @@
-"""`qcg-pm-service --net`: what it says, and how a run is served again."""
+"""`qcg-pm-service --net`: its messages, and serving a run again."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_run_that_was_served_keeps_its_options_and_is_served_again(tmp_path: P
         service.end()
 
 
-def test_a_service_says_where_it_is_and_how_it_ended_and_leaves_the_output_to_programs(tmp_path: Path):
+def test_a_service_prints_its_address_and_final_summary_to_stderr(tmp_path: Path):
     with start("qcg-pm-service", "--net", "--nodes", "1", "--wd", tmp_path, "--id", "x") as service:
         assert service.stderr is not None
         first = service.stderr.readline()
@@ -84,7 +84,7 @@ def test_a_service_says_where_it_is_and_how_it_ended_and_leaves_the_output_to_pr
     assert (out, err) == ("", "The service has ended: 1 FAILED.\n")
 
 
-def test_a_service_outlives_whoever_read_its_words(tmp_path: Path):
+def test_a_service_survives_the_reader_of_its_output(tmp_path: Path):
     with served(tmp_path, "--nodes", "1") as service:
         assert service.process.stderr is not None
         service.process.stderr.close()

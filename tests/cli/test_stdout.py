@@ -1,4 +1,4 @@
-"""What commands do when their standard output cannot be written: their work, and they say so."""
+"""Commands whose standard output cannot be written do their work and print an error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "line", ["report", "schema", "validate good.json", "status", "jobs", "info good", "why good", "--help"]
 )
-def test_lost_output_is_said_in_a_sentence_and_has_an_exit_code_of_its_own(ran: Path, line: str, unbuffered: str):
+def test_lost_output_is_an_error_message_with_its_own_exit_code(ran: Path, line: str, unbuffered: str):
     code, said = call(ran, "qcg-pm", *line.split(), unbuffered=unbuffered)
     assert code == 5
     assert said.startswith(LOST)
@@ -52,7 +52,7 @@ def test_lost_output_is_said_in_a_sentence_and_has_an_exit_code_of_its_own(ran: 
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-def test_a_run_whose_output_is_lost_runs_its_jobs_and_tells_of_one_that_failed(tmp_path: Path, unbuffered: str):
+def test_a_run_whose_output_is_lost_runs_its_jobs_and_exits_with_a_failure(tmp_path: Path, unbuffered: str):
     write_requests(tmp_path / "r.json", [job("bad", "false"), job("good", "true")], WAIT)
     lines = {"qcg-pm": ["run", "r.json"], "qcg-pm-service": ["--show-progress", "--file-path", "r.json"]}
     for command, line in lines.items():
@@ -63,14 +63,14 @@ def test_a_run_whose_output_is_lost_runs_its_jobs_and_tells_of_one_that_failed(t
         assert "good (SUCCEED)" in report
 
 
-def test_a_refusal_is_told_by_its_exit_code_where_nothing_can_be_said(tmp_path: Path):
+def test_a_refusal_that_cannot_be_printed_still_has_its_exit_code(tmp_path: Path):
     with open("/dev/full", "wb") as full:
         for unbuffered in ("", "1"):
             code, _ = call(tmp_path, "qcg-pm", "run", "missing.json", stderr=full, unbuffered=unbuffered)
             assert code == 2
 
 
-def test_a_run_that_can_say_nothing_at_all_runs_its_jobs(tmp_path: Path):
+def test_a_run_whose_stdout_and_stderr_are_full_runs_its_jobs(tmp_path: Path):
     write_requests(tmp_path / "good.json", [job("good", "true")])
     with open("/dev/full", "wb") as full:
         assert call(tmp_path, "qcg-pm", "run", "good.json", "--nodes", "1", stderr=full)[0] == 5
@@ -78,7 +78,7 @@ def test_a_run_that_can_say_nothing_at_all_runs_its_jobs(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("line", "code"), [("schema", 1), ("--help", 1), ("jobs", 0), ("report", 0)])
-def test_a_reader_who_has_seen_enough_is_told_nothing_more(ran: Path, line: str, code: int):
+def test_a_closed_pipe_ends_the_output_without_an_error(ran: Path, line: str, code: int):
     process = subprocess.Popen(
         [sys.executable, *COMMANDS["qcg-pm"], line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ran
     )

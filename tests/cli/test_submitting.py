@@ -1,4 +1,4 @@
-"""What submitting tells and what it leaves alone."""
+"""Output and warnings of `qcg-pm submit`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_misspelt_variable_is_a_warning(pm: Pm):
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_was_accepted_before_a_refusal_is_told(pm: Pm, wd: Path, as_json: bool):
+def test_jobs_accepted_before_a_refusal_are_printed(pm: Pm, wd: Path, as_json: bool):
     good = {"name": f"good{as_json}", "execution": {"exec": "true"}}
     requests = [{"request": "submit", "jobs": [good]}, {"request": "submit", "jobs": [good]}]
     (wd / "requests.json").write_text(json.dumps(requests))
@@ -60,7 +60,7 @@ def test_what_was_accepted_before_a_refusal_is_told(pm: Pm, wd: Path, as_json: b
     assert "Those before it are accepted, with 1 job" in done.stderr
 
 
-def test_an_iteration_that_cannot_be_is_not_known_afterwards(tmp_path: Path):
+def test_an_impossible_iteration_is_unknown_in_an_ended_run(tmp_path: Path):
     with LocalManager(["--nodes", "1", "--wd", tmp_path]) as manager:
         manager.wait4(manager.submit(Jobs().add(name="many", exec="true", iteration=2)))
         run_dir = manager.run_dir

@@ -1,4 +1,4 @@
-"""Copies of the registry that commands make in TMPDIR: none is left, whenever a signal ends the command."""
+"""Copies of the registry in TMPDIR are removed when a signal ends the command."""
 
 from __future__ import annotations
 

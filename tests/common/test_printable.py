@@ -1,4 +1,4 @@
-"""Text made safe to show."""
+"""Escaping of text with control characters."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def test_a_hostile_text_is_escaped_on_one_line(text: str):
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_a_harmless_text_is_shown_as_it_is(text: str):
+def test_printable_text_is_unchanged(text: str):
     assert printable(text) == text
 
 
-def test_escapes_look_as_in_programs():
+def test_escapes_have_the_form_of_python_strings():
     assert printable("\x1b \x9b \u202e \U000e0041 \n \t \r \udcff") == r"\x1b \x9b \u202e \U000e0041 \n \t \r \xff"
 
 
@@ -42,7 +42,7 @@ def test_further_lines_of_an_entry_are_indented():
     "text",
     [*(text for text in HOSTILE.values() if text.isascii() or text.isprintable()), *HARMLESS, "a\u202e\x9b\U000e0041b"],
 )
-def test_escaped_json_means_the_same_and_shows_no_harm(text: str):
+def test_escaped_json_keeps_its_meaning_and_has_no_control_characters(text: str):
     escaped = printable_json(msgspec.json.encode({"text": text}))
     assert json.loads(escaped) == {"text": text}
     assert harm_in(escaped.decode(), allowed="") == []
@@ -54,7 +54,7 @@ def test_json_of_visible_characters_is_left_alone():
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_no_text_steers_the_reader_of_a_log_or_forges_an_entry(text: str):
+def test_no_text_controls_the_terminal_or_forges_a_log_entry(text: str):
     try:
         raise ValueError(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""An agent that is killed: what ran under it has failed, or runs again where that was asked for; the rest goes on."""
+"""Runs whose agent is killed: running jobs fail, or run again with `--on-lost rerun`, and the other jobs continue."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _is_over(crashing: Crashing, name: str) -> bool:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("managers_too", [False, True], ids=["the agent alone", "the manager too"])
-def test_what_ran_under_a_killed_agent_has_failed_and_the_rest_goes_on(tmp_path: Path, managers_too: bool):
+def test_jobs_of_a_killed_agent_fail_and_the_other_jobs_run(tmp_path: Path, managers_too: bool):
     crashing = Crashing(tmp_path, write_requests(tmp_path / "requests.json", workload()), *NODES)
     crashing.start()
     family = kill_the_agents(crashing, random.Random(3), managers_too=managers_too)
@@ -109,7 +109,7 @@ def test_what_ran_under_a_killed_agent_has_failed_and_the_rest_goes_on(tmp_path:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("managers_too", [False, True], ids=["the agent alone", "the manager too"])
-def test_what_ran_under_a_killed_agent_runs_again_where_that_was_asked_for(tmp_path: Path, managers_too: bool):
+def test_jobs_of_a_killed_agent_run_again_with_on_lost_rerun(tmp_path: Path, managers_too: bool):
     requests = write_requests(tmp_path / "requests.json", workload())
     crashing = Crashing(tmp_path, requests, *NODES, "--on-lost", "rerun")
     crashing.start()
@@ -126,7 +126,7 @@ def test_what_ran_under_a_killed_agent_runs_again_where_that_was_asked_for(tmp_p
 
 
 @pytest.mark.timeout(240)
-def test_jobs_that_follow_one_another_without_a_word_run_once_and_only_those_under_way_are_lost(tmp_path: Path):
+def test_jobs_sent_ahead_run_once_and_only_running_ones_are_lost(tmp_path: Path):
     """Too short for messages: they are sent ahead, and the agent starts one after the other by itself."""
     crashing = Crashing(
         tmp_path, write_requests(tmp_path / "requests.json", [marking("short", iteration=1500)]), "--nodes", "2"
@@ -193,7 +193,7 @@ def test_an_agent_killed_while_the_service_ends_leaves_no_process_behind(tmp_pat
 
 
 @pytest.mark.timeout(180)
-def test_an_agent_that_stands_still_for_a_while_loses_nothing(tmp_path: Path):
+def test_a_stopped_agent_that_continues_loses_nothing(tmp_path: Path):
     jobs = [waiting("last"), *(marking(f"job-{n}", "sleep 0.02") for n in range(60))]
     names = {"last"} | {f"job-{n}" for n in range(60)}
     crashing = Crashing(tmp_path, write_requests(tmp_path / "requests.json", jobs), *NODES)
@@ -228,7 +228,7 @@ def test_an_agent_whose_pid_file_is_gone_is_kept_by_the_next_manager(tmp_path: P
 
 
 @pytest.mark.timeout(180)
-def test_without_any_agent_the_service_ends_and_leaves_its_jobs_to_be_resumed(tmp_path: Path):
+def test_without_any_agent_the_manager_ends_and_its_jobs_can_be_resumed(tmp_path: Path):
     """A Python that is not there, and one that ends at once: both at the same time, for each is tried several times."""
     reasons = {"/nowhere/python": "no agent can be started", "/bin/false": "the agent ends right after its start"}
     managers = {python: managed_with(python, tmp_path / f"wd{number}") for number, python in enumerate(reasons)}
@@ -259,7 +259,7 @@ def managed_with(python: str, wd: Path) -> tuple[Path, subprocess.Popen[str]]:
     return wd, subprocess.Popen(list(map(str, line)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_job_that_had_started_is_not_run_again_by_an_agent_that_has_lost_its_memory(tmp_path: Path):
+def test_an_agent_that_lost_its_ledger_does_not_run_started_jobs_again(tmp_path: Path):
     crashing = Crashing(tmp_path, write_requests(tmp_path / "r.json", [waiting("a")]), "--nodes", "2")
     crashing.start()
     crashing.pid_of("a")

@@ -1,4 +1,4 @@
-"""Whatever characters values hold, jobs get exactly these."""
+"""Arguments, variables and paths with any characters reach jobs unchanged."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_arguments_variables_and_paths_are_exact(tmp_path: Path):
     assert [shown(tmp_path / f"v.{number}.json")[0] for number in range(len(NASTY))] == [[value] for value in NASTY]
 
 
-def test_variables_are_put_in_value_by_value(tmp_path: Path):
+def test_variables_are_replaced_in_each_value(tmp_path: Path):
     script = r"""
     x='single "double" \back'
     printf '%s\n' "$x" "$$" '${x}' "${x}" "$(echo "inner ' quote")" "${it}" "${ it }" '$${it}' '$$$${it}' "${#x}" "üñí"
@@ -113,7 +113,7 @@ line"
     assert early[1] == "1"
 
 
-def test_a_misspelt_variable_is_told_and_one_that_grows_too_long_fails_its_job(tmp_path: Path):
+def test_a_misspelt_variable_is_a_warning_and_a_value_that_grows_too_long_fails_the_job(tmp_path: Path):
     name = "n" * 100
     done = run_requests(
         tmp_path,

@@ -1,4 +1,4 @@
-"""A run whose time is over before its jobs: it ends cleanly, says so, and can be resumed."""
+"""A run whose time is over before its jobs have ended: it ends cleanly, prints the resume hint, and can be resumed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def started(wd: Path, *options: str) -> Run:
     return Run(wd, run("qcg-pm", "run", "requests.json", "--report-format", "json", *options, cwd=wd))
 
 
-def test_what_runs_at_the_end_is_ended_and_run_again(tmp_path: Path):
+def test_jobs_that_run_at_the_end_of_the_time_are_ended_and_run_again(tmp_path: Path):
     script = "echo x >> starts.$0; trap 'echo x >> terms.$0; exit 0' TERM; until [ -e go ]; do sleep 0.05; done"
     write_requests(tmp_path / "requests.json", [job("a", "bash", "-c", script, "${it}", iteration={"stop": 4})])
     first = started(tmp_path, "--nodes", "2", "--time-limit", "20s", "--grace", "12")
@@ -37,7 +37,7 @@ def test_what_runs_at_the_end_is_ended_and_run_again(tmp_path: Path):
     assert [len((tmp_path / f"starts.{it}").read_text().split()) for it in range(4)] == [2, 2, 1, 1]
 
 
-def test_when_only_jobs_are_left_that_take_too_long_it_does_not_wait_for_the_end(tmp_path: Path):
+def test_a_run_with_only_too_long_jobs_left_ends_at_once(tmp_path: Path):
     long = job("long", "true", resources={"numCores": 1, "wt": "2h"})
     write_requests(tmp_path / "requests.json", [long, job("short", "true"), job("after", "true", after="long")])
     done = started(tmp_path, "--nodes", "2", "--time-limit", "1h")
@@ -49,7 +49,7 @@ def test_when_only_jobs_are_left_that_take_too_long_it_does_not_wait_for_the_end
     assert set(again.states) == {"long", "short", "after"}
 
 
-def test_a_resumed_run_with_too_few_cores_is_left_for_a_larger_one(tmp_path: Path):
+def test_a_run_resumed_with_too_few_cores_keeps_its_jobs_for_a_larger_one(tmp_path: Path):
     wide = job("wide", "true", resources={"numCores": 4, "wt": "2h"})
     write_requests(tmp_path / "requests.json", [wide])
     assert started(tmp_path, "--nodes", "4", "--time-limit", "1h").done.returncode == 4

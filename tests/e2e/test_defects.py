@@ -1,4 +1,4 @@
-"""What other pilots get wrong: one bad job spoils the others, states that lie, jobs that never end."""
+"""Faults known from other pilots: a bad job that affects others, wrong states, jobs that never end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def states_of(entry: dict[str, Any]) -> list[str]:
     return [step["state"] for step in entry["history"]]
 
 
-def test_what_no_node_can_ever_give_is_failed_with_a_sentence_and_the_others_run(tmp_path: Path):
+def test_a_job_that_no_node_can_run_fails_with_a_message_and_the_others_run(tmp_path: Path):
     done = run_requests(
         tmp_path,
         [job("gpu", "true", nodeCrs={"gpu": 1}), job("after-gpu", "true", after=["gpu"])],
@@ -69,7 +69,7 @@ def test_a_bad_request_among_good_ones_is_refused_whole_and_the_rest_goes_on(tmp
     assert "request 4" in done.replies[3]["message"]
 
 
-def test_an_iterated_job_is_what_its_iterations_are(tmp_path: Path):
+def test_the_state_of_an_iterated_job_follows_from_its_iterations(tmp_path: Path):
     done = run_requests(
         tmp_path,
         [
@@ -181,7 +181,7 @@ def test_resources_local_and_a_report_of_no_format_work(tmp_path: Path):
     assert "far" not in log
 
 
-def test_exit_codes_tell_what_became_of_the_jobs(tmp_path: Path):
+def test_exit_codes_show_the_result_of_the_jobs(tmp_path: Path):
     good = write_requests(tmp_path / "good.json", [job("a", "true")], WAIT)
     bad = write_requests(tmp_path / "bad.json", [job("a", "false")], WAIT)
     for command, before in (("qcg-pm", ["run"]), ("qcg-pm-service", ["--file-path"])):

@@ -73,7 +73,7 @@ def test_a_closed_terminal_leaves_the_run_to_be_resumed(tmp_path: Path):
     assert starts(tmp_path, "a") == 2
 
 
-def test_under_nohup_a_closed_terminal_changes_nothing(tmp_path: Path):
+def test_under_nohup_a_closed_terminal_has_no_effect(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [waits("a")])
 
     def ignore_hangup() -> None:
@@ -171,7 +171,7 @@ def test_a_manager_that_dies_while_a_signal_ends_it_loses_nothing_and_runs_nothi
     crashing.check_nothing_left()
 
 
-def test_a_manager_that_dies_while_it_finishes_has_cancelled_what_ran_and_kept_the_rest(tmp_path: Path):
+def test_a_manager_that_dies_during_finish_has_cancelled_running_jobs_and_kept_the_rest(tmp_path: Path):
     crashing = killed_in_shutdown(tmp_path, lambda manager: tell_to_finish(tmp_path))
     (tmp_path / "go").touch()
     done = crashing.finish()

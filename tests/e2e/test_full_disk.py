@@ -1,4 +1,4 @@
-"""A disk that is full when it matters most: nothing that has happened is lost."""
+"""Full disks: no event is lost, and the run continues when there is space again."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def sleepers(tmp_path: Path, mount: Callable[..., Path]) -> Sleepers:
     return Sleepers(tmp_path, mount("disk", "size=8m"))
 
 
-def test_the_end_waits_for_room(sleepers: Sleepers):
+def test_a_manager_waits_for_disk_space_before_it_ends(sleepers: Sleepers):
     manager = sleepers.run.start()
     sleepers.end_on_a_full_disk()
     with pytest.raises(subprocess.TimeoutExpired):
@@ -71,7 +71,7 @@ def test_the_end_waits_for_room(sleepers: Sleepers):
     sleepers.check()
 
 
-def test_a_manager_killed_on_a_full_disk_is_resumed_when_there_is_room(sleepers: Sleepers):
+def test_a_manager_killed_on_a_full_disk_can_be_resumed_when_there_is_space(sleepers: Sleepers):
     sleepers.run.start()
     sleepers.end_on_a_full_disk()
     sleepers.run.kill_manager()
@@ -81,7 +81,7 @@ def test_a_manager_killed_on_a_full_disk_is_resumed_when_there_is_room(sleepers:
     sleepers.check()
 
 
-def test_a_second_signal_leaves_a_run_that_waits_for_room_to_be_resumed(sleepers: Sleepers):
+def test_a_second_signal_ends_a_run_that_waits_for_disk_space(sleepers: Sleepers):
     manager = sleepers.run.start()
     sleepers.end_on_a_full_disk()
     assert manager.stdout is not None
@@ -98,7 +98,7 @@ def test_a_second_signal_leaves_a_run_that_waits_for_room_to_be_resumed(sleepers
     sleepers.check()
 
 
-def test_signals_on_a_full_disk_tell_what_becomes_of_the_run(tmp_path: Path, mount: Callable[..., Path]):
+def test_signals_on_a_full_disk_print_how_the_run_ends(tmp_path: Path, mount: Callable[..., Path]):
     disk = mount("disk", "size=1m")
     for name in ("a", "b"):
         os.mkfifo(tmp_path / name)
@@ -131,7 +131,7 @@ def test_signals_on_a_full_disk_tell_what_becomes_of_the_run(tmp_path: Path, mou
     assert {name: entry["state"] for name, entry in run.entries().items()} == {"a": "SUCCEED", "b": "SUCCEED"}
 
 
-def test_a_request_of_a_file_waits_for_room(tmp_path: Path, mount: Callable[..., Path]):
+def test_a_request_of_a_file_waits_for_disk_space(tmp_path: Path, mount: Callable[..., Path]):
     disk = mount("disk", "size=1m")
     (disk / "hog").write_bytes(bytes(600_000))
     large = job("large", "true")
@@ -144,7 +144,7 @@ def test_a_request_of_a_file_waits_for_room(tmp_path: Path, mount: Callable[...,
     assert set(run.entries()) == {"a", "large"}
 
 
-def test_a_run_on_a_full_disk_is_not_resumed_and_that_is_told_in_a_sentence(tmp_path: Path, mount: Callable[..., Path]):
+def test_resuming_a_run_on_a_full_disk_is_refused_with_a_message(tmp_path: Path, mount: Callable[..., Path]):
     disk = mount("disk", "size=1m")
     run = Crashing(disk, write_requests(tmp_path / "r.json", [waiting("a")]), "--nodes", "2")
     run.start()
@@ -161,7 +161,7 @@ def test_a_run_on_a_full_disk_is_not_resumed_and_that_is_told_in_a_sentence(tmp_
     run.check_success({"a"}, set())
 
 
-def test_a_log_that_cannot_be_opened_is_told_in_a_sentence(tmp_path: Path):
+def test_a_log_that_cannot_be_opened_is_one_error_message(tmp_path: Path):
     run = Crashing(tmp_path, write_requests(tmp_path / "r.json", [waiting("a")]), "--nodes", "2")
     run.start()
     run.pid_of("a")

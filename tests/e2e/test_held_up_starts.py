@@ -1,4 +1,4 @@
-"""A process that a file system holds up before it becomes its job, while the agent that has started it is killed."""
+"""A process that a file system blocks before it executes its job, while its agent is killed."""
 
 from __future__ import annotations
 

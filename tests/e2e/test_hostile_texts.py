@@ -1,4 +1,4 @@
-"""Names, messages, paths and outputs of jobs that would steer a terminal or forge lines, through commands and files."""
+"""Names, messages, paths and output of jobs with control characters, in commands and files."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def _run_hostile_jobs(wd: Path, report_format: str) -> Path:
     return wd
 
 
-def test_a_report_in_json_escapes_what_does_harm_and_says_the_same(tmp_path: Path):
+def test_a_json_report_escapes_control_characters_and_keeps_its_meaning(tmp_path: Path):
     report = (_run_hostile_jobs(tmp_path, "json") / "jobs.report").read_bytes().decode()
     assert harm_in(report) == []
     assert set(NAMES) <= {json.loads(line)["name"] for line in report.split("\n") if line}
 
 
-def test_the_run_shows_and_writes_nothing_that_does_harm(hostile_run: Path):
+def test_a_run_prints_and_writes_no_control_characters(hostile_run: Path):
     for name in ("stdout", "stderr", "service.log", "jobs.report", ".qcgpjm-service-x/agent-local.log"):
         with (hostile_run / name).open(encoding="utf-8", newline="") as file:
             assert harm_in(file.read()) == [], name
@@ -98,7 +98,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_no_command_prints_what_does_harm(hostile_run: Path, line: str):
+def test_no_command_prints_control_characters(hostile_run: Path, line: str):
     done = run("qcg-pm", *line.split(" "), cwd=hostile_run)
     assert done.stdout + done.stderr
     assert harm_in(done.stdout) == []
@@ -134,7 +134,7 @@ def test_logs_are_escaped_on_a_terminal_and_exact_elsewhere(hostile_run: Path):
     assert subprocess.run(command, cwd=hostile_run, capture_output=True, check=True).stdout == raw
 
 
-def test_tables_on_a_terminal_hold_no_control_but_colours(hostile_run: Path):
+def test_tables_on_a_terminal_have_no_control_characters_but_colours(hostile_run: Path):
     for command in ("jobs", "report"):
         shown = _on_terminal(hostile_run, command).decode()
         assert harm_in(re.sub(r"\x1b\[[0-9;]*m", "", shown)) == [], command

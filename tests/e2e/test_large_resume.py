@@ -1,4 +1,4 @@
-"""A registry of a million jobs is taken up in seconds. The short tier tries a tenth of it, in less time."""
+"""A run with a million jobs is resumed in seconds. The short tier uses a tenth of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MEGABYTES = per_tier(150, 1000)
 
 @pytest.mark.sampled
 @pytest.mark.timeout(300)
-def test_a_million_ended_jobs_are_taken_up_in_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_run_with_a_million_ended_jobs_is_resumed_in_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run_dir = tmp_path / ".qcgpjm-service-x"
     run_dir.mkdir(mode=0o700)
     write_registry(run_dir / FILE_NAME, tmp_path)

@@ -1,4 +1,4 @@
-"""A manager that is killed at any moment: nothing is lost and nothing runs twice."""
+"""A manager that is killed at any time: no job is lost, and none runs twice."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_jobs_at_the_same_time_have_different_cpus(model: str, programs: Path, r
 
 
 @models
-def test_pretended_nodes_are_this_machine_and_nothing_is_bound(model: str, programs: Path, run_dir: Path):
+def test_virtual_nodes_are_this_machine_and_bind_nothing(model: str, programs: Path, run_dir: Path):
     run = run_requests(run_dir, [parallel("p", model, programs, 4)], options=("--nodes", "3,2"))
     found = told(run, "p")
     assert len(found) == 4
@@ -103,7 +103,7 @@ def test_a_virtual_environment_reaches_every_process(model: str, programs: Path,
 
 
 @models
-def test_the_command_is_told_also_after_a_crash_and_no_file_is_left(model: str, programs: Path, run_dir: Path):
+def test_job_info_has_the_command_after_a_crash_and_no_file_is_left(model: str, programs: Path, run_dir: Path):
     def command(service: Served) -> str:
         runtime = service.data("jobInfo", jobNames=["p"])["jobs"]["p"]["data"]["runtime"]
         return str(runtime["command"])

@@ -1,4 +1,4 @@
-"""`--time-limit` while somebody sets the time of day: it is measured with a clock that does not jump."""
+"""`--time-limit` while the time of day is set: it is measured with a clock that does not jump."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_clock_that_jumps_ahead_does_not_end_a_run(tmp_path: Path, moved_clock
     assert manager.returncode == 0, err
 
 
-def test_a_clock_that_jumps_back_does_not_let_a_run_go_on(tmp_path: Path, moved_clock: Path):
+def test_a_clock_that_jumps_back_does_not_extend_a_run(tmp_path: Path, moved_clock: Path):
     manager = begin(tmp_path, moved_clock, "14s", "--grace", "4")
     set_clock(tmp_path, -HOURS)
     _, err = manager.communicate(timeout=60)

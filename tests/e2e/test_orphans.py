@@ -1,4 +1,4 @@
-"""Nothing survives the end of its job: not what left its session, not what was forked twice or ignores SIGTERM."""
+"""No process survives its job, even in another session, forked twice, or ignoring SIGTERM."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_cancel_ends_the_whole_tree(tmp_path: Path):
     talk(tmp_path, walk)
 
 
-def test_what_a_job_leaves_behind_when_it_ends_is_ended_too(tmp_path: Path):
+def test_processes_that_a_job_leaves_behind_are_killed(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [family("--leave")])
     done = run("qcg-pm", "run", requests, "--wd", tmp_path, "--nodes", "4", "--report-format", "json")
     assert Run(tmp_path, done).states == {"family": "SUCCEED"}
@@ -141,7 +141,7 @@ def test_a_second_sigint_kills_at_once_what_ignores_sigterm_and_its_job_is_queue
     assert [line.split() for line in listed.stdout.splitlines()[1:]] == [["family", "QUEUED"], ["waiting", "QUEUED"]]
 
 
-def test_a_file_without_the_request_to_wait_cuts_its_jobs_off_and_says_so(tmp_path: Path):
+def test_a_request_file_without_finishAfterAllTasksDone_cuts_its_jobs_off_and_warns(tmp_path: Path):
     jobs = [job("a", "sleep", "1000", numCores=2), job("b", "touch", "${it}.ran", iteration=5)]
     requests = write_requests(tmp_path / "r.json", jobs)
     done = run("qcg-pm-service", "--file-path", requests, "--wd", tmp_path, "--nodes", "2", "--report-format", "json")

@@ -1,4 +1,4 @@
-"""Working directories that other users can write to: their runs, links and odd files do no harm."""
+"""Working directories that other users can write to: their runs, links and special files are not used."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_resuming_in_a_shared_directory_runs_no_jobs_of_another_user(shared: Pat
     assert sorted(os.listdir(shared)) == [theirs.name]
 
 
-def test_resuming_passes_over_a_newer_run_of_another_user(shared: Path, left_run: Path):
+def test_resuming_skips_a_newer_run_of_another_user(shared: Path, left_run: Path):
     mine = copy_of(left_run, shared, "mine")
     theirs = give_away(copy_of(left_run, shared, "theirs"))
     os.utime(mine, (1, 1))
@@ -117,7 +117,7 @@ def test_resuming_passes_over_a_newer_run_of_another_user(shared: Path, left_run
     assert str(mine) in done.stdout
 
 
-def test_a_run_of_another_user_is_not_resumed_by_its_name_either(shared: Path, left_run: Path):
+def test_a_run_of_another_user_is_not_resumed_by_its_path_either(shared: Path, left_run: Path):
     theirs = give_away(copy_of(left_run, shared, "theirs"))
     for command in ("qcg-pm", "qcg-pm-service"):
         arguments = ["run"] if command == "qcg-pm" else ["--net"]
@@ -148,7 +148,7 @@ def test_a_registry_that_is_replaced_while_it_is_opened_is_not_used(
         Journal.open(mine / "registry.sqlite")
 
 
-def test_runs_that_others_can_write_to_are_passed_over(shared: Path):
+def test_runs_that_other_users_can_write_to_are_skipped(shared: Path):
     open_run = run_dir_in(shared, "open")
     open_run.chmod(0o777)
     found = find_runs(shared)
@@ -172,7 +172,7 @@ def test_runs_of_another_user_are_neither_listed_nor_removed(shared: Path, left_
     assert theirs.exists()
 
 
-def test_a_link_of_another_user_to_an_own_run_is_passed_over(shared: Path, tmp_path: Path):
+def test_a_link_of_another_user_to_an_own_run_is_skipped(shared: Path, tmp_path: Path):
     run_dir_in(tmp_path, "mine")
     link = shared / ".qcgpjm-service-link"
     link.symlink_to(tmp_path / ".qcgpjm-service-mine")
@@ -181,7 +181,7 @@ def test_a_link_of_another_user_to_an_own_run_is_passed_over(shared: Path, tmp_p
     assert find_runs(shared).notices() == [f"Passed over {link}: it belongs to {NAME}."]
 
 
-def test_of_many_runs_of_others_only_some_are_named(shared: Path):
+def test_only_some_of_many_runs_of_other_users_are_named(shared: Path):
     for number in range(5):
         give_away(run_dir_in(shared, f"theirs{number}"))
     notices = find_runs(shared).notices()
@@ -286,7 +286,7 @@ def test_programs_do_not_find_the_manager_of_another_user(served: LocalManager, 
             Manager.of_run(run_dir)
 
 
-def test_a_contact_file_of_another_user_leads_nowhere(served: LocalManager, monkeypatch: pytest.MonkeyPatch):
+def test_the_contact_file_of_another_user_is_not_used(served: LocalManager, monkeypatch: pytest.MonkeyPatch):
     run_dir = Path(served.qcgpm_conf["run_dir"])
     monkeypatch.chdir(run_dir.parent)
     with another_users(run_dir / "contact.json"):
@@ -393,7 +393,7 @@ def test_a_run_with_an_odd_file_is_resumed_or_refused_and_never_hangs(shared: Pa
         assert "Traceback" not in done.stderr
 
 
-def test_a_ledger_that_is_no_file_of_ones_own_is_not_opened(tmp_path: Path):
+def test_a_ledger_that_is_no_regular_own_file_is_not_opened(tmp_path: Path):
     path = tmp_path / "agent-n1.ledger"
     for kind in odd_things(path):
         with pytest.raises(LedgerError, match=kind):
@@ -466,7 +466,7 @@ def test_the_log_of_a_client_is_not_written_through_a_link_of_another_user(serve
 # -- batch jobs -------------------------------------------------------------------------------------------------------
 
 
-def test_what_another_user_has_submitted_gives_no_options_to_a_batch_job(shared: Path):
+def test_submissions_of_another_user_give_no_options_to_a_batch_job(shared: Path):
     mine = run_dir_in(shared, "mine")
     theirs = free_directory(mine)
     write_submission(theirs, Submission("1", str(mine), Shape(further=["--wrap=evil"])))

@@ -1,4 +1,4 @@
-"""What a command cannot begin with is refused with one sentence and exit code 2: no traceback, no hang."""
+"""Commands that cannot start end with one message and exit code 2: no traceback, no hang."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refused(name: str, *arguments: str | Path) -> str:
     return " ".join(done.stderr.split())
 
 
-def test_a_request_file_that_is_none_is_refused(tmp_path: Path):
+def test_a_file_that_is_no_request_file_is_refused(tmp_path: Path):
     cases: list[tuple[bytes, str]] = [
         (b"", "JSON"),
         (b'[{"request": "submit", "jobs": [{"na', "JSON"),
@@ -60,7 +60,7 @@ def test_a_request_file_that_is_none_is_refused(tmp_path: Path):
     assert "Not a directory" in refused("qcg-pm", "run", file / "below")
 
 
-def test_wrong_things_in_the_array_are_refused_one_by_one(tmp_path: Path):
+def test_invalid_requests_in_the_array_are_refused_one_by_one(tmp_path: Path):
     done = run_requests(tmp_path, "a string", *[[]], {"request": "submit", "jobs": "x"}, [job("good", "true")])
     (tmp_path / "numbers.json").write_text("[1, null, true, [], {}]")
     assert [reply["code"] for reply in done.replies] == [1, 1, 1, 0]
@@ -139,14 +139,14 @@ def test_a_report_that_cannot_be_written_is_refused(tmp_path: Path):
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_the_service_wants_something_to_do(run_dir: Path):
+def test_the_service_without_requests_or_network_is_refused(run_dir: Path):
     assert "--file-path" in refused("qcg-pm-service", "--wd", run_dir)
     assert "qcg_pm_reqs.json" in refused("qcg-pm-service", "--file")
     assert "FILE" in refused("qcg-pm", "run")
     assert "no-such-command" in refused("qcg-pm", "no-such-command")
 
 
-def test_a_run_that_is_under_way_cannot_be_resumed_and_its_id_not_be_taken(tmp_path: Path):
+def test_a_live_run_cannot_be_resumed_and_its_id_cannot_be_used_again(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [job("a", "sleep", "1000")], WAIT)
     manager = start("qcg-pm-service", "--file-path", requests, "--wd", tmp_path, "--nodes", "1", "--id", "mine")
     try:
@@ -165,7 +165,7 @@ def test_a_run_that_is_under_way_cannot_be_resumed_and_its_id_not_be_taken(tmp_p
 
 
 @pytest.mark.parametrize("content", [b"", b"not a registry"])
-def test_a_registry_that_is_none_is_refused(tmp_path: Path, content: bytes):
+def test_a_file_that_is_no_registry_is_refused(tmp_path: Path, content: bytes):
     run_dir = tmp_path / ".qcgpjm-service-x"
     run_dir.mkdir()
     (run_dir / "registry.sqlite").write_bytes(content)
@@ -173,7 +173,7 @@ def test_a_registry_that_is_none_is_refused(tmp_path: Path, content: bytes):
         assert "registry.sqlite" in refused("qcg-pm", *arguments)
 
 
-def test_who_reads_only_the_first_lines_disturbs_no_job(tmp_path: Path):
+def test_a_reader_that_stops_after_the_first_lines_disturbs_no_job(tmp_path: Path):
     requests = write_requests(tmp_path / "r.json", [job("bad", "false", iteration=50)], [job("good", "true")], WAIT)
     for name, arguments in (("qcg-pm", ["run"]), ("qcg-pm-service", ["--show-progress", "--file-path"])):
         wd = tmp_path / name
@@ -206,7 +206,7 @@ def test_a_file_all_of_whose_requests_are_refused_leaves_no_run_directory(tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["bad.json"]
 
 
-def test_links_lead_to_the_run_before_when_a_file_is_refused(tmp_path: Path):
+def test_links_point_to_the_previous_run_when_a_file_is_refused(tmp_path: Path):
     good = write_requests(tmp_path / "good.json", [job("a", "true")])
     assert run("qcg-pm", "run", good, "--wd", tmp_path, "--cores", "1", "--id", "good").returncode == 0
     bad = write_requests(tmp_path / "bad.json", {"request": "submit", "jobs": [{}]})
@@ -216,7 +216,7 @@ def test_links_lead_to_the_run_before_when_a_file_is_refused(tmp_path: Path):
         assert (tmp_path / name).readlink() == Path(".qcgpjm-service-good", name)
 
 
-def test_a_run_of_which_one_request_was_accepted_keeps_its_directory(tmp_path: Path):
+def test_a_run_with_one_accepted_request_keeps_its_directory(tmp_path: Path):
     done = run_requests(tmp_path, [job("a", "true")], {"request": "submit", "jobs": [{}]})
     assert done.done.returncode == 1
     assert "There are no jobs." not in done.done.stdout

@@ -1,4 +1,4 @@
-"""Each request answers in the documented shape."""
+"""Each request is answered in the documented form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def names(*jobs: str) -> dict[str, Any]:
     return {"jobNames": list(jobs)}
 
 
-def test_the_walk_of_msleep2_through_all_requests(tmp_path: Path):
+def test_msleep2_answers_all_requests(tmp_path: Path):
     msleep2 = {
         "name": "msleep2",
         "execution": {

@@ -1,4 +1,4 @@
-"""What a resumed run remembers, and when there is nothing to resume."""
+"""The state of a resumed run, and errors when there is nothing to resume."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_results_outlive_manager_and_agent_and_are_known_an_hour_later(tmp_path:
     crashing.check_nothing_left()
 
 
-def test_iterations_are_found_again_by_what_they_are(tmp_path: Path):
+def test_ended_iterations_out_of_order_are_restored_by_their_index(tmp_path: Path):
     """Done are 1 to 5, and 0 still runs when the manager dies."""
     then = "if [ ${it} = 0 ]; then echo $$ > zero.pid; until [ -e release ]; do sleep 0.05; done; fi"
     crashing = begin(tmp_path, [marking("many", then, iteration=6), marking("each", iteration=6, after=["many:${it}"])])
@@ -78,7 +78,7 @@ def test_iterations_are_found_again_by_what_they_are(tmp_path: Path):
     assert int(crashing.entries()["many:0"]["runtime"]["pid"]) == pid
 
 
-def test_a_cancel_that_was_answered_is_not_forgotten(tmp_path: Path):
+def test_a_cancel_that_was_acknowledged_survives_a_crash(tmp_path: Path):
     """Neither of a job that runs on, because it does not listen, nor of one that waits."""
     deaf = marking("deaf", "trap '' TERM; echo $$ > deaf.pid; while :; do sleep 0.1; done")
     jobs = [deaf, marking("waits", after=["deaf"]), marking("some", "sleep 100", iteration=3, numCores=4)]
@@ -164,7 +164,7 @@ def test_a_run_that_has_ended_ends_again_with_the_same_code(tmp_path: Path):
     crashing.check_nothing_left()
 
 
-def test_a_run_has_one_manager(tmp_path: Path):
+def test_a_run_has_only_one_manager(tmp_path: Path):
     crashing = begin(tmp_path, [waiting("long")])
     crashing.pid_of("long")
     refused = run("qcg-pm", "run", "--resume", crashing.run_dir)
@@ -196,7 +196,7 @@ def test_a_torn_report_is_repaired(tmp_path: Path):
     crashing.check_nothing_left()
 
 
-def test_wall_times_end_jobs_while_no_manager_is_there_and_after_one_is_back(tmp_path: Path):
+def test_wall_times_end_jobs_without_a_manager_and_after_it_is_back(tmp_path: Path):
     # The short one leaves no mark: its time may be over before it is at work.
     jobs = [job("short", "sleep", "100", wt="1s")]
     jobs += [marking("long", "echo $$ > long.pid; sleep 100", wt="8s"), waiting("other", wt="1h")]
@@ -227,7 +227,7 @@ def _ended_by_wall_times(crashing: Crashing) -> list[int]:
     return [int(pid) for pid in re.findall(r'^\["e",.*"timeout","[^"]*",(\d+),', ledger, re.MULTILINE)]
 
 
-def test_why_iterations_were_ended_is_remembered(tmp_path: Path):
+def test_the_reason_of_an_iterated_job_survives_a_resume(tmp_path: Path):
     crashing = begin(
         tmp_path, [waiting("other"), marking("bad", "exit 1"), marking("rest", iteration=3, after=["other", "bad"])]
     )
@@ -239,7 +239,7 @@ def test_why_iterations_were_ended_is_remembered(tmp_path: Path):
     crashing.check_starts({"other", "bad"})
 
 
-def test_a_run_that_never_began_cannot_be_resumed(tmp_path: Path):
+def test_a_run_that_never_started_cannot_be_resumed(tmp_path: Path):
     run_dir = tmp_path / ".qcgpjm-service-z"
     run_dir.mkdir(mode=0o700)
     refused = run("qcg-pm", "run", "--resume", run_dir)
@@ -252,7 +252,7 @@ def test_a_run_that_never_began_cannot_be_resumed(tmp_path: Path):
 
 
 @pytest.mark.timeout(180)
-def test_a_manager_that_stands_still_finds_its_agent_again(tmp_path: Path):
+def test_a_stopped_manager_finds_its_agent_again(tmp_path: Path):
     """Longer than the agent waits for a sign of life."""
     crashing = begin(tmp_path, [waiting("long"), marking("many", "sleep 0.1", iteration=40)], options=("--nodes", "2"))
     crashing.wait_for_marks(5)
@@ -269,7 +269,7 @@ def test_a_manager_that_stands_still_finds_its_agent_again(tmp_path: Path):
     crashing.check_success(runs, {"many"})
 
 
-def test_what_runs_on_nodes_that_are_no_part_of_the_run_any_more_is_lost_and_ended(tmp_path: Path):
+def test_jobs_on_removed_nodes_are_lost_and_ended(tmp_path: Path):
     jobs = [waiting("long"), marking("next", after=["long"]), marking("wide", numCores=2)]
     crashing = begin(tmp_path, jobs, options=("--nodes", "here:2"))
     pid = crashing.pid_of("long")
@@ -284,7 +284,7 @@ def test_what_runs_on_nodes_that_are_no_part_of_the_run_any_more_is_lost_and_end
     crashing.check_nothing_left()
 
 
-def test_what_ended_on_cores_that_are_gone_has_ended_as_it_did(tmp_path: Path):
+def test_jobs_that_ended_on_removed_cores_keep_their_results(tmp_path: Path):
     """Two have ended while no manager was there, one still runs on a core that stays."""
     then = "touch up.${it}; until [ -e release.${it} ]; do sleep 0.05; done; exit $((${it} == 1))"
     crashing = begin(tmp_path, [marking("many", then, iteration=4)], options=("--nodes", "3"))
@@ -309,7 +309,7 @@ def test_what_ended_on_cores_that_are_gone_has_ended_as_it_did(tmp_path: Path):
     crashing.check_nothing_left()
 
 
-def test_what_runs_on_cores_that_are_gone_is_ended_before_it_runs_again(tmp_path: Path):
+def test_jobs_on_removed_cores_are_ended_before_they_run_again(tmp_path: Path):
     then = "echo $$ >> pids.${it}; until [ -e release ]; do sleep 0.05; done"
     crashing = begin(tmp_path, [marking("many", then, iteration=2)], options=("--nodes", "2", "--on-lost", "rerun"))
     pids = tmp_path / "pids.1"
@@ -346,7 +346,7 @@ def _is_still(crashing: Crashing) -> bool:
     return not children(crashing.agent_pid()) and time.time() - written > 2.0
 
 
-def test_a_file_that_has_changed_since_is_not_taken_for_the_one_that_was_run(tmp_path: Path):
+def test_a_request_file_that_has_changed_is_not_taken_for_the_old_one(tmp_path: Path):
     path = write_requests(tmp_path / "two.json", [job("p", "true")])
     assert run("qcg-pm", "run", path, "--wd", tmp_path, "--nodes", "1").returncode == 0
     again = run("qcg-pm", "run", path, "--resume", tmp_path)

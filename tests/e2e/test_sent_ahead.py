@@ -9,7 +9,7 @@ from tests.support.pilot import job, run_requests
 COUNT = 150
 
 
-def test_nobody_is_left_behind_a_job_that_takes_long(tmp_path: Path):
+def test_a_long_job_does_not_delay_other_jobs(tmp_path: Path):
     """The long one ends when all others have run: those that were sent to wait behind it have to be called back."""
     (tmp_path / "done").mkdir()
     jobs = [job(f"short-{number}", "touch", f"done/{number}") for number in range(COUNT)]

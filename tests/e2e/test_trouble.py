@@ -1,4 +1,4 @@
-"""Things that are not as they should be: each is told in a sentence, and the rest goes on."""
+"""Faults that a run reports with a message and survives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.pilot import WAIT, Run, job, run, run_requests, start, write_
 from tests.support.waiting import wait_for
 
 
-def test_what_cannot_start_is_failed_with_its_reason_and_the_others_run(tmp_path: Path, mount: Callable[..., Path]):
+def test_a_job_that_cannot_start_fails_with_its_reason_and_the_others_run(tmp_path: Path, mount: Callable[..., Path]):
     read_only = mount("read-only", "size=1m,ro")
     (tmp_path / "file").write_text("")
     (tmp_path / "directory").mkdir()
@@ -48,7 +48,9 @@ def test_what_cannot_start_is_failed_with_its_reason_and_the_others_run(tmp_path
     assert "Traceback" not in (tmp_path / "service.log").read_text()
 
 
-def test_a_full_disk_stops_new_jobs_until_there_is_room_and_nothing_is_lost(tmp_path: Path, mount: Callable[..., Path]):
+def test_a_full_disk_stops_new_jobs_until_there_is_space_and_nothing_is_lost(
+    tmp_path: Path, mount: Callable[..., Path]
+):
     # With room for a commit after each job, should the machine be as slow as that.
     disk = mount("disk", "size=20m")
     requests = write_requests(
@@ -71,7 +73,7 @@ def test_a_full_disk_stops_new_jobs_until_there_is_room_and_nothing_is_lost(tmp_
     assert "Traceback" not in out + err + _logged(disk)
 
 
-def test_a_submission_that_finds_no_room_is_refused_and_leaves_no_trace(tmp_path: Path, mount: Callable[..., Path]):
+def test_a_submission_on_a_full_disk_is_refused_and_leaves_no_job(tmp_path: Path, mount: Callable[..., Path]):
     disk = mount("disk", "size=1m")
     jobs = [job("a", "true"), job("it", "true", iteration=20, after=["a"])]
     # Larger than what the journal's last page may have left.
@@ -93,7 +95,7 @@ def test_a_submission_that_finds_no_room_is_refused_and_leaves_no_trace(tmp_path
     assert set(Run(disk, subprocess.CompletedProcess([], 0)).states.values()) == {"SUCCEED"}
 
 
-def test_a_run_cannot_begin_on_a_full_or_read_only_disk(tmp_path: Path, mount: Callable[..., Path]):
+def test_a_run_cannot_start_on_a_full_or_read_only_disk(tmp_path: Path, mount: Callable[..., Path]):
     requests = write_requests(tmp_path / "r.json", [job("a", "true")], WAIT)
     full = mount("full", "size=64k")
     fill(full / "hog")

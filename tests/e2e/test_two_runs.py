@@ -1,4 +1,4 @@
-"""Two runs at the same time on one host, or in one directory: neither harms the other in silence."""
+"""Two runs at the same time on one host, or in one directory: neither harms the other without a notice."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def bound_to(cores: set[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def test_alone_a_job_is_bound_to_its_core_without_a_word(tmp_path: Path):
+def test_a_single_run_binds_jobs_to_cores_without_a_notice(tmp_path: Path):
     for _ in range(2):  # the first run has released its cores
         cores, told = affinity_of_a_job(tmp_path / "mine")
         assert cores == CORES[:1]
         assert "cores of this host" not in told
 
 
-def test_a_run_that_finds_all_cores_in_use_shares_them_unbound_and_says_so(tmp_path: Path, other: Served):
+def test_a_run_without_free_cores_shares_them_unbound_and_prints_a_notice(tmp_path: Path, other: Served):
     cores, told = affinity_of_a_job(tmp_path / "mine")
     assert cores == CORES
     notice = (
@@ -123,23 +123,21 @@ def test_the_cores_of_a_killed_manager_stay_claimed_while_its_agent_lives(tmp_pa
     assert affinity_of_a_job(tmp_path / "mine")[0] == CORES[:1]
 
 
-def test_the_manager_of_a_program_claims_cores_too(tmp_path: Path):
+def test_the_manager_of_a_client_program_claims_cores(tmp_path: Path):
     with LocalManager(["--wd", str(tmp_path / "program")]) as manager:
         cores, told = affinity_of_a_job(tmp_path / "mine")
         assert manager.qcgpm_conf["run_dir"] in told
     assert cores == CORES
 
 
-def test_a_directory_for_claims_that_cannot_be_used_is_told_and_the_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_warns_about_an_unusable_claims_directory_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("QCG_PM_CLAIMS", str(tmp_path / "missing" / "claims"))
     cores, told = affinity_of_a_job(tmp_path / "mine")
     assert cores == CORES[:1]
     assert "The cores of this host cannot be claimed" in told
 
 
-def test_a_second_run_in_the_same_directory_is_told_that_files_are_shared(tmp_path: Path):
+def test_a_second_run_in_the_same_directory_warns_about_shared_files(tmp_path: Path):
     with served(tmp_path, "--nodes", "1") as first:
         path = write_requests(tmp_path / "requests.json", [job("a", "true")])
         done = run("qcg-pm", "run", path, "--wd", tmp_path, "--nodes", "1")
@@ -148,7 +146,7 @@ def test_a_second_run_in_the_same_directory_is_told_that_files_are_shared(tmp_pa
     assert "--wd DIRECTORY" in done.stderr
 
 
-def test_runs_in_directories_of_their_own_are_told_nothing(tmp_path: Path, other: Served):
+def test_runs_in_separate_directories_print_no_notice(tmp_path: Path, other: Served):
     _, told = affinity_of_a_job(tmp_path / "mine")
     assert "Another run" not in told
     assert json.loads((other.run_dir / "contact.json").read_text())["pid"] == other.process.pid

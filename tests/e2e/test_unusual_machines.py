@@ -1,4 +1,4 @@
-"""Machines on which something is missing: a sentence before anything is made, or a run as everywhere."""
+"""Machines without /proc, loopback or enough open files: an error before anything is created, or a normal run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def check_refused(done: subprocess.CompletedProcess[str], wd: Path, sentence: st
 
 
 @pytest.mark.parametrize("limit", [8, 12, 16, 20, 24, 28, 32])
-def test_few_open_files_are_refused_with_a_sentence(tmp_path: Path, requests: Path, limit: int):
+def test_a_low_limit_of_open_files_is_refused_with_a_message(tmp_path: Path, requests: Path, limit: int):
     line = ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *qcg_pm("run", requests, "--nodes", 2)]
     check_refused(call(line, tmp_path), tmp_path, "raise it, for example with `ulimit -n 1024`")
 
@@ -67,7 +67,7 @@ def test_a_run_works_with_64_open_files(tmp_path: Path, requests: Path):
 
 
 @pytest.mark.parametrize("limit", [12, 16])
-def test_clients_with_few_open_files_are_told(tmp_path: Path, limit: int):
+def test_clients_with_few_open_files_get_an_error(tmp_path: Path, limit: int):
     """Whatever the manager is like: it would be taken for one that does not answer."""
     done = call(
         ["sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", *qcg_pm("status", "-a", "tcp://127.0.0.1:9")], tmp_path
@@ -76,18 +76,18 @@ def test_clients_with_few_open_files_are_told(tmp_path: Path, limit: int):
     assert "16 more files cannot be opened" in done.stderr
 
 
-def test_without_proc_nothing_is_begun(tmp_path: Path, requests: Path):
+def test_a_machine_without_proc_is_refused(tmp_path: Path, requests: Path):
     hide = 'mount -t tmpfs none /proc && exec "$@"'
     line = [*unshared("-m"), "sh", "-c", hide, "sh", *qcg_pm("run", requests, "--nodes", 2)]
     check_refused(call(line, tmp_path), tmp_path, "/proc is not there")
 
 
-def test_without_loopback_nothing_is_begun(tmp_path: Path, requests: Path):
+def test_a_machine_without_loopback_is_refused(tmp_path: Path, requests: Path):
     done = call([*unshared("-n"), *qcg_pm("run", requests, "--nodes", 2)], tmp_path)
     check_refused(done, tmp_path, "this machine cannot connect to its own address 127.0.0.1")
 
 
-def test_a_host_name_that_is_not_utf_8_does_no_harm(tmp_path: Path, requests: Path):
+def test_a_host_name_that_is_not_utf_8_is_accepted(tmp_path: Path, requests: Path):
     renamed = [*unshared("-u"), sys.executable, "-c", SET_HOST_NAME, *COMMANDS["qcg-pm"]]
     done = call([*renamed, "run", str(requests), "--report-format", "json"], tmp_path)
     assert done.returncode == 0, done

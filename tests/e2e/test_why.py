@@ -1,4 +1,4 @@
-"""The request `why`, and where jobs write to, of real jobs."""
+"""The request `why`, and output paths, of real jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def why(service: Conversation, name: str) -> dict[str, Any]:
     return data
 
 
-def test_jobs_tell_what_they_wait_for_and_where_they_run(tmp_path: Path):
+def test_why_shows_what_jobs_wait_for_and_where_they_run(tmp_path: Path):
     async def ask(service: Conversation) -> None:
         await service.data(
             "submit",
@@ -46,7 +46,7 @@ def test_jobs_tell_what_they_wait_for_and_where_they_run(tmp_path: Path):
     talk(tmp_path, ask)
 
 
-def test_a_failed_job_tells_why_with_the_end_of_its_errors(tmp_path: Path):
+def test_why_of_a_failed_job_shows_the_end_of_its_stderr(tmp_path: Path):
     async def ask(service: Conversation) -> None:
         await service.data(
             "submit",
@@ -74,7 +74,7 @@ def test_a_failed_job_tells_why_with_the_end_of_its_errors(tmp_path: Path):
     talk(tmp_path, ask)
 
 
-def test_an_iterated_job_tells_its_counts_and_lets_its_first_waiting_iteration_speak(tmp_path: Path):
+def test_why_of_an_iterated_job_shows_counts_and_the_reason_of_its_first_waiting_iteration(tmp_path: Path):
     async def ask(service: Conversation) -> None:
         await service.data(
             "submit", jobs=[job("many", *WAITS, iteration={"start": 5, "stop": 10}, stdout="${it}.out", numCores=2)]
@@ -103,7 +103,7 @@ def test_an_iterated_job_tells_its_counts_and_lets_its_first_waiting_iteration_s
     talk(tmp_path, ask)
 
 
-def test_an_iterated_job_that_failed_lets_its_first_failed_iteration_speak(tmp_path: Path):
+def test_why_of_a_failed_iterated_job_shows_its_first_failed_iteration(tmp_path: Path):
     async def ask(service: Conversation) -> None:
         script = "echo no luck with ${it} >&2; exit ${it}"
         await service.data("submit", jobs=[job("many", script=script, iteration=3, stderr="${it}.err")])
@@ -117,7 +117,7 @@ def test_an_iterated_job_that_failed_lets_its_first_failed_iteration_speak(tmp_p
     talk(tmp_path, ask)
 
 
-def test_a_name_that_is_not_there_spoils_only_its_own_answer(tmp_path: Path):
+def test_an_unknown_name_is_an_error_in_its_own_entry_only(tmp_path: Path):
     async def ask(service: Conversation) -> None:
         await service.data("submit", jobs=[job("there", "true")])
         jobs = (await service.data("why", jobNames=["nobody", "there"], jobName="there:1"))["jobs"]
@@ -128,7 +128,7 @@ def test_a_name_that_is_not_there_spoils_only_its_own_answer(tmp_path: Path):
     talk(tmp_path, ask)
 
 
-def test_streams_of_jobs_are_told_with_their_absolute_paths(tmp_path: Path):
+def test_output_files_of_jobs_have_absolute_paths(tmp_path: Path):
     async def ask(service: Conversation) -> None:
         await service.data(
             "submit",
@@ -149,7 +149,7 @@ def test_streams_of_jobs_are_told_with_their_absolute_paths(tmp_path: Path):
     talk(tmp_path, ask)
 
 
-def test_others_are_served_while_many_names_are_looked_at(tmp_path: Path):
+def test_other_clients_are_served_during_a_request_for_many_names(tmp_path: Path):
     async def ask(service: Conversation) -> None:
         names = [f"job{number}" for number in range(3 * AT_ONCE)]
         await service.data("submit", jobs=[job(name, "true", after=["gate"]) for name in names] + [job("gate", *WAITS)])

@@ -1,4 +1,4 @@
-"""What is told about a whole run is right for every kind of job, and never fails."""
+"""The report on a whole run for every kind of job."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def told(directory: Path, *effects: Effect, resources: bool = True) -> RunReport
     return report
 
 
-def test_a_run_without_jobs_is_told(tmp_path: Path):
+def test_a_run_without_jobs_is_reported(tmp_path: Path):
     report = told(tmp_path, resources=False)
     assert report.finished
     assert (report.jobs, report.started, report.utilisation, report.run_times) == ({}, None, None, None)
@@ -104,7 +104,7 @@ def test_every_state_is_counted_for_jobs_and_for_iterations(tmp_path: Path):
 
 
 @pytest.mark.parametrize("state", [State.OMITTED, State.CANCELED, State.FAILED, State.SUCCEED])
-def test_one_job_of_any_kind_is_told(tmp_path: Path, state: State):
+def test_one_job_of_any_kind_is_reported(tmp_path: Path, state: State):
     one = job(1, "one")
     report = told(tmp_path, Added([one]), Transition(one, -1, state, 100.0, message="why"))
     assert report.jobs == {state.name: 1}
@@ -112,7 +112,7 @@ def test_one_job_of_any_kind_is_told(tmp_path: Path, state: State):
     assert [failure.message for failure in report.failures] == (["why"] if state is State.FAILED else [])
 
 
-def test_times_and_utilisation_come_from_the_runs(tmp_path: Path):
+def test_times_and_utilisation_come_from_the_attempts(tmp_path: Path):
     jobs = [job(1, "one"), job(2, "two"), job(3, "three")]
     one, two, three = jobs
     report = told(
@@ -139,7 +139,7 @@ def test_times_and_utilisation_come_from_the_runs(tmp_path: Path):
     assert more in render_text(on_fewer_now)
 
 
-def test_only_so_many_are_listed_and_the_rest_is_counted(tmp_path: Path):
+def test_a_limited_number_of_jobs_is_listed_and_the_rest_counted(tmp_path: Path):
     one = job(1, "it", Iteration(10, 210, 2))
     runs = [ran(one, 101, 101 + (7 * n) % 100, State.FAILED, position=n) for n in range(100)]
     report = told(tmp_path, Added([one]), *runs, Transition(one, -1, State.FAILED, 300.0))
@@ -151,7 +151,7 @@ def test_only_so_many_are_listed_and_the_rest_is_counted(tmp_path: Path):
     assert "With 'NAME:*' behind it, it lists the failed iterations of job NAME." in text
 
 
-def test_a_failure_is_told_with_the_end_of_its_stderr(tmp_path: Path):
+def test_a_failure_is_reported_with_the_end_of_its_stderr(tmp_path: Path):
     directory = tmp_path / ".qcgpjm-service-1"
     directory.mkdir()
     (tmp_path / "wd5").mkdir()
@@ -165,7 +165,7 @@ def test_a_failure_is_told_with_the_end_of_its_stderr(tmp_path: Path):
     assert f"a[b]:5 FAILED: exit code 3; the end of {failure.stderr}:\n    line 11\n" in render_text(report)
 
 
-def test_an_iterated_job_that_could_never_run_is_told_with_the_reason(tmp_path: Path):
+def test_an_iterated_job_that_can_never_run_is_reported_with_the_reason(tmp_path: Path):
     wide = job(1, "wide", Iteration(0, 3))
     wide.message = "9 cores requested, but only 8 exist"
     end = Transition(wide, -1, State.FAILED, 100.0, message=wide.message)
@@ -175,14 +175,14 @@ def test_an_iterated_job_that_could_never_run_is_told_with_the_reason(tmp_path: 
     assert "wide FAILED: 9 cores requested, but only 8 exist\n" in render_text(report)
 
 
-def test_an_iterated_job_whose_iterations_were_omitted_one_by_one_is_told_with_a_reason(tmp_path: Path):
+def test_an_iterated_job_whose_iterations_were_omitted_one_by_one_is_reported_with_a_reason(tmp_path: Path):
     follow = job(1, "follow", Iteration(0, 1))
     effects = [Transition(follow, 0, State.OMITTED, 103.0, None, None, "it waits for 'it:0', which is FAILED")]
     report = told(tmp_path, Added([follow]), *effects, Transition(follow, -1, State.OMITTED, 103.0))
     assert report.omitted == ["follow OMITTED: none of its iterations was started, because of what they wait for"]
 
 
-def test_an_omitted_job_of_which_some_iterations_succeeded_is_told_with_their_number(tmp_path: Path):
+def test_an_omitted_job_is_reported_with_the_number_of_iterations_that_succeeded(tmp_path: Path):
     follow = job(1, "follow", Iteration(0, 4))
     done = [ran(follow, 101, 102, State.SUCCEED, index) for index in range(3)]
     last = Transition(follow, 3, State.OMITTED, 103.0, None, None, "it waits for 'it:3', which is FAILED")
@@ -192,13 +192,13 @@ def test_an_omitted_job_of_which_some_iterations_succeeded_is_told_with_their_nu
     ]
 
 
-def test_a_failure_without_stderr_is_told_too(tmp_path: Path):
+def test_a_failure_without_stderr_is_reported(tmp_path: Path):
     one = job(1, "one", stderr="gone.err")
     (failure,) = told(tmp_path, Added([one]), ran(one, 101, 102, State.FAILED)).failures
     assert failure.last_lines == []
 
 
-def test_the_newest_run_of_a_working_directory_is_taken(tmp_path: Path):
+def test_the_newest_run_of_a_working_directory_is_used(tmp_path: Path):
     for name, age in (("old", 100), ("new", 0), ("middle", 50)):
         directory = tmp_path / f".qcgpjm-service-{name}"
         directory.mkdir()
@@ -208,7 +208,7 @@ def test_the_newest_run_of_a_working_directory_is_taken(tmp_path: Path):
     assert analyse(tmp_path).directory == str(tmp_path / ".qcgpjm-service-new")
 
 
-def test_a_place_without_a_run_is_told(tmp_path: Path):
+def test_a_report_on_a_directory_without_a_readable_run_is_an_error(tmp_path: Path):
     with pytest.raises(ReportError, match="There is no run in"):
         analyse(tmp_path)
     with pytest.raises(ReportError, match="is not there"):
@@ -252,7 +252,7 @@ def test_saved_output_of_failed_jobs_is_shown(tmp_path: Path):
     assert "silent FAILED: exit code 3\n" in text
 
 
-def test_who_lost_jobs_with_a_node_is_told_how_they_are_started_again(tmp_path: Path):
+def test_a_report_with_lost_nodes_mentions_on_lost_rerun(tmp_path: Path):
     one = job(1, "one")
     lost = Transition(one, -1, State.FAILED, 103.0, message="node lost: its agent has not been heard for 25 s")
     text = render_text(told(tmp_path, Added([one]), lost))

@@ -1,4 +1,4 @@
-"""Dates and durations look as in the documents."""
+"""Formats of dates and durations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptions are told in the words of request files."""
+"""Job descriptions in reports have the form of request files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(form: dict[str, Any]) -> JobDescription:
         {"exec": "x", "model": "srunmpi", "model_opts": {"srun_args": ["--exclusive"]}},
     ],
 )
-def test_an_execution_is_told_as_it_was_written(execution: dict[str, Any]):
+def test_an_execution_is_reported_as_it_was_written(execution: dict[str, Any]):
     assert execution_form(read({"name": "j", "execution": execution}).execution) == execution
 
 
@@ -46,15 +46,15 @@ def test_an_execution_is_told_as_it_was_written(execution: dict[str, Any]):
         {"numCores": {"min": 1, "scheduler": {"name": "maximum-iters"}}},
     ],
 )
-def test_resources_are_told_as_they_were_written(resources: dict[str, Any]):
+def test_resources_are_reported_as_they_were_written(resources: dict[str, Any]):
     form = {"name": "j", "execution": {"exec": "x"}, "iteration": {"stop": 3}, "resources": resources}
     assert resources_form(read(form)) == resources
 
 
-def test_a_job_that_asked_for_nothing_is_told_with_its_one_core():
+def test_a_job_without_resources_is_reported_with_one_core():
     assert resources_form(JobDescription("j", Execution(exec="x"))) == {"numCores": {"exact": 1}}
 
 
-def test_dependencies_are_told_as_they_were_written():
+def test_dependencies_are_reported_as_they_were_written():
     assert dependencies_form(JobDescription("j", Execution(exec="x"), after=("a", "b:3"))) == {"after": ["a", "b:3"]}
     assert dependencies_form(JobDescription("j", Execution(exec="x"))) == {}

@@ -1,4 +1,4 @@
-"""The report has every end exactly once, in the documented forms, whatever happens to disk and manager."""
+"""`jobs.report` has every end exactly once in the documented formats, after full disks and crashes, too."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def written(path: Path, format: Format, *ends: JobEnd) -> str:
     return path.read_text()
 
 
-def test_a_block_of_text_tells_everything_known(path: Path):
+def test_a_text_entry_has_every_known_value(path: Path):
     assert written(path, "text", DONE) == (
         "msleep2 (SUCCEED)\n"
         f"    {timestamp(AT)}: QUEUED\n"
@@ -67,7 +67,7 @@ def test_a_block_of_text_tells_everything_known(path: Path):
     )
 
 
-def test_a_job_that_never_ran_has_no_lines_about_a_run(path: Path):
+def test_a_job_that_never_started_has_no_runtime_lines(path: Path):
     assert written(path, "text", OMITTED) == (
         "late (OMITTED)\n"
         f"    {timestamp(AT)}: QUEUED\n"
@@ -85,7 +85,7 @@ def test_a_job_that_never_ran_has_no_lines_about_a_run(path: Path):
     exit_code=st.sampled_from([None, 0, -9]),
     pid=st.sampled_from([0, 4711]),
 )
-def test_both_forms_tell_the_same(
+def test_both_formats_have_the_same_content(
     state: State, scheduled: float, started: float, grant: Grant | None, exit_code: int | None, pid: int
 ):
     end = JobEnd("j", state, AT, scheduled, started, AT + 8, grant, "/path", exit_code, pid, "sleep")
@@ -95,7 +95,7 @@ def test_both_forms_tell_the_same(
     assert text_entry(end).decode() == "\n    ".join([f"j ({state.name})", *history, *runtime]) + "\n"
 
 
-def test_an_iterated_job_is_told_with_its_counts(path: Path):
+def test_an_iterated_job_is_reported_with_its_counts(path: Path):
     last = written(path, "text", PARENT).splitlines()[-1]
     assert last == "    iterations: total 9, succeed 4, failed 3, canceled 2, omitted 0"
 
@@ -130,7 +130,7 @@ def test_json_has_one_object_a_line(path: Path):
 
 
 @pytest.mark.parametrize("format", ["text", "json"])
-def test_a_file_name_of_another_encoding_does_no_harm(path: Path, format: Format):
+def test_a_file_name_that_is_not_utf_8_is_escaped(path: Path, format: Format):
     wd = os.fsdecode(b"/caf\xe9")
     writer = ReportWriter(path, format)
     writer.ended(JobEnd("j", State.SUCCEED, *TIMES, GRANT, wd, description=DESCRIPTION))
@@ -155,18 +155,18 @@ def test_the_report_belongs_to_its_owner_alone(path: Path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_new_report_takes_the_place_of_an_old_one(path: Path):
+def test_a_new_report_replaces_an_old_one(path: Path):
     path.write_text("old and long " * 1000)
     assert written(path, "text", OMITTED).startswith("late (OMITTED)\n")
 
 
-def test_the_report_can_go_nowhere():
+def test_the_report_can_be_written_to_dev_null():
     writer = ReportWriter(Path("/dev/null"), "text")
     writer.ended(DONE)
     writer.close()
 
 
-def test_entries_are_there_after_a_flush_that_tells_the_length(path: Path):
+def test_flush_writes_entries_and_returns_the_length(path: Path):
     writer = ReportWriter(path, "text")
     assert writer.flush() == 0
     writer.ended(DONE)
@@ -180,7 +180,7 @@ def test_entries_are_there_after_a_flush_that_tells_the_length(path: Path):
 
 
 @pytest.mark.parametrize("format", ["text", "json"])
-def test_after_a_crash_what_was_not_stored_is_cut_off(path: Path, format: Format):
+def test_after_a_crash_entries_that_were_not_committed_are_cut_off(path: Path, format: Format):
     expected = written(path, format, DONE, OMITTED)
     writer = ReportWriter(path, format)
     writer.ended(DONE)
@@ -193,7 +193,7 @@ def test_after_a_crash_what_was_not_stored_is_cut_off(path: Path, format: Format
     assert path.read_text() == expected
 
 
-def test_a_report_that_was_taken_away_begins_anew(path: Path):
+def test_a_report_that_was_removed_is_created_again(path: Path):
     writer = ReportWriter.resume(path, "text", 1000)
     writer.ended(OMITTED)
     assert writer.flush() == path.stat().st_size
@@ -201,7 +201,7 @@ def test_a_report_that_was_taken_away_begins_anew(path: Path):
     assert path.read_text().startswith("late (OMITTED)\n")
 
 
-def test_a_full_disk_costs_no_entry_and_doubles_none(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_neither_loses_nor_repeats_entries(path: Path, monkeypatch: pytest.MonkeyPatch):
     expected = written(path, "text", DONE, OMITTED, ITERATION)
     room = 100
     real = os.pwrite
@@ -249,7 +249,7 @@ def test_a_disk_that_stays_full_keeps_whole_entries_only(path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("place", ["missing/jobs.report", "."])
-def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, place: str):
+def test_a_report_that_cannot_be_opened_is_an_error(tmp_path: Path, place: str):
     with pytest.raises(
         ReportError, match=r"could not be opened: (No such file or|it is a) directory; give another file with"
     ):

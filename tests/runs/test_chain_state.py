@@ -15,7 +15,7 @@ from qcg.pilotjob.manager.run_result import Ending
 from qcg.pilotjob.runs.chain_state import Books, read_books, write_books
 
 
-def test_books_are_as_they_were_written_and_nobody_else_reads_them(tmp_path: Path):
+def test_the_chain_state_is_read_as_written_and_only_by_its_owner(tmp_path: Path):
     directory = tmp_path / "notes"
     assert read_books(directory) == Books()
     written = Books(["12", "13"], "13", 4)
@@ -25,7 +25,7 @@ def test_books_are_as_they_were_written_and_nobody_else_reads_them(tmp_path: Pat
     assert (file.stat().st_mode & 0o777, directory.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-def test_books_that_cannot_be_read_are_told(tmp_path: Path):
+def test_a_damaged_chain_state_is_an_error(tmp_path: Path):
     write_books(tmp_path, Books())
     [file] = tmp_path.iterdir()
     file.write_text('{"allocations": 5}')
@@ -49,7 +49,7 @@ JobId=7 JobName=JobState=FAILED Reason=None
 """
 
 
-def test_what_slurm_says_of_a_job_is_read_where_its_lines_begin():
+def test_the_state_of_a_slurm_job_is_read_from_the_start_of_its_lines():
     seen = parse_job("7", SHOWN)
     assert (seen.state, seen.reason, seen.restarts, seen.exit_code) == ("COMPLETING", "TimeLimit", 2, 4)
     assert (seen.nodes, seen.output, seen.is_over) == ("n[1-3]", "/home/me/two words.out", False)
@@ -58,6 +58,6 @@ def test_what_slurm_says_of_a_job_is_read_where_its_lines_begin():
     assert parse_job("7", SHOWN.replace("COMPLETING", "TIMEOUT")).is_over
 
 
-def test_an_answer_that_says_nothing_of_the_job_is_refused():
+def test_a_batch_system_reply_without_the_job_is_an_error():
     with pytest.raises(BatchError, match="does not tell how the job is"):
         parse_job("7", "slurm_load_jobs: nothing\n")

@@ -37,7 +37,7 @@ def an_agent(run_dir: Path, name: str, allocation: str, host: str = "far", pid: 
     ("allocations", "at_work"),
     [([], False), (["7", "7"], False), (["7", "8"], True), (["9", "8"], True), (["7", "9"], None), ([""], None)],
 )
-def test_agents_elsewhere_are_at_work_as_long_as_their_allocation_is(
+def test_agents_on_other_hosts_live_as_long_as_their_allocation(
     allocations: list[str], at_work: bool | None, tmp_path: Path
 ):
     for number, allocation in enumerate(allocations):
@@ -45,7 +45,7 @@ def test_agents_elsewhere_are_at_work_as_long_as_their_allocation_is(
     assert discovery.has_agents(tmp_path) is at_work
 
 
-def test_an_agent_of_this_host_is_at_work_as_long_as_its_process_is(tmp_path: Path):
+def test_an_agent_on_this_host_lives_as_long_as_its_process(tmp_path: Path):
     an_agent(tmp_path, "n1", "8", socket.gethostname(), os.getpid())
     assert discovery.has_agents(tmp_path) is False
     write_agent_pid(tmp_path, "n1")

@@ -72,7 +72,7 @@ def on_another_host(run_dir: Path) -> None:
     contact.write(run_dir, msgspec.structs.replace(found, host="elsewhere"))
 
 
-def test_a_run_whose_agent_is_on_another_host_is_not_taken_up(run_dir: Path, slurm: Callable[..., None]):
+def test_a_run_whose_agent_is_on_another_host_is_not_resumed(run_dir: Path, slurm: Callable[..., None]):
     path = an_agent(run_dir, "elsewhere")
     with pytest.raises(UsageError, match="started on elsewhere and may still run jobs there"):
         guard.check_agents(run_dir, "i")
@@ -83,7 +83,7 @@ def test_a_run_whose_agent_is_on_another_host_is_not_taken_up(run_dir: Path, slu
 @pytest.mark.parametrize(
     "content", [b"", bytes(40), b"{", b"[]", b'{"pid": "x", "started": 1, "host": "h"}', b'{"pid": 1, "host": "\xff"}']
 )
-def test_a_damaged_pid_file_is_named_unless_its_agent_lives_here(run_dir: Path, content: bytes):
+def test_a_damaged_pid_file_is_an_error_unless_its_agent_runs_on_this_host(run_dir: Path, content: bytes):
     path = run_dir / "agent-local.json"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=r"agent-local\.json is damaged.* remove the file"):
@@ -96,7 +96,7 @@ def test_a_damaged_pid_file_is_named_unless_its_agent_lives_here(run_dir: Path, 
         os.close(lock)
 
 
-def test_agents_on_other_hosts_of_the_same_allocation_are_called(
+def test_agents_on_other_hosts_of_the_same_allocation_are_kept(
     run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
     path = an_agent(run_dir, "n2", "17")
@@ -108,7 +108,7 @@ def test_agents_on_other_hosts_of_the_same_allocation_are_called(
         guard.check_agents(run_dir, "i")
 
 
-def test_agents_of_an_allocation_that_is_over_are_gone(run_dir: Path, slurm: Callable[..., None]):
+def test_agents_of_an_ended_allocation_have_ended(run_dir: Path, slurm: Callable[..., None]):
     slurm(job18="RUNNING", job19="TIMEOUT")
     an_agent(run_dir, "n2", "17")
     an_agent(run_dir, "n3", "19")
@@ -120,7 +120,7 @@ def test_agents_of_an_allocation_that_is_over_are_gone(run_dir: Path, slurm: Cal
     assert not list(run_dir.glob("agent-*.json"))
 
 
-def test_an_allocation_that_is_about_to_end_is_waited_for(
+def test_a_resume_waits_for_an_allocation_that_is_about_to_end(
     run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
     slurm(job17="COMPLETING")
@@ -130,7 +130,7 @@ def test_an_allocation_that_is_about_to_end_is_waited_for(
     assert not path.exists()
 
 
-def test_one_that_does_not_end_for_long_is_told_about(
+def test_an_allocation_that_does_not_end_for_long_is_an_error(
     run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(guard, "ENDING", 0.0)
@@ -141,7 +141,7 @@ def test_one_that_does_not_end_for_long_is_told_about(
     assert path.exists()
 
 
-def test_without_slurm_nobody_says_that_an_allocation_is_over(run_dir: Path, slurm: Callable[..., None]):
+def test_without_slurm_an_allocation_does_not_count_as_ended(run_dir: Path, slurm: Callable[..., None]):
     path = an_agent(run_dir, "n2", "17")
     with pytest.raises(UsageError, match=r"whether allocation 17 is over: .* ask on a host of cluster big"):
         guard.check_agents(run_dir, "i")
@@ -151,7 +151,7 @@ def test_without_slurm_nobody_says_that_an_allocation_is_over(run_dir: Path, slu
     assert path.exists()
 
 
-def test_an_agent_that_is_at_work_on_this_host_is_not_taken_for_gone(
+def test_a_live_agent_of_another_allocation_on_this_host_is_an_error(
     run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
     in_allocation(monkeypatch, "17")
@@ -163,7 +163,7 @@ def test_an_agent_that_is_at_work_on_this_host_is_not_taken_for_gone(
     assert (run_dir / "agent-n1.json").exists()
 
 
-def test_an_agent_that_slurm_did_not_start_is_gone_when_its_host_says_so(
+def test_an_agent_started_by_ssh_has_ended_when_its_host_says_so(
     run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
     slurm()
@@ -211,7 +211,9 @@ def test_a_manager_on_a_login_node_does_not_end_with_its_allocation(
         guard.check_free(run_dir)
 
 
-def test_the_clock_of_the_directory_counts_and_not_that_of_this_machine(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_age_of_a_contact_file_is_measured_by_the_clock_of_its_file_system(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("time.time", lambda: 0.0)
     made = run_dir / "made"
     made.touch()
@@ -229,7 +231,7 @@ def test_a_file_as_working_directory_is_refused(tmp_path: Path):
         rundir.create(tmp_path / "file", None)
 
 
-def test_an_agent_is_watched_without_a_descriptor_too(monkeypatch: pytest.MonkeyPatch):
+def test_an_agent_is_watched_without_a_pidfd(monkeypatch: pytest.MonkeyPatch):
     def unknown(pid: int) -> int:
         raise OSError(errno.ENOSYS, "no such call")
 
