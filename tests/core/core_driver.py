@@ -1,4 +1,4 @@
-"""Short words for tests of the core: descriptions and nodes in one line each, effects as lines of text."""
+"""Helpers for tests of the core: one-line descriptions and nodes, effects as text, and a driver of events."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def node(name: str, cores: int, gpus: int = 0, memory: int = 0) -> NodeSpec:
 
 
 def machine(*cores: int) -> list[NodeSpec]:
-    """Nodes n1, n2 … with so many cores each."""
+    """Nodes n1, n2 … with the given numbers of cores."""
     return [node(f"n{number}", count) for number, count in enumerate(cores, 1)]
 
 
@@ -101,13 +101,13 @@ def job(
     )
 
 
-def told(grant: Grant) -> list[NodeGrant]:
-    """A grant as hosts keep it."""
+def reported_grant(grant: Grant) -> list[NodeGrant]:
+    """A grant in the form that hosts report."""
     return [(part.node, part.cores, part.gpus) for part in grant.parts]
 
 
-def line(effect: Effect) -> str:
-    """An effect as one line."""
+def effect_text(effect: Effect) -> str:
+    """An effect as one line of text."""
     match effect:
         case Added(jobs):
             return f"added {' '.join(job.name for job in jobs)}"
@@ -119,19 +119,19 @@ def line(effect: Effect) -> str:
             some = " ".join(name_of(job, position) for position, is_set in enumerate(bitmap) if is_set)
             return f"together {some} {state.name}: {message}"
         case Launch(attempt):
-            return f"launch {_run(attempt)} on {attempt.grant}"
+            return f"launch {_attempt_name(attempt)} on {attempt.grant}"
         case Kill(attempt):
-            return f"kill {_run(attempt)}"
+            return f"kill {_attempt_name(attempt)}"
         case Stop(attempt, reason, _):
-            return f"stop {_run(attempt)}: {reason}"
+            return f"stop {_attempt_name(attempt)}: {reason}"
         case Sweep(attempt_id, where):
             return f"sweep {attempt_id} on {where}"
         case Retract(attempts):
-            return f"recall {' '.join(map(_run, attempts))}"
+            return f"retract {' '.join(map(_attempt_name, attempts))}"
         case KillStray(attempt_id, where):
             return f"kill stray {attempt_id} on {where}"
         case Requeued(attempt):
-            return f"requeued {_run(attempt)}"
+            return f"requeued {_attempt_name(attempt)}"
         case Removed(job):
             return f"removed {job.name}"
         case MoreToStart():
@@ -144,26 +144,26 @@ def line(effect: Effect) -> str:
             return f"reply {data}"
 
 
-def _run(attempt: Attempt) -> str:
+def _attempt_name(attempt: Attempt) -> str:
     name = name_of(attempt.job, attempt.position)
     return name if attempt.number == 1 else f"{name} (attempt {attempt.number})"
 
 
 class CoreDriver:
-    """A core with hosts that are always there; each event is followed by a check of the core's books."""
+    """A core with one event after another, each followed by a sanity check."""
 
     def __init__(
         self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, available: bool = True, sweeping: bool = True
     ) -> None:
-        """`sweeping`: when asked to, all hosts say at once that nothing is left of a run, and nobody sees it."""
+        """`sweeping`: every sweep is answered at once, and left out of the effects."""
         self.core = Core(nodes, rerun_lost=rerun_lost)
         self._sweeping = sweeping
         self.now = 0.0
         self.effects: list[Effect] = []
         if available:
-            self.tell(AgentReported([spec.name for spec in nodes], []))
+            self.handle(AgentReported([spec.name for spec in nodes], []))
 
-    def tell(self, event: Event) -> list[str]:
+    def handle(self, event: Event) -> list[str]:
         self.now += 1.0
         self.effects = self.core.handle(event, self.now)
         sanity.check(self.core.state)
@@ -173,26 +173,26 @@ class CoreDriver:
                 sanity.check(self.core.state)
         if self._sweeping:
             self.effects = [effect for effect in self.effects if not isinstance(effect, Sweep)]
-        return [line(effect) for effect in self.effects]
+        return [effect_text(effect) for effect in self.effects]
 
     def submit(self, *jobs: JobDescription) -> list[str]:
-        """What follows the acceptance, which is always the same."""
-        lines = self.tell(Submit(list(jobs)))
+        """Submit jobs; returns the effects after the usual acceptance."""
+        lines = self.handle(Submit(list(jobs)))
         names = [description.name for description in jobs]
         reply = {"submitted": len(names), "jobs": names}
         assert lines[:2] == [f"added {' '.join(names)}", f"reply {reply}"]
         return lines[2:]
 
     def schedule(self) -> list[str]:
-        """What was launched, and where: `job on n1[0]`."""
-        lines = self.tell(Schedule())
+        """Run a scheduling pass; returns the launches as `job on n1[0]`."""
+        lines = self.handle(Schedule())
         launches = [text.removeprefix("launch ") for text in lines if text.startswith("launch ")]
         scheduled = [f"{text.split(' ')[0]} SCHEDULED" for text in launches]
         assert lines == [text for pair in zip(scheduled, lines[1::2], strict=True) for text in pair]
         return launches
 
     def attempt(self, name: str) -> Attempt:
-        """The run under way of `job` or `job:3`."""
+        """The current attempt of `job` or `job:3`."""
         wanted, _, index = name.partition(":")
         found = self.core.state.jobs[wanted]
         if not index:
@@ -207,54 +207,54 @@ class CoreDriver:
         lines = []
         for name in names:
             attempt = self.attempt(name)
-            lines += self.tell(AttemptStarted(Started(attempt.id, 1000, self.now, told(attempt.grant))))
+            lines += self.handle(AttemptStarted(Started(attempt.id, 1000, self.now, reported_grant(attempt.grant))))
         return lines
 
     def end(self, *names: str, exit_code: int = 0, reason: str = "exit", message: str = "") -> list[str]:
         lines = []
         for name in names:
             attempt = self.attempt(name)
-            lines += self.tell(
+            lines += self.handle(
                 AttemptEnded(Ended(attempt.id, self.now, exit_code, reason, message, attempt.pid, attempt.started))
             )
         return lines
 
     def cancel(self, *names: str) -> list[str]:
-        return self.tell(Cancel(list(names)))
+        return self.handle(Cancel(list(names)))
 
     def cancel_all(self, message: str = "") -> list[str]:
-        return self.tell(ShutDown(Disposition.CANCEL_ALL, message))
+        return self.handle(ShutDown(Disposition.CANCEL_ALL, message))
 
     def remove(self, *names: str) -> list[str]:
-        return self.tell(Remove(list(names)))
+        return self.handle(Remove(list(names)))
 
     def report(self, *nodes: str, live: Sequence[Running] = ()) -> list[str]:
-        return self.tell(AgentReported(list(nodes), list(live)))
+        return self.handle(AgentReported(list(nodes), list(live)))
 
     def silent(self, *nodes: str) -> list[str]:
-        return self.tell(AgentUnreachable(list(nodes)))
+        return self.handle(AgentUnreachable(list(nodes)))
 
     def sweep(self, name: str, *nodes: str) -> list[str]:
-        """The agents of these nodes have nothing of it any more."""
+        """Report from these nodes that no process of the attempt is left."""
         attempt_id = self.attempt(name).id
-        return [line for node in nodes for line in self.tell(AttemptSwept(attempt_id, node))]
+        return [line for node in nodes for line in self.handle(AttemptSwept(attempt_id, node))]
 
     def suspend(self) -> list[str]:
-        return self.tell(ShutDown(Disposition.REQUEUE, "the time is over"))
+        return self.handle(ShutDown(Disposition.REQUEUE, "the time is over"))
 
     def finish(self) -> list[str]:
-        return self.tell(ShutDown(Disposition.CANCEL_RUNNING, "told to finish"))
+        return self.handle(ShutDown(Disposition.CANCEL_RUNNING, "told to finish"))
 
     def deadline(self, at: float | None) -> None:
-        assert self.tell(Deadline(at)) == []
+        assert self.handle(Deadline(at)) == []
 
     def lose(self, *nodes: str, message: str = "the node is gone") -> list[str]:
-        return self.tell(NodesLost(list(nodes), message))
+        return self.handle(NodesLost(list(nodes), message))
 
     def running(self, name: str) -> Running:
-        """The run as its host tells of it."""
+        """The attempt as its host reports it."""
         attempt = self.attempt(name)
-        return Running(attempt.id, 1000, 1.0, told(attempt.grant))
+        return Running(attempt.id, 1000, 1.0, reported_grant(attempt.grant))
 
     def states(self) -> dict[str, str]:
         return {found.name: found.state.name for found in self.core.state.jobs.values()}

@@ -1,4 +1,4 @@
-"""Watches effects, and nothing else, and fails when one of them breaks a promise."""
+"""Checks the guarantees of the core from its effects alone."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from tests.core.reference import requests_of
 
 Unit = tuple[int, int]
 """(number of the job, position); position -1 for a job without iterations."""
-Wish = tuple[ResourceRequest, float | None]
-"""With the wall time."""
+Demand = tuple[ResourceRequest, float | None]
+"""A resource request with its wall time."""
 
 
-class Watched:
-    """A job, as far as effects tell of it."""
+class CheckedJob:
+    """The state of a job as known from effects."""
 
     def __init__(self, seq: int, description: JobDescription, specs: list[NodeSpec]) -> None:
         self.seq = seq
         self.description = description
         self.iterated = description.iteration is not None
         self.indices: list[int] = list(description.iteration.indices()) if description.iteration is not None else [-1]
-        self.count_shares(specs)
+        self.compute_requests(specs)
         self.states = dict.fromkeys(self.requests, State.QUEUED)
         self.state = State.QUEUED
-        self.after: list[tuple[Watched, str]] = []
-        """Whom it waits for: all of it, one index, or the same index."""
+        self.after: list[tuple[CheckedJob, str]] = []
+        """Prerequisites: the job, and an index, `${it}` for the same index, or empty for the whole job."""
 
-    def count_shares(self, specs: list[NodeSpec]) -> None:
+    def compute_requests(self, specs: list[NodeSpec]) -> None:
         first = 0 if self.iterated else -1
         self.requests = dict(enumerate(requests_of(self.description, specs), first))
 
     def is_ready(self, position: int) -> bool:
-        """All that this iteration waits for has succeeded."""
+        """Whether all prerequisites of the iteration have succeeded."""
         for other, index in self.after:
             if index == "${it}":
                 state = other.states[other.indices.index(self.indices[position])]
@@ -57,18 +57,18 @@ class Watched:
         return True
 
 
-class Watcher:
+class EffectChecker:
     def __init__(self, specs: list[NodeSpec]) -> None:
         self.specs = {spec.name: spec for spec in specs}
-        self.jobs: dict[str, Watched] = {}
+        self.jobs: dict[str, CheckedJob] = {}
         self.held: dict[str, Grant] = {}
         self.ids: set[str] = set()
-        """Of all runs there ever were."""
+        """Ids of all attempts so far."""
         self.submitting: dict[str, JobDescription] = {}
-        """What the next submission holds."""
+        """Descriptions of the next submission by name."""
 
-    def watch(self, effects: list[Effect], *, scheduling: bool = False) -> None:
-        """Take note of what one event led to."""
+    def check(self, effects: list[Effect], *, scheduling: bool = False) -> None:
+        """Check the effects of one event."""
         ready = self._ready() if scheduling else []
         launched: set[Unit] = set()
         behind: set[Unit] = set()
@@ -102,14 +102,14 @@ class Watcher:
                     assert not any(self.unfinished())
         done = sum(isinstance(effect, AllDone) for effect in effects)
         assert done == (ended > 0 and not any(self.unfinished()))
-        self._first_come_first_served(ready, launched)
-        self._nobody_overtaken(ready, launched, behind)
+        self._check_arrival_order(ready, launched)
+        self._check_prefill_order(ready, launched, behind)
 
-    def moved(self, specs: list[NodeSpec]) -> None:
-        """The run goes on with other nodes."""
+    def nodes_changed(self, specs: list[NodeSpec]) -> None:
+        """Note that the run continues on other nodes."""
         self.specs = {spec.name: spec for spec in specs}
         for job in self.jobs.values():
-            job.count_shares(specs)
+            job.compute_requests(specs)
 
     def unfinished(self) -> Iterator[str]:
         return (name for name, job in self.jobs.items() if not job.state.is_final)
@@ -117,14 +117,14 @@ class Watcher:
     def _added(self, names: list[tuple[str, int]]) -> None:
         for name, seq in names:
             assert name not in self.jobs
-            self.jobs[name] = Watched(seq, self.submitting[name], list(self.specs.values()))
+            self.jobs[name] = CheckedJob(seq, self.submitting[name], list(self.specs.values()))
         for name, _ in names:
             job = self.jobs[name]
             for entry in job.description.after:
                 other, _, index = entry.partition(":")
                 job.after.append((self.jobs[other], index))
 
-    def _ready(self) -> list[tuple[Unit, Wish]]:
+    def _ready(self) -> list[tuple[Unit, Demand]]:
         return [
             ((job.seq, position), (job.requests[position], job.description.wall_time))
             for job in self.jobs.values()
@@ -132,20 +132,22 @@ class Watcher:
             if state is State.QUEUED and job.is_ready(position)
         ]
 
-    def _first_come_first_served(self, ready: list[tuple[Unit, Wish]], launched: set[Unit]) -> None:
-        for unit, wish in ready:
+    def _check_arrival_order(self, ready: list[tuple[Unit, Demand]], launched: set[Unit]) -> None:
+        for unit, demand in ready:
             if unit not in launched:
-                overtaken = [other for other, wanted in ready if other in launched and other > unit and wanted == wish]
-                assert not overtaken, f"{overtaken} came after {unit}, asked for the same and were started before"
+                overtaken = [
+                    other for other, wanted in ready if other in launched and other > unit and wanted == demand
+                ]
+                assert not overtaken, f"{overtaken} arrived after {unit} with the same request and were started before"
 
-    def _nobody_overtaken(self, ready: list[tuple[Unit, Wish]], launched: set[Unit], behind: set[Unit]) -> None:
-        """Whoever was sent ahead was the first of all that waited, but for those who have no time left."""
+    def _check_prefill_order(self, ready: list[tuple[Unit, Demand]], launched: set[Unit], behind: set[Unit]) -> None:
+        """Check that prefilled jobs were first in the queue, except jobs without enough time left."""
         walls = {job.seq: job.description.wall_time for job in self.jobs.values()}
         waiting = [unit for unit, _ in ready if unit not in launched and walls[unit[0]] is None]
         assert not waiting or not behind or min(waiting) > max(behind), f"{min(waiting)} was overtaken by {behind}"
 
     def _transition(self, change: Transition) -> int:
-        """1 when a job is final now."""
+        """Check one transition; returns 1 when it makes a job final."""
         job = self.jobs[change.job.name]
         position, state, attempt = change.position, change.state, change.attempt
         whole = position < 0
@@ -167,10 +169,10 @@ class Watcher:
             assert attempt is not None
             self.held[attempt.id] = attempt.grant
         if whole and job.iterated and state.is_final:
-            self._check_outcome(job)
+            self._check_final_state(job)
         return whole and state.is_final
 
-    def _check_outcome(self, job: Watched) -> None:
+    def _check_final_state(self, job: CheckedJob) -> None:
         states = set(job.states.values())
         assert all(state.is_final for state in states)
         worst = [state for state in (State.FAILED, State.CANCELED, State.OMITTED, State.SUCCEED) if state in states]
@@ -193,14 +195,14 @@ class Watcher:
                 if other.node == part.node
             ]
             for other in others:
-                assert not set(part.cores) & set(other.cores), f"{attempt.id} got cores that are given already"
-                assert not set(part.gpus) & set(other.gpus), f"{attempt.id} got GPUs that are given already"
+                assert not set(part.cores) & set(other.cores), f"{attempt.id} got cores that are in use"
+                assert not set(part.gpus) & set(other.gpus), f"{attempt.id} got GPUs that are in use"
             if part.memory:
                 assert part.memory + sum(other.memory for other in others) <= self.specs[part.node].memory
 
 
 def check_within(grant: Grant, request: ResourceRequest, specs: dict[str, NodeSpec]) -> None:
-    """Fails when a grant is not what was asked for."""
+    """Check that a grant is within the request."""
     parts = grant.parts
     assert parts
     assert len({part.node for part in parts}) == len(parts)

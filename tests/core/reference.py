@@ -83,7 +83,7 @@ class Reference:
         return started
 
     def end(self, name: str, unit: Unit, state: str) -> None:
-        """A run has ended, or something that waited was cancelled."""
+        """Record the end of an attempt or the cancellation of a waiting job."""
         grant = self.grants.pop((name, unit), Grant(()))
         for part in grant.parts:
             node = next(node for node in self.nodes if node.spec.name == part.node)
@@ -108,7 +108,7 @@ class Reference:
         return next(job for job in self.jobs if job.name == name)
 
     def _omit(self) -> None:
-        """Whoever waits in vain is omitted, until nobody is left who does."""
+        """Omit jobs with failed prerequisites until none is left."""
         changed = True
         while changed:
             changed = False

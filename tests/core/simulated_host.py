@@ -1,38 +1,38 @@
-"""Pretended hosts: each has an agent that comes and goes, and remembers on its disk what it has started."""
+"""Simulated hosts: each has an agent that connects and disconnects, and a ledger that survives."""
 
 from __future__ import annotations
 
 from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptStarted, Event
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
-from tests.core.core_driver import told
+from tests.core.core_driver import reported_grant
 
 
-class Host:
-    """One node with its agent. What it says is a list of events, for whoever listens."""
+class SimulatedHost:
+    """One node with its agent; its reports are lists of events."""
 
     def __init__(self, node: str) -> None:
         self.node = node
         self.connected = False
         self.arrived: dict[str, list[NodeGrant]] = {}
-        """Launches that were received and not started yet."""
+        """Launches received and not started yet."""
         self.lanes: dict[str, str] = {}
-        """Of all that were ever launched."""
+        """Lane of every attempt that was ever launched."""
         self.live: dict[str, Running] = {}
         self.ranks: dict[str, list[NodeGrant]] = {}
-        """Runs that another host has started, and that have processes here."""
+        """Attempts started by another host with processes on this one."""
         self.killed: dict[str, str] = {}
-        """What is to end, and what the record will say."""
+        """Attempts to be ended, with the reason for their end record."""
         self.records: list[Event] = []
         self.acknowledged = 0
 
     def launch(self, attempt: Attempt) -> None:
         assert self.connected
-        self.arrived[attempt.id] = told(attempt.grant)
+        self.arrived[attempt.id] = reported_grant(attempt.grant)
         self.lanes[attempt.id] = attempt.lane.id if attempt.lane is not None else attempt.id
 
     def startable(self) -> list[str]:
-        """Those that stand behind nobody."""
+        """The attempts that are first in their lane."""
         taken = {self.lanes[attempt_id] for attempt_id in self.live}
         found = []
         for attempt_id in self.arrived:
@@ -56,7 +56,7 @@ class Host:
         self.records.append(AttemptStarted(Started(attempt_id, 100, now, grant)))
 
     def end(self, attempt_id: str, now: float, exit_code: int, reason: str) -> None:
-        """It ends as it would; or because of the kill, when there was one."""
+        """End an attempt, with the reason of the kill if there was one."""
         if attempt_id in self.killed and reason != "lost":
             exit_code, reason = -15, self.killed[attempt_id]
         running = self.live.pop(attempt_id, None)
@@ -66,28 +66,28 @@ class Host:
         message = "" if reason in ("exit", "cancel") else f"it was {reason}"
         self.records.append(AttemptEnded(Ended(attempt_id, now, exit_code, reason, message, pid, started)))
 
-    def news(self) -> list[Event]:
-        """Records that nobody has heard yet."""
-        news = self.records[self.acknowledged :] if self.connected else []
-        self.acknowledged += len(news)
-        return news
+    def unreported(self) -> list[Event]:
+        """Records that have not been reported yet."""
+        unreported = self.records[self.acknowledged :] if self.connected else []
+        self.acknowledged += len(unreported)
+        return unreported
 
-    def go_silent(self, *, in_flight: bool) -> None:
-        """The connection breaks; launches on their way arrive all the same, or never do."""
+    def disconnect(self, *, in_flight: bool) -> None:
+        """Break the connection; `in_flight`: launches on their way are lost."""
         self.connected = False
         if in_flight:
             self.arrived.clear()
 
-    def come_back(self, *, everything: bool) -> list[Event]:
-        """The agent connects; it repeats what was not acknowledged, or all it ever said, and reports."""
+    def reconnect(self, *, everything: bool) -> list[Event]:
+        """Connect the agent; it repeats unacknowledged records, or `everything`, and reports its live attempts."""
         self.connected = True
         if everything:
             self.acknowledged = 0
         starting = [Running(attempt_id, 0, 0.0, grant) for attempt_id, grant in self.arrived.items()]
-        return [*self.news(), AgentReported([self.node], [*self.live.values(), *starting])]
+        return [*self.unreported(), AgentReported([self.node], [*self.live.values(), *starting])]
 
     def die(self, now: float, *, tell: bool) -> list[str]:
-        """The agent and all it runs are gone; the next agent finds that out from its disk, or nobody does."""
+        """Kill the agent and its attempts; with `tell`, the next agent reports them as lost from its ledger."""
         gone = [*self.live, *self.arrived]
         self.connected = False
         for attempt_id in list(self.live):

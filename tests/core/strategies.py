@@ -55,14 +55,14 @@ def plain_requests() -> st.SearchStrategy[ResourceRequest]:
 
 
 class Draft(NamedTuple):
-    """A job that has no name yet, and whose dependencies are numbers yet."""
+    """A job without a name, whose prerequisites are still numbers."""
 
     request: ResourceRequest
     sharing: Sharing | None
     indices: range | None
     wall_time: float | None
     after: list[tuple[str, int]]
-    """(how, which): `whole`, `one` or `same`, of whatever jobs there are then."""
+    """Prerequisites: a kind (`whole`, `one` or `same`) and a number that selects a job."""
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Lines keep the order of arrival, whenever somebody takes his place."""
+"""Queue lines keep the order of arrival, whenever an entry is added."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def entry(seq: int) -> QueueEntry:
 
 
 @given(st.permutations(range(20)), st.lists(st.booleans(), max_size=60))
-def test_the_first_is_always_the_one_that_came_first_of_those_that_stand_there(coming: list[int], adds: list[bool]):
+def test_first_returns_the_entry_that_arrived_first(coming: list[int], adds: list[bool]):
     arrivals, expected = ArrivalOrder(), list[int]()
     for adds_one in adds:
         if adds_one and coming:
@@ -37,7 +37,7 @@ def test_the_first_is_always_the_one_that_came_first_of_those_that_stand_there(c
 
 
 @given(st.permutations(range(20)), st.integers(0, 20))
-def test_those_that_came_before_a_job_are_counted(coming: list[int], dropped: int):
+def test_before_counts_entries_that_arrived_earlier(coming: list[int], dropped: int):
     arrivals = ArrivalOrder()
     for seq in coming:
         arrivals.add(entry(seq))
@@ -47,7 +47,7 @@ def test_those_that_came_before_a_job_are_counted(coming: list[int], dropped: in
 
 
 @given(st.permutations(range(20)))
-def test_those_that_are_kept_keep_their_order(coming: list[int]):
+def test_keep_preserves_the_order_of_entries(coming: list[int]):
     arrivals = ArrivalOrder()
     for seq in coming:
         arrivals.add(entry(seq))

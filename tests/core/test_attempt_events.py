@@ -1,4 +1,4 @@
-"""What hosts tell of runs, and what becomes of runs whose hosts tell nothing."""
+"""Starts, ends and reports from hosts, and attempts on unreachable and lost nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def busy(*names: str, cores: int = 4, rerun_lost: bool = False) -> CoreDriver:
     return driver
 
 
-def test_a_run_starts_and_ends() -> None:
+def test_an_attempt_starts_and_ends() -> None:
     driver = busy("a")
     assert driver.start("a") == ["a EXECUTING"]
     assert (driver.attempt("a").pid, driver.attempt("a").started) == (1000, 3.0)
@@ -64,14 +64,14 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("exit_code", "reason", "message", "expected"), ENDS, ids=[end[-1] for end in ENDS])
-def test_an_end_means(exit_code: int, reason: str, message: str, expected: str) -> None:
+def test_an_end_record_gives_the_job_its_final_state(exit_code: int, reason: str, message: str, expected: str) -> None:
     driver = busy("a")
     driver.start("a")
     assert driver.end("a", exit_code=exit_code, reason=reason, message=message) == [expected, "all done"]
     assert driver.core.state.pool.free_cores == 4
 
 
-def test_a_run_that_never_started_ends_too() -> None:
+def test_an_attempt_that_never_started_can_end() -> None:
     driver = busy("a")
     assert driver.end("a", exit_code=-1, reason="unstartable", message="no such program") == [
         "a FAILED: no such program",
@@ -90,46 +90,46 @@ def test_an_iterated_job_executes_from_its_first_start_to_its_last_end() -> None
     assert driver.end("it:1", exit_code=1) == ["it:1 FAILED: exit code 1", "it FAILED", "all done"]
 
 
-def test_what_is_told_twice_is_ignored() -> None:
+def test_duplicate_records_are_ignored() -> None:
     driver = busy("a")
     attempt_id = driver.attempt("a").id
-    assert driver.tell(started(attempt_id)) == ["a EXECUTING"]
-    assert driver.tell(started(attempt_id)) == []
-    assert driver.tell(ended(attempt_id)) == ["a SUCCEED", "all done"]
-    assert driver.tell(ended(attempt_id)) == []
-    assert driver.tell(started(attempt_id)) == []
+    assert driver.handle(started(attempt_id)) == ["a EXECUTING"]
+    assert driver.handle(started(attempt_id)) == []
+    assert driver.handle(ended(attempt_id)) == ["a SUCCEED", "all done"]
+    assert driver.handle(ended(attempt_id)) == []
+    assert driver.handle(started(attempt_id)) == []
 
 
-def test_what_is_told_of_a_removed_job_is_ignored() -> None:
+def test_records_of_a_removed_job_are_ignored() -> None:
     driver = busy("a")
     attempt_id = driver.attempt("a").id
     driver.end("a")
     driver.remove("a")
-    assert driver.tell(ended(attempt_id)) == []
+    assert driver.handle(ended(attempt_id)) == []
 
 
 @pytest.mark.parametrize(
     "attempt_id",
     ["1:0.1", "2.1", "2:3.1", "2:-1.1", "9.1", "1.2", "1.0", "rubbish", "", "1", "1:x.1", "1:-1.1", "01.1"],
 )
-def test_a_run_that_no_job_can_have_is_ignored_and_ended_where_it_lives(attempt_id: str) -> None:
+def test_an_attempt_with_an_impossible_id_is_ignored_and_killed_on_its_host(attempt_id: str) -> None:
     driver = CoreDriver(machine(4))
     driver.submit(job("a"), job("it", its=3))
-    assert driver.tell(started(attempt_id)) == []
-    assert driver.tell(ended(attempt_id)) == []
+    assert driver.handle(started(attempt_id)) == []
+    assert driver.handle(ended(attempt_id)) == []
     assert driver.report("n1", live=[Running(attempt_id, 77, 5.0, N1)]) == [f"kill stray {attempt_id} on n1"]
     assert driver.report("n1", live=[Running(attempt_id, 77, 5.0, [])]) == [f"kill stray {attempt_id} on n1"]
 
 
-def test_a_start_that_the_books_have_lost_is_taken() -> None:
+def test_a_start_of_an_unknown_attempt_is_accepted() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("a"), job("b"))
-    assert driver.tell(started("1.1", [("n1", (1,), ())])) == ["a SCHEDULED", "a EXECUTING"]
+    assert driver.handle(started("1.1", [("n1", (1,), ())])) == ["a SCHEDULED", "a EXECUTING"]
     assert driver.schedule() == ["b on n1[0]"]
     assert driver.end("a") == ["a SUCCEED"]
 
 
-def test_an_end_tells_a_start_that_was_not_told_before() -> None:
+def test_an_end_record_reports_a_start_that_was_not_reported_before() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"))
     driver.schedule()
@@ -143,11 +143,11 @@ def test_an_end_tells_a_start_that_was_not_told_before() -> None:
     assert (attempt.pid, attempt.started) == (77, 8.5)
 
 
-def test_an_end_that_the_books_have_lost_is_taken() -> None:
+def test_an_end_of_an_unknown_attempt_is_accepted() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("a"), job("it", its=2))
-    assert driver.tell(ended("1.1")) == ["a SCHEDULED", "a EXECUTING", "a SUCCEED"]
-    assert driver.tell(ended("2:1.1", 4)) == [
+    assert driver.handle(ended("1.1")) == ["a SCHEDULED", "a EXECUTING", "a SUCCEED"]
+    assert driver.handle(ended("2:1.1", 4)) == [
         "it:1 SCHEDULED",
         "it:1 EXECUTING",
         "it EXECUTING",
@@ -156,7 +156,7 @@ def test_an_end_that_the_books_have_lost_is_taken() -> None:
     assert driver.schedule() == ["it:0 on n1[0]"]
 
 
-def test_of_an_end_that_the_books_have_lost_is_known_where_and_since_when_it_ran() -> None:
+def test_an_end_of_an_unknown_attempt_carries_its_grant_and_start_time() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("a"))
     effects = driver.core.handle(AttemptEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("n1", (1,), ())])), 9.0)
@@ -166,19 +166,19 @@ def test_of_an_end_that_the_books_have_lost_is_known_where_and_since_when_it_ran
     assert driver.core.state.pool.free_cores == 2
 
 
-def test_an_end_counts_also_when_the_node_is_no_part_of_this_run_any_more() -> None:
+def test_an_end_counts_even_if_its_node_has_left_the_run() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"))
     elsewhere = AttemptEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("elsewhere", (3,), ())]))
-    assert driver.tell(elsewhere) == ["a SCHEDULED", "a EXECUTING", "a SUCCEED", "all done"]
+    assert driver.handle(elsewhere) == ["a SCHEDULED", "a EXECUTING", "a SUCCEED", "all done"]
     assert driver.core.state.pool.free_cores == 1
 
 
-def test_the_end_of_a_run_of_which_some_nodes_are_gone_does_not_count() -> None:
+def test_the_end_of_a_multi_node_attempt_does_not_count_if_a_node_has_left_the_run() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"))
     partly = AttemptEnded(Ended("1.1", 9.0, 0, "exit", "", 77, 5.0, [("n1", (0,), ()), ("elsewhere", (3,), ())]))
-    assert driver.tell(partly) == [
+    assert driver.handle(partly) == [
         "a SCHEDULED",
         "a FAILED: the node it ran on is not part of this run any more",
         "all done",
@@ -186,44 +186,44 @@ def test_the_end_of_a_run_of_which_some_nodes_are_gone_does_not_count() -> None:
     assert driver.core.state.pool.free_cores == 1
 
 
-def test_a_lost_end_that_the_books_have_lost_is_run_again_as_another_attempt() -> None:
+def test_an_unknown_attempt_that_was_lost_is_repeated_as_the_next_attempt() -> None:
     driver = CoreDriver(machine(2), rerun_lost=True)
     driver.submit(job("a"))
-    assert driver.tell(ended("1.1", -1, "lost")) == ["a SCHEDULED", "a EXECUTING", "requeued a", "a QUEUED"]
+    assert driver.handle(ended("1.1", -1, "lost")) == ["a SCHEDULED", "a EXECUTING", "requeued a", "a QUEUED"]
     assert driver.schedule() == ["a (attempt 2) on n1[0]"]
 
 
-def test_a_found_run_of_a_job_that_waits_is_taken_whatever_becomes_of_what_it_waited_for() -> None:
-    """It has started, so what it waited for had succeeded; only the books do not know that yet."""
+def test_an_adopted_attempt_of_a_waiting_job_goes_on_whatever_happens_to_its_prerequisites() -> None:
+    """Its prerequisite must have succeeded before it started; the end record has not arrived yet."""
     for outcome, exit_code in [("a SUCCEED", 0), ("a FAILED: exit code 1", 1)]:
         driver = CoreDriver(machine(2))
         driver.submit(job("a"), job("b", after="a"))
-        assert driver.tell(started("2.1")) == ["b SCHEDULED", "b EXECUTING"]
-        assert driver.tell(ended("1.1", exit_code)) == ["a SCHEDULED", "a EXECUTING", outcome]
+        assert driver.handle(started("2.1")) == ["b SCHEDULED", "b EXECUTING"]
+        assert driver.handle(ended("1.1", exit_code)) == ["a SCHEDULED", "a EXECUTING", outcome]
         assert driver.schedule() == []
         assert driver.end("b") == ["b SUCCEED", "all done"]
 
 
-def test_a_found_run_holds_its_gpus_and_memory() -> None:
+def test_an_adopted_attempt_holds_its_gpus_and_memory() -> None:
     driver = CoreDriver([node("n1", 4, gpus=2, memory=100)])
     driver.submit(job("a", 1, gpus=1, memory=70), job("b", 1, gpus=2), job("c", 1, memory=50), job("d", 1, gpus=1))
-    driver.tell(started("1.1", [("n1", (2,), ("0",))]))
+    driver.handle(started("1.1", [("n1", (2,), ("0",))]))
     assert driver.schedule() == ["d on n1[0]"]
     assert driver.attempt("d").grant.parts[0].gpus == ("1",)
 
 
-def test_a_core_that_a_found_run_has_is_not_given_when_the_run_before_it_ends() -> None:
+def test_a_core_claimed_by_two_attempts_is_not_free_when_the_first_ends() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"), job("b"), job("c"))
     driver.schedule()
-    driver.tell(started("2.1"))
+    driver.handle(started("2.1"))
     driver.end("a")
     assert driver.schedule() == []
     driver.end("b")
     assert driver.schedule() == ["c on n1[0]"]
 
 
-def test_a_run_found_on_a_node_that_is_no_part_of_this_run_is_lost_and_ended() -> None:
+def test_an_attempt_on_a_node_outside_the_run_is_lost_and_killed() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"), job("b", after="a"))
     elsewhere = Running("1.1", 7, 5.0, [("elsewhere", (0,), ())])
@@ -236,26 +236,26 @@ def test_a_run_found_on_a_node_that_is_no_part_of_this_run_is_lost_and_ended() -
     ]
 
 
-def test_a_run_that_its_agent_never_got_waits_again_for_another_attempt() -> None:
+def test_an_attempt_that_never_reached_its_agent_is_queued_again() -> None:
     driver = busy("a", "b", cores=1)
     assert driver.report("n1") == ["requeued a", "a QUEUED"]
     assert driver.schedule() == ["a (attempt 2) on n1[0]"]
     assert driver.end("a") == ["a SUCCEED"]
 
 
-def test_a_run_that_had_started_and_that_its_agent_has_forgotten_is_lost() -> None:
+def test_a_started_attempt_unknown_to_its_agent_is_lost() -> None:
     driver = busy("a", cores=1)
     driver.start("a")
     assert driver.report("n1") == [f"a FAILED: {FORGOTTEN}", "all done"]
 
 
-def test_a_run_that_its_agent_has_forgotten_runs_again_where_that_is_wanted() -> None:
+def test_a_started_attempt_unknown_to_its_agent_is_repeated_with_rerun_lost() -> None:
     driver = busy("a", cores=1, rerun_lost=True)
     driver.start("a")
     assert driver.report("n1") == ["requeued a", "a QUEUED"]
 
 
-def test_an_iteration_that_its_agent_never_got_keeps_its_place() -> None:
+def test_an_iteration_that_never_reached_its_agent_keeps_its_order() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("it", its=4))
     driver.schedule()
@@ -270,10 +270,10 @@ def test_an_iteration_that_its_agent_never_got_keeps_its_place() -> None:
     assert driver.schedule() == ["it:2 on n1[1]"]
 
 
-def test_an_iteration_found_ahead_of_others_and_queued_again_keeps_its_place() -> None:
+def test_an_adopted_iteration_that_is_queued_again_keeps_its_order() -> None:
     driver = CoreDriver(machine(1), rerun_lost=True)
     driver.submit(job("it", its=4))
-    driver.tell(started("1:2.1"))
+    driver.handle(started("1:2.1"))
     driver.lose("n1")
     driver.report("n1")
     for name in ["it:0", "it:1", "it:2 (attempt 2)", "it:3"]:
@@ -281,41 +281,41 @@ def test_an_iteration_found_ahead_of_others_and_queued_again_keeps_its_place() -
         driver.end(name.split(" ")[0])
 
 
-def test_a_killed_run_that_its_agent_never_got_is_canceled() -> None:
+def test_a_killed_attempt_that_never_reached_its_agent_is_canceled() -> None:
     driver = busy("a")
     driver.cancel("a")
     assert driver.report("n1") == ["a CANCELED", "all done"]
 
 
-def test_a_killed_run_that_its_agent_still_has_is_killed_again() -> None:
+def test_a_killed_attempt_still_live_on_its_agent_is_killed_again() -> None:
     driver = busy("a")
     driver.cancel("a")
     assert driver.report("n1", live=[driver.running("a")]) == ["a EXECUTING", "kill a"]
 
 
-def test_a_live_run_that_the_books_have_lost_is_adopted() -> None:
+def test_an_unknown_live_attempt_is_adopted() -> None:
     driver = CoreDriver(machine(2), available=False)
     driver.submit(job("a"), job("b"))
     assert driver.report("n1", live=[Running("2.1", 77, 5.0, N1)]) == ["b SCHEDULED", "b EXECUTING"]
     assert driver.schedule() == ["a on n1[1]"]
 
 
-def test_a_live_run_that_is_being_started_is_adopted_as_scheduled() -> None:
+def test_an_unknown_attempt_that_has_not_started_is_adopted_as_scheduled() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("a"))
-    assert driver.report("n1", live=[Running("1.1", 0, 0.0, N1)]) == ["a SCHEDULED", "recall a"]
+    assert driver.report("n1", live=[Running("1.1", 0, 0.0, N1)]) == ["a SCHEDULED", "retract a"]
     assert driver.start("a") == ["a EXECUTING"]
 
 
 def unsure() -> CoreDriver:
-    """A run is found again of which its agent does not know what it was given."""
+    """A driver with an adopted attempt that was reported without its grant."""
     driver = CoreDriver(machine(2))
     driver.submit(job("a"))
-    assert driver.report("n1", live=[Running("1.1", 0, 0.0, [])]) == ["a SCHEDULED", "recall a"]
+    assert driver.report("n1", live=[Running("1.1", 0, 0.0, [])]) == ["a SCHEDULED", "retract a"]
     return driver
 
 
-def test_a_run_found_without_its_grant_can_be_ended_where_it_was_found() -> None:
+def test_an_attempt_reported_without_grant_can_be_killed() -> None:
     driver = unsure()
     assert driver.cancel("a")[0] == "kill a"
     kill = driver.effects[0]
@@ -323,22 +323,22 @@ def test_a_run_found_without_its_grant_can_be_ended_where_it_was_found() -> None
     assert kill.attempt.grant.parts[0].node == "n1"
 
 
-def test_a_run_found_without_its_grant_is_lost_with_its_node() -> None:
+def test_an_attempt_reported_without_grant_is_lost_with_its_node() -> None:
     assert unsure().lose("n1") == [f"a FAILED: the node is gone; {UNKNOWN}", "all done"]
 
 
-def test_a_run_found_without_its_grant_waits_again_when_its_agent_forgets_it() -> None:
+def test_an_attempt_reported_without_grant_is_queued_again_when_its_agent_forgets_it() -> None:
     assert unsure().report("n1") == ["requeued a", "a QUEUED"]
 
 
-def test_a_live_run_that_no_job_wants_is_ended() -> None:
+def test_a_live_attempt_without_a_job_is_killed() -> None:
     driver = busy("a")
     live = driver.running("a")
     driver.end("a")
     assert driver.report("n1", live=[live]) == [f"kill stray {live.id} on n1"]
 
 
-def test_an_agent_tells_only_of_its_own_nodes() -> None:
+def test_a_report_of_an_agent_concerns_only_its_own_nodes() -> None:
     driver = CoreDriver(machine(1, 1))
     driver.submit(job("a"), job("b"))
     driver.schedule()
@@ -346,22 +346,22 @@ def test_an_agent_tells_only_of_its_own_nodes() -> None:
     assert driver.states() == {"a": "SCHEDULED", "b": "QUEUED"}
 
 
-def test_a_known_run_is_known_whichever_agent_tells_of_it() -> None:
+def test_a_known_attempt_may_be_reported_by_any_agent() -> None:
     driver = CoreDriver(machine(1, 1))
     driver.submit(job("a"))
     driver.schedule()
     assert driver.report("n2", live=[driver.running("a")]) == ["a EXECUTING"]
 
 
-def test_a_run_told_of_a_node_that_is_not_here_is_lost_and_its_id_used_up() -> None:
+def test_an_attempt_on_an_unknown_node_is_lost_and_uses_up_its_id() -> None:
     driver = CoreDriver(machine(1), rerun_lost=True)
     driver.submit(job("a"))
-    assert driver.tell(started("1.1", [("elsewhere", (0,), ())])) == ["a SCHEDULED", "requeued a", "a QUEUED"]
-    assert driver.tell(ended("1.1")) == []
+    assert driver.handle(started("1.1", [("elsewhere", (0,), ())])) == ["a SCHEDULED", "requeued a", "a QUEUED"]
+    assert driver.handle(ended("1.1")) == []
     assert driver.schedule() == ["a (attempt 2) on n1[0]"]
 
 
-def test_what_ran_on_a_lost_node_has_failed() -> None:
+def test_attempts_on_a_lost_node_fail() -> None:
     driver = CoreDriver(machine(1, 1))
     driver.submit(job("a"), job("b"), job("c", after="a"), job("d"))
     driver.schedule()
@@ -375,7 +375,7 @@ def test_what_ran_on_a_lost_node_has_failed() -> None:
     assert driver.schedule() == ["d on n2[0]"]
 
 
-def test_what_is_not_known_to_have_begun_on_a_lost_node_says_so() -> None:
+def test_the_message_of_an_unstarted_attempt_on_a_lost_node_says_that_its_start_is_unknown() -> None:
     driver = busy("a", "b")
     driver.start("a")
     assert driver.lose("n1", message="node lost") == [
@@ -385,7 +385,7 @@ def test_what_is_not_known_to_have_begun_on_a_lost_node_says_so() -> None:
     ]
 
 
-def test_what_ran_on_a_lost_node_runs_again_elsewhere_where_that_is_wanted() -> None:
+def test_attempts_on_a_lost_node_are_repeated_elsewhere_with_rerun_lost() -> None:
     driver = CoreDriver(machine(1, 1), rerun_lost=True)
     driver.submit(job("a"), job("it", its=1), job("c"))
     driver.schedule()
@@ -400,28 +400,28 @@ def test_what_ran_on_a_lost_node_runs_again_elsewhere_where_that_is_wanted() -> 
     assert driver.attempt("it:0").id == "2:0.2"
 
 
-def test_a_killed_run_on_a_lost_node_is_canceled_and_not_run_again() -> None:
+def test_a_killed_attempt_on_a_lost_node_is_canceled_and_not_repeated() -> None:
     driver = busy("a", rerun_lost=True)
     driver.cancel("a")
     assert driver.lose("n1", message="gone") == [f"a CANCELED: gone; {UNKNOWN}", "all done"]
 
 
-def test_a_late_end_of_a_lost_run_is_ignored() -> None:
+def test_a_late_end_of_a_lost_attempt_is_ignored() -> None:
     for rerun_lost in (False, True):
         driver = busy("a", rerun_lost=rerun_lost)
         driver.lose("n1")
         before = driver.states()
-        assert driver.tell(ended("1.1")) == []
+        assert driver.handle(ended("1.1")) == []
         assert driver.states() == before
 
 
-def test_a_node_that_is_not_here_harms_nobody() -> None:
+def test_events_of_an_unknown_node_are_ignored() -> None:
     driver = busy("a")
     assert driver.lose("elsewhere") == []
     assert driver.report("elsewhere") == []
 
 
-def test_a_job_that_loses_every_host_is_given_up_in_the_end():
+def test_a_job_fails_after_too_many_lost_attempts():
     driver = CoreDriver(machine(1), rerun_lost=True)
     driver.submit(job("a"))
     for _ in range(MAX_LOSSES - 1):
@@ -432,7 +432,7 @@ def test_a_job_that_loses_every_host_is_given_up_in_the_end():
     assert driver.lose("n1")[0] == f"a FAILED: the node is gone; {UNKNOWN}"
 
 
-def test_runs_that_never_arrived_do_not_count_as_lost():
+def test_attempts_that_never_arrived_do_not_count_as_lost():
     driver = CoreDriver(machine(1), rerun_lost=True)
     driver.submit(job("a"))
     for _ in range(MAX_LOSSES):
@@ -449,7 +449,7 @@ class NotWalked(dict[str, Attempt]):
         raise AssertionError("all runs are looked at")
 
 
-def test_what_one_node_tells_or_loses_costs_what_it_has_and_not_what_all_have() -> None:
+def test_an_event_of_one_node_costs_only_the_attempts_of_that_node() -> None:
     driver = CoreDriver(machine(1, 1))
     driver.submit(job("a"), job("b"))
     driver.schedule()

@@ -10,7 +10,7 @@ from qcg.pilotjob.core.job_states import State
 
 
 @given(st.lists(st.tuples(st.sampled_from(State), st.booleans()), min_size=1, max_size=20))
-def test_marked_ones_that_wait_enter_a_state_and_all_others_stay(wanted: list[tuple[State, bool]]) -> None:
+def test_positions_in_the_set_enter_the_state_and_others_stay(wanted: list[tuple[State, bool]]) -> None:
     states = bytearray(state for state, _ in wanted)
     chosen = bytes(mark for _, mark in wanted)
     those = bitmaps.both(bitmaps.in_states(states, State.QUEUED), chosen)
@@ -19,14 +19,12 @@ def test_marked_ones_that_wait_enter_a_state_and_all_others_stay(wanted: list[tu
     ]
 
 
-def test_one_more_is_counted_for_each_that_is_marked() -> None:
+def test_counts_are_incremented_at_positions_in_the_set() -> None:
     assert bitmaps.added(bytearray([0, 254, 254, 3]), bytes([0, 1, 0, 1])) == bytearray([0, 255, 254, 4])
 
 
 @given(st.integers(-5, 5), st.integers(1, 30), st.integers(-3, 3), st.data())
-def test_what_belongs_to_indices_is_found_in_any_other_range_of_them(
-    start: int, length: int, step: int, data: st.DataObject
-) -> None:
+def test_bytes_of_a_subrange_of_indices_are_selected(start: int, length: int, step: int, data: st.DataObject) -> None:
     assume(step)
     indices = range(start, start + length * step, step)
     positions = range(length)[:: data.draw(st.integers(-4, 4).filter(bool))][data.draw(st.integers(0, length - 1)) :]

@@ -1,4 +1,4 @@
-"""People cancel and remove jobs."""
+"""Cancelling and removing jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_waiting_job_is_canceled_and_does_not_start_later() -> None:
 
 
 @pytest.mark.parametrize("start", [False, True], ids=["scheduled", "running"])
-def test_a_run_is_killed_and_canceled_when_its_host_says_so(start: bool) -> None:
+def test_a_running_job_is_canceled_when_its_host_reports_the_end(start: bool) -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"), job("b", after="a"), job("c"))
     driver.schedule()
@@ -46,7 +46,7 @@ def test_a_run_is_killed_and_canceled_when_its_host_says_so(start: bool) -> None
     assert driver.schedule() == ["c on n1[0]"]
 
 
-def test_a_run_that_ended_before_the_kill_came_has_ended_as_it_did() -> None:
+def test_an_attempt_that_ends_before_the_kill_keeps_its_result() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"))
     driver.schedule()
@@ -96,7 +96,7 @@ def test_an_iterated_job_is_canceled_as_a_whole() -> None:
     assert driver.iteration_states("it") == ["SUCCEED", "CANCELED", "SUCCEED", "CANCELED", "CANCELED"]
 
 
-def test_what_cannot_be_canceled_is_answered_name_by_name() -> None:
+def test_each_name_that_cannot_be_canceled_gets_an_error() -> None:
     driver = CoreDriver(machine(3))
     driver.submit(job("a"), job("it", its=2), job("b"))
     driver.schedule()
@@ -125,7 +125,7 @@ def test_what_cannot_be_canceled_is_answered_name_by_name() -> None:
 
 
 @pytest.mark.parametrize("has_started", [False, True])
-def test_jobs_that_wait_for_each_other_are_canceled_together_whether_or_not_the_first_has_started(
+def test_dependent_jobs_canceled_together_are_canceled_whether_or_not_the_first_has_started(
     has_started: bool,
 ) -> None:
     driver = CoreDriver(machine(1))
@@ -139,7 +139,7 @@ def test_jobs_that_wait_for_each_other_are_canceled_together_whether_or_not_the_
     assert driver.states() == {"a": "CANCELED", "b": "CANCELED", "it": "CANCELED", "c": "OMITTED"}
 
 
-def test_everything_goes_when_the_service_ends() -> None:
+def test_cancel_all_cancels_every_job() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("a"), job("it", its=3), job("b", after="a"), job("c"))
     driver.schedule()
@@ -159,7 +159,7 @@ def test_everything_goes_when_the_service_ends() -> None:
     ]
 
 
-def test_nobody_is_omitted_when_the_service_ends_before_anything_has_started() -> None:
+def test_cancel_all_omits_no_job_when_none_has_started() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(
         job("b", after="a"),
@@ -175,7 +175,7 @@ def test_nobody_is_omitted_when_the_service_ends_before_anything_has_started() -
     assert {found.message for found in driver.core.state.jobs.values()} == {"the service was ended"}
 
 
-def test_a_final_job_is_removed_and_its_name_is_free_again() -> None:
+def test_a_final_job_is_removed_and_its_name_can_be_used_again() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"), job("b"))
     driver.schedule()
@@ -190,7 +190,7 @@ def test_a_final_job_is_removed_and_its_name_is_free_again() -> None:
     assert driver.core.state.jobs["a"].seq == 3
 
 
-def test_a_removed_job_cannot_be_waited_for() -> None:
+def test_a_removed_job_cannot_be_a_prerequisite() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"), job("b", after="a"))
     driver.schedule()

@@ -1,4 +1,4 @@
-"""Who waits for whom, and for how long."""
+"""Dependencies between jobs and iterations."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def finished() -> CoreDriver:
 
 
 @pytest.mark.parametrize("after", ["good", "it:0", "half:0", "good it:2"])
-def test_what_has_succeeded_already_is_not_waited_for(after: str) -> None:
+def test_prerequisites_that_have_succeeded_are_met(after: str) -> None:
     driver = finished()
     assert driver.submit(job("a", after=after)) == []
     assert driver.schedule() == ["a on n1[0]"]
@@ -113,12 +113,12 @@ def test_what_has_succeeded_already_is_not_waited_for(after: str) -> None:
         ("good bad half", "'bad', which is FAILED"),
     ],
 )
-def test_what_has_failed_already_is_not_waited_for(after: str, reason: str) -> None:
+def test_a_job_with_a_failed_prerequisite_is_omitted_at_submission(after: str, reason: str) -> None:
     driver = finished()
     assert driver.submit(job("a", after=after)) == [f"a OMITTED: it waits for {reason}"]
 
 
-def test_many_iterations_that_wait_for_what_has_not_succeeded_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_iterations_with_failed_prerequisites_are_omitted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", 1)
     driver = CoreDriver(machine(7))
     driver.submit(job("it", its=range(1, 8)))
@@ -131,7 +131,7 @@ def test_many_iterations_that_wait_for_what_has_not_succeeded_end_together(monke
     assert driver.schedule() == ["a:1 on n1[0]"]
 
 
-def test_iterations_of_a_finished_job_count_one_by_one() -> None:
+def test_same_index_dependencies_on_a_final_job_are_checked_index_by_index() -> None:
     driver = finished()
     assert driver.submit(job("a", its=3, after="it:${it} half")) == [
         "a:1 OMITTED: it waits for 'it:1', which is FAILED"
@@ -141,7 +141,7 @@ def test_iterations_of_a_finished_job_count_one_by_one() -> None:
     assert driver.schedule() == ["a:0 on n1[0]", "a:2 on n1[1]"]
 
 
-def test_iterations_of_a_half_finished_job_count_one_by_one() -> None:
+def test_same_index_dependencies_on_an_unfinished_job_are_checked_index_by_index() -> None:
     driver = finished()
     assert driver.submit(job("a", its=2, after="half:${it}")) == []
     assert driver.schedule() == ["a:0 on n1[0]"]

@@ -1,4 +1,4 @@
-"""What can never be given, and the sentence that says so."""
+"""Impossible resource requests and their messages."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ NEVER: list[tuple[list[NodeSpec], ResourceRequest, str]] = [
 
 
 @pytest.mark.parametrize(("nodes", "wanted", "sentence"), NEVER, ids=[sentence for *_, sentence in NEVER])
-def test_a_request_beyond_what_exists_is_answered_with(
-    nodes: list[NodeSpec], wanted: ResourceRequest, sentence: str
-) -> None:
+def test_an_impossible_request_gets_the_message(nodes: list[NodeSpec], wanted: ResourceRequest, sentence: str) -> None:
     assert why_never(wanted, nodes) == sentence
 
 
@@ -80,7 +78,7 @@ def test_a_request_beyond_what_exists_is_answered_with(
     ],
     ids=str,
 )
-def test_a_request_within_what_exists_is_possible(nodes: list[NodeSpec], wanted: ResourceRequest) -> None:
+def test_a_possible_request_gets_no_message(nodes: list[NodeSpec], wanted: ResourceRequest) -> None:
     assert why_never(wanted, nodes) is None
 
 
@@ -95,5 +93,5 @@ def test_a_request_within_what_exists_is_possible(nodes: list[NodeSpec], wanted:
     ],
     ids=str,
 )
-def test_no_grant_of_the_request_is_smaller_than(wanted: ResourceRequest, cores: int) -> None:
+def test_least_cores_is_the_size_of_the_smallest_grant(wanted: ResourceRequest, cores: int) -> None:
     assert least_cores(wanted) == cores

@@ -1,4 +1,4 @@
-"""What follows from an end."""
+"""Consequences of final states for dependents and iterated jobs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_failed_iteration_omits_its_own_index_alone() -> None:
     assert driver.end("b:0", "b:2") == ["b:0 SUCCEED", "b:2 SUCCEED", "b OMITTED"]
 
 
-def test_a_whole_dependent_of_an_iterated_job_is_omitted_when_the_job_has_ended() -> None:
+def test_a_dependent_on_an_iterated_job_is_omitted_when_that_job_is_final() -> None:
     driver = CoreDriver(machine(3))
     driver.submit(job("a", its=2), job("b", after="a"))
     driver.schedule()
@@ -49,7 +49,7 @@ def test_a_whole_dependent_of_an_iterated_job_is_omitted_when_the_job_has_ended(
     assert driver.end("a:1") == ["a:1 SUCCEED", "a FAILED", "b OMITTED: it waits for 'a', which is FAILED", "all done"]
 
 
-def test_iterations_that_wait_by_index_for_a_job_that_ends_as_a_whole_end_as_a_whole() -> None:
+def test_same_index_dependents_of_a_canceled_job_are_omitted_as_a_whole() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"), job("b", its=1000, after="a"), job("c", its=1000, after="b:${it}"))
     assert driver.cancel("a") == [
@@ -63,7 +63,7 @@ def test_iterations_that_wait_by_index_for_a_job_that_ends_as_a_whole_end_as_a_w
     ]
 
 
-def test_iterations_that_wait_by_index_for_the_rest_of_a_job_end_one_by_one() -> None:
+def test_same_index_dependents_of_some_canceled_iterations_are_omitted_one_by_one() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("b", its=3), job("c", its=3, after="b:${it}"))
     driver.schedule()
@@ -79,7 +79,9 @@ def test_iterations_that_wait_by_index_for_the_rest_of_a_job_end_one_by_one() ->
     assert driver.end("c:0") == ["c:0 SUCCEED", "c OMITTED", "all done"]
 
 
-def test_many_that_wait_by_index_for_the_rest_of_a_job_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_same_index_dependents_of_canceled_iterations_are_omitted_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", 1)
     driver = CoreDriver(machine(1))
     driver.submit(job("b", its=4), job("c", its=4, after="b:${it}"), job("d", its=range(3, 0, -1), after="c:${it}"))
@@ -100,7 +102,7 @@ def test_many_that_wait_by_index_for_the_rest_of_a_job_end_together(monkeypatch:
 
 @pytest.mark.parametrize("few", [finalize.MAX_SINGLE_TRANSITIONS, 0])
 @pytest.mark.parametrize("attempts_on", [True, False])
-def test_why_others_never_began_is_not_why_a_job_failed(
+def test_the_message_of_omitted_iterations_is_not_the_message_of_a_failed_job(
     monkeypatch: pytest.MonkeyPatch, few: int, attempts_on: bool
 ) -> None:
     monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", few)
@@ -117,7 +119,7 @@ def test_why_others_never_began_is_not_why_a_job_failed(
     assert [line for line in lines if line.startswith("c FAILED")] == ["c FAILED"]
 
 
-def test_those_that_wait_for_one_of_many_that_end_together_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dependents_on_one_of_many_iterations_omitted_together_are_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", 1)
     driver = CoreDriver(machine(1))
     driver.submit(job("b", its=4), job("c", its=4, after="b:${it}"), job("d", after="c:2"), job("e", after="c:0"))
@@ -129,7 +131,7 @@ def test_those_that_wait_for_one_of_many_that_end_together_end_too(monkeypatch: 
     assert driver.schedule() == ["e on n1[0]"]
 
 
-def test_a_million_that_wait_by_index_for_the_rest_of_a_job_cost_one_effect() -> None:
+def test_a_million_same_index_dependents_are_omitted_with_one_effect() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("b", its=1_000_000), job("c", its=1_000_000, after="b:${it}"))
     driver.schedule()
@@ -141,13 +143,13 @@ def test_a_million_that_wait_by_index_for_the_rest_of_a_job_cost_one_effect() ->
     assert driver.core.state.iteration_counts == [1, 0, 0, 1, 0, 999_999, 999_999]
 
 
-def test_what_was_withdrawn_does_not_end_with_what_it_waited_for() -> None:
+def test_a_withdrawn_job_is_not_omitted_with_its_prerequisite() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("b", its=3))
     driver.submit(job("c", its=3, after="b:${it}"))
     driver.schedule()
     driver.end("b:0")
-    assert driver.tell(Withdraw(["c"])) == ["removed c"]
+    assert driver.handle(Withdraw(["c"])) == ["removed c"]
     assert driver.cancel("b") == ["rest of b CANCELED", "b CANCELED", "all done", "reply {'canceled': 1}"]
 
 
@@ -158,7 +160,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("state", "exit_codes"), ENDS.items(), ids=ENDS)
-def test_an_iterated_job_is(state: str, exit_codes: list[int]) -> None:
+def test_an_iterated_job_gets_the_final_state_of_its_iterations(state: str, exit_codes: list[int]) -> None:
     driver = CoreDriver(machine(4))
     driver.submit(job("it", its=len(exit_codes)))
     driver.schedule()
@@ -167,7 +169,7 @@ def test_an_iterated_job_is(state: str, exit_codes: list[int]) -> None:
     assert driver.states() == {"it": state}
 
 
-def test_an_iterated_job_with_a_failure_has_failed_whatever_became_of_the_others() -> None:
+def test_an_iterated_job_with_a_failed_iteration_fails_whatever_the_others_are() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("it", its=4))
     driver.schedule()
@@ -177,7 +179,7 @@ def test_an_iterated_job_with_a_failure_has_failed_whatever_became_of_the_others
     assert driver.iteration_states("it") == ["FAILED", "SUCCEED", "CANCELED", "CANCELED"]
 
 
-def test_all_is_done_exactly_when_the_last_job_is_final() -> None:
+def test_all_done_is_emitted_exactly_when_the_last_job_is_final() -> None:
     driver = CoreDriver(machine(4))
     driver.submit(job("a"), job("it", its=2), job("c", after="it"))
     driver.schedule()
@@ -189,7 +191,7 @@ def test_all_is_done_exactly_when_the_last_job_is_final() -> None:
     assert driver.cancel("d") == ["d CANCELED", "all done", "reply {'canceled': 1}"]
 
 
-def test_a_final_job_keeps_only_what_can_be_asked() -> None:
+def test_a_final_job_drops_its_queue_entries_and_dependencies() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"), job("b", after="a"))
     driver.schedule()

@@ -1,4 +1,4 @@
-"""A run on several nodes is over when it is over on all of them; what nobody wants keeps its cores until it is gone."""
+"""Cleanup of multi-node attempts and strays: cores are held until all nodes are swept."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pytest
 from qcg.pilotjob.core.events import AttemptEnded, AttemptSwept
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.host.records import Ended, Running
-from tests.core.core_driver import CoreDriver, job, machine, told
+from tests.core.core_driver import CoreDriver, job, machine, reported_grant
 
 
 def spread(*, rerun_lost: bool = False, nodes: int = 2) -> CoreDriver:
-    """`a` runs on all nodes, one core each; `b` wants the core of n2 or any other."""
+    """`a` runs on all nodes with one core each; `b` waits for a core."""
     driver = CoreDriver(machine(*[1] * nodes), rerun_lost=rerun_lost, sweeping=False)
     driver.submit(job("a", nodes=nodes))
     assert len(driver.schedule()) == 1
@@ -21,10 +21,10 @@ def spread(*, rerun_lost: bool = False, nodes: int = 2) -> CoreDriver:
 
 
 def late_end(driver: CoreDriver, attempt: Attempt, reason: str = "cancel") -> list[str]:
-    return driver.tell(AttemptEnded(Ended(attempt.id, driver.now, -15, reason, "", 1000, driver.now)))
+    return driver.handle(AttemptEnded(Ended(attempt.id, driver.now, -15, reason, "", 1000, driver.now)))
 
 
-def test_its_end_counts_when_its_other_nodes_have_nothing_of_it_any_more() -> None:
+def test_a_multi_node_attempt_ends_when_all_its_nodes_have_been_swept() -> None:
     driver = spread(nodes=3)
     assert driver.end("a") == ["sweep 1.1 on n2", "sweep 1.1 on n3"]
     assert driver.states()["a"] == "EXECUTING"
@@ -34,16 +34,16 @@ def test_its_end_counts_when_its_other_nodes_have_nothing_of_it_any_more() -> No
     assert driver.schedule() == ["b on n1[0]"]
 
 
-def test_an_answer_that_comes_twice_or_too_late_is_passed_over() -> None:
+def test_duplicate_and_late_sweep_reports_are_ignored() -> None:
     driver = spread()
     attempt = driver.attempt("a")
     driver.end("a")
     driver.sweep("a", "n2")
-    assert driver.tell(AttemptSwept(attempt.id, "n2")) == []
-    assert driver.tell(AttemptSwept("77.1", "n2")) == []
+    assert driver.handle(AttemptSwept(attempt.id, "n2")) == []
+    assert driver.handle(AttemptSwept("77.1", "n2")) == []
 
 
-def test_success_is_not_believed_while_a_node_is_away_and_counts_when_it_is_back() -> None:
+def test_success_is_held_back_while_a_node_is_unreachable_and_counts_when_it_is_back() -> None:
     driver = spread()
     driver.silent("n2")
     assert driver.end("a") == ["sweep 1.1 on n2"]
@@ -53,7 +53,7 @@ def test_success_is_not_believed_while_a_node_is_away_and_counts_when_it_is_back
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_an_end_is_a_loss_when_the_node_that_was_away_is_lost(exit_code: int) -> None:
+def test_an_attempt_that_ended_is_lost_when_an_unswept_node_is_lost(exit_code: int) -> None:
     """A launcher says 0 when one of its nodes dies, or whatever it likes."""
     driver = spread()
     driver.silent("n2")
@@ -65,7 +65,7 @@ def test_an_end_is_a_loss_when_the_node_that_was_away_is_lost(exit_code: int) ->
     assert again.lose("n2") == ["requeued a", "a QUEUED"]
 
 
-def test_a_wall_time_that_was_over_and_a_cancel_stay_what_they_are_when_a_node_is_lost() -> None:
+def test_a_wall_time_failure_and_a_cancel_are_kept_when_a_node_is_lost() -> None:
     driver = spread()
     driver.end("a", exit_code=-15, reason="timeout", message="too long")
     assert driver.lose("n2") == ["a FAILED: too long"]
@@ -75,7 +75,7 @@ def test_a_wall_time_that_was_over_and_a_cancel_stay_what_they_are_when_a_node_i
     assert driver.lose("n2") == ["a CANCELED: the node is gone"]
 
 
-def test_a_success_that_all_have_told_stays_one_when_a_node_is_lost_afterwards() -> None:
+def test_a_success_swept_on_all_nodes_is_kept_when_a_node_is_lost_afterwards() -> None:
     driver = spread(nodes=3)
     driver.end("a")
     driver.sweep("a", "n2")
@@ -83,7 +83,7 @@ def test_a_success_that_all_have_told_stays_one_when_a_node_is_lost_afterwards()
     assert driver.sweep("a", "n3") == ["a SUCCEED"]
 
 
-def test_when_a_node_is_lost_the_rest_of_the_run_is_ended_before_its_cores_are_given_away() -> None:
+def test_when_a_node_is_lost_the_attempt_is_ended_on_the_others_before_its_cores_are_free() -> None:
     driver = spread(nodes=3)
     assert driver.lose("n2") == ["stop a: lost"]
     assert driver.schedule() == []
@@ -92,20 +92,20 @@ def test_when_a_node_is_lost_the_rest_of_the_run_is_ended_before_its_cores_are_g
     assert driver.schedule() == ["b on n1[0]"]
 
 
-def test_when_its_first_node_is_lost_the_others_end_what_they_have() -> None:
+def test_when_the_first_node_is_lost_the_others_are_swept() -> None:
     driver = spread(rerun_lost=True)
     attempt = driver.attempt("a")
     assert driver.lose("n1") == ["sweep 1.1 on n2"]
     assert driver.schedule() == []
-    assert driver.tell(AttemptSwept(attempt.id, "n2")) == ["requeued a", "a QUEUED"]
+    assert driver.handle(AttemptSwept(attempt.id, "n2")) == ["requeued a", "a QUEUED"]
     assert driver.schedule() == ["b on n2[0]"]
 
 
-def test_when_all_its_nodes_are_lost_nobody_is_asked() -> None:
+def test_when_all_nodes_are_lost_none_is_swept() -> None:
     assert spread().lose("n1", "n2") == ["a FAILED: the node is gone"]
 
 
-def test_a_first_node_that_comes_back_while_the_others_are_still_asked_ends_its_part() -> None:
+def test_a_first_node_that_comes_back_during_the_sweep_ends_its_part() -> None:
     driver = spread()
     driver.lose("n1")
     assert driver.report("n1", live=[driver.running("a")]) == ["stop a: lost"]
@@ -113,7 +113,7 @@ def test_a_first_node_that_comes_back_while_the_others_are_still_asked_ends_its_
     assert driver.end("a", exit_code=-15, reason="cancel") == ["a FAILED: the node is gone"]
 
 
-def test_a_node_that_was_given_up_and_comes_back_is_asked_too() -> None:
+def test_a_lost_node_that_comes_back_is_swept_too() -> None:
     driver = spread()
     driver.lose("n2")
     assert driver.report("n2") == []
@@ -121,7 +121,7 @@ def test_a_node_that_was_given_up_and_comes_back_is_asked_too() -> None:
     assert driver.sweep("a", "n2") == ["a FAILED: x"]
 
 
-def test_an_agent_that_forgot_a_run_that_is_to_end_has_ended_it() -> None:
+def test_an_attempt_in_cleanup_unknown_to_its_agent_is_over_there() -> None:
     driver = spread()
     driver.lose("n2")
     assert driver.report("n1") == ["a FAILED: the node is gone"]
@@ -130,7 +130,7 @@ def test_an_agent_that_forgot_a_run_that_is_to_end_has_ended_it() -> None:
 # -- runs that nobody wants --------------------------------------------------------------------------------------
 
 
-def test_what_a_lost_node_still_runs_when_it_comes_back_keeps_its_cores_until_it_is_gone() -> None:
+def test_a_stray_on_a_returning_node_holds_its_cores_until_it_is_gone() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("a"), job("b", 2))
     driver.schedule()
@@ -144,7 +144,7 @@ def test_what_a_lost_node_still_runs_when_it_comes_back_keeps_its_cores_until_it
     assert driver.schedule() == ["b on n1[0:1]"]
 
 
-def test_a_stray_whose_agent_does_not_know_it_any_more_or_whose_node_is_lost_holds_nothing() -> None:
+def test_a_stray_holds_nothing_once_its_agent_forgets_it_or_its_node_is_lost() -> None:
     for goes in (lambda driver: driver.report("n1"), lambda driver: [*driver.lose("n1"), *driver.report("n1")]):
         driver = CoreDriver(machine(2))
         driver.submit(job("b", 2))
@@ -154,13 +154,13 @@ def test_a_stray_whose_agent_does_not_know_it_any_more_or_whose_node_is_lost_hol
         assert driver.schedule() == ["b on n1[0:1]"]
 
 
-def test_a_stray_on_several_nodes_is_ended_on_all_of_them() -> None:
+def test_a_multi_node_stray_is_ended_on_all_its_nodes() -> None:
     driver = spread()
-    attempt, grant = driver.attempt("a"), told(driver.attempt("a").grant)
+    attempt, grant = driver.attempt("a"), reported_grant(driver.attempt("a").grant)
     driver.lose("n1", "n2")
     driver.report("n2")
     assert driver.report("n1", live=[Running(attempt.id, 5, 1.0, grant)]) == ["kill stray 1.1 on n1"]
     assert driver.schedule() == []
     assert late_end(driver, attempt) == ["sweep 1.1 on n2"]
-    assert driver.tell(AttemptSwept(attempt.id, "n2")) == []
+    assert driver.handle(AttemptSwept(attempt.id, "n2")) == []
     assert driver.schedule() == ["b on n1[0]"]

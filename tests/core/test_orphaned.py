@@ -1,4 +1,4 @@
-"""A run goes on with fewer cores, or other nodes: what had the others is told by the agent that has it."""
+"""Attempts of an earlier manager on cores or nodes that have left the run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from qcg.pilotjob.core import sanity
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, NodesLost
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.host.records import Ended, Running, Started
-from tests.core.core_driver import CoreDriver, job, line, machine, told
+from tests.core.core_driver import CoreDriver, effect_text, job, machine, reported_grant
 from tests.core.restart import resume, save_state
 
 FEWER = "n1 has fewer cores in this run now, and it ran on some that are gone"
@@ -21,7 +21,7 @@ def busy(*, rerun_lost: bool = False) -> CoreDriver:
     return driver
 
 
-def count_adopted(driver: CoreDriver, nodes: list[NodeSpec]) -> CoreDriver:
+def resume_on(driver: CoreDriver, nodes: list[NodeSpec]) -> CoreDriver:
     """With one agent for all nodes, which has not reported yet."""
     other = CoreDriver([], available=False)
     other.now = driver.now
@@ -29,7 +29,7 @@ def count_adopted(driver: CoreDriver, nodes: list[NodeSpec]) -> CoreDriver:
     other.core, effects = resume(
         save_state(state), nodes, driver.now, rerun_lost=state.rerun_lost, fallback_node=nodes[0].name
     )
-    assert [line(effect) for effect in effects] == [], "nothing is given up before its agent is asked"
+    assert [effect_text(effect) for effect in effects] == [], "nothing is given up before its agent is asked"
     sanity.check(other.core.state)
     return other
 
@@ -39,19 +39,19 @@ def ended(driver: CoreDriver, name: str, exit_code: int = 0) -> AttemptEnded:
     return AttemptEnded(Ended(attempt.id, 50.0, exit_code, "exit", "", 1000, 40.0))
 
 
-def test_what_has_ended_on_cores_that_are_gone_has_the_result_that_its_agent_tells() -> None:
+def test_an_orphaned_attempt_that_has_ended_has_the_result_that_its_agent_reports() -> None:
     driver = busy()
-    other = count_adopted(driver, machine(1))
-    assert other.tell(ended(other, "it:2")) == ["it:2 EXECUTING", "it EXECUTING", "it:2 SUCCEED"]
-    assert other.tell(ended(other, "it:1", 3)) == ["it:1 EXECUTING", "it:1 FAILED: exit code 3"]
+    other = resume_on(driver, machine(1))
+    assert other.handle(ended(other, "it:2")) == ["it:2 EXECUTING", "it EXECUTING", "it:2 SUCCEED"]
+    assert other.handle(ended(other, "it:1", 3)) == ["it:1 EXECUTING", "it:1 FAILED: exit code 3"]
     assert other.report("n1", live=[other.running("it:0")]) == ["it:0 EXECUTING"]
     assert other.core.state.pool.free_cores == 0
     other.end("it:0")
     assert other.schedule() == ["it:3 on n1[0]"]
 
 
-def test_what_never_started_on_cores_that_are_gone_waits_again() -> None:
-    other = count_adopted(busy(), machine(1))
+def test_an_orphaned_attempt_that_never_started_is_queued_again() -> None:
+    other = resume_on(busy(), machine(1))
     assert other.report("n1", live=[other.running("it:0")]) == [
         "it:0 EXECUTING",
         "it EXECUTING",
@@ -62,10 +62,10 @@ def test_what_never_started_on_cores_that_are_gone_waits_again() -> None:
     ]
 
 
-def test_what_runs_on_a_core_that_is_gone_is_ended_first_and_lost_then() -> None:
+def test_an_orphaned_attempt_that_runs_is_stopped_first_and_then_lost() -> None:
     driver = busy()
     driver.start("it:0", "it:1", "it:2")
-    other = count_adopted(driver, machine(1))
+    other = resume_on(driver, machine(1))
     live = [other.running(name) for name in ("it:0", "it:1", "it:2")]
     assert other.report("n1", live=live) == ["stop it:1: lost", "stop it:2: lost"]
     assert str(other.attempt("it:2").grant) == "n1[2]", "as it was given, for the report"
@@ -76,10 +76,10 @@ def test_what_runs_on_a_core_that_is_gone_is_ended_first_and_lost_then() -> None
     assert other.schedule() == ["it:3 on n1[0]"]
 
 
-def test_what_is_lost_runs_again_where_that_is_wanted_once_it_has_ended() -> None:
+def test_an_orphaned_attempt_is_repeated_with_rerun_lost_once_it_has_ended() -> None:
     driver = busy(rerun_lost=True)
     driver.start("it:2")
-    other = count_adopted(driver, machine(2))
+    other = resume_on(driver, machine(2))
     other.report("n1", live=[other.running(name) for name in ("it:0", "it:1", "it:2")])
     assert other.schedule() == []
     assert other.end("it:2", exit_code=-15, reason="lost", message=FEWER) == ["requeued it:2", "it:2 QUEUED"]
@@ -87,57 +87,57 @@ def test_what_is_lost_runs_again_where_that_is_wanted_once_it_has_ended() -> Non
     assert other.schedule() == ["it:2 (attempt 2) on n1[0]"]
 
 
-def test_the_reason_tells_what_is_missing() -> None:
+def test_the_orphan_reason_names_the_missing_resource() -> None:
     driver = busy()
     driver.start("it:2")
     for nodes, reason in ((machine(2), FEWER), ([NodeSpec("x", (0, 1, 2))], GONE)):
-        other = count_adopted(driver, nodes)
+        other = resume_on(driver, nodes)
         other.report(nodes[0].name, live=[other.running("it:2")])
-        assert [getattr(effect, "message", None) for effect in other.effects if line(effect).startswith("stop")] == [
-            reason
-        ]
+        assert [
+            getattr(effect, "message", None) for effect in other.effects if effect_text(effect).startswith("stop")
+        ] == [reason]
 
 
-def test_those_behind_are_called_back_and_ended_when_they_have_started_meanwhile() -> None:
-    other = count_adopted(busy(), machine(1))
-    waiting = Running(other.attempt("it:1").id, 0, 0.0, told(other.attempt("it:1").grant))
+def test_prefilled_orphaned_attempts_are_retracted_or_stopped_if_they_have_started() -> None:
+    other = resume_on(busy(), machine(1))
+    waiting = Running(other.attempt("it:1").id, 0, 0.0, reported_grant(other.attempt("it:1").grant))
     assert other.report("n1", live=[other.running("it:0"), waiting]) == [
         "it:0 EXECUTING",
         "it EXECUTING",
         "requeued it:2",
         "it:2 QUEUED",
-        "recall it:1",
+        "retract it:1",
     ]
     attempt = other.attempt("it:1")
-    assert other.tell(AttemptStarted(Started(attempt.id, 1000, 9.0, told(attempt.grant)))) == [
+    assert other.handle(AttemptStarted(Started(attempt.id, 1000, 9.0, reported_grant(attempt.grant)))) == [
         "it:1 EXECUTING",
         "stop it:1: lost",
     ]
 
 
-def test_a_run_on_nodes_that_are_gone_is_ended_when_its_one_agent_says_so() -> None:
+def test_an_attempt_on_nodes_outside_the_run_ends_when_the_fallback_agent_reports_it() -> None:
     driver = CoreDriver(machine(1, 1))
     driver.submit(job("wide", nodes=2), job("next"))
     driver.schedule()
     driver.start("wide")
-    other = count_adopted(driver, [NodeSpec("x", (0,))])
-    assert other.tell(ended(other, "wide")) == ["wide SUCCEED"]
+    other = resume_on(driver, [NodeSpec("x", (0,))])
+    assert other.handle(ended(other, "wide")) == ["wide SUCCEED"]
     other.report("x")
     assert other.schedule() == ["next on x[0]"]
 
 
-def test_what_had_cores_that_are_gone_is_lost_with_the_agent_that_had_it() -> None:
+def test_an_orphaned_attempt_is_lost_with_its_agent() -> None:
     driver = busy()
     driver.start("it:0", "it:1", "it:2")
-    other = count_adopted(driver, [NodeSpec("x", (0, 1, 2))])
-    lost = other.tell(NodesLost(["x"], "the agent is gone"))
+    other = resume_on(driver, [NodeSpec("x", (0, 1, 2))])
+    lost = other.handle(NodesLost(["x"], "the agent is gone"))
     assert lost == [f"it:{index} FAILED: the agent is gone" for index in range(3)]
 
 
-def test_a_run_that_the_books_had_not_heard_of_is_ended_too_where_it_cannot_be() -> None:
+def test_an_unknown_attempt_on_missing_cores_is_stopped() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"))
-    other = count_adopted(driver, machine(1))
+    other = resume_on(driver, machine(1))
     elsewhere = Running("1.1", 7, 5.0, [("elsewhere", (0,), ())])
     assert other.report("n1", live=[elsewhere]) == ["a SCHEDULED", "a EXECUTING", "stop a: lost"]
     assert other.schedule() == []

@@ -1,4 +1,4 @@
-"""A wide job is overtaken for a while, not for ever."""
+"""A wide job is overtaken only for a limited time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.core.core_driver import CoreDriver, job, machine
 def driver(*cores: int, patience: float) -> CoreDriver:
     made = CoreDriver(machine(*cores), available=False)
     made.core = Core(machine(*cores), patience=patience)
-    made.tell(AgentReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
+    made.handle(AgentReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
     return made
 
 
@@ -29,7 +29,7 @@ def test_a_wide_job_that_waited_too_long_is_not_overtaken_any_more():
     assert made.schedule() == ["small:2 on n1[0]", "small:3 on n1[1]"]
 
 
-def test_older_jobs_still_go_before_the_one_that_waited_too_long():
+def test_earlier_jobs_still_start_before_one_that_waited_too_long():
     made = driver(3, patience=10)
     made.submit(job("running", 2), job("older", after="running"), job("wide", 3), job("small", its=9))
     assert made.schedule() == ["running on n1[0:1]", "small:0 on n1[2]"]
@@ -38,7 +38,7 @@ def test_older_jobs_still_go_before_the_one_that_waited_too_long():
     assert made.schedule() == ["older on n1[0]"]
 
 
-def test_a_line_that_is_served_now_and_then_keeps_nobody_waiting():
+def test_a_line_that_is_served_now_and_then_blocks_no_job():
     made = driver(2, patience=10)
     made.submit(job("pair", 2, its=50), job("small", its=50))
     assert made.schedule() == ["pair:0 on n1[0:1]"]
@@ -47,7 +47,7 @@ def test_a_line_that_is_served_now_and_then_keeps_nobody_waiting():
     assert made.schedule() == ["pair:1 on n1[0:1]"]
 
 
-def test_nothing_is_kept_free_for_what_needs_a_node_that_is_gone():
+def test_no_cores_are_kept_free_for_a_job_that_needs_a_lost_node():
     made = driver(2, 2, patience=10)
     made.submit(job("wide", nodes=2), job("small", its=9))
     made.lose("n2")
@@ -57,7 +57,7 @@ def test_nothing_is_kept_free_for_what_needs_a_node_that_is_gone():
     assert made.schedule() == ["small:2 on n1[0]"]
 
 
-def test_no_patience_at_all_means_strictly_one_after_the_other():
+def test_zero_patience_means_strict_order_of_arrival():
     made = driver(2, patience=0)
     made.submit(job("first"), job("wide", 2), job("small"))
     assert made.schedule() == ["first on n1[0]"]

@@ -1,4 +1,4 @@
-"""Work that is sent ahead: who stands behind whom, and what becomes of those who do."""
+"""Prefill of lanes, and retracting prefilled attempts."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from qcg.pilotjob.core.prefill import HORIZON, MAX_LANE_DEPTH, RETRACT_AFTER, SH
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
-from tests.core.core_driver import CoreDriver, job, machine, request, told
+from tests.core.core_driver import CoreDriver, job, machine, reported_grant, request
 from tests.core.restart import resume, save_state
 from tests.core.strategies import Draft
-from tests.core.test_state_machine import MAX_SINGLE_TRANSITIONS, Machine
+from tests.core.test_state_machine import MAX_SINGLE_TRANSITIONS, CoreMachine
 from tests.support.tiers import per_tier
 
 
 class ShortJobs(CoreDriver):
-    """A desk where jobs take half a millisecond, unless told otherwise."""
+    """A driver whose jobs take half a millisecond by default."""
 
     def over(self, *names: str, seconds: float = 0.0005, reason: str = "exit") -> list[str]:
         lines = []
         for name in names:
             attempt = self.attempt(name)
             ended = Ended(attempt.id, self.now, 0, reason, "", 7, self.now - seconds)
-            lines += self.tell(AttemptEnded(ended))
+            lines += self.handle(AttemptEnded(ended))
         return lines
 
     def sent(self) -> list[str]:
-        """A scheduling pass: who is started, and who is sent ahead and behind whom."""
+        """Run a scheduling pass; returns the starts and the prefilled attempts with their lanes."""
         self.schedule()
         attempts = [effect.attempt for effect in self.effects if isinstance(effect, Launch)]
         return [
@@ -43,7 +43,7 @@ class ShortJobs(CoreDriver):
 
     def retracted(self) -> list[str]:
         """In a scheduling pass."""
-        self.tell(Schedule())
+        self.handle(Schedule())
         return [_name(attempt) for effect in self.effects if isinstance(effect, Retract) for attempt in effect.attempts]
 
 
@@ -70,13 +70,13 @@ def short_jobs(*cores: int) -> ShortJobs:
     return driver
 
 
-def test_nobody_is_sent_ahead_before_it_is_known_how_long_jobs_take() -> None:
+def test_nothing_is_prefilled_before_durations_are_known() -> None:
     driver = ShortJobs(machine(2))
     driver.submit(job("it", its=10))
     assert driver.sent() == ["it:0", "it:1"]
 
 
-def test_short_jobs_stand_behind_one_another_on_the_same_cores() -> None:
+def test_short_jobs_are_prefilled_into_one_lane() -> None:
     driver = short_jobs(1)
     sent = driver.sent()
     assert sent[:4] == ["it:1", "it:2 behind it:1", "it:3 behind it:2", "it:4 behind it:3"]
@@ -86,7 +86,7 @@ def test_short_jobs_stand_behind_one_another_on_the_same_cores() -> None:
     assert driver.sent() == [f"it:{MAX_LANE_DEPTH + 2} behind it:{MAX_LANE_DEPTH + 1}"]
 
 
-def test_the_longer_jobs_take_the_fewer_are_sent_ahead() -> None:
+def test_lanes_are_shallower_for_longer_jobs() -> None:
     driver = ShortJobs(machine(1))
     driver.submit(job("it", its=100))
     driver.schedule()
@@ -94,7 +94,7 @@ def test_the_longer_jobs_take_the_fewer_are_sent_ahead() -> None:
     assert len(driver.sent()) == 1 + 4
 
 
-def test_nobody_stands_behind_others_until_all_of_late_were_short() -> None:
+def test_nothing_is_prefilled_until_all_recent_attempts_were_short() -> None:
     driver = ShortJobs(machine(1))
     driver.submit(job("it", its=100))
     driver.schedule()
@@ -105,7 +105,7 @@ def test_nobody_stands_behind_others_until_all_of_late_were_short() -> None:
     assert driver.sent() == ["it:8", "it:9 behind it:8", "it:10 behind it:9"]
 
 
-def test_cores_that_are_free_come_first() -> None:
+def test_free_cores_are_used_before_lanes() -> None:
     driver = ShortJobs(machine(2))
     driver.submit(job("it", its=4))
     driver.schedule()
@@ -124,7 +124,7 @@ def test_lanes_fill_evenly() -> None:
     assert driver.sent() == ["it:2", "it:3", "it:4 behind it:2", "it:5 behind it:3", "it:6 behind it:4"]
 
 
-def test_who_waits_longer_for_something_else_is_not_overtaken() -> None:
+def test_prefill_overtakes_no_earlier_job() -> None:
     driver = ShortJobs(machine(2))
     driver.submit(job("a"), job("b"), job("wide", 2), job("c"), job("d"))
     driver.schedule()
@@ -132,7 +132,7 @@ def test_who_waits_longer_for_something_else_is_not_overtaken() -> None:
     assert driver.sent() == ["c"]
 
 
-def test_only_what_has_one_size_on_one_node_is_stood_behind() -> None:
+def test_only_requests_of_a_fixed_size_on_one_node_are_prefilled() -> None:
     for wanted in (request((1, 2)), request(2), request(nodes=1)):
         driver = ShortJobs(machine(1, 1))
         driver.submit(*[job(f"j{number}", 1) for number in range(2)])
@@ -148,7 +148,7 @@ def test_only_what_has_one_size_on_one_node_is_stood_behind() -> None:
         assert all(attempt.lane is None for attempt in driver.core.state.attempts.values())
 
 
-def test_who_asks_for_a_range_of_nodes_is_not_bound_to_what_the_run_before_got() -> None:
+def test_requests_for_a_range_of_nodes_are_not_prefilled() -> None:
     driver = ShortJobs(machine(1, 1))
     driver.submit(job("long", 1), job("it", 1, (1, 2), its=9))
     driver.schedule()
@@ -160,7 +160,7 @@ def test_who_asks_for_a_range_of_nodes_is_not_bound_to_what_the_run_before_got()
     assert len(driver.attempt("it:2").grant.parts) == 2
 
 
-def test_those_who_ask_for_the_same_stand_behind_each_other_whatever_their_wall_times() -> None:
+def test_jobs_with_different_wall_times_share_a_lane() -> None:
     driver = ShortJobs(machine(1))
     driver.submit(*[job(f"j{number}", 1, wt=60.0 + number) for number in range(4)])
     driver.schedule()
@@ -168,7 +168,7 @@ def test_those_who_ask_for_the_same_stand_behind_each_other_whatever_their_wall_
     assert driver.sent() == ["j1", "j2 behind j1", "j3 behind j2"]
 
 
-def test_cores_are_free_when_the_last_of_a_lane_is_over() -> None:
+def test_cores_of_a_lane_are_free_when_its_last_attempt_is_over() -> None:
     driver = ShortJobs(machine(1))
     driver.submit(job("it", its=3))
     driver.schedule()
@@ -181,7 +181,7 @@ def test_cores_are_free_when_the_last_of_a_lane_is_over() -> None:
     assert not driver.core.state.lanes
 
 
-def test_one_that_is_cancelled_while_it_waits_leaves_the_others_where_they_are() -> None:
+def test_canceling_a_prefilled_attempt_leaves_the_others_in_their_lane() -> None:
     driver = short_jobs(1)
     driver.sent()
     driver.cancel("it:2")
@@ -193,7 +193,7 @@ def test_one_that_is_cancelled_while_it_waits_leaves_the_others_where_they_are()
     assert driver.core.state.pool.free_cores == 0
 
 
-def test_those_behind_a_run_that_takes_long_are_called_back_and_wait_in_their_old_places() -> None:
+def test_attempts_behind_a_long_one_are_retracted_and_keep_their_order() -> None:
     driver = ShortJobs(machine(1, 1))
     driver.submit(job("it", its=5))
     driver.schedule()
@@ -208,14 +208,14 @@ def test_those_behind_a_run_that_takes_long_are_called_back_and_wait_in_their_ol
     assert driver.schedule() == ["it:4 (attempt 2) on n2[0]"]
 
 
-def test_those_behind_others_are_called_back_when_nothing_is_to_be_started_any_more() -> None:
+def test_prefilled_attempts_are_retracted_when_time_is_over() -> None:
     driver = short_jobs(1)
     driver.sent()
-    driver.tell(Deadline(driver.now))
+    driver.handle(Deadline(driver.now))
     assert "it:2" in driver.retracted()
 
 
-def test_those_behind_a_run_that_takes_long_are_called_back_also_while_somebody_must_not_be_overtaken() -> None:
+def test_attempts_behind_a_long_one_are_retracted_while_a_job_must_not_be_overtaken() -> None:
     driver = short_jobs(2)
     driver.sent()
     driver.submit(job("wide", cores=2))
@@ -223,7 +223,7 @@ def test_those_behind_a_run_that_takes_long_are_called_back_also_while_somebody_
     assert "it:4" in driver.retracted()
 
 
-def test_one_that_has_started_when_it_is_called_back_goes_on() -> None:
+def test_an_attempt_that_has_started_when_it_is_retracted_goes_on() -> None:
     driver = short_jobs(1)
     driver.sent()
     driver.now += 2 * RETRACT_AFTER
@@ -232,58 +232,60 @@ def test_one_that_has_started_when_it_is_called_back_goes_on() -> None:
     assert driver.over("it:2")[-1] == "it:2 SUCCEED"
 
 
-def test_an_agent_that_comes_back_is_asked_again() -> None:
+def test_a_retract_is_repeated_when_an_agent_comes_back() -> None:
     driver = short_jobs(1)
     driver.sent()
     driver.now += 2 * RETRACT_AFTER
     assert "it:2" in driver.retracted()
-    live = [Running(attempt.id, 0, 0.0, told(attempt.grant)) for attempt in driver.core.state.attempts.values()]
-    driver.tell(AgentReported(["n1"], live))
+    live = [
+        Running(attempt.id, 0, 0.0, reported_grant(attempt.grant)) for attempt in driver.core.state.attempts.values()
+    ]
+    driver.handle(AgentReported(["n1"], live))
     assert "it:2" in driver.retracted()
 
 
-def test_those_whom_an_earlier_manager_has_sent_ahead_are_called_back() -> None:
+def test_attempts_prefilled_by_an_earlier_manager_are_retracted() -> None:
     driver = short_jobs(1)
     driver.sent()
     attempts = driver.core.state.attempts.values()
     live = [
-        Running(attempt.id, *((7, 1.0) if _name(attempt) == "it:1" else (0, 0.0)), told(attempt.grant))
+        Running(attempt.id, *((7, 1.0) if _name(attempt) == "it:1" else (0, 0.0)), reported_grant(attempt.grant))
         for attempt in attempts
     ]
     after, _ = resume(save_state(driver.core.state), machine(1), driver.now, rerun_lost=False)
     effects = after.handle(AgentReported(["n1"], live), driver.now)
-    (recalled,) = (effect.attempts for effect in effects if isinstance(effect, Retract))
-    assert sorted(map(_name, recalled)) == sorted(_name(attempt) for attempt in attempts if _name(attempt) != "it:1")
+    (retracted,) = (effect.attempts for effect in effects if isinstance(effect, Retract))
+    assert sorted(map(_name, retracted)) == sorted(_name(attempt) for attempt in attempts if _name(attempt) != "it:1")
     driver.core = after
     never_started = Ended(driver.attempt("it:2").id, driver.now, -1, "closed", "", 0, 0.0)
-    assert "it:2 QUEUED" in driver.tell(AttemptEnded(never_started))
+    assert "it:2 QUEUED" in driver.handle(AttemptEnded(never_started))
 
 
-def test_those_that_no_journal_knows_to_be_sent_ahead_are_called_back() -> None:
+def test_prefilled_attempts_unknown_to_the_journal_are_retracted() -> None:
     driver = ShortJobs(machine(1))
     driver.submit(job("it", its=3))
     grant: list[NodeGrant] = [("n1", (0,), ())]
-    driver.tell(AgentReported(["n1"], [Running("1:0.1", 7, 1.0, grant), Running("1:1.1", 0, 0.0, grant)]))
+    driver.handle(AgentReported(["n1"], [Running("1:0.1", 7, 1.0, grant), Running("1:1.1", 0, 0.0, grant)]))
     assert [
         _name(attempt) for effect in driver.effects if isinstance(effect, Retract) for attempt in effect.attempts
     ] == ["it:1"]
 
 
-def test_those_that_a_host_never_got_wait_again() -> None:
+def test_prefilled_attempts_that_never_arrived_are_queued_again() -> None:
     driver = short_jobs(1)
     driver.sent()
     first = driver.attempt("it:1")
-    lines = driver.tell(AgentReported(["n1"], [Running(first.id, 7, driver.now, told(first.grant))]))
+    lines = driver.handle(AgentReported(["n1"], [Running(first.id, 7, driver.now, reported_grant(first.grant))]))
     assert lines.count("it:2 QUEUED") == 1
     assert driver.core.state.pool.free_cores == 0
     assert not driver.core.state.lanes
 
 
-def test_nobody_more_is_sent_behind_a_run_whose_cores_another_one_turns_out_to_have() -> None:
+def test_nothing_is_prefilled_behind_an_attempt_on_contested_cores() -> None:
     driver = short_jobs(1)
     driver.sent()
     last = 2 * MAX_LANE_DEPTH - 1
-    driver.tell(AttemptStarted(Started(f"1:{last}.1", 7, driver.now, told(driver.attempt("it:1").grant))))
+    driver.handle(AttemptStarted(Started(f"1:{last}.1", 7, driver.now, reported_grant(driver.attempt("it:1").grant))))
     driver.over("it:1")
     assert driver.sent() == []
     driver.over(f"it:{last}")
@@ -292,15 +294,15 @@ def test_nobody_more_is_sent_behind_a_run_whose_cores_another_one_turns_out_to_h
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["in order", "last first"])
-def test_runs_of_a_lane_end_in_any_order_when_they_are_lost(order: int) -> None:
+def test_attempts_of_a_lane_may_be_lost_in_any_order(order: int) -> None:
     driver = short_jobs(1)
     driver.sent()
     for attempt in list(driver.core.state.attempts.values())[::order]:
-        driver.tell(AttemptEnded(Ended(attempt.id, driver.now, -1, "lost", "", 0, 0.0)))
+        driver.handle(AttemptEnded(Ended(attempt.id, driver.now, -1, "lost", "", 0, 0.0)))
     assert driver.core.state.pool.free_cores == 1
 
 
-class BusyMachine(Machine):
+class BusyCoreMachine(CoreMachine):
     """Small jobs that are over at once, so that most are sent ahead."""
 
     @initialize(cores=st.lists(st.integers(1, 3), min_size=1, max_size=2), rerun_lost=st.booleans())
@@ -318,7 +320,7 @@ class BusyMachine(Machine):
                     self.start(host, attempt_id)
                 for attempt_id in list(host.live) if host.connected else ():
                     self.end(host, attempt_id, 0, "exit")
-            self.tell(Schedule())
+            self.handle(Schedule())
 
     @rule(count=st.integers(5, 40), more=st.booleans())
     def submit_small(self, count: int, more: bool) -> None:
@@ -328,5 +330,5 @@ class BusyMachine(Machine):
         self.submit_some(drafts)
 
 
-TestBusyMachine = pytest.mark.sampled(BusyMachine.TestCase)
+TestBusyMachine = pytest.mark.sampled(BusyCoreMachine.TestCase)
 TestBusyMachine.settings = settings(max_examples=per_tier(10, 80), stateful_step_count=20)

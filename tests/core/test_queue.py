@@ -1,4 +1,4 @@
-"""Lines, places in them, and what is at their head."""
+"""Queue lines, their entries and their heads."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_equal_requests_share_a_line() -> None:
     assert queue.line(request(2)) is not queue.line(request((2, 2), one=True))
 
 
-def test_a_wall_time_of_its_own_is_a_line_of_its_own() -> None:
+def test_each_wall_time_has_its_own_line() -> None:
     queue = Queue(machine(4))
     assert queue.line(request(2), 60.0) is queue.line(request(2), 60.0)
     assert queue.line(request(2), 60.0) is not queue.line(request(2), 61.0)
     assert queue.line(request(2), 60.0) is not queue.line(request(2))
 
 
-def test_very_many_wall_times_share_few_lines_with_those_that_are_nearly_the_same() -> None:
+def test_many_similar_wall_times_share_few_lines() -> None:
     queue = Queue(machine(4))
     times = [10.0 + number / 7 for number in range(50_000)]
     for wall_time in times:
@@ -66,7 +66,7 @@ def test_very_many_wall_times_share_few_lines_with_those_that_are_nearly_the_sam
     assert queue.line(request(1), times[5]).key[1] == times[5], "the first ones have lines of their own"
 
 
-def test_one_that_shares_a_line_is_a_head_for_as_long_as_its_own_wall_time_is_left() -> None:
+def test_an_entry_in_a_shared_line_is_a_head_as_long_as_its_own_wall_time_fits() -> None:
     queue = Queue(machine(4))
     for number in range(MANY_LINES):
         queue.line(request(1), 1.0 + number)
@@ -75,7 +75,7 @@ def test_one_that_shares_a_line_is_a_head_for_as_long_as_its_own_wall_time_is_le
     assert queue.heads(4, -1.0, 86_000.0) == []
 
 
-def test_lines_that_ask_for_the_same_have_their_pace_in_common() -> None:
+def test_lines_with_the_same_request_share_durations() -> None:
     queue = Queue(machine(4))
     assert (
         queue.line(request(1), 60.0).durations
@@ -94,7 +94,7 @@ def timed(queue: Queue, seq: int, wall_time: float | None) -> None:
     queue.add(entry, 0.0)
 
 
-def test_heads_leave_out_what_takes_longer_than_there_is_time() -> None:
+def test_heads_skip_entries_with_too_long_wall_times() -> None:
     queue = Queue(machine(4))
     for seq, wall_time in enumerate([50.0, None, 49.0], 1):
         timed(queue, seq, wall_time)
@@ -105,21 +105,21 @@ def test_a_line_knows_when_it_can_never_be_served() -> None:
     assert Queue(machine(4)).line(request(5)).never == "5 cores requested, but only 4 exist"
 
 
-def test_heads_come_in_the_order_of_arrival_over_all_lines() -> None:
+def test_heads_of_all_lines_are_in_order_of_arrival() -> None:
     queue = Queue(machine(4))
     for seq, cores in [(3, 1), (1, 2), (2, 1), (4, 2)]:
         ready(queue, make_job(seq), cores)
     assert drain(queue) == [(1, -1), (2, -1), (3, -1), (4, -1)]
 
 
-def test_heads_leave_out_what_needs_more_cores_than_are_free() -> None:
+def test_heads_skip_lines_that_need_more_cores_than_are_free() -> None:
     queue = Queue(machine(4))
     ready(queue, make_job(1), 3)
     ready(queue, make_job(2), 1)
     assert [head[0] for head in queue.heads(2, -1.0, math.inf)] == [2]
 
 
-def test_iterations_of_several_sizes_come_in_their_order() -> None:
+def test_iterations_of_several_sizes_are_in_order() -> None:
     queue = Queue(machine(10))
     plan = MaximumIters(7, 10, 2)
     job = make_job(1, 7, plan)
@@ -128,7 +128,7 @@ def test_iterations_of_several_sizes_come_in_their_order() -> None:
     assert drain(queue) == [(1, position) for position in range(7)]
 
 
-def test_an_entry_passes_over_what_is_not_queued_any_more() -> None:
+def test_an_entry_skips_positions_that_are_not_queued() -> None:
     queue = Queue(machine(4))
     job = make_job(1, 5)
     ready(queue, job)
@@ -138,7 +138,7 @@ def test_an_entry_passes_over_what_is_not_queued_any_more() -> None:
     assert drain(queue) == [(1, 1), (1, 2), (1, 4)]
 
 
-def test_an_entry_that_has_nothing_to_give_leaves_its_line_and_can_come_back() -> None:
+def test_an_entry_with_nothing_to_start_leaves_its_line_and_can_come_back() -> None:
     queue = Queue(machine(4))
     job = make_job(1, 1)
     entry = ready(queue, job)
@@ -152,7 +152,7 @@ def test_an_entry_that_has_nothing_to_give_leaves_its_line_and_can_come_back() -
     assert drain(queue) == [(1, 0)]
 
 
-def test_a_repeated_iteration_comes_before_later_fresh_ones_and_after_earlier_ones() -> None:
+def test_a_repeated_iteration_keeps_its_order_among_the_others() -> None:
     queue = Queue(machine(4))
     job = make_job(1, 5)
     entry = ready(queue, job)
@@ -165,7 +165,7 @@ def test_a_repeated_iteration_comes_before_later_fresh_ones_and_after_earlier_on
     assert drain(queue) == [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)]
 
 
-def test_a_line_that_is_not_served_forgets_the_jobs_that_have_ended() -> None:
+def test_a_line_that_is_not_served_drops_final_jobs() -> None:
     queue = Queue(machine(4))
     jobs = [make_job(seq) for seq in range(1, 101)]
     for job in jobs:

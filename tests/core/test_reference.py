@@ -1,4 +1,4 @@
-"""The scheduler decides what a slow and obvious one decides."""
+"""The scheduler makes the same decisions as a slow reference implementation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STEPS = st.one_of(
 
 
 class Both:
-    """The core and the reference, told the same."""
+    """The core and the reference, driven by the same events."""
 
     def __init__(self, nodes: list[NodeSpec]) -> None:
         self.driver = CoreDriver(nodes)
@@ -51,14 +51,14 @@ class Both:
         if len(wanted) % 2:  # those who wait come before those they wait for
             descriptions.reverse()
         try:
-            self.driver.tell(Submit(descriptions))
+            self.driver.handle(Submit(descriptions))
         except SubmissionRejected:  # a share that what exists cannot give
             return
         self.indices = known
         self.reference.submit(descriptions)
 
     def schedule(self) -> None:
-        self.driver.tell(Schedule())
+        self.driver.handle(Schedule())
         launched = [unit_of(effect.attempt) for effect in self.driver.effects if isinstance(effect, Launch)]
         assert launched == self.reference.schedule(self.deadline - self.driver.now)
         self.decisions += len(launched)
@@ -71,7 +71,7 @@ class Both:
             self.reference.end(name, unit, "FAILED" if exit_code else "SUCCEED")
 
     def cancel(self, which: int) -> None:
-        """What waits of a job goes; what runs of it ends when its host says so."""
+        """Cancel a job: queued parts at once, running attempts when their hosts report the end."""
         if self.indices:
             name = list(self.indices)[which % len(self.indices)]
             job = self.driver.core.state.jobs[name]
@@ -127,7 +127,7 @@ def test_random_workloads_get_the_same_decisions(nodes: list[NodeSpec], steps: l
 
 
 @given(st.integers(1, 40), st.integers(1, 30), st.integers(1, 30))
-def test_iterations_share_as_the_contract_says(count: int, total: int, least: int) -> None:
+def test_maximum_iters_matches_the_specification(count: int, total: int, least: int) -> None:
     if least <= total:
         plan = MaximumIters(count, total, least)
         assert [plan.size(position) for position in range(count)] == maximum_iters(count, total, least)
@@ -137,11 +137,13 @@ def test_iterations_share_as_the_contract_says(count: int, total: int, least: in
     ("count", "total", "least", "sizes"),
     [(3, 10, 1, [3, 3, 4]), (3, 11, 5, [5, 6, 11]), (4, 11, 6, [11, 11, 11, 11]), (5, 4, 2, [2, 2, 2, 2, 4])],
 )
-def test_the_reference_shares_as_the_contract_says(count: int, total: int, least: int, sizes: list[int]) -> None:
+def test_the_reference_implementation_matches_the_specification(
+    count: int, total: int, least: int, sizes: list[int]
+) -> None:
     assert maximum_iters(count, total, least) == sizes
 
 
-def test_the_reference_gives_what_the_documents_show() -> None:
+def test_the_reference_implementation_matches_the_documents() -> None:
     chosen = choose(Reference(machine(2, 2)).nodes, request(3))
     assert chosen is not None
     assert [(node.spec.name, count) for node, count in chosen] == [("n1", 2), ("n2", 1)]

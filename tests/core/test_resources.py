@@ -1,4 +1,4 @@
-"""What is given, from where, and that it comes back."""
+"""Allocation, release and claims of resources."""
 
 from __future__ import annotations
 
@@ -84,11 +84,13 @@ CASES = {
 
 
 @pytest.mark.parametrize(("nodes", "requests", "expected"), CASES.values(), ids=CASES.keys())
-def test_requests_get(nodes: list[NodeSpec], requests: list[ResourceRequest], expected: list[str | None]) -> None:
+def test_a_request_gets_the_grant(
+    nodes: list[NodeSpec], requests: list[ResourceRequest], expected: list[str | None]
+) -> None:
     assert given(pool_of(nodes), *requests) == expected
 
 
-def test_gpus_go_by_id_to_one_run_each_and_come_back_in_their_order() -> None:
+def test_gpus_are_exclusive_and_are_returned_in_order() -> None:
     pool = pool_of([node("n1", 8, gpus=3)])
     first = pool.allocate(request(1, gpus=2))
     second = pool.allocate(request(1, gpus=1))
@@ -115,7 +117,7 @@ def test_whole_nodes_with_gpus_are_nodes_that_have_them() -> None:
     assert given(pool, request(nodes=1, gpus=1)) == ["n2[0:1]"]
 
 
-def test_memory_is_taken_on_each_node_and_comes_back() -> None:
+def test_memory_is_taken_on_each_node_and_returned() -> None:
     pool = pool_of([node("n1", 4, memory=100), node("n2", 4, memory=50)])
     both = pool.allocate(request(1, nodes=2, memory=50))
     assert both is not None
@@ -124,7 +126,7 @@ def test_memory_is_taken_on_each_node_and_comes_back() -> None:
     assert given(pool, request(1, memory=50), request(1, memory=50)) == ["n1[0]", "n2[0]"]
 
 
-def test_what_comes_back_is_given_again() -> None:
+def test_released_resources_are_allocated_again() -> None:
     pool = pool_of(machine(2, 2))
     grant = pool.allocate(request(3))
     assert grant is not None
@@ -133,14 +135,14 @@ def test_what_comes_back_is_given_again() -> None:
     assert given(pool, request(nodes=2)) == ["n1[0:1],n2[0:1]"]
 
 
-def test_a_node_that_is_not_available_gives_nothing() -> None:
+def test_nothing_is_allocated_on_an_unavailable_node() -> None:
     pool = pool_of(machine(2, 2))
     pool.set_available("n1", False)
     assert pool.free_cores == 2
     assert given(pool, request(3), request(nodes=2), request(2)) == [None, None, "n2[0:1]"]
 
 
-def test_what_was_taken_from_a_node_stays_taken_when_the_node_comes_back() -> None:
+def test_resources_in_use_stay_in_use_when_their_node_comes_back() -> None:
     pool = pool_of(machine(2))
     grant = pool.allocate(request(1))
     assert grant is not None
@@ -154,7 +156,7 @@ def test_what_was_taken_from_a_node_stays_taken_when_the_node_comes_back() -> No
     assert pool.free_cores == 1
 
 
-def test_a_request_that_reaches_to_everything_costs_no_more_on_many_nodes() -> None:
+def test_an_unlimited_request_costs_no_more_on_many_nodes() -> None:
     """Masks are kept for sizes that a node can have, not for every number of cores that happens to be free."""
     pool = pool_of(machine(*[4] * 50))
     for _ in range(100):
@@ -165,7 +167,7 @@ def test_a_request_that_reaches_to_everything_costs_no_more_on_many_nodes() -> N
     assert len(pool.with_free) <= 4
 
 
-def test_a_found_run_holds_what_its_host_says() -> None:
+def test_a_claim_holds_the_reported_resources() -> None:
     pool = pool_of([node("n1", 4, gpus=2, memory=100)])
     told = Grant((NodePart("n1", (1, 2), ("1",), 60),))
     assert pool.claim(told) == told
@@ -177,8 +179,8 @@ def test_a_found_run_holds_what_its_host_says() -> None:
     assert given(pool, request(1, memory=60)) == ["n1[1]"]
 
 
-def test_what_two_found_runs_hold_is_free_when_both_have_ended() -> None:
-    """A host may tell of a run before another host tells of the end of the run that had the same core before."""
+def test_a_resource_claimed_twice_is_free_when_both_claims_are_released() -> None:
+    """One host may report an attempt before another reports the end of the earlier attempt on the same core."""
     pool = pool_of([node("n1", 2, gpus=1)])
     grant = Grant((NodePart("n1", (0,), ("0",)),))
     pool.claim(grant)
@@ -189,7 +191,7 @@ def test_what_two_found_runs_hold_is_free_when_both_have_ended() -> None:
     assert given(pool, request(2, gpus=1)) == ["n1[0:1]"]
 
 
-def test_what_a_found_run_has_on_nodes_that_are_not_here_is_not_counted() -> None:
+def test_a_claim_on_an_unknown_node_is_not_counted() -> None:
     pool = pool_of(machine(2))
     elsewhere = NodePart("elsewhere", (0,))
     held = pool.claim(Grant((elsewhere, NodePart("n1", (0, 7), ("3",)))))
@@ -198,7 +200,7 @@ def test_what_a_found_run_has_on_nodes_that_are_not_here_is_not_counted() -> Non
     assert given(pool, request(nodes=1)) == ["n1[0:1]"]
 
 
-def test_memory_that_found_runs_overdraw_keeps_nobody_else_away() -> None:
+def test_overdrawn_memory_does_not_block_requests_without_memory() -> None:
     pool = pool_of([node("n1", 4, memory=100)])
     pool.claim(Grant((NodePart("n1", (0,), (), 150),)))
     assert given(pool, request(1, memory=1), request(1, one=True)) == [None, "n1[1]"]

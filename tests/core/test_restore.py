@@ -14,7 +14,7 @@ from qcg.pilotjob.core.restore import LedgerRecords, OpenAttempt, SavedRun, Unfi
 from qcg.pilotjob.core.sanity import check
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import Running
-from tests.core.core_driver import job, line, machine
+from tests.core.core_driver import effect_text, job, machine
 
 
 def launched(core: Core) -> list[str]:
@@ -66,7 +66,7 @@ def test_a_started_attempt_is_not_repeated_when_its_agent_does_not_know_it() -> 
     check(core.state)
     assert core.state.jobs["a"].state is State.EXECUTING
     assert core.state.iteration_counts[State.EXECUTING] == 1
-    told = [line(effect) for effect in core.handle(AgentReported(["n1"], []), 9.0)]
+    told = [effect_text(effect) for effect in core.handle(AgentReported(["n1"], []), 9.0)]
     assert told == [f"a FAILED: {FORGOTTEN}", f"it:1 FAILED: {FORGOTTEN}"]
 
 

@@ -159,7 +159,7 @@ DEFECTS: list[tuple[Callable[[CoreState], None], str]] = [
 
 
 @pytest.mark.parametrize(("spoil", "sentence"), DEFECTS, ids=[spoil.__name__ for spoil, _ in DEFECTS])
-def test_a_defect_is_found(spoil: Callable[[CoreState], None], sentence: str) -> None:
+def test_each_contradiction_is_found(spoil: Callable[[CoreState], None], sentence: str) -> None:
     state = busy().core.state
     spoil(state)
     with pytest.raises(SanityError) as caught:

@@ -1,4 +1,4 @@
-"""Who is started when, and on what."""
+"""Order and grants of job starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.core.core_driver import CoreDriver, job, machine, node
 from tests.description.helpers import parse, simple
 
 
-def test_jobs_start_in_the_order_they_came() -> None:
+def test_jobs_start_in_order_of_arrival() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("a"), job("b"), job("c"))
     assert driver.schedule() == ["a on n1[0]", "b on n1[1]"]
@@ -23,15 +23,15 @@ def test_jobs_start_in_the_order_they_came() -> None:
     assert driver.schedule() == ["c on n1[1]"]
 
 
-def test_a_pass_that_may_not_start_all_says_so_and_the_next_one_goes_on() -> None:
+def test_a_pass_that_reaches_its_limit_says_so_and_the_next_one_continues() -> None:
     driver = CoreDriver(machine(3))
     driver.submit(*[job(name) for name in "abcd"])
-    assert driver.tell(Schedule(most=2))[1::2] == ["launch a on n1[0]", "launch b on n1[1]"]
+    assert driver.handle(Schedule(most=2))[1::2] == ["launch a on n1[0]", "launch b on n1[1]"]
     assert driver.effects[-1] == MoreToStart()
-    assert driver.tell(Schedule(most=2)) == ["c SCHEDULED", "launch c on n1[2]"]
+    assert driver.handle(Schedule(most=2)) == ["c SCHEDULED", "launch c on n1[2]"]
 
 
-def test_a_start_tells_its_state_its_run_and_its_time() -> None:
+def test_a_start_emits_a_transition_with_attempt_and_time() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"))
     effects = driver.core.handle(Schedule(), 7.0)
@@ -41,7 +41,7 @@ def test_a_start_tells_its_state_its_run_and_its_time() -> None:
     assert (attempt.id, attempt.scheduled, attempt.position) == ("1.1", 7.0, -1)
 
 
-def test_what_does_not_fit_lets_the_next_one_try() -> None:
+def test_a_job_that_does_not_fit_is_overtaken() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("small"), job("wide", 2), job("late"))
     assert driver.schedule() == ["small on n1[0]", "late on n1[1]"]
@@ -51,7 +51,7 @@ def test_what_does_not_fit_lets_the_next_one_try() -> None:
     assert driver.schedule() == ["wide on n1[0:1]"]
 
 
-def test_the_first_who_fits_gets_what_is_free() -> None:
+def test_the_first_job_that_fits_gets_the_free_cores() -> None:
     driver = CoreDriver(machine(4))
     driver.submit(job("a", 3), job("b", (1, 4)), job("c"))
     assert driver.schedule() == ["a on n1[0:1:2]", "b on n1[3]"]
@@ -59,7 +59,7 @@ def test_the_first_who_fits_gets_what_is_free() -> None:
     assert driver.schedule() == ["c on n1[0]"]
 
 
-def test_a_job_that_waited_takes_the_place_it_came_with() -> None:
+def test_a_job_with_met_dependencies_keeps_its_order_of_arrival() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("first"), job("second", after="first"), job("third"), job("fourth"))
     assert driver.schedule() == ["first on n1[0]"]
@@ -126,7 +126,7 @@ def test_split_into_without_parts_has_a_part_for_each_iteration() -> None:
         ({"split-into": 2}, 7, 4),
     ],
 )
-def test_jobs_made_from_one_description_share_as_iterations_of_one_job(
+def test_jobs_expanded_from_one_description_share_like_iterations_of_one_job(
     amount: dict[str, Any], total: int, index: int
 ) -> None:
     def starts(name: str) -> list[str]:
@@ -144,7 +144,7 @@ def test_jobs_made_from_one_description_share_as_iterations_of_one_job(
     assert len([line for line in apart if " on " in line]) == index
 
 
-def test_jobs_made_from_one_description_share_anew_what_a_resumed_run_has() -> None:
+def test_jobs_expanded_from_one_description_are_sized_anew_in_a_resumed_run() -> None:
     jobs = parse(simple(name="a_${it}", iterate=[0, 2], numCores={"scheduler": "maximum-iters"}))
     sizes = [
         [sized_requests(CoreDriver(machine(cores)).core.state, job)[0][0].cores for job in jobs] for cores in (3, 8)
@@ -152,7 +152,7 @@ def test_jobs_made_from_one_description_share_anew_what_a_resumed_run_has() -> N
     assert sizes == [[Amount(1, 1), Amount(2, 2)], [Amount(4, 4), Amount(4, 4)]]
 
 
-def test_gpus_are_never_given_twice_and_come_back() -> None:
+def test_gpus_are_never_allocated_twice_and_are_returned() -> None:
     driver = CoreDriver([node("n1", 4, gpus=2)])
     driver.submit(job("a", 1, gpus=1), job("b", 1, gpus=1), job("c", 1, gpus=1), job("d"))
     assert driver.schedule() == ["a on n1[0]", "b on n1[1]", "d on n1[2]"]
@@ -171,24 +171,24 @@ def test_nothing_starts_where_no_agent_has_reported() -> None:
     assert driver.schedule() == ["a on n2[0]"]
 
 
-def test_nothing_starts_where_an_agent_is_silent_and_what_runs_there_runs_on() -> None:
+def test_nothing_starts_on_an_unreachable_node_and_its_attempts_run_on() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("a"), job("b"))
     driver.submit(job("c", 2))
     assert driver.schedule() == ["a on n1[0]", "b on n1[1]"]
     driver.end("a")
-    assert driver.tell(AgentUnreachable(["n1"])) == []
+    assert driver.handle(AgentUnreachable(["n1"])) == []
     driver.submit(job("d"))
     assert driver.schedule() == []
     driver.report("n1", live=[driver.running("b")])
     assert driver.schedule() == ["d on n1[0]"]
 
 
-def test_a_pass_with_nothing_to_do_says_nothing() -> None:
+def test_a_pass_with_nothing_to_do_has_no_effects() -> None:
     assert CoreDriver(machine(1)).schedule() == []
 
 
-def test_a_hundred_thousand_iterations_are_one_entry() -> None:
+def test_a_hundred_thousand_iterations_are_one_queue_entry() -> None:
     driver = CoreDriver(machine(2))
     driver.submit(job("it", its=100_000))
     entries = driver.core.state.jobs["it"].entries
@@ -196,7 +196,7 @@ def test_a_hundred_thousand_iterations_are_one_entry() -> None:
     assert entries[0].ready is None
 
 
-def test_lines_that_have_run_empty_are_forgotten_and_begin_anew():
+def test_empty_lines_are_dropped_and_created_anew():
     driver = CoreDriver(machine(4))
     driver.submit(job("blocker", 4), job("later", 3, after="blocker"))
     for size in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""What the end of a manager does to jobs: the table, and what the core makes of it."""
+"""Effects of a shutdown on jobs, by cause and disposition."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_finish_cancels_running_jobs_and_keeps_waiting_ones() -> None:
     assert resumed.states()["it"] == "CANCELED", "one of its iterations was"
 
 
-def test_a_job_that_ends_by_itself_during_the_shutdown_has_ended_as_it_did() -> None:
+def test_a_job_that_ends_by_itself_during_the_shutdown_keeps_its_result() -> None:
     for end_manager in (CoreDriver.suspend, CoreDriver.finish):
         driver = busy()
         end_manager(driver)
@@ -97,7 +97,7 @@ def test_a_job_that_ends_by_itself_during_the_shutdown_has_ended_as_it_did() -> 
         assert driver.states()["c"] == "QUEUED"
 
 
-def test_an_attempt_that_was_sent_and_has_not_started_is_a_waiting_job_to_finish() -> None:
+def test_finish_treats_an_attempt_that_has_not_started_as_a_waiting_job() -> None:
     driver = CoreDriver(machine(1))
     driver.submit(job("a"))
     driver.schedule()

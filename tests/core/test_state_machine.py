@@ -1,4 +1,4 @@
-"""Random lives of a core: whatever happens in whatever order, its promises hold."""
+"""Random sequences of events: the guarantees of the core hold in any order."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.restore import SavedRun
 from qcg.pilotjob.core.shutdown import Disposition
 from tests.core.core_driver import node
-from tests.core.effect_checker import Unit, Watcher
+from tests.core.effect_checker import EffectChecker, Unit
 from tests.core.restart import resume, save_state
-from tests.core.simulated_host import Host
+from tests.core.simulated_host import SimulatedHost
 from tests.core.strategies import Draft, describe, drafts, node_lists
 from tests.support.tiers import per_tier
 
@@ -49,13 +49,13 @@ ENDS = st.sampled_from(
 
 
 LAST_MOMENTS = (Schedule, AttemptStarted, AttemptEnded, AttemptSwept)
-"""What a journal may not have of the last moments of a manager."""
+"""Events that the journal may have lost when a manager was killed."""
 
 
 MAX_SINGLE_TRANSITIONS = finalize.MAX_SINGLE_TRANSITIONS
 
 
-class Machine(RuleBasedStateMachine):
+class CoreMachine(RuleBasedStateMachine):
     @initialize(
         nodes=node_lists(),
         rerun_lost=st.booleans(),
@@ -67,29 +67,29 @@ class Machine(RuleBasedStateMachine):
         finalize.MAX_SINGLE_TRANSITIONS = few
         self.nodes = nodes
         self.tick = tick
-        """Seconds from event to event. Where all is over soon, work is sent ahead."""
+        """Seconds between two events; with short attempts, lanes are prefilled."""
         self.rerun_lost = rerun_lost
         self.core = Core(nodes, rerun_lost=rerun_lost)
-        self.watcher = Watcher(nodes)
-        self.hosts = {spec.name: Host(spec.name) for spec in nodes}
-        self.base = (SavedRun(0), copy.deepcopy(self.watcher))
-        """What there was before the history: books that were resumed, and what was watched of them."""
-        self.unanswered: list[tuple[Host, str]] = []
+        self.checker = EffectChecker(nodes)
+        self.hosts = {spec.name: SimulatedHost(spec.name) for spec in nodes}
+        self.base = (SavedRun(0), copy.deepcopy(self.checker))
+        """State before `history`: the resumed state, and the checker at that time."""
+        self.unanswered: list[tuple[SimulatedHost, str]] = []
         """Sweeps that are under way."""
         self.now = 1.0
         self.history: list[tuple[Event, float]] = []
         self.committed = 0
         self.names = 0
         self.started: dict[Unit, str] = {}
-        """The run that each iteration really had, and that was not lost."""
+        """Attempt of each iteration that really ran and was not lost."""
         self.used_ids: set[str] = set()
         for host in self.hosts.values():
-            self.tell_all(host.come_back(everything=False))
+            self.tell_all(host.reconnect(everything=False))
         self.submit_some(wanted)
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
-    def tell(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         self.now += self.tick
         effects = self.core.handle(event, self.now)
         self.history.append((event, self.now))
@@ -97,7 +97,7 @@ class Machine(RuleBasedStateMachine):
             # The engine commits such a thing before it starts anything more.
             self.committed = len(self.history)
         sanity.check(self.core.state)
-        self.watcher.watch(effects, scheduling=isinstance(event, Schedule))
+        self.checker.check(effects, scheduling=isinstance(event, Schedule))
         retracted: list[Attempt] = []
         for effect in effects:
             match effect:
@@ -121,34 +121,34 @@ class Machine(RuleBasedStateMachine):
         for attempt in retracted:
             host = self.hosts[attempt.grant.parts[0].node]
             host.retract(attempt.id, self.now)
-            self.tell_all(host.news())
+            self.tell_all(host.unreported())
 
     def check_launch(self, attempt: Attempt) -> None:
         """It has time, and its cores are not used by what is thought to be over."""
         deadline = self.core.state.deadline
-        wall_time = self.watcher.jobs[attempt.job.name].description.wall_time or 0.0
+        wall_time = self.checker.jobs[attempt.job.name].description.wall_time or 0.0
         assert deadline is None or self.now + wall_time <= deadline
         assert not self.core.state.suspended
         for part in attempt.grant.parts:
             host = self.hosts[part.node]
             old = {**{running.id: running.grant for running in host.live.values()}, **host.ranks}
             for attempt_id, grant in old.items():
-                if attempt_id in self.watcher.ids and attempt_id not in self.watcher.held:
+                if attempt_id in self.checker.ids and attempt_id not in self.checker.held:
                     taken = {core for node, cores, _ in grant for core in cores if node == part.node}
                     assert not taken & set(part.cores), f"{attempt.id} starts where {attempt_id} still is"
 
     def tell_all(self, events: list[Event]) -> None:
         for event in events:
-            self.tell(event)
+            self.handle(event)
 
     def forget(self, attempt_id: str) -> None:
-        """This run is lost: its job may be started again."""
+        """Note that an attempt is lost: its job may be started again."""
         seq, position, _ = parse_attempt_id(attempt_id)
         if self.started.get((seq, position)) == attempt_id:
             del self.started[seq, position]
 
     def some_job(self, which: int) -> str:
-        names = list(self.watcher.jobs)
+        names = list(self.checker.jobs)
         return names[which % len(names)] if names else "nobody"
 
     # -- requests ---------------------------------------------------------------------------------------------------
@@ -159,12 +159,12 @@ class Machine(RuleBasedStateMachine):
             wanted = wanted[::-1]
         names = self.submit_some(wanted, reverse=reverse)
         if withdraw and names:
-            self.tell(Withdraw(names))
+            self.handle(Withdraw(names))
 
     def submit_some(self, wanted: list[Draft], *, reverse: bool = False) -> list[str]:
         known = {
             name: None if job.description.iteration is None else job.description.iteration.indices()
-            for name, job in self.watcher.jobs.items()
+            for name, job in self.checker.jobs.items()
         }
         descriptions = []
         for draft in wanted:
@@ -174,9 +174,9 @@ class Machine(RuleBasedStateMachine):
             known[name] = draft.indices
         if reverse:
             descriptions.reverse()
-        self.watcher.submitting = {description.name: description for description in descriptions}
+        self.checker.submitting = {description.name: description for description in descriptions}
         try:
-            self.tell(Submit(descriptions))
+            self.handle(Submit(descriptions))
         except SubmissionRejected:  # a share that what exists cannot give
             sanity.check(self.core.state)
             return []
@@ -185,7 +185,7 @@ class Machine(RuleBasedStateMachine):
     @rule(picks=st.lists(st.tuples(WHICH, st.none() | st.integers(0, 5)), min_size=1, max_size=3))
     def cancel(self, picks: list[tuple[int, int | None]]) -> None:
         names = [self.some_job(which) for which, _ in picks]
-        self.tell(
+        self.handle(
             Cancel(
                 [name if index is None else f"{name}:{index}" for name, (_, index) in zip(names, picks, strict=True)]
             )
@@ -193,14 +193,14 @@ class Machine(RuleBasedStateMachine):
 
     @rule(which=WHICH)
     def remove(self, which: int) -> None:
-        self.tell(Remove([self.some_job(which)]))
+        self.handle(Remove([self.some_job(which)]))
 
     @rule(late=RARELY)
     def schedule(self, late: bool) -> None:
-        """Sometimes so late that those who stand behind others have waited for too long."""
+        """Advance time, sometimes so far that prefilled attempts are retracted."""
         if late:
             self.now += 1.0
-        self.tell(Schedule())
+        self.handle(Schedule())
 
     # -- runs -------------------------------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class Machine(RuleBasedStateMachine):
         if waiting:
             self.start(*waiting[which % len(waiting)])
 
-    def start(self, host: Host, attempt_id: str) -> None:
+    def start(self, host: SimulatedHost, attempt_id: str) -> None:
         assert attempt_id not in self.used_ids, f"{attempt_id} starts for the second time"
         self.used_ids.add(attempt_id)
         seq, position, _ = parse_attempt_id(attempt_id)
@@ -226,7 +226,7 @@ class Machine(RuleBasedStateMachine):
         for name, _, _ in grant[1:]:
             if name in self.hosts:
                 self.hosts[name].ranks[attempt_id] = grant
-        self.tell_all(host.news())
+        self.tell_all(host.unreported())
 
     @rule(picks=st.lists(st.tuples(WHICH, ENDS), min_size=1, max_size=2))
     def end_runs(self, picks: list[tuple[int, tuple[int, str]]]) -> None:
@@ -244,13 +244,13 @@ class Machine(RuleBasedStateMachine):
             host, attempt_id = attempts[which % len(attempts)]
             self.end(host, attempt_id, exit_code, reason)
 
-    def end(self, host: Host, attempt_id: str, exit_code: int, reason: str) -> None:
+    def end(self, host: SimulatedHost, attempt_id: str, exit_code: int, reason: str) -> None:
         if reason == "lost" or host.killed.get(attempt_id) in ("lost", "closed"):
             self.forget(attempt_id)
         if exit_code and self.core.state.suspended:
             self.forget(attempt_id)
         host.end(attempt_id, self.now, exit_code, reason)
-        self.tell_all(host.news())
+        self.tell_all(host.unreported())
 
     @rule(picks=st.lists(WHICH, min_size=1, max_size=4))
     def sweep(self, picks: list[int]) -> None:
@@ -259,7 +259,7 @@ class Machine(RuleBasedStateMachine):
                 host, attempt_id = self.unanswered.pop(which % len(self.unanswered))
                 if host.connected:
                     host.ranks.pop(attempt_id, None)
-                    self.tell(AttemptSwept(attempt_id, host.node))
+                    self.handle(AttemptSwept(attempt_id, host.node))
 
     # -- agents -----------------------------------------------------------------------------------------------------
 
@@ -267,25 +267,25 @@ class Machine(RuleBasedStateMachine):
     def agent_goes_silent(self, which: int, in_flight: bool, for_long: bool) -> None:
         host = list(self.hosts.values())[which % len(self.hosts)]
         self.cut(host, in_flight=in_flight)
-        self.tell(AgentUnreachable([host.node]))
+        self.handle(AgentUnreachable([host.node]))
         if not for_long:
-            self.tell_all(host.come_back(everything=False))
+            self.tell_all(host.reconnect(everything=False))
 
-    def cut(self, host: Host, *, in_flight: bool) -> None:
-        host.go_silent(in_flight=in_flight)
+    def cut(self, host: SimulatedHost, *, in_flight: bool) -> None:
+        host.disconnect(in_flight=in_flight)
         self.unanswered = [(other, attempt_id) for other, attempt_id in self.unanswered if other is not host]
 
     @rule(everything=st.booleans())
     def agents_come_back(self, everything: bool) -> None:
         for host in self.hosts.values():
             if not host.connected:
-                self.tell_all(host.come_back(everything=everything))
+                self.tell_all(host.reconnect(everything=everything))
 
     @rule(which=WHICH, tell=st.booleans(), really_dead=st.booleans(), for_long=st.booleans())
     def agent_is_lost(self, which: int, tell: bool, really_dead: bool, for_long: bool) -> None:
-        """For good; or it was thought to be, and its runs are found when it comes back."""
+        """Lose a node for good, or only in the view of the manager, so that its attempts reappear."""
         host = list(self.hosts.values())[which % len(self.hosts)]
-        for attempt_id, grant in self.watcher.held.items():
+        for attempt_id, grant in self.checker.held.items():
             if any(part.node == host.node for part in grant.parts):
                 self.forget(attempt_id)
         if really_dead:
@@ -298,9 +298,9 @@ class Machine(RuleBasedStateMachine):
             for attempt_id in [*host.live, *host.arrived]:
                 self.forget(attempt_id)
             host.arrived.clear()
-        self.tell(NodesLost([host.node], f"{host.node} is gone"))
+        self.handle(NodesLost([host.node], f"{host.node} is gone"))
         if not for_long:
-            self.tell_all(host.come_back(everything=False))
+            self.tell_all(host.reconnect(everything=False))
 
     @rule(
         starts=st.lists(WHICH, min_size=2, max_size=6),
@@ -313,12 +313,12 @@ class Machine(RuleBasedStateMachine):
         self, starts: list[int], ends: list[tuple[int, tuple[int, str]]], lost: int, first: int, in_flight: bool
     ) -> None:
         """Its last moments are not in the journal; all agents come back and tell everything."""
-        self.tell(Schedule())
+        self.handle(Schedule())
         for which in starts:
             self.start_some_run(which)
         for which, how in ends:
             self.end_some_run(which, how)
-        self.tell(Schedule())
+        self.handle(Schedule())
         kept = len(self.history)
         while lost and kept > self.committed and isinstance(self.history[kept - 1][0], LAST_MOMENTS):
             kept -= 1
@@ -328,26 +328,26 @@ class Machine(RuleBasedStateMachine):
         hosts = hosts[first % len(hosts) :] + hosts[: first % len(hosts)]
         for host in hosts:
             self.cut(host, in_flight=in_flight)
-        self.tell(AgentUnreachable(list(self.hosts)))
+        self.handle(AgentUnreachable(list(self.hosts)))
         for host in hosts:
-            self.tell_all(host.come_back(everything=True))
+            self.tell_all(host.reconnect(everything=True))
 
     def replay(self, events: list[tuple[Event, float]]) -> None:
-        saved, watcher = self.base
+        saved, checker = self.base
         self.core, effects = resume(saved, self.nodes, 0.0, rerun_lost=self.rerun_lost)
-        self.watcher = copy.deepcopy(watcher)
-        self.watcher.watch(effects)
+        self.checker = copy.deepcopy(checker)
+        self.checker.check(effects)
         for event, at in events:
             if isinstance(event, Submit):
-                self.watcher.submitting = {description.name: description for description in event.jobs}
-            self.watcher.watch(self.core.handle(event, at))
+                self.checker.submitting = {description.name: description for description in event.jobs}
+            self.checker.check(self.core.handle(event, at))
         self.history = events
 
     # -- time -------------------------------------------------------------------------------------------------------
 
     @rule(left=st.sampled_from([None, 0.0, 5.0, 50.0, 2000.0]))
     def deadline(self, left: float | None) -> None:
-        self.tell(Deadline(None if left is None else self.now + left))
+        self.handle(Deadline(None if left is None else self.now + left))
 
     @rule(
         really=RARELY,
@@ -370,11 +370,11 @@ class Machine(RuleBasedStateMachine):
 
     def shut_down(self, disposition: Disposition, ends: list[tuple[int, tuple[int, str]]]) -> None:
         waiting = [name for name, job in self.core.state.jobs.items() if job.state.name == "QUEUED"]
-        self.tell(ShutDown(disposition, "the manager ends"))
+        self.handle(ShutDown(disposition, "the manager ends"))
         if disposition is not Disposition.CANCEL_ALL:
             states = {name: self.core.state.jobs[name].state.name for name in waiting}
             assert set(states.values()) <= {"QUEUED"}
-        self.tell(Schedule())
+        self.handle(Schedule())
         for which, how in ends:  # some are quicker than their own end
             self.end_some_run(which, how)
         for host in self.hosts.values():
@@ -397,15 +397,15 @@ class Machine(RuleBasedStateMachine):
                 self.forget(attempt_id)
             # What it could not tell any more is read from its disk.
             host.connected = True
-            self.tell_all(host.news())
+            self.tell_all(host.unreported())
         for attempt_id in self.core.state.attempts:
             self.forget(attempt_id)
         self.unanswered = []
         saved = save_state(self.core.state)
         self.nodes = nodes
-        self.watcher.moved(nodes)
-        self.base = (saved, copy.deepcopy(self.watcher))
-        self.hosts = {spec.name: Host(spec.name) for spec in nodes}
+        self.checker.nodes_changed(nodes)
+        self.base = (saved, copy.deepcopy(self.checker))
+        self.hosts = {spec.name: SimulatedHost(spec.name) for spec in nodes}
         self.replay([])
         sanity.check(self.core.state)
         assert not [
@@ -414,7 +414,7 @@ class Machine(RuleBasedStateMachine):
             if any(p.node not in self.hosts for p in attempt.grant.parts)
         ]
         for host in self.hosts.values():
-            self.tell_all(host.come_back(everything=False))
+            self.tell_all(host.reconnect(everything=False))
         assert not self.core.state.attempts
         self.committed = len(self.history)
 
@@ -422,24 +422,24 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            self.all_ends_well()
+            self.finish_everything()
         finally:
             finalize.MAX_SINGLE_TRANSITIONS = MAX_SINGLE_TRANSITIONS
 
-    def all_ends_well(self) -> None:
-        """Everybody comes back, and everything ends well: nothing is left, but for what needs more than there is."""
+    def finish_everything(self) -> None:
+        """Reconnect all hosts and let all attempts end: only jobs with impossible requests are left."""
         if not hasattr(self, "core"):
             return
-        self.tell(Deadline(None))
+        self.handle(Deadline(None))
         for host in self.hosts.values():
-            self.tell_all(host.come_back(everything=False))
+            self.tell_all(host.reconnect(everything=False))
         self.run_all()
         if self.core.state.unfinished:
             assert why_over(self.core.state, self.now) is not None
             self.move([node(f"n{number}", 10, gpus=2, memory=200) for number in range(6)])
             self.run_all()
-        assert not list(self.watcher.unfinished())
-        assert not self.watcher.held
+        assert not list(self.checker.unfinished())
+        assert not self.checker.held
         state = self.core.state
         assert state.unfinished == 0
         assert not state.attempts
@@ -450,7 +450,7 @@ class Machine(RuleBasedStateMachine):
     def run_all(self) -> None:
         busy = True
         while busy:
-            self.tell(Schedule())
+            self.handle(Schedule())
             busy = False
             for host in self.hosts.values():
                 for attempt_id in host.startable():
@@ -462,5 +462,5 @@ class Machine(RuleBasedStateMachine):
             self.sweep([0] * len(self.unanswered))
 
 
-TestMachine = pytest.mark.sampled(Machine.TestCase)
+TestMachine = pytest.mark.sampled(CoreMachine.TestCase)
 TestMachine.settings = settings(max_examples=per_tier(40, 560), stateful_step_count=40)

@@ -1,4 +1,4 @@
-"""What is taken in, and what is refused as a whole."""
+"""Accepted and rejected submissions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def refused(driver: CoreDriver, *jobs: JobDescription) -> list[str]:
     """The sentences; and nothing of it has happened."""
     before = driver.states()
     with pytest.raises(SubmissionRejected) as caught:
-        driver.tell(Submit(list(jobs)))
+        driver.handle(Submit(list(jobs)))
     assert driver.states() == before
     assert driver.core.state.effects == []
     return caught.value.sentences
 
 
-def test_jobs_are_numbered_in_the_order_they_came() -> None:
+def test_jobs_are_numbered_in_order_of_arrival() -> None:
     driver = CoreDriver(machine(1))
     assert driver.submit(job("a"), job("b")) == []
     driver.submit(job("c"))
@@ -29,10 +29,10 @@ def test_jobs_are_numbered_in_the_order_they_came() -> None:
 
 
 def test_a_submission_of_nothing_changes_nothing() -> None:
-    assert CoreDriver(machine(1)).tell(Submit([])) == ["reply {'submitted': 0, 'jobs': []}"]
+    assert CoreDriver(machine(1)).handle(Submit([])) == ["reply {'submitted': 0, 'jobs': []}"]
 
 
-def test_a_job_that_can_never_run_fails_at_once_and_blocks_nobody() -> None:
+def test_a_job_that_can_never_run_fails_at_once_and_blocks_no_other() -> None:
     driver = CoreDriver(machine(2))
     assert driver.submit(job("huge", 3), job("after", after="huge"), job("a")) == [
         "huge FAILED: 3 cores requested, but only 2 exist",
@@ -41,7 +41,7 @@ def test_a_job_that_can_never_run_fails_at_once_and_blocks_nobody() -> None:
     assert driver.schedule() == ["a on n1[0]"]
 
 
-def test_a_dependent_that_came_before_a_job_that_can_never_run_is_omitted_too() -> None:
+def test_a_dependent_listed_before_a_job_that_can_never_run_is_omitted() -> None:
     assert CoreDriver(machine(2)).submit(job("after", after="huge"), job("huge", 3)) == [
         "huge FAILED: 3 cores requested, but only 2 exist",
         "after OMITTED: it waits for 'huge', which is FAILED",
@@ -147,14 +147,14 @@ def test_iterations_that_can_never_run_fail_together() -> None:
     ],
     ids=lambda value: value[0] if isinstance(value[0], str) else "",
 )
-def test_a_submission_is_refused_as_a_whole(jobs: list[JobDescription], sentences: list[str]) -> None:
+def test_an_invalid_submission_is_rejected_as_a_whole(jobs: list[JobDescription], sentences: list[str]) -> None:
     driver = CoreDriver(machine(4))
     driver.submit(job("old"), job("it", its=3), job("odd", its=range(1, 5, 2)))
     assert refused(driver, job("fine"), *jobs) == sentences
     assert driver.submit(job("fine"), job("a")) == []
 
 
-def test_a_long_ring_is_named_in_its_order() -> None:
+def test_a_long_cycle_is_listed_in_order() -> None:
     size = 5000
     jobs = [job(f"j{number}", after=f"j{(number + 1) % size}") for number in range(size)]
     (sentence,) = refused(CoreDriver(machine(1)), *jobs)
@@ -162,14 +162,14 @@ def test_a_long_ring_is_named_in_its_order() -> None:
     assert names == [f"j{number}" for number in range(size)] + ["j0"]
 
 
-def test_of_many_cycles_some_are_told() -> None:
+def test_only_the_first_of_many_cycles_are_listed() -> None:
     jobs = [job(f"j{number}", after=f"j{number} j{max(number - 1, 0)}") for number in range(3000)]
     sentences = refused(CoreDriver(machine(1)), *jobs)
     assert len(sentences) == 20
     assert sentences[0] == "job 'j0' waits for itself and could never start"
 
 
-def test_of_many_unknown_names_some_get_a_suggestion() -> None:
+def test_only_the_first_of_many_unknown_names_get_a_suggestion() -> None:
     driver = CoreDriver(machine(1))
     sentences = refused(driver, job("prepare"), job("a", after=" ".join(f"prepare{number}" for number in range(1000))))
     assert len([sentence for sentence in sentences if "did you mean 'prepare'?" in sentence]) == 20
@@ -177,12 +177,12 @@ def test_of_many_unknown_names_some_get_a_suggestion() -> None:
     assert "did you mean" not in refused(driver, *many, job("a", after="prepared"))[0]
 
 
-def test_two_ways_to_the_same_job_are_no_ring() -> None:
+def test_two_paths_to_the_same_job_are_no_cycle() -> None:
     driver = CoreDriver(machine(4))
     assert driver.submit(job("d", after="b c"), job("b", after="a"), job("c", after="a"), job("a")) == []
 
 
-def test_more_prerequisites_by_index_than_can_be_counted_are_refused() -> None:
+def test_too_many_same_index_prerequisites_are_rejected() -> None:
     driver = CoreDriver(machine(1))
     others = [job(f"j{number}", its=1) for number in range(256)]
     names = " ".join(f"j{number}:${{it}}" for number in range(256))
@@ -191,11 +191,11 @@ def test_more_prerequisites_by_index_than_can_be_counted_are_refused() -> None:
     ]
 
 
-def test_a_withdrawn_submission_was_never_there() -> None:
+def test_a_withdrawn_submission_leaves_no_trace() -> None:
     driver = CoreDriver(machine(4))
     driver.submit(job("a", its=2))
     driver.submit(job("b"), job("c", its=2), job("d", after="a b"), job("e", its=2, after="a:${it} c:1"), job("f", 9))
-    assert driver.tell(Withdraw(["b", "c", "d", "e", "f"])) == [f"removed {name}" for name in "bcdef"]
+    assert driver.handle(Withdraw(["b", "c", "d", "e", "f"])) == [f"removed {name}" for name in "bcdef"]
     assert driver.states() == {"a": "QUEUED"}
     assert driver.schedule() == ["a:0 on n1[0]", "a:1 on n1[1]"]
     assert driver.end("a:0", "a:1") == ["a:0 SUCCEED", "a:1 SUCCEED", "a SUCCEED", "all done"]
@@ -204,7 +204,7 @@ def test_a_withdrawn_submission_was_never_there() -> None:
     assert driver.schedule() == ["b on n1[0]"]
 
 
-def test_all_is_done_when_the_only_submission_is_withdrawn() -> None:
+def test_all_done_is_emitted_when_the_only_submission_is_withdrawn() -> None:
     driver = CoreDriver(machine(4))
     driver.submit(job("a"))
-    assert driver.tell(Withdraw(["a"])) == ["removed a", "all done"]
+    assert driver.handle(Withdraw(["a"])) == ["removed a", "all done"]

@@ -1,4 +1,4 @@
-"""Why a job is where it is, in a sentence and in fields."""
+"""Explanations of job states, as a sentence and as details."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def why(driver: CoreDriver, name: str, *, stalled: bool = False) -> Reason:
 def patient(patience: float, *cores: int) -> CoreDriver:
     driver = CoreDriver(machine(*cores), available=False)
     driver.core = Core(machine(*cores), patience=patience)
-    driver.tell(AgentReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
+    driver.handle(AgentReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
     return driver
 
 
@@ -58,7 +58,7 @@ def test_a_job_waits_for_another_one():
     assert why(driver, "b").sentence == "it waits for 'a', which is EXECUTING"
 
 
-def test_what_has_succeeded_is_not_waited_for_any_more():
+def test_met_prerequisites_are_not_named():
     driver = CoreDriver(machine(2))
     driver.submit(job("a"), job("b", 2), job("c", after="a b"))
     driver.schedule()
@@ -66,7 +66,7 @@ def test_what_has_succeeded_is_not_waited_for_any_more():
     assert why(driver, "c").sentence == "it waits for 'b', which is QUEUED"
 
 
-def test_a_job_that_took_the_name_of_one_that_was_waited_for_is_not_waited_for():
+def test_a_later_job_with_the_name_of_a_removed_prerequisite_is_not_named():
     driver = CoreDriver(machine(2))
     driver.submit(job("a"), job("b"), job("c", after="a b"))
     driver.schedule()
@@ -76,7 +76,7 @@ def test_a_job_that_took_the_name_of_one_that_was_waited_for_is_not_waited_for()
     assert why(driver, "c").sentence == "it waits for 'b', which is SCHEDULED"
 
 
-def test_three_of_many_dependencies_are_named_and_the_fields_have_all():
+def test_three_of_many_prerequisites_are_named_and_the_details_list_all():
     driver = CoreDriver(machine(1))
     names = list("abcde")
     driver.submit(*[job(name) for name in names], job("last", after=" ".join(names)))
@@ -87,7 +87,7 @@ def test_three_of_many_dependencies_are_named_and_the_fields_have_all():
     assert [entry["name"] for entry in reason.details["after"]] == names
 
 
-def test_a_single_iteration_is_waited_for_by_its_index():
+def test_a_single_iteration_is_named_with_its_index():
     driver = CoreDriver(machine(1))
     driver.submit(job("a", its=range(5, 8)), job("b", after="a:6"))
     assert why(driver, "b").sentence == "it waits for 'a:6', which is QUEUED"
@@ -128,9 +128,7 @@ FULL: list[tuple[list[NodeSpec], JobDescription, JobDescription, str]] = [
 
 
 @pytest.mark.parametrize(("nodes", "taken", "asked", "sentence"), FULL, ids=[sentence for *_, sentence in FULL])
-def test_a_job_waits_for_what_is_not_free(
-    nodes: list[NodeSpec], taken: JobDescription, asked: JobDescription, sentence: str
-):
+def test_a_job_waits_for_resources(nodes: list[NodeSpec], taken: JobDescription, asked: JobDescription, sentence: str):
     driver = CoreDriver(nodes)
     driver.submit(taken)
     driver.schedule()
@@ -140,7 +138,7 @@ def test_a_job_waits_for_what_is_not_free(
     assert (reason.kind, reason.sentence) == ("resources", sentence)
 
 
-def test_programs_are_told_what_is_wanted_what_is_free_and_what_there_is():
+def test_the_details_list_wanted_free_and_total_resources():
     driver = CoreDriver(GPUS)
     driver.submit(job("taken", 3, gpus=2))
     driver.schedule()
@@ -153,7 +151,7 @@ def test_programs_are_told_what_is_wanted_what_is_free_and_what_there_is():
     }
 
 
-def test_jobs_that_came_before_are_counted():
+def test_jobs_ahead_in_the_queue_are_counted():
     driver = CoreDriver(machine(2))
     driver.submit(job("taken", 2), job("a", 2), job("b"), job("waiting", after="a"), job("c"))
     driver.schedule()
@@ -161,7 +159,7 @@ def test_jobs_that_came_before_are_counted():
     assert why(driver, "b").sentence == "it needs 1 core, and 0 of 2 are free; 1 job ahead of it"
 
 
-def test_how_many_came_before_one_job_is_known_without_a_look_at_all_of_them(monkeypatch: pytest.MonkeyPatch):
+def test_jobs_ahead_of_one_job_are_counted_without_visiting_all(monkeypatch: pytest.MonkeyPatch):
     driver = CoreDriver(machine(1))
     driver.submit(job("gate"), job("late", after="gate"), *[job(f"job{number}") for number in range(50)])
     driver.schedule()
@@ -175,7 +173,7 @@ def test_how_many_came_before_one_job_is_known_without_a_look_at_all_of_them(mon
     assert why(driver, "job49").details["before"] == 49
 
 
-def test_several_are_told_the_same_as_each_alone():
+def test_several_jobs_get_the_same_explanations_as_each_alone():
     driver = CoreDriver(machine(2))
     driver.submit(
         job("gate", 2), job("late", after="gate"), *[job(f"job{number}", 1 + number % 2) for number in range(9)]
@@ -198,7 +196,7 @@ def test_a_job_that_fits_is_started_next():
     assert (reason.kind, reason.sentence) == ("next", "its request, 2 cores, fits: it is about to start")
 
 
-def test_a_small_job_is_kept_back_by_a_wide_one_that_waited_too_long():
+def test_a_small_job_may_not_overtake_a_wide_one_that_waited_too_long():
     driver = patient(10, 2)
     driver.submit(job("first"), job("wide", 2), job("small"))
     driver.now += 20
@@ -225,10 +223,10 @@ def test_no_agent_means_that_nothing_can_be_started():
     assert reason.sentence == "it waits for an agent: none is connected, so nothing can be started"
 
 
-def test_a_job_that_needs_a_node_that_is_away_says_so():
+def test_a_job_waits_for_an_unreachable_node():
     driver = CoreDriver(machine(2, 2))
     driver.submit(job("a", nodes=2))
-    driver.tell(AgentUnreachable(["n2"]))
+    driver.handle(AgentUnreachable(["n2"]))
     reason = why(driver, "a")
     assert reason.kind == "nodes"
     assert reason.details["away"] == ["n2"]
@@ -237,14 +235,14 @@ def test_a_job_that_needs_a_node_that_is_away_says_so():
     )
 
 
-def test_when_nothing_can_be_written_nothing_is_started():
+def test_a_job_waits_while_the_journal_cannot_be_written():
     driver = CoreDriver(machine(2))
     driver.submit(job("a"), job("b", after="a"))
     assert why(driver, "a", stalled=True).kind == "stalled"
     assert why(driver, "b", stalled=True).kind == "dependencies"
 
 
-def test_asking_changes_nothing():
+def test_explanations_change_nothing():
     driver = patient(10, 2)
     driver.submit(job("first"), job("wide", 2), job("small", its=3), job("other", after="wide"))
     driver.schedule()
@@ -257,7 +255,7 @@ def test_asking_changes_nothing():
 # -- time and nodes --------------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_would_take_too_long_waits_for_the_next_manager():
+def test_a_job_with_too_long_a_wall_time_waits_for_the_next_manager():
     driver = CoreDriver(machine(2))
     driver.deadline(100.0)
     driver.submit(job("long", wt=200), job("any"))
@@ -274,7 +272,7 @@ def test_a_job_that_would_take_too_long_waits_for_the_next_manager():
     )
 
 
-def test_lost_nodes_are_told_from_those_that_are_away():
+def test_lost_nodes_are_distinguished_from_unreachable_ones():
     driver = CoreDriver(machine(1, 1, 1))
     driver.submit(job("wide", nodes=3))
     driver.lose("n2")
@@ -304,7 +302,7 @@ def test_a_job_that_needs_more_than_this_manager_has_waits_for_other_nodes():
 # -- under way and over ----------------------------------------------------------------------------------------------
 
 
-def test_a_run_tells_where_it_is_and_since_when():
+def test_an_attempt_is_explained_with_its_grant_and_start_time():
     driver = CoreDriver(machine(2))
     driver.submit(job("a", 2))
     driver.schedule()
@@ -322,7 +320,7 @@ def test_an_attempt_behind_others_in_its_lane_says_so():
     driver = CoreDriver(machine(1))
     driver.submit(job("it", its=9))
     driver.schedule()
-    driver.tell(AttemptEnded(Ended(driver.attempt("it:0").id, driver.now, 0, "exit", "", 7, driver.now - 0.0005)))
+    driver.handle(AttemptEnded(Ended(driver.attempt("it:0").id, driver.now, 0, "exit", "", 7, driver.now - 0.0005)))
     driver.schedule()
     assert why_under_way(driver.attempt("it:1"), "noon").sentence == "it was given n1[0] at noon and is being started"
     reason = why_under_way(driver.attempt("it:2"), "noon")
@@ -334,7 +332,7 @@ def test_an_attempt_behind_others_in_its_lane_says_so():
     assert why_under_way(driver.attempt("it:5"), "noon").sentence == "it is being killed on n1[0]"
 
 
-def test_a_run_that_ends_with_its_manager_will_be_run_again():
+def test_a_stopped_attempt_is_explained_as_to_be_repeated():
     driver = CoreDriver(machine(2))
     driver.submit(job("a", 2))
     driver.schedule()
@@ -343,7 +341,7 @@ def test_a_run_that_ends_with_its_manager_will_be_run_again():
     assert (reason.kind, reason.sentence) == ("stopping", "it is being stopped on n1[0:1], and will be started again")
 
 
-def test_a_run_that_is_over_on_a_part_of_its_nodes_says_whom_it_waits_for():
+def test_an_attempt_in_cleanup_names_the_nodes_it_waits_for():
     driver = CoreDriver(machine(1, 1, 1), sweeping=False)
     driver.submit(job("a", nodes=3))
     driver.schedule()
@@ -366,14 +364,14 @@ def test_a_run_that_is_over_on_a_part_of_its_nodes_says_whom_it_waits_for():
         (State.OMITTED, "it waits for 'a'", None, "omitted", "it was never started: it waits for 'a'"),
     ],
 )
-def test_what_is_over_says_how(state: State, message: str, exit_code: int | None, kind: str, sentence: str):
+def test_a_final_job_is_explained(state: State, message: str, exit_code: int | None, kind: str, sentence: str):
     reason = why_ended(state, message, exit_code)
     assert (reason.kind, reason.sentence) == (kind, sentence)
     assert reason.details.get("exitCode") == exit_code
     assert reason.details.get("message", "") == message
 
 
-def test_the_first_waiting_iteration_speaks_for_a_job_then_one_that_runs_then_one_that_failed():
+def test_the_representative_iteration_waits_or_runs_or_failed():
     driver = CoreDriver(machine(2))
     driver.submit(job("a", its=3))
     asked = driver.core.state.jobs["a"]
@@ -388,7 +386,7 @@ def test_the_first_waiting_iteration_speaks_for_a_job_then_one_that_runs_then_on
     assert (representative_iteration(asked), iteration_counts(asked)) == (0, {"SUCCEED": 2, "FAILED": 1})
 
 
-def test_a_job_whose_iterations_all_succeeded_needs_nobody_to_speak_for_it():
+def test_a_job_whose_iterations_all_succeeded_has_no_representative():
     driver = CoreDriver(machine(2))
     driver.submit(job("a", its=1))
     driver.schedule()

@@ -1,4 +1,4 @@
-"""What may be written, and what it becomes."""
+"""Input forms and the descriptions they are converted to."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.model import Amount, Execution, JobDescription, ModelOptions, ResourceRequest, Sharing
 from qcg.pilotjob.description.parse import parse_jobs, simple_to_standard
-from tests.description.helpers import ARRIVAL, parse, parse_one, simple, standard
+from tests.description.helpers import CONTEXT, parse, parse_one, simple, standard
 
 
 def test_the_smallest_job_gets_one_core() -> None:
     assert parse_one(standard()) == JobDescription(name="a", execution=Execution(exec="date"))
 
 
-def test_both_forms_of_the_same_job_mean_the_same() -> None:
+def test_both_forms_of_a_job_give_the_same_description() -> None:
     execution = {"exec": "x", "args": ["1", 2, 0.5], "env": {"A": 1, "B": 0.5}, "wd": "w", "model": "OpenMPI"}
     resources = {"numCores": {"min": 2, "max": 4}, "numNodes": 2, "nodeCrs": {"GPU": 1}, "wt": "1h"}
     one = {
@@ -33,7 +33,7 @@ def test_both_forms_of_the_same_job_mean_the_same() -> None:
     assert parse_one(one).execution.env == {"A": "1", "B": "0.5"}
 
 
-def test_bytes_raw_json_and_dictionaries_are_read_alike() -> None:
+def test_bytes_raw_json_and_dictionaries_are_parsed_alike() -> None:
     job = standard()
     raw = msgspec.json.encode(job)
     assert parse(job) == parse(raw) == parse(msgspec.Raw(raw))
@@ -78,7 +78,7 @@ def test_null_means_that_a_key_is_absent() -> None:
         ({"args": ["", " ", "a b", "ü\n"]}, {"args": ("", " ", "a b", "ü\n")}),
     ],
 )
-def test_an_execution_means_what_is_written(written: dict[str, Any], meant: dict[str, Any]) -> None:
+def test_an_execution_is_normalized(written: dict[str, Any], meant: dict[str, Any]) -> None:
     assert parse_one(standard(exec="x", **written)).execution == Execution(exec="x", **meant)
 
 
@@ -112,7 +112,7 @@ def test_a_string_is_one_argument_in_the_simple_form() -> None:
         ({"wt": "1m"}, ResourceRequest()),
     ],
 )
-def test_resources_mean_what_is_written(resources: dict[str, Any], request_: ResourceRequest) -> None:
+def test_resources_are_normalized(resources: dict[str, Any], request_: ResourceRequest) -> None:
     assert parse_one(standard(resources=resources)).request == request_
 
 
@@ -123,7 +123,7 @@ def test_the_threads_model_stays_on_one_node(resources: Any) -> None:
     assert request.nodes in (None, Amount(1, 1))
 
 
-def test_a_wall_time_is_kept_in_seconds() -> None:
+def test_a_wall_time_is_stored_in_seconds() -> None:
     assert parse_one(standard(resources={"wt": "1h30m"})).wall_time == 5400
     assert parse_one(simple(wt=90)).wall_time == 90
 
@@ -141,7 +141,7 @@ def test_a_wall_time_is_kept_in_seconds() -> None:
     ],
 )
 @pytest.mark.parametrize(("key", "of"), [("numCores", "cores"), ("numNodes", "nodes")])
-def test_a_scheduler_is_kept_for_when_the_total_is_known(
+def test_an_iteration_scheduler_is_stored_until_the_total_is_known(
     amount: Any, least: int, name: Any, parts: int | None, key: str, of: Any
 ) -> None:
     description = parse_one({**standard(resources={key: amount}), "iteration": 4})
@@ -150,17 +150,17 @@ def test_a_scheduler_is_kept_for_when_the_total_is_known(
     assert wanted == Amount(least, None)
 
 
-def test_attributes_are_kept_as_they_are() -> None:
+def test_attributes_are_stored_unchanged() -> None:
     attributes = {"a": [1, 2.5, None, True, {"ü": "x"}], "n": -(2**63), "m": 2**64 - 1}
     assert parse_one({**standard(), "attributes": attributes}).attributes == attributes
 
 
-def test_an_accepted_description_survives_the_registry() -> None:
+def test_an_accepted_description_survives_encoding() -> None:
     (description,) = parse({**standard(resources={"numNodes": {"scheduler": "maximum-iters"}}), "iteration": [1, "x"]})
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(description), type=JobDescription) == description
 
 
-def test_the_simple_form_is_rewritten_to_the_standard_form() -> None:
+def test_the_simple_form_is_converted_to_the_standard_form() -> None:
     written = simple(
         args="x",
         env={"A": "1"},
@@ -198,7 +198,7 @@ def test_the_simple_form_is_rewritten_to_the_standard_form() -> None:
         simple(iteration={"stop": 3}, model_opts={"mpirun": "m"}, stdin="i", stdout="o", stderr="e", wd="w", venv="v"),
     ],
 )
-def test_the_rewritten_form_means_the_same(job: dict[str, Any]) -> None:
+def test_the_converted_form_gives_the_same_description(job: dict[str, Any]) -> None:
     assert parse(simple_to_standard(job)) == parse(job)
 
 
@@ -211,11 +211,11 @@ def test_the_rewritten_form_means_the_same(job: dict[str, Any]) -> None:
         (standard(), "job.execution: unknown key; that is the standard form: in a program, use add_std"),
     ],
 )
-def test_a_wrong_simple_form_is_not_rewritten(job: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_simple_form_is_not_converted(job: dict[str, Any], sentence: str) -> None:
     with pytest.raises(DescriptionError) as refusal:
         simple_to_standard(job)
     assert str(refusal.value).startswith(sentence)
 
 
-def test_no_jobs_are_no_problem() -> None:
-    assert parse_jobs([], ARRIVAL) == []
+def test_an_empty_submission_has_no_problems() -> None:
+    assert parse_jobs([], CONTEXT) == []

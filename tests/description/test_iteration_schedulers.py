@@ -44,7 +44,7 @@ def test_maximum_iters_gives_the_documented_numbers(count: int, total: int, leas
 
 
 @given(st.integers(1, 400), st.integers(1, 200), st.integers(1, 200))
-def test_maximum_iters_agrees_with_the_rule_followed_step_by_step(count: int, total: int, least: int) -> None:
+def test_maximum_iters_matches_a_step_by_step_computation(count: int, total: int, least: int) -> None:
     least = min(least, total)
     sharing = MaximumIters(count, total, least)
     sizes = [sharing.size(position) for position in range(count)]
@@ -54,9 +54,7 @@ def test_maximum_iters_agrees_with_the_rule_followed_step_by_step(count: int, to
 
 
 @given(st.integers(1, 60), st.integers(1, 40), st.integers(1, 20), st.integers(0, 60))
-def test_the_next_iteration_of_a_size_is_found_as_by_looking_at_each(
-    count: int, total: int, least: int, begin: int
-) -> None:
+def test_next_of_matches_a_linear_search(count: int, total: int, least: int, begin: int) -> None:
     sharing = MaximumIters(count, total, min(least, total))
     sizes = [sharing.size(position) for position in range(count)]
     for size in {*sizes, max(sizes) + 1}:
@@ -71,17 +69,17 @@ def test_a_hundred_million_iterations_need_no_table() -> None:
 
 
 @pytest.mark.parametrize("position", [-1, 3])
-def test_there_is_no_size_for_a_position_outside(position: int) -> None:
+def test_size_rejects_positions_out_of_range(position: int) -> None:
     with pytest.raises(IndexError):
         MaximumIters(3, 10).size(position)
 
 
-def test_maximum_iters_refuses_a_minimum_above_all_that_exists() -> None:
+def test_maximum_iters_rejects_a_minimum_above_the_total() -> None:
     with pytest.raises(DescriptionError, match=r"minimum of 12 .* only 11 exist"):
         MaximumIters(3, 11, 12)
 
 
-def test_maximum_iters_refuses_no_iterations() -> None:
+def test_maximum_iters_rejects_zero_iterations() -> None:
     with pytest.raises(DescriptionError, match="at least one iteration"):
         MaximumIters(0, 11)
 
@@ -90,7 +88,7 @@ def test_maximum_iters_refuses_no_iterations() -> None:
     ("total", "parts", "least", "amount"),
     [(10, 3, 1, Amount(1, 3)), (10, 3, 3, Amount(3, 3)), (4, 2, 1, Amount(1, 2)), (4, 4, 1, Amount(1, 1))],
 )
-def test_split_into_reaches_from_the_minimum_to_one_part(total: int, parts: int, least: int, amount: Amount) -> None:
+def test_split_into_gives_a_range_up_to_one_part(total: int, parts: int, least: int, amount: Amount) -> None:
     assert split_into(total, parts, least) == amount
 
 
@@ -98,6 +96,6 @@ def test_split_into_reaches_from_the_minimum_to_one_part(total: int, parts: int,
     ("total", "parts", "least", "sentence"),
     [(4, 5, 1, "leaves nothing for each: only 4 exist"), (4, 2, 3, "gives 2 each, less than the minimum of 3")],
 )
-def test_split_into_refuses_what_is_impossible(total: int, parts: int, least: int, sentence: str) -> None:
+def test_split_into_rejects_impossible_parts(total: int, parts: int, least: int, sentence: str) -> None:
     with pytest.raises(DescriptionError, match=sentence):
         split_into(total, parts, least)

@@ -30,7 +30,7 @@ def test_an_iteration_has_the_written_indices(written: dict[str, Any], indices: 
         assert list(iteration.indices()) == indices
 
 
-def test_values_are_kept_as_the_texts_that_jobs_see() -> None:
+def test_values_are_stored_as_text() -> None:
     written = ["x", "", 1, -2.5, True, None, [1, "a"], {"k": "v"}]
     iteration = parse_one({**standard(), "iteration": written}).iteration
     assert iteration == Iteration(0, 8, 1, ("x", "", "1", "-2.5", "true", "null", '[1,"a"]', '{"k":"v"}'))
@@ -73,13 +73,13 @@ def test_a_hundred_million_iterations_stay_a_range() -> None:
         ({"iterate": [0, 2], "iteration": 2}, '"iteration" and "iterate" exclude each other; give one of them'),
     ],
 )
-def test_a_wrong_iteration_is_refused_with_a_sentence(written: dict[str, Any], problem: str) -> None:
+def test_an_invalid_iteration_is_rejected_with_a_message(written: dict[str, Any], problem: str) -> None:
     place = "jobs[0]: " if problem.startswith('"') else "jobs[0]."
     assert problems_of({**standard(), **written}) == [place + problem]
 
 
 @pytest.mark.parametrize("written", [{"iterate": [1, 4]}, {"iteration": {"start": 1, "stop": 4}}])
-def test_an_index_in_the_name_makes_every_index_a_job_of_its_own(written: dict[str, Any]) -> None:
+def test_an_index_in_the_name_expands_to_one_job_for_each_index(written: dict[str, Any]) -> None:
     job = {
         **standard("n_${it}", exec="x", args=["${it}/${its}/${it_start}/${it_stop}/${itval}", "${uniq}", "${ncores}"]),
         **written,
@@ -94,11 +94,11 @@ def test_an_index_in_the_name_makes_every_index_a_job_of_its_own(written: dict[s
     assert all(job.iteration is None for job in jobs)
 
 
-def test_a_value_in_the_name_makes_every_value_a_job_of_its_own() -> None:
+def test_a_value_in_the_name_expands_to_one_job_for_each_value() -> None:
     assert [job.name for job in parse({**standard("n_${ itval }"), "iteration": ["x", "y"]})] == ["n_x", "n_y"]
 
 
-def test_values_that_make_no_names_are_refused() -> None:
+def test_values_that_give_invalid_names_are_rejected() -> None:
     assert problems_of({**standard("n_${itval}"), "iteration": ["a b"]}) == [
         'jobs[0].name: the name "n_a b" holds white space or a control character'
     ]
@@ -111,25 +111,25 @@ def test_iterate_without_an_index_in_the_name_is_an_iteration() -> None:
     assert parse({**standard(), "iterate": [1, 4]}) == parse({**standard(), "iteration": {"start": 1, "stop": 4}})
 
 
-def test_jobs_of_their_own_split_into_as_many_parts_by_default() -> None:
+def test_expanded_jobs_split_into_as_many_parts_by_default() -> None:
     job = {**standard("n_${it}", resources={"numCores": {"scheduler": "split-into"}}), "iterate": [0, 4]}
     assert [job.sharing for job in parse(job)] == [Sharing("split-into", "cores", None, 4, place) for place in range(4)]
 
 
-def test_jobs_made_from_one_description_know_their_places_among_them() -> None:
+def test_expanded_jobs_have_their_position_and_number() -> None:
     job = {**standard("n_${it}", resources={"numCores": {"scheduler": "maximum-iters"}}), "iterate": [1, 6, 2]}
     assert [(job.name, job.sharing) for job in parse(job)] == [
         (f"n_{index}", Sharing("maximum-iters", "cores", None, 3, place)) for place, index in enumerate((1, 3, 5))
     ]
 
 
-def test_too_many_jobs_of_their_own_are_refused_at_once() -> None:
+def test_too_many_expanded_jobs_are_rejected_at_once() -> None:
     assert problems_of({**standard("n_${it}"), "iteration": 2_000_000}) == [
         "jobs[0].name: 2000000 jobs are too many; without ${it} in the name they are iterations of one job"
     ]
 
 
-def test_a_wrong_iteration_is_not_told_again_where_it_is_used() -> None:
+def test_an_invalid_iteration_is_reported_only_once() -> None:
     job = {**standard("n_${it}", resources={"numCores": {"scheduler": "maximum-iters"}}), "iteration": 0}
     assert problems_of(job)[0].startswith("jobs[0].iteration: there is no iteration")
     assert not any("is for jobs with iterations" in problem for problem in problems_of(job))

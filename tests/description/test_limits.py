@@ -1,4 +1,4 @@
-"""Bounds on names, and on what variables make of strings."""
+"""Limits on names and on variable substitution."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_name_may_have_200_bytes(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "size"), [("x" * 201, 201), ("\u00e9" * 101, 202), ("x" * 200 + "${rcnt}", 201), ("y" * 2000, 2000)]
 )
-def test_a_longer_name_is_refused(name: str, size: int) -> None:
+def test_a_longer_name_is_rejected(name: str, size: int) -> None:
     (problem,) = problems_of(simple(name=name))
     assert problem == f'jobs[0].name: the name "{name[:57]}..." has {size} bytes; at most 200 are allowed'
     (problem,) = problems_of(simple(after=[name]))
@@ -36,13 +36,13 @@ def test_a_longer_name_is_refused(name: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("form", [simple, standard])
-def test_a_name_of_many_megabytes_is_refused_by_its_length(form: Any) -> None:
+def test_a_name_of_many_megabytes_is_rejected_by_its_length(form: Any) -> None:
     assert problems_of(form(name="x" * 10_000_000)) == [
         "jobs[0].name: has 10000000 characters; at most 2000 are allowed"
     ]
 
 
-def test_the_schema_says_how_long_a_name_may_be() -> None:
+def test_the_schema_limits_the_length_of_a_name() -> None:
     for form in ("StandardForm", "SimpleForm"):
         name = request_file_schema()["$defs"][form]["properties"]["name"]
         assert name["maxLength"] == 2000
@@ -60,16 +60,16 @@ def test_the_schema_says_how_long_a_name_may_be() -> None:
         {"exec": "date", "wd": "$${jname}" * 14_500},
     ],
 )
-def test_variables_of_the_submission_do_not_grow_without_bound(keys: dict[str, Any]) -> None:
+def test_the_expansion_of_submission_variables_is_limited(keys: dict[str, Any]) -> None:
     assert problems_of(simple(name="j" * 200, **keys)) == [TOO_MUCH]
 
 
-def test_attributes_do_not_grow_without_bound() -> None:
+def test_the_expansion_of_attributes_is_limited() -> None:
     job = {**standard("j" * 200), "attributes": {"deep": ["${jname}" * 14_500]}}
     assert problems_of(job) == [TOO_MUCH]
 
 
-def test_nothing_is_built_of_what_is_refused() -> None:
+def test_a_rejected_expansion_allocates_no_memory() -> None:
     job = simple(name="j_${it}", iteration=["v" * 100_000], script="${itval}" * 14_500)
     tracemalloc.start()
     try:
@@ -80,25 +80,25 @@ def test_nothing_is_built_of_what_is_refused() -> None:
     assert peak < 20 * 2**20, "without a bound it takes 1.4 GB"
 
 
-def test_values_of_iterations_do_not_grow_without_bound() -> None:
+def test_the_expansion_of_iteration_values_is_limited() -> None:
     job = simple(iteration=["v", "v" * 100_000, "v"], args=["${itval}"] * 10 + ["$${itval}"])
     assert problems_of(job) == [TOO_MUCH]
     assert parse_one({**job, "args": ["${itval}"] * 10 + ["$$$${itval}"]})
 
 
-def test_variables_of_the_launch_do_not_grow_without_bound() -> None:
+def test_the_expansion_of_launch_variables_is_limited() -> None:
     execution = parse_one(simple(args=["${nlist}"] * 200)).execution
     with pytest.raises(ExpansionError, match="the values of its variables have more than 1048576 characters"):
         resolve_execution(execution, {"nlist": "n" * 10_000})
     assert len(resolve_execution(execution, {"nlist": "n" * 5_000}).args[0]) == 5_000
 
 
-def test_a_long_text_with_few_variables_is_no_matter() -> None:
+def test_a_long_text_with_few_variables_is_accepted() -> None:
     text = "x" * 2 * MAX_EXPANSION
     assert parse_one(simple(script=f"{text} ${{jname}}")).execution.script == f"{text} a"
 
 
-def test_all_jobs_of_a_submission_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_expansion_of_a_whole_submission_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_EXPANSION_OF_SUBMISSION", 1000)
     job = simple(name="j_${it}", iteration=["v" * 300] * 5, args=["${itval}"])
     (problem,) = problems_of(job)
@@ -119,7 +119,7 @@ def test_all_jobs_of_a_submission_together_have_a_bound(monkeypatch: pytest.Monk
     ],
     ids=range(5),
 )
-def test_warnings_take_time_in_proportion_to_a_script(script: str) -> None:
+def test_warnings_take_linear_time(script: str) -> None:
     """A quadratic search takes minutes here."""
     job = parse_one(simple(script=script))
     begin = time.process_time()

@@ -1,4 +1,4 @@
-"""Descriptions changed at random are accepted or refused with sentences; nothing else ever happens."""
+"""Randomly mutated descriptions are accepted, or rejected with messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.requests import REQUESTS, decode_request
 from qcg.pilotjob.description.schema import request_file_schema
-from tests.description.helpers import ARRIVAL
+from tests.description.helpers import CONTEXT
 from tests.description.samples import BAC16, EVERYTHING, SLEEP
 from tests.support.tiers import per_tier
 
@@ -163,7 +163,7 @@ def check_sentences(refusal: DescriptionError) -> None:
 
 def accepted_or_refused(*jobs: Any) -> list[JobDescription] | None:
     try:
-        descriptions = parse_jobs(jobs, ARRIVAL)
+        descriptions = parse_jobs(jobs, CONTEXT)
     except DescriptionError as refusal:
         check_sentences(refusal)
         return None
@@ -174,7 +174,7 @@ def accepted_or_refused(*jobs: Any) -> list[JobDescription] | None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(per_tier(4, 50)))
-def test_ten_thousand_mutated_jobs_are_accepted_or_refused_with_sentences(seed: int) -> None:
+def test_ten_thousand_mutated_jobs_are_accepted_or_rejected_with_messages(seed: int) -> None:
     chance = random.Random(seed)
     accepted = 0
     for _ in range(1000):
@@ -185,7 +185,7 @@ def test_ten_thousand_mutated_jobs_are_accepted_or_refused_with_sentences(seed: 
     assert 20 < accepted < 900
 
 
-def test_broken_bytes_are_accepted_or_refused_with_sentences() -> None:
+def test_broken_bytes_are_accepted_or_rejected_with_messages() -> None:
     chance = random.Random(0)
     for _ in range(2000):
         text = bytearray(msgspec.json.encode(chance.choice(JOBS)))
@@ -204,7 +204,7 @@ def test_broken_bytes_are_accepted_or_refused_with_sentences() -> None:
         accepted_or_refused(bytes(text))
 
 
-def test_mutated_requests_are_read_or_refused_with_sentences() -> None:
+def test_mutated_requests_are_accepted_or_rejected_with_messages() -> None:
     chance = random.Random(0)
     requests = [*SLEEP, *BAC16, *[{"request": name} for name in REQUESTS]]
     for _ in range(3000):
@@ -225,7 +225,7 @@ anything = st.recursive(
 @pytest.mark.sampled
 @settings(max_examples=per_tier(150, 3000), derandomize=True)
 @given(st.sampled_from(JOBS), st.randoms(use_true_random=False), anything)
-def test_any_value_at_any_place_is_accepted_or_refused_with_sentences(job: Any, chance: Any, value: Any) -> None:
+def test_any_value_at_any_path_is_accepted_or_rejected_with_messages(job: Any, chance: Any, value: Any) -> None:
     job = copy.deepcopy(job)
     container, key = chance.choice(places(job))
     container[key] = value

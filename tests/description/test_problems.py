@@ -1,4 +1,4 @@
-"""What is refused, where the problem is said to be, and what is said about it."""
+"""Invalid descriptions, with the paths and messages of their problems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from qcg.pilotjob.description.errors import DescriptionError, Problem
 from qcg.pilotjob.description.parse import parse_jobs
-from tests.description.helpers import ARRIVAL, parse, parse_one, problems_of, simple, standard
+from tests.description.helpers import CONTEXT, parse, parse_one, problems_of, simple, standard
 
 NO_EXECUTION = (
     'the key "execution" is missing; it defines what to start: {"exec": "PROGRAM", "args": ["ARGUMENT"]}, or'
@@ -94,7 +94,7 @@ NO_EXECUTION = (
         ({"name": "\ud800", "exec": "x"}, "jobs[0]: the job is not valid UTF-8 text"),
     ],
 )
-def test_a_wrong_structure_is_told_with_its_path(job: Any, problem: str) -> None:
+def test_a_syntax_problem_is_reported_with_its_path(job: Any, problem: str) -> None:
     assert problems_of(job) == [problem]
 
 
@@ -127,7 +127,7 @@ def test_a_wrong_structure_is_told_with_its_path(job: Any, problem: str) -> None
         ),
     ],
 )
-def test_an_execution_that_cannot_be_is_refused(job: Any, problem: str) -> None:
+def test_an_invalid_execution_is_rejected(job: Any, problem: str) -> None:
     assert problems_of(job) == [problem]
 
 
@@ -164,7 +164,7 @@ def test_an_execution_that_cannot_be_is_refused(job: Any, problem: str) -> None:
         ),
     ],
 )
-def test_a_number_of_cores_that_cannot_be_is_refused(amount: Any, problem: str) -> None:
+def test_an_invalid_number_of_cores_is_rejected(amount: Any, problem: str) -> None:
     job = {**standard(resources={"numCores": amount}), "iteration": 2}
     assert problems_of(job) == ["jobs[0].resources." + problem]
 
@@ -188,12 +188,12 @@ def test_a_number_of_cores_that_cannot_be_is_refused(amount: Any, problem: str) 
         ({"wt": "0s"}, '.wt: the wall time "0s" must be longer than zero'),
     ],
 )
-def test_resources_that_cannot_be_are_refused(resources: Any, problem: str) -> None:
+def test_invalid_resources_are_rejected(resources: Any, problem: str) -> None:
     assert problems_of(standard(resources=resources)) == ["jobs[0].resources" + problem]
 
 
 @pytest.mark.parametrize("nodes", [2, {"split-into": 2}])
-def test_the_threads_model_refuses_several_nodes(nodes: Any) -> None:
+def test_the_threads_model_rejects_several_nodes(nodes: Any) -> None:
     job = standard(resources={"numNodes": nodes}, exec="x", model="threads")
     assert problems_of(job) == ["jobs[0].resources.numNodes: the threads model runs on one node"]
 
@@ -220,7 +220,7 @@ def test_the_threads_model_refuses_several_nodes(nodes: Any) -> None:
         ("a_${it}", "${it}, which needs iterations"),
     ],
 )
-def test_a_bad_name_is_refused(name: str, sentence: str) -> None:
+def test_an_invalid_name_is_rejected(name: str, sentence: str) -> None:
     (problem,) = problems_of(standard(name))
     assert problem.startswith("jobs[0].name: the name ")
     assert sentence in problem
@@ -229,7 +229,7 @@ def test_a_bad_name_is_refused(name: str, sentence: str) -> None:
 @pytest.mark.parametrize(
     "name", ["a", "a-b.c_d/1", "ü", "名前", "x" * 200, "a+b=c,d;e", "${rcnt}", "${ sname }_${date}"]
 )
-def test_any_other_name_is_fine(name: str) -> None:
+def test_any_other_name_is_accepted(name: str) -> None:
     assert parse_one(standard(name)).name
 
 
@@ -245,7 +245,7 @@ def test_any_other_name_is_fine(name: str) -> None:
         ([], False, ()),
     ],
 )
-def test_what_a_job_waits_for_is_kept_in_one_notation(after: Any, iterated: bool, meant: tuple[str, ...]) -> None:
+def test_prerequisites_are_stored_in_one_notation(after: Any, iterated: bool, meant: tuple[str, ...]) -> None:
     iteration = {"iteration": 2} if iterated else {}
     assert parse_one({**standard(), "dependencies": {"after": after}, **iteration}).after == meant
     assert parse_one(simple(after=after, **iteration)).after == meant
@@ -270,7 +270,7 @@ def test_what_a_job_waits_for_is_kept_in_one_notation(after: Any, iterated: bool
         ("b_${foo}", False, "the unknown variable ${foo}"),
     ],
 )
-def test_a_dependency_that_names_nothing_is_refused(entry: str, iterated: bool, sentence: str) -> None:
+def test_an_invalid_prerequisite_is_rejected(entry: str, iterated: bool, sentence: str) -> None:
     iteration = {"iteration": 2} if iterated else {}
     (problem,) = problems_of({**standard(), "dependencies": {"after": ["ok", entry]}, **iteration})
     assert problem.startswith("jobs[0].dependencies.after[1]: ")
@@ -279,14 +279,14 @@ def test_a_dependency_that_names_nothing_is_refused(entry: str, iterated: bool, 
     assert problem.startswith("jobs[0].after: ")
 
 
-def test_two_jobs_of_one_name_are_refused_and_both_are_named() -> None:
+def test_duplicate_names_are_rejected_with_both_paths() -> None:
     assert problems_of(standard("x"), standard("y"), simple(name="x"), standard("x")) == [
         'jobs[2].name: "x" is already used by jobs[0]',
         'jobs[3].name: "x" is already used by jobs[0]',
     ]
 
 
-def test_all_problems_of_all_jobs_are_told_at_once_and_in_order() -> None:
+def test_all_problems_of_all_jobs_are_reported_in_order() -> None:
     assert problems_of(
         {"name": 1, "execution": {"exce": "x", "args": 5}, "resources": {"wt": {}}},
         standard("ok"),
@@ -316,7 +316,7 @@ def test_a_message_shows_fifty_problems_and_counts_the_rest() -> None:
     assert len(lines) == 51
 
 
-def test_a_file_that_is_wrong_throughout_is_not_read_to_its_end() -> None:
+def test_parsing_stops_after_too_many_problems() -> None:
     wrong = msgspec.json.encode(standard(exec="x", arg=[]))
     with pytest.raises(DescriptionError) as refusal:
         parse(*[wrong] * 20_000)
@@ -324,7 +324,7 @@ def test_a_file_that_is_wrong_throughout_is_not_read_to_its_end() -> None:
     assert refusal.value.problems[-1] == Problem("jobs[9999]", "too many problems; the rest was not checked")
 
 
-def test_attributes_nested_too_deep_are_refused_wherever_the_decoder_stops() -> None:
+def test_attributes_nested_too_deep_are_rejected() -> None:
     for levels in (101, 300, 900, 5000):
         text = b'{"name":"a","execution":{"exec":"x"},"attributes":{"a":' + b"[" * levels + b"]" * levels + b"}}"
         (problem,) = problems_of(text)
@@ -337,9 +337,9 @@ def test_long_and_odd_keys_stay_readable_in_a_path() -> None:
     assert len(problem) < 300
 
 
-def test_another_path_can_be_asked_for() -> None:
+def test_problems_can_start_with_another_path() -> None:
     with pytest.raises(DescriptionError, match=re.escape("[2].jobs[0]: must be an object, not a number")):
-        parse_jobs([b"1"], ARRIVAL, "[2].jobs")
+        parse_jobs([b"1"], CONTEXT, "[2].jobs")
 
 
 @pytest.mark.parametrize(
@@ -357,9 +357,9 @@ def test_another_path_can_be_asked_for() -> None:
         ),
     ],
 )
-def test_a_slip_in_a_key_does_not_change_which_form_is_meant(job: dict[str, Any], told: list[str]):
+def test_a_misspelt_key_does_not_change_the_form(job: dict[str, Any], told: list[str]):
     with pytest.raises(DescriptionError) as caught:
-        parse_jobs([job], ARRIVAL)
+        parse_jobs([job], CONTEXT)
     assert str(caught.value).splitlines() == told
 
 
@@ -376,7 +376,7 @@ def test_a_slip_in_a_key_does_not_change_which_form_is_meant(job: dict[str, Any]
         ({"name": 3, "execution": {}}, ["jobs[0].name"]),
     ],
 )
-def test_a_wrong_key_does_not_hide_what_else_is_wrong(job: dict[str, Any], told: list[str]):
+def test_an_unknown_key_does_not_hide_other_problems(job: dict[str, Any], told: list[str]):
     with pytest.raises(DescriptionError) as caught:
-        parse_jobs([job], ARRIVAL)
+        parse_jobs([job], CONTEXT)
     assert sorted(problem.path for problem in caught.value.problems) == sorted(told)

@@ -8,7 +8,7 @@ import pytest
 from qcg.pilotjob.description import requests as r
 from qcg.pilotjob.description.errors import DescriptionError, RequestError
 from qcg.pilotjob.description.parse import parse_jobs
-from tests.description.helpers import ARRIVAL
+from tests.description.helpers import CONTEXT
 from tests.description.samples import BAC16, EVERYTHING, SLEEP
 
 FORGOTTEN = 'the key "request" is missing; to submit jobs, write {"request": "submit", "jobs": [ {...} ]}'
@@ -34,7 +34,7 @@ def refusal_of(request: Any) -> str:
         ({"request": "jobStatus", "jobNames": []}, r.JobStatus),
     ],
 )
-def test_every_request_is_read_from_bytes_and_from_a_dictionary(request_: dict[str, Any], kind: type) -> None:
+def test_every_request_is_decoded_from_bytes_and_from_a_dictionary(request_: dict[str, Any], kind: type) -> None:
     assert type(r.decode_request(request_)) is kind
     assert type(r.decode_request(json.dumps(request_).encode())) is kind
 
@@ -104,11 +104,11 @@ def test_options_are_off_unless_switched_on() -> None:
         ({"request": "finish", "now": True}, "now: unknown key"),
     ],
 )
-def test_a_wrong_request_is_refused_with_a_sentence(request_: Any, sentence: str) -> None:
+def test_an_invalid_request_is_rejected_with_a_message(request_: Any, sentence: str) -> None:
     assert refusal_of(request_).startswith(sentence)
 
 
-def test_a_refused_request_tells_its_place_in_a_file() -> None:
+def test_a_rejected_request_has_its_path_in_the_file() -> None:
     with pytest.raises(DescriptionError) as refusal:
         r.decode_request({"request": "finish", "now": True}, "[3]")
     assert str(refusal.value) == "[3].now: unknown key; known here: cancel"
@@ -119,12 +119,12 @@ def test_a_request_file_is_read_to_the_last_job(file: list[Any], jobs: int) -> N
     requests = [r.decode_request(raw) for raw in r.decode_request_file(json.dumps(file).encode())]
     submit = requests[0]
     assert isinstance(submit, r.Submit)
-    assert len(parse_jobs(submit.jobs, ARRIVAL)) == jobs
+    assert len(parse_jobs(submit.jobs, CONTEXT)) == jobs
     assert len(requests) == len(file)
 
 
 def test_each_index_of_the_second_stage_waits_for_the_same_index_of_the_first() -> None:
-    jobs = parse_jobs(BAC16[0]["jobs"], ARRIVAL)
+    jobs = parse_jobs(BAC16[0]["jobs"], CONTEXT)
     assert [job.after for job in jobs[16:]] == [(job.name,) for job in jobs[:16]]
     assert jobs[31].name == "amber_bac16_16"
     assert jobs[31].execution.args == ("${root_wd}/bac-amber.sh", "16")
@@ -162,22 +162,22 @@ DIGITS = "9" * 5000
         '"other": NUMBER',
     ],
 )
-def test_a_number_with_thousands_of_digits_is_refused_in_a_sentence(place: str, number: str) -> None:
+def test_a_number_with_thousands_of_digits_is_rejected_with_a_message(place: str, number: str) -> None:
     text = f'{{"name": "a", "exec": "date", {place.replace("NUMBER", number)}}}'
     sentence = "holds a number with too many digits; write it as a string"
     with pytest.raises(DescriptionError) as refusal:
-        parse_jobs([text.encode()], ARRIVAL)
+        parse_jobs([text.encode()], CONTEXT)
     assert str(refusal.value) == f"jobs[0]: the job {sentence}"
     assert refusal_of(f'{{"request": "jobStatus", "jobNames": {number}}}'.encode()) == f"the request {sentence}"
 
 
-def test_a_python_number_with_thousands_of_digits_is_refused_in_a_sentence() -> None:
+def test_a_python_number_with_thousands_of_digits_is_rejected_with_a_message() -> None:
     assert refusal_of({"request": "jobStatus", "jobNames": 10**5000}) == (
         "the request holds a number with too many digits; write it as a string"
     )
 
 
-def test_a_byte_order_mark_before_the_file_does_not_matter() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert r.decode_request_file(b"\xef\xbb\xbf[]") == []
 
 
@@ -200,7 +200,7 @@ def test_a_byte_order_mark_before_the_file_does_not_matter() -> None:
         (b"[" * 100_000, "the request file nests too many levels deep"),
     ],
 )
-def test_a_file_that_is_no_list_of_requests_is_refused(raw: bytes, sentence: str) -> None:
+def test_a_file_that_is_not_a_list_of_requests_is_rejected(raw: bytes, sentence: str) -> None:
     with pytest.raises(RequestError) as refusal:
         r.decode_request_file(raw)
     assert str(refusal.value).startswith(sentence)

@@ -17,7 +17,7 @@ def submit(*jobs: Any) -> list[Any]:
     return [{"request": "submit", "jobs": list(jobs)}]
 
 
-def test_the_schema_is_a_schema() -> None:
+def test_the_schema_is_valid_json_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
@@ -54,7 +54,7 @@ def test_documented_request_files_are_valid(file: Any) -> None:
         "a",
     ],
 )
-def test_a_typical_slip_in_a_job_is_not_valid(job: Any) -> None:
+def test_a_typical_mistake_in_a_job_is_not_valid(job: Any) -> None:
     assert not VALIDATOR.is_valid(submit(job))
 
 
@@ -72,7 +72,7 @@ def test_a_typical_slip_in_a_job_is_not_valid(job: Any) -> None:
         [{"request": "finish", "now": True}],
     ],
 )
-def test_a_typical_slip_in_a_request_is_not_valid(file: Any) -> None:
+def test_a_typical_mistake_in_a_request_is_not_valid(file: Any) -> None:
     assert not VALIDATOR.is_valid(file)
 
 
@@ -85,7 +85,7 @@ def test_a_typical_slip_in_a_request_is_not_valid(file: Any) -> None:
         simple(iteration={"values": [1]}, after=["b", "b:1"]),
     ],
 )
-def test_what_the_parser_takes_is_valid(job: Any) -> None:
+def test_everything_the_parser_accepts_is_valid(job: Any) -> None:
     parse(job)
     VALIDATOR.validate(submit(job))
 

@@ -17,7 +17,7 @@ from qcg.pilotjob.description.variables import (
     substitute,
     substitute_early,
 )
-from tests.description.helpers import ARRIVAL, parse, parse_one, simple, standard
+from tests.description.helpers import CONTEXT, parse, parse_one, simple, standard
 
 LAUNCH = launch_variables("/home/me", 4, ["n1", "n2"])
 
@@ -43,7 +43,7 @@ def iteration_variables(description: JobDescription, index: int) -> dict[str, st
         ('"\\${it}"', '"\\3"'),
     ],
 )
-def test_the_last_step_puts_in_what_is_known_and_leaves_the_rest(text: str, result: str) -> None:
+def test_the_last_step_replaces_known_variables_and_leaves_the_rest(text: str, result: str) -> None:
     assert substitute(text, {"it": "3"}) == result
 
 
@@ -98,34 +98,34 @@ def test_a_variable_without_a_value_loses_its_second_dollar_as_any_other_name_do
     assert substitute("${it} $${it} $$$${it}", {}) == "${it} ${it} ${it}"
 
 
-def test_an_earlier_step_keeps_what_is_escaped() -> None:
+def test_an_earlier_step_keeps_escaped_text() -> None:
     assert substitute_early("${it} $$$${it} ${ncores}", {"it": "3"}) == "3 $$$${it} ${ncores}"
 
 
 @given(st.text("${}its x", max_size=12))
-def test_a_value_put_in_early_comes_out_of_the_last_step_unchanged(value: str) -> None:
+def test_a_value_inserted_early_is_unchanged_after_the_last_step(value: str) -> None:
     early = substitute_early("<${sname}>", {"sname": value})
     assert substitute(early, {"it": "3", "its": "4", "t": "5"}) == f"<{value}>"
 
 
 @given(st.text("${}its x", max_size=12), st.sampled_from(["", "$", "x$"]))
-def test_a_value_put_in_early_after_a_dollar_comes_out_unchanged(value: str, before: str) -> None:
+def test_a_value_inserted_early_after_a_dollar_is_unchanged(value: str, before: str) -> None:
     early = substitute_early(f"{before}$${{itval}}>", {"itval": value})
     assert substitute(early, {"it": "3", "its": "4", "t": "5"}) == f"{before}{value}>"
 
 
 @given(st.text("${}its x", max_size=12))
-def test_a_value_put_in_at_last_is_not_looked_into(value: str) -> None:
+def test_variables_inside_values_are_not_substituted(value: str) -> None:
     assert substitute("<${itval}>", {"itval": value, "it": "3", "its": "4"}) == f"<{value}>"
 
 
 @pytest.mark.parametrize("written", [r"${jname}.out", r"\u0024{jname}.out", r"$\u007bjname}.out"])
 def test_a_variable_is_found_however_json_writes_its_characters(written: str) -> None:
-    (job,) = parse_jobs([f'{{"name": "a", "exec": "x", "stdout": "{written}"}}'.encode()], ARRIVAL)
+    (job,) = parse_jobs([f'{{"name": "a", "exec": "x", "stdout": "{written}"}}'.encode()], CONTEXT)
     assert job.execution.stdout == "a.out"
 
 
-def test_what_a_job_waits_for_can_be_named_after_the_job_itself() -> None:
+def test_prerequisites_may_contain_the_job_name() -> None:
     before, after = parse(simple(name="a-before"), simple(name="a", after="${jname}-before"))
     assert after.after == (before.name,)
 
@@ -167,7 +167,7 @@ def test_every_string_of_a_description_is_substituted_at_submission() -> None:
     assert parse_one(simple(script="echo ${jname} ${x}")).execution.script == "echo a ${x}"
 
 
-def test_what_is_known_only_at_launch_waits_for_it() -> None:
+def test_launch_variables_are_substituted_at_launch() -> None:
     args = ["${root_wd}/${ncores}.${nnodes}.${nlist}", "$${ncores}", "$$$${ncores}"]
     execution = parse_one(standard(exec="x", args=args)).execution
     assert execution.args == tuple(args)
@@ -206,7 +206,7 @@ def test_quotes_and_backslashes_in_values_are_safe() -> None:
     assert values == nasty
 
 
-def test_an_iteration_knows_its_index_value_and_bounds() -> None:
+def test_iteration_variables_give_index_value_and_bounds() -> None:
     (description,) = parse({**standard(exec="x"), "iteration": {"start": 2, "stop": 9, "step": 3}})
     assert iteration_variables(description, 5) == {
         "it": "5",
@@ -218,7 +218,7 @@ def test_an_iteration_knows_its_index_value_and_bounds() -> None:
     }
 
 
-def test_a_job_without_iterations_has_nothing_of_an_iteration() -> None:
+def test_a_job_without_iterations_has_no_iteration_variables() -> None:
     description = parse_one(standard(exec="x", args=["${it} ${itval} ${its}"]))
     assert iteration_variables(description, 0) == {}
     assert description.execution.args == ("${it} ${itval} ${its}",)
@@ -233,14 +233,14 @@ def test_uniq_differs_between_jobs_and_between_iterations() -> None:
     assert args == ["u1-0", "u1-1-0", "u1-1-1"]
 
 
-def test_a_value_of_an_iteration_is_never_taken_for_a_variable() -> None:
+def test_an_iteration_value_is_never_taken_for_a_variable() -> None:
     job = {**standard("e_${it}", exec="x", args=["${itval}"]), "iteration": {"values": ["${ncores}", "$${it}"]}}
     args = [resolve_execution(description.execution, LAUNCH).args[0] for description in parse(job)]
     assert args == ["${ncores}", "$${it}"]
 
 
-def test_the_variables_of_an_arrival_have_the_documented_shapes() -> None:
-    assert ARRIVAL.variables() == {
+def test_submission_variables_have_the_documented_formats() -> None:
+    assert CONTEXT.variables() == {
         "rcnt": "7",
         "sname": "eagle",
         "date": "2026-11-15",

@@ -34,7 +34,7 @@ from qcg.pilotjob.description.walltime import parse_wall_time
         (0.25, 0.25),
     ],
 )
-def test_a_wall_time_is_read_in_every_documented_form(given: str | float, seconds: float) -> None:
+def test_a_wall_time_is_parsed_in_every_documented_format(given: str | float, seconds: float) -> None:
     assert parse_wall_time(given) == seconds
 
 
@@ -64,18 +64,18 @@ def test_a_wall_time_is_read_in_every_documented_form(given: str | float, second
         "9" * 5000 + "s",
     ],
 )
-def test_a_text_in_no_accepted_form_is_refused_and_told_the_forms(given: str) -> None:
+def test_an_invalid_wall_time_is_rejected_with_the_accepted_formats(given: str) -> None:
     with pytest.raises(DescriptionError, match=r"is not a wall time; write it as 1h30m, 90s"):
         parse_wall_time(given)
 
 
 @pytest.mark.parametrize("given", ["0s", "0h0m", "00:00:00", "PT0S", "0", 0, -1, -0.5, float("nan")])
-def test_a_wall_time_of_nothing_is_refused(given: str | float) -> None:
+def test_a_wall_time_of_zero_is_rejected(given: str | float) -> None:
     with pytest.raises(DescriptionError, match="longer than zero"):
         parse_wall_time(given)
 
 
 @pytest.mark.parametrize("given", ["9999999999d", "9999999999:00:00", 10**400, 1e300, float("inf")])
-def test_a_wall_time_without_end_is_refused(given: str | float) -> None:
+def test_an_infinite_wall_time_is_rejected(given: str | float) -> None:
     with pytest.raises(DescriptionError, match="leave it out for no limit"):
         parse_wall_time(given)

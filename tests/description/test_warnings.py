@@ -1,4 +1,4 @@
-"""Warnings about what is allowed and hardly meant."""
+"""Warnings about valid but probably unintended descriptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def doubts(**job: Any) -> list[str]:
         {"args": ["-c", "echo ${it}"], "env": {"it": "7"}},
     ],
 )
-def test_what_may_well_be_meant_is_not_doubted(job: dict[str, Any]):
+def test_plausible_descriptions_cause_no_warning(job: dict[str, Any]):
     assert doubts(**job) == []
 
 
@@ -49,7 +49,7 @@ def test_what_may_well_be_meant_is_not_doubted(job: dict[str, Any]):
         ({"wd": "run", "stdout": "out", "stderr": "err.${it}"}, 'their stdout to the same file, "out"'),
     ],
 )
-def test_iterations_that_write_over_each_other_are_doubted(job: dict[str, Any], told: str):
+def test_iterations_that_overwrite_a_file_cause_a_warning(job: dict[str, Any], told: str):
     assert doubts(name="j", iteration=5, **job) == [f"all 5 iterations write {told}; put ${{it}} into its name"]
 
 
@@ -82,7 +82,7 @@ def test_iterations_that_write_over_each_other_are_doubted(job: dict[str, Any], 
         ("a_name_that_is_very_long_and_near_to_nothing", None),
     ],
 )
-def test_a_slip_is_near_to_a_variable_and_ordinary_names_are_not(name: str, near: str | None):
+def test_nearest_variable_finds_misspellings_and_no_ordinary_names(name: str, near: str | None):
     assert nearest_variable(name) == near
 
 
@@ -97,7 +97,7 @@ def test_a_slip_is_near_to_a_variable_and_ordinary_names_are_not(name: str, near
         {"script": "cd run_${itt}; ./prog"},
     ],
 )
-def test_a_misspelt_variable_is_doubted(place: dict[str, Any], keys: dict[str, Any]):
+def test_a_misspelt_variable_causes_a_warning(place: dict[str, Any], keys: dict[str, Any]):
     told = "${itt} is no variable and stays as it is; did you mean ${it}?"
     assert doubts(**place, **keys) == [told]
 
@@ -114,7 +114,7 @@ def test_a_misspelt_variable_is_doubted(place: dict[str, Any], keys: dict[str, A
         ("${foo.bar} ${x:-1} ${itval:-1} ${#itt} ${itt%.x} ${!itt}", []),
     ],
 )
-def test_a_part_of_a_variable_is_doubted(text: str, told: list[str]):
+def test_a_part_of_a_variable_causes_a_warning(text: str, told: list[str]):
     assert doubts(iteration=[{"y": 1}], args=[text]) == told
 
 
@@ -135,11 +135,11 @@ def test_a_part_of_a_variable_is_doubted(text: str, told: list[str]):
         "echo $${itt} $$$${itt}",
     ],
 )
-def test_variables_of_a_script_are_not_doubted(script: str):
+def test_variables_of_a_script_cause_no_warning(script: str):
     assert doubts(script=script) == []
 
 
-def test_variables_of_the_environment_of_the_job_are_not_doubted():
+def test_variables_of_the_job_environment_cause_no_warning():
     assert doubts(script="echo ${itt}", env={"itt": "1"}) == []
 
 
@@ -147,7 +147,7 @@ def test_a_warning_stays_short():
     assert doubts(iteration=2, args=["${itval." + "x" * 10_000 + "}"]) == []
 
 
-def test_each_slip_is_told_once():
+def test_each_mistake_is_reported_once():
     assert len(doubts(args=["${itt}", "${itt}", "${ itt }"], stdout="${itt}")) == 1
 
 
@@ -160,5 +160,5 @@ def test_each_slip_is_told_once():
         ({"env": {"NUMBER": "${it_start}"}}, "${it_start} stands"),
     ],
 )
-def test_variables_of_iterations_are_doubted_where_there_are_none(job: dict[str, Any], told: str):
+def test_iteration_variables_without_iterations_cause_a_warning(job: dict[str, Any], told: str):
     assert doubts(**job) == [f'{told} for nothing in a job without iterations; give the job an "iteration"']

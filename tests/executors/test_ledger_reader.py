@@ -16,7 +16,7 @@ from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.executors.ledger_reader import UNSURE, untold
 from qcg.pilotjob.host.ledger import Ledger, OpenStart
 from qcg.pilotjob.host.records import Ended, NodeGrant
-from tests.core.core_driver import job, line, machine
+from tests.core.core_driver import effect_text, job, machine
 
 GRANT: list[NodeGrant] = [("old", (0,), ())]
 GONE = "j3 FAILED: the node it ran on is not part of this run any more"
@@ -74,7 +74,7 @@ def restored(tmp_path: Path, *known: int, fallback_node: str = "") -> list[str]:
     ledger(tmp_path, "old")
     core = Core(machine(4), fallback_node=fallback_node)
     run = saved([job("j1"), job("j2"), job("j3")], *(started(seq, "old") for seq in known))
-    effects = [line(effect) for effect in restore_with_ledgers(core, run, tmp_path)]
+    effects = [effect_text(effect) for effect in restore_with_ledgers(core, run, tmp_path)]
     check(core.state)
     return effects
 
@@ -95,7 +95,7 @@ def scheduled_elsewhere(tmp_path: Path) -> list[str]:
     attempt = OpenAttempt(1, -1, 1, Grant((NodePart("old", (0,)),)), 4.0)
     effects = restore_with_ledgers(core, saved([job("j1")], attempt), tmp_path)
     check(core.state)
-    return [line(effect) for effect in effects]
+    return [effect_text(effect) for effect in effects]
 
 
 def test_what_never_started_on_a_node_that_is_gone_waits_again(tmp_path: Path) -> None:
@@ -144,5 +144,5 @@ def test_the_end_of_a_run_on_several_nodes_is_not_believed_when_only_one_has_tol
     ledger(tmp_path, "old")
     core = Core(machine(4))
     run = saved([job("j1", nodes=1)], started(1, "old", "older", stopped=True))
-    assert [line(effect) for effect in restore_with_ledgers(core, run, tmp_path)] == ["requeued j1", "j1 QUEUED"]
+    assert [effect_text(effect) for effect in restore_with_ledgers(core, run, tmp_path)] == ["requeued j1", "j1 QUEUED"]
     check(core.state)

@@ -12,7 +12,7 @@ from qcg.pilotjob.core.events import AgentReported, AttemptEnded
 from qcg.pilotjob.host.records import Ended, Running
 from qcg.pilotjob.interfaces.handlers.resources_info import resources
 from qcg.pilotjob.report.progress import progress_line
-from tests.core.core_driver import CoreDriver, job, machine, told
+from tests.core.core_driver import CoreDriver, job, machine, reported_grant
 from tests.core.restart import resume, save_state
 
 
@@ -35,7 +35,7 @@ def ahead() -> CoreDriver:
     driver.submit(job("it", its=100))
     driver.schedule()
     run = driver.attempt("it:0")
-    driver.tell(AttemptEnded(Ended(run.id, driver.now, 0, "exit", "", 7, driver.now - 0.001)))
+    driver.handle(AttemptEnded(Ended(run.id, driver.now, 0, "exit", "", 7, driver.now - 0.001)))
     driver.schedule()
     assert len(driver.core.state.attempts) > 10
     return driver
@@ -54,7 +54,7 @@ def test_cores_are_counted_once_when_the_run_before_is_not_known_to_have_ended(a
     state = ahead.core.state
     core, _ = resume(save_state(state), machine(2), ahead.now, rerun_lost=False)
     assert use(core.state) == (2, 0)
-    live = [Running(run.id, 0, 0.0, told(run.grant)) for run in core.state.attempts.values()]
+    live = [Running(run.id, 0, 0.0, reported_grant(run.grant)) for run in core.state.attempts.values()]
     core.handle(AgentReported(["n1"], live), ahead.now)
     assert use(core.state) == (2, 0)
     assert core.state.executing == 0

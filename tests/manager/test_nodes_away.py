@@ -35,25 +35,25 @@ def driver() -> CoreDriver:
 def test_a_node_that_is_away_or_lost_is_named_and_nothing_of_it_is_free(driver: CoreDriver):
     all_there = {"total_nodes": 3, "total_cores": 8, "used_cores": 5, "free_cores": 3}
     assert have(driver) == all_there
-    driver.tell(AgentUnreachable(["n1"]))
+    driver.handle(AgentUnreachable(["n1"]))
     since = timestamp(driver.now)
     away = {"state": "away", "since": since, "cores": 4}
     assert have(driver) == {**all_there, "free_cores": 2, "away": {"n1": away}}
-    driver.tell(NodesLost(["n1"], "node lost"))
+    driver.handle(NodesLost(["n1"], "node lost"))
     found = have(driver)
     assert (found["used_cores"], found["free_cores"], found["away"]["n1"]["state"]) == (2, 2, "lost")
     assert away_lines(found["away"]) == [f"n1 is lost since {since[:19]}, with 4 cores"]
 
 
 def test_without_an_allocation_no_node_is_away(driver: CoreDriver):
-    driver.tell(AgentUnreachable(["n1"]))
+    driver.handle(AgentUnreachable(["n1"]))
     assert "away" not in have(driver, "")
 
 
 def test_cores_of_nodes_that_are_away_do_not_count_in_the_overview(
     driver: CoreDriver, capsys: pytest.CaptureFixture[str]
 ):
-    driver.tell(AgentUnreachable(["n1"]))
+    driver.handle(AgentUnreachable(["n1"]))
     found = have(driver)
     shown = {"TotalNodes": 3, "TotalCores": 8, "UsedCores": 5, "FreeCores": found["free_cores"], "Away": found["away"]}
     status._show_manager({"InstanceId": "x", "Host": "h", "Started": "then", "Wd": "/wd"}, shown)

@@ -15,11 +15,11 @@ from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.executors.ledger_reader import Untold
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.manager import resume
-from tests.core.test_state_machine import Machine
+from tests.core.test_state_machine import CoreMachine
 from tests.support.tiers import per_tier
 
 
-class Recorded(Machine):
+class Recorded(CoreMachine):
     def move(self, nodes: list[NodeSpec]) -> None:
         self.check_registry()
         super().move(nodes)

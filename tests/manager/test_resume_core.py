@@ -28,8 +28,8 @@ class Recorded(CoreDriver):
         self.journal = Journal.create(path)
         super().__init__(machine(*cores))
 
-    def tell(self, event: Event) -> list[str]:
-        lines = super().tell(event)
+    def handle(self, event: Event) -> list[str]:
+        lines = super().handle(event)
         for effect in self.effects:
             self.journal.record(effect)
         return lines

@@ -1,4 +1,4 @@
-"""A manager ends before its jobs do: what runs is ended and waits for the next one, which may have other nodes."""
+"""The end of a manager: stops, warnings, deadlines, and a resumed run on other nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import AgentReported, Warned
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import Sharing
-from tests.core.core_driver import CoreDriver, job, line, machine
+from tests.core.core_driver import CoreDriver, effect_text, job, machine
 from tests.core.restart import resume, save_state
 
 
@@ -27,18 +27,18 @@ class Resumed(CoreDriver):
     """What followed from what there was."""
 
 
-def count_adopted(driver: CoreDriver, nodes: list[NodeSpec]) -> Resumed:
+def resume_on(driver: CoreDriver, nodes: list[NodeSpec]) -> Resumed:
     """The next manager."""
     other = Resumed([], available=False)
     other.now = driver.now
     other.core, effects = resume(save_state(driver.core.state), nodes, driver.now, rerun_lost=False)
-    other.resumed = [line(effect) for effect in effects]
+    other.resumed = [effect_text(effect) for effect in effects]
     sanity.check(other.core.state)
-    other.tell(AgentReported([spec.name for spec in nodes], []))
+    other.handle(AgentReported([spec.name for spec in nodes], []))
     return other
 
 
-def test_what_runs_is_stopped_and_waits_again() -> None:
+def test_running_attempts_are_stopped_and_queued_again() -> None:
     driver = busy("a", "b")
     driver.submit(job("late"))
     assert driver.suspend() == ["stop a: closed", "stop b: closed"]
@@ -49,26 +49,26 @@ def test_what_runs_is_stopped_and_waits_again() -> None:
     assert driver.core.state.losses == {}
 
 
-def test_with_nothing_under_way_nothing_runs_at_once() -> None:
+def test_without_attempts_the_shutdown_is_complete_at_once() -> None:
     assert CoreDriver(machine(1)).suspend() == ["nothing runs"]
 
 
-def test_who_succeeds_before_it_is_stopped_has_succeeded() -> None:
+def test_an_attempt_that_succeeds_before_it_is_stopped_has_succeeded() -> None:
     driver = busy("a")
     driver.suspend()
     assert driver.end("a") == ["nothing runs", "a SUCCEED", "all done"]
 
 
-def test_who_is_told_to_end_by_somebody_else_at_the_same_time_has_not_failed() -> None:
-    """The batch system sends its signal to everybody."""
+def test_a_stopped_attempt_that_exits_with_an_error_is_queued_again() -> None:
+    """The batch system signals every process itself."""
     driver = busy("a")
     driver.suspend()
     assert driver.end("a", exit_code=-15) == ["nothing runs", "requeued a", "a QUEUED"]
 
 
-def test_who_was_warned_and_does_not_succeed_waits_again() -> None:
+def test_a_warned_attempt_that_fails_is_queued_again() -> None:
     driver = busy("a", "b", "c")
-    assert driver.tell(Warned()) == []
+    assert driver.handle(Warned()) == []
     assert driver.end("a", exit_code=1) == ["requeued a", "a QUEUED"]
     assert driver.end("b") == ["b SUCCEED"]
     assert driver.end("c", exit_code=-15, reason="timeout", message="over") == ["c FAILED: over"]
@@ -76,13 +76,13 @@ def test_who_was_warned_and_does_not_succeed_waits_again() -> None:
     assert driver.end("a", exit_code=1) == ["a FAILED: exit code 1", "all done"], "it had more time than it thought"
 
 
-def test_a_wall_time_that_is_over_is_a_failure_all_the_same() -> None:
+def test_a_stopped_attempt_that_exceeded_its_wall_time_fails() -> None:
     driver = busy("a")
     driver.suspend()
     assert driver.end("a", exit_code=-15, reason="timeout", message="over")[1] == "a FAILED: over"
 
 
-def test_a_cancelled_run_is_cancelled_and_not_stopped() -> None:
+def test_a_canceled_attempt_is_not_stopped() -> None:
     driver = busy("a", "b")
     driver.cancel("a")
     assert driver.suspend() == ["stop b: closed"]
@@ -90,26 +90,26 @@ def test_a_cancelled_run_is_cancelled_and_not_stopped() -> None:
     assert driver.end("b", exit_code=-15, reason="closed") == ["b CANCELED"]
 
 
-def test_a_stopped_run_that_is_lost_waits_again_and_is_not_counted_as_a_loss() -> None:
+def test_a_stopped_attempt_that_is_lost_is_queued_again_and_not_counted() -> None:
     driver = busy("a")
     driver.suspend()
     assert driver.lose("n1") == ["nothing runs", "requeued a", "a QUEUED"]
     assert driver.core.state.losses == {}
 
 
-def test_an_agent_that_was_told_to_end_gives_its_runs_back() -> None:
+def test_an_attempt_closed_by_its_agent_is_queued_again() -> None:
     driver = busy("a")
     assert driver.end("a", exit_code=-15, reason="closed") == ["requeued a", "a QUEUED"]
     assert driver.schedule() == ["a (attempt 2) on n1[0]"]
 
 
-def test_an_agent_that_missed_the_word_is_told_again() -> None:
+def test_a_stop_is_repeated_when_the_agent_reports() -> None:
     driver = busy("a")
     driver.suspend()
     assert driver.report("n1", live=[driver.running("a")]) == ["stop a: closed"]
 
 
-def test_suspending_twice_stops_once() -> None:
+def test_a_second_shutdown_stops_nothing_again() -> None:
     driver = busy("a")
     driver.suspend()
     assert driver.suspend() == []
@@ -118,7 +118,7 @@ def test_suspending_twice_stops_once() -> None:
 # -- deadline ------------------------------------------------------------------------------------------------------
 
 
-def test_only_what_is_done_in_time_is_started() -> None:
+def test_only_jobs_that_end_before_the_deadline_are_started() -> None:
     driver = CoreDriver(machine(4))
     driver.deadline(100.0)
     driver.submit(job("long", wt=200), job("short", wt=50), job("any"))
@@ -141,10 +141,10 @@ def test_a_deadline_that_moves_lets_others_start() -> None:
     assert driver.schedule() == ["longer on n1[1]"]
 
 
-def test_what_takes_too_long_keeps_nothing_free_however_long_it_waits() -> None:
+def test_no_cores_are_kept_free_for_a_job_with_too_long_a_wall_time() -> None:
     driver = CoreDriver(machine(2), available=False)
     driver.core = Core(machine(2), patience=10)
-    driver.tell(AgentReported(["n1"], []))
+    driver.handle(AgentReported(["n1"], []))
     driver.deadline(1000.0)
     driver.submit(job("long", 2, wt=5000), job("small", its=9))
     driver.now += 100
@@ -154,7 +154,7 @@ def test_what_takes_too_long_keeps_nothing_free_however_long_it_waits() -> None:
 # -- the outlook ---------------------------------------------------------------------------------------------------
 
 
-def test_while_something_runs_or_could_it_is_not_over() -> None:
+def test_progress_is_possible_while_an_attempt_runs_or_a_job_could() -> None:
     driver = busy("a")
     assert why_over(driver.core.state, driver.now) is None
     driver.deadline(driver.now)
@@ -165,7 +165,7 @@ def test_while_something_runs_or_could_it_is_not_over() -> None:
     assert why_over(driver.core.state, driver.now) == NO_TIME
 
 
-def test_it_is_over_when_all_that_is_left_takes_too_long() -> None:
+def test_no_progress_is_possible_when_every_wall_time_is_too_long() -> None:
     driver = CoreDriver(machine(4))
     driver.deadline(100.0)
     driver.submit(job("long", wt=200), job("after", after="long"))
@@ -174,7 +174,7 @@ def test_it_is_over_when_all_that_is_left_takes_too_long() -> None:
     assert why_over(driver.core.state, driver.now) is None
 
 
-def test_a_lost_node_is_hoped_for_as_long_as_patience_lasts() -> None:
+def test_a_lost_node_is_awaited_for_the_patience() -> None:
     driver = CoreDriver(machine(2, 2), available=False)
     driver.core = Core(machine(2, 2), patience=100)
     driver.report("n1", "n2")
@@ -189,7 +189,7 @@ def test_a_lost_node_is_hoped_for_as_long_as_patience_lasts() -> None:
     assert why_over(driver.core.state, lost + 1000) is None
 
 
-def test_a_node_that_never_came_is_hoped_for_from_the_first_question_on() -> None:
+def test_a_node_that_never_came_is_awaited_from_the_first_check_on() -> None:
     driver = CoreDriver(machine(2, 2), available=False)
     driver.core = Core(machine(2, 2), patience=100)
     driver.report("n1")
@@ -199,7 +199,7 @@ def test_a_node_that_never_came_is_hoped_for_from_the_first_question_on() -> Non
     assert why_over(driver.core.state, 1100.0) is not None
 
 
-def test_a_node_whose_agent_is_just_starting_is_hoped_for_without_any_patience() -> None:
+def test_a_node_whose_agent_is_starting_is_awaited_without_patience() -> None:
     driver = CoreDriver(machine(2), available=False)
     driver.core = Core(machine(2), patience=0)
     driver.submit(job("a"))
@@ -211,30 +211,30 @@ def test_a_node_whose_agent_is_just_starting_is_hoped_for_without_any_patience()
 # -- other nodes ---------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_was_stopped_is_run_again_on_other_nodes_whoever_ended_it() -> None:
+def test_a_stopped_attempt_is_repeated_on_other_nodes() -> None:
     driver = busy("a")
     driver.suspend()
-    other = count_adopted(driver, [NodeSpec("x", (4, 5))])
+    other = resume_on(driver, [NodeSpec("x", (4, 5))])
     assert other.resumed == ["requeued a", "a QUEUED"]
     assert other.schedule() == ["a (attempt 2) on x[4]"]
 
 
-def test_a_run_that_nobody_had_stopped_is_lost_with_its_node() -> None:
-    other = count_adopted(busy("a"), [NodeSpec("x", (4, 5))])
+def test_an_attempt_that_was_not_stopped_is_lost_with_its_node() -> None:
+    other = resume_on(busy("a"), [NodeSpec("x", (4, 5))])
     assert other.resumed[0] == "a FAILED: the node it ran on is not part of this run any more"
 
 
-def test_what_fitted_before_waits_for_nodes_that_are_large_enough() -> None:
+def test_a_job_that_no_longer_fits_waits_for_larger_nodes() -> None:
     driver = CoreDriver(machine(4, 4), available=False)
     driver.submit(job("wide", 8), job("pair", nodes=2), job("small"), job("after", after="wide"))
-    small = count_adopted(driver, machine(2))
+    small = resume_on(driver, machine(2))
     assert small.schedule() == ["small on n1[0]"]
     assert why_over(small.core.state, small.now) is None
     small.end("small")
     sentence = why_over(small.core.state, small.now)
     assert sentence is not None
     assert sentence.endswith("2 nodes requested, but only 1 exists")
-    large = count_adopted(small, machine(8, 8))
+    large = resume_on(small, machine(8, 8))
     assert large.schedule() == ["wide on n1[0:1:2:3:4:5:6:7]"]
     large.end("wide")
     assert large.schedule() == ["pair on n1[0:1:2:3:4:5:6:7],n2[0:1:2:3:4:5:6:7]"]
@@ -242,8 +242,8 @@ def test_what_fitted_before_waits_for_nodes_that_are_large_enough() -> None:
     assert large.schedule() == ["after on n1[0]"]
 
 
-def test_a_new_job_that_is_too_large_is_refused_as_ever() -> None:
-    driver = count_adopted(CoreDriver(machine(4)), machine(2))
+def test_a_new_job_that_is_too_large_fails() -> None:
+    driver = resume_on(CoreDriver(machine(4)), machine(2))
     assert driver.submit(job("wide", 3)) == ["wide FAILED: 3 cores requested, but only 2 exist", "all done"]
 
 
@@ -254,11 +254,11 @@ def test_a_new_job_that_is_too_large_is_refused_as_ever() -> None:
         (Sharing("split-into", "cores", 2), ["it:0 on n1[0:1:2]"]),
     ],
 )
-def test_a_share_of_too_little_is_what_is_wanted_at_least(sharing: Sharing, launched: list[str]) -> None:
+def test_a_share_below_the_minimum_becomes_the_minimum(sharing: Sharing, launched: list[str]) -> None:
     driver = CoreDriver(machine(8), available=False)
     driver.submit(job("it", (3, None), its=2, sharing=sharing))
-    other = count_adopted(driver, machine(4))
+    other = resume_on(driver, machine(4))
     assert other.schedule() == launched
-    nothing = count_adopted(driver, machine(2))
+    nothing = resume_on(driver, machine(2))
     assert nothing.schedule() == []
     assert nothing.states() == {"it": "QUEUED"}
