@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.core.events import Cancel
+from qcg.pilotjob.core.events import Cancel, Submit
 from qcg.pilotjob.journal import reading
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.group import Group
@@ -60,6 +61,52 @@ def test_jobs_refused_by_a_failed_sync_are_gone_from_the_registry(
             assert wired.engine.state.jobs == {}
             assert stored(tmp_path) == [], "a manager killed now leaves nothing of them"
         assert (await wired.engine.submit(jobs("a", "b")))["jobs"] == ["a", "b"]
+
+    run(tmp_path, test)
+
+
+def reported(directory: Path) -> list[str]:
+    return [json.loads(line)["name"] for line in (directory / "jobs.report").read_text().splitlines()]
+
+
+def test_jobs_refused_by_a_failed_sync_leave_no_entry_in_the_report(tmp_path: Path):
+    """Also when one of them waits for another; a job that had ended before keeps its entry."""
+
+    async def test(wired: Wired) -> None:
+        await wired.engine.submit(jobs("before"))
+        wired.engine.dispatch(Cancel(["before"]))
+        wired.journal.unsyncable = True
+        with pytest.raises(JournalError):
+            await wired.engine.submit([*jobs("a"), *jobs("b", after=["a"]), *jobs("c", iteration=3)])
+        wired.journal.unsyncable = False
+        wired.engine.commit()
+        assert wired.engine.state.jobs.keys() == {"before"}
+        assert reported(tmp_path) == ["before"]
+        await wired.engine.submit(jobs("a"))
+
+    run(tmp_path, test)
+
+
+def test_a_job_omitted_by_a_refused_one_is_in_the_report(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        async def submit_dependent() -> None:
+            await asyncio.wait_for(synced.wait(), 60)
+            wired.engine.dispatch(Submit(jobs("later", after=["a"])))
+
+        loop, synced = asyncio.get_running_loop(), asyncio.Event()
+        submitted = asyncio.ensure_future(submit_dependent())
+
+        def fail() -> None:
+            loop.call_soon_threadsafe(synced.set)
+            asyncio.run_coroutine_threadsafe(asyncio.wait_for(asyncio.shield(submitted), 60), loop).result()
+
+        wired.journal.on_sync, wired.journal.unsyncable = fail, True
+        with pytest.raises(JournalError):
+            await wired.engine.submit(jobs("a"))
+        wired.journal.on_sync, wired.journal.unsyncable = (lambda: None), False
+        wired.engine.commit()
+        assert {name: job.state.name for name, job in wired.engine.state.jobs.items()} == {"later": "OMITTED"}
+        assert "later" in reported(tmp_path)
 
     run(tmp_path, test)
 

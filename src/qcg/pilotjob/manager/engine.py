@@ -144,7 +144,7 @@ class Engine(Listener):
             await self.sync()
         except JournalError as error:
             self._unwanted += taken  # refused, and nobody can say what a crash would leave of them
-            self.dispatch(events.Cancel([job.name for job in self._still_there(taken)]))
+            self._cancel_refused([job for job in self._still_there(taken) if not job.state.is_final])
             self._remove_unwanted()
             if counted is not None:
                 self.journal.set_metadata(counted.key, counted.before)
@@ -166,6 +166,13 @@ class Engine(Listener):
         reply = self.dispatch(event)
         self.try_to_commit()
         return reply, "It is done, but cannot be written at the moment; see service.log." if self.stalled else ""
+
+    def _cancel_refused(self, jobs: list[Job]) -> None:
+        """Cancel jobs of a refused submission. Jobs that have not started leave no entry in the report."""
+        reported, unfinished = self.report.length, self.state.unfinished
+        self.dispatch(events.Cancel([job.name for job in jobs]))
+        if unfinished - self.state.unfinished == len(jobs):  # no other job ended with them
+            self.report.take_back(reported)
 
     def _remove_unwanted(self) -> None:
         unwanted = self._still_there(self._unwanted)
