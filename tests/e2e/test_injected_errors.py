@@ -1,7 +1,7 @@
 """Any call that touches files fails with EIO, ENOSPC or EROFS: a sentence, no hang, and the run can be continued.
 
-A sample of the calls is tried by default. QCG_PM_ALL_FAULTS=1 tries every call with every error, alone and together
-with the four calls after it, and reports all failures at the end.
+The short tier tries a seeded sample. The long tier tries every call, alone and together with the four calls after it,
+with one of the errors each. QCG_PM_ALL_FAULTS=1 tries every call with every error. Failures are reported together.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import pytest
 
 from tests.support.fault_injection import Faults
 from tests.support.pilot import Run, job, run, write_requests
+from tests.support.tiers import per_tier
 
 EVERYTHING = os.environ.get("QCG_PM_ALL_FAULTS") == "1"
 SEED = 20261117
-WORKERS = 3 if EVERYTHING else 1
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EROFS)
 JOBS = [
     job("a", "/bin/sh", "-c", "echo a >> marks"),
@@ -40,7 +40,7 @@ AGENT = "qcg.pilotjob.agent"
 NEVER_BEGUN = ("died before it had begun; start anew", "There is no registry at ")
 """What `--resume` says of a run directory in which nothing was stored, and which could not be removed either."""
 
-pytestmark = pytest.mark.timeout(7200 if EVERYTHING else 300)
+pytestmark = [pytest.mark.sampled, pytest.mark.timeout(14400 if EVERYTHING else per_tier(300, 5400))]
 
 
 class Injection(NamedTuple):
@@ -55,8 +55,13 @@ class Injection(NamedTuple):
 
 
 def injections(calls: int, sample: int) -> list[Injection]:
+    """What to try in this tier: a sample in the short one, every call in the long one."""
     everything = [Injection(*each) for each in itertools.product(range(1, calls + 1), ERRORS, (0, 4))]
-    return everything if EVERYTHING else random.Random(SEED).sample(everything, min(sample, len(everything)))
+    if EVERYTHING:
+        return everything
+    if per_tier(0, 1):
+        return [each for each in everything if each.error == ERRORS[(each.call + each.more // 4) % len(ERRORS)]]
+    return random.Random(SEED).sample(everything, min(sample, len(everything)))
 
 
 class Slot:
@@ -130,10 +135,10 @@ def inject_all(slots: list[Slot], planned: list[Injection], inject: Callable[[Sl
 
 @pytest.fixture
 def slots(tmp_path: Path) -> list[Slot]:
-    return [Slot(tmp_path / f"slot{number}") for number in range(WORKERS)]
+    return [Slot(tmp_path / f"slot{number}") for number in range(per_tier(1, 3))]
 
 
-@pytest.mark.parametrize(("process", "sample"), [("", 6), (AGENT, 3)], ids=["manager", "agent"])
+@pytest.mark.parametrize(("process", "sample"), [("", 3), (AGENT, 2)], ids=["manager", "agent"])
 def test_a_run_survives_any_call_that_fails(slots: list[Slot], process: str, sample: int):
     first = slots[0]
     assert first.begin(first.environment(None, process)).returncode == 1
@@ -177,7 +182,7 @@ def test_commands_survive_any_call_that_fails(slots: list[Slot], command: list[s
     inject(slots[0], None)
     calls = slots[0].faults.calls()
     assert calls
-    inject_all(slots, injections(calls, 3), inject)
+    inject_all(slots, injections(calls, 2), inject)
     for slot in slots:
         check_unchanged(slot)
 
