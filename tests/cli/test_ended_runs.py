@@ -25,7 +25,7 @@ from qcg.pilotjob.cli.output_files import Follower
 from qcg.pilotjob.cli.service_runner import refuse_many_at_once
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.metadata import NODES_OF_ALLOCATION, OPTIONS, PUT_VALUE
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.manager.run_result import Ending
@@ -79,7 +79,7 @@ def die(wd: Path, name: str) -> Path:
 
 def is_known_to_run(run_dir: Path) -> bool:
     with snapshot(run_dir / "registry.sqlite") as connection:
-        return any(record.state is State.EXECUTING for record in reading.run_records(connection))
+        return any(record.state is State.EXECUTING for record in queries.attempt_records(connection))
 
 
 def pm(*arguments: str | Path) -> Result:

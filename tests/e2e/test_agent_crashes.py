@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.runs.discovery import unfinished
 from tests.support.crashing import Crashing, marking, waiting
@@ -277,4 +277,4 @@ def test_an_agent_that_lost_its_ledger_does_not_run_started_jobs_again(tmp_path:
 
 def _started_runs(crashing: Crashing) -> bool:
     with snapshot(crashing.run_dir / "registry.sqlite") as connection:
-        return any(run.started for run in reading.run_records(connection))
+        return any(run.started for run in queries.attempt_records(connection))

@@ -16,8 +16,8 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import SubmissionContext
-from qcg.pilotjob.journal import group
-from qcg.pilotjob.journal.grants import encode_grant
+from qcg.pilotjob.journal import commit_group
+from qcg.pilotjob.journal.encoding import encode_grant
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import OPTIONS
 from qcg.pilotjob.journal.schema import place
@@ -66,8 +66,8 @@ def write_registry(path: Path, wd: Path) -> None:
     numbers = range(1, JOBS + 1)
     connection = sqlite3.connect(path)
     with connection:
-        connection.executemany(group.INSERT_JOB, ((seq, f"job-{seq}", 1.0, 0, spec) for seq in numbers))
+        connection.executemany(commit_group.INSERT_JOB, ((seq, f"job-{seq}", 1.0, 0, spec) for seq in numbers))
         runs = ((place(seq, -1), 1, done, 2.0, 3.0, ended, 7, 0, grant, 0, "") for seq in numbers)
-        connection.executemany(group.PUT_RUN, runs)
-        connection.execute(group.INSERT_JOB, (JOBS + 1, "last", 1.0, 0, spec))
+        connection.executemany(commit_group.PUT_ATTEMPT, runs)
+        connection.execute(commit_group.INSERT_JOB, (JOBS + 1, "last", 1.0, 0, spec))
     connection.close()

@@ -19,7 +19,7 @@ from qcg.pilotjob.journal import schema
 from qcg.pilotjob.journal.errors import JournalError, RegistryInUseError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import REPORT_SIZE
-from tests.journal.making import ended, job, run, scheduled
+from tests.journal.samples import ended, job, run, scheduled
 
 # Adds a job, runs it, and says so after each commit, for ever. Checkpoints are frequent, so that some are hit.
 WRITER = """
@@ -28,7 +28,7 @@ from pathlib import Path
 from qcg.pilotjob.core.effects import Added
 from qcg.pilotjob.journal import schema
 from qcg.pilotjob.journal.journal import Journal
-from tests.journal.making import ended, job, run, scheduled
+from tests.journal.samples import ended, job, run, scheduled
 
 schema.PAGES_BETWEEN_CHECKPOINTS = int(sys.argv[2])
 path = Path(sys.argv[1])

@@ -36,14 +36,14 @@ from qcg.pilotjob.core.restore import (
     RequeuedAttempt,
     UnfinishedJob,
 )
-from qcg.pilotjob.journal import group, metadata
+from qcg.pilotjob.journal import commit_group, metadata
+from qcg.pilotjob.journal.encoding import decode_grant, encode_grant
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.journal.grants import decode_grant, encode_grant
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import DamagedMetadata, MetadataKey, NodeSize
-from qcg.pilotjob.journal.records import RunRecord
+from qcg.pilotjob.journal.records import AttemptRecord
 from qcg.pilotjob.journal.schema import FORMAT
-from tests.journal.making import GRANT, begun, description, ended, executing, job, run, scheduled, settled, spec
+from tests.journal.samples import GRANT, begun, description, ended, executing, job, run, scheduled, settled, spec
 
 
 @pytest.fixture
@@ -149,8 +149,8 @@ def test_a_run_is_complete_however_its_life_is_cut_into_groups(journal: Journal,
     record = journal.job_record(1)
     assert record is not None
     assert (record.state, record.ended, record.message) == (State.FAILED, 202.0, "exit code 3")
-    assert list(journal.runs_of(1)) == [
-        RunRecord(1, -1, 1, State.FAILED, 200.0, 201.0, 202.0, 4711, 3, GRANT, False, "exit code 3")
+    assert list(journal.attempts_of(1)) == [
+        AttemptRecord(1, -1, 1, State.FAILED, 200.0, 201.0, 202.0, 4711, 3, GRANT, False, "exit code 3")
     ]
     assert journal.spec_of(1) == spec(1)
 
@@ -176,7 +176,7 @@ def test_runs_under_way_come_back_as_far_as_they_got(journal: Journal, commits: 
         OpenAttempt(4, -1, 1, GRANT, 200.0, stopped=True),
     ]
     states = [State.SCHEDULED, State.EXECUTING, State.SCHEDULED, State.SCHEDULED]
-    assert [one.state for seq in (1, 2, 3, 4) for one in journal.runs_of(seq)] == states
+    assert [one.state for seq in (1, 2, 3, 4) for one in journal.attempts_of(seq)] == states
     assert [one.seq for one in loaded.unfinished] == [1, 2, 3, 4]
 
 
@@ -188,7 +188,7 @@ def test_a_job_that_ended_in_the_queue_is_final_without_a_run(journal: Journal):
     assert list(journal.load().final) == [
         FinalJob(1, "job1", State.OMITTED, 101.0, "it waits for 'a', which is FAILED")
     ]
-    assert list(journal.runs_of(1)) == []
+    assert list(journal.attempts_of(1)) == []
 
 
 def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
@@ -214,7 +214,7 @@ def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
     assert list(loaded.unfinished) == [
         UnfinishedJob(1, "job1", 101.0, msgspec.msgpack.encode(described), described, 201.0, State.OMITTED)
     ]
-    assert [(one.position, one.attempt, one.state) for one in journal.runs_of(1)] == [
+    assert [(one.position, one.attempt, one.state) for one in journal.attempts_of(1)] == [
         (0, 1, State.SUCCEED),
         (1, 1, State.FAILED),
         (2, 1, State.SCHEDULED),
@@ -226,7 +226,7 @@ def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
         (2, State.SCHEDULED),
         (3, State.CANCELED),
     ]
-    assert [one.exit_code for one in journal.runs_of(1, [1, 0, 77])] == [-11, 0]
+    assert [one.exit_code for one in journal.attempts_of(1, [1, 0, 77])] == [-11, 0]
     record = journal.job_record(1)
     assert record is not None
     assert record.iterations == 5
@@ -240,7 +240,7 @@ def test_iterations_that_end_together_come_back_one_by_one(journal: Journal):
     assert list(reopened(journal).load().ended_iterations) == [
         EndedIteration(1, position, State.OMITTED) for position in (1, 3, 4)
     ]
-    assert [(end.position, end.attempt, end.ended, end.message) for end in journal.runs_of(1)] == [
+    assert [(end.position, end.attempt, end.ended, end.message) for end in journal.attempts_of(1)] == [
         (position, 0, 300.0, "it waits in vain") for position in (1, 3, 4)
     ]
 
@@ -255,8 +255,8 @@ def test_iterations_of_a_final_job_are_not_loaded_but_can_be_asked_for(journal: 
     iterations = EndedIterations(range(3), State.SUCCEED)
     assert list(loaded.final) == [FinalJob(1, "job1", State.SUCCEED, 101.0, "", iterations)]
     assert list(loaded.ended_iterations) == []
-    assert len(list(journal.runs_of(1))) == 3
-    assert list(journal.runs_of(2)) == []
+    assert len(list(journal.attempts_of(1))) == 3
+    assert list(journal.attempts_of(2)) == []
 
 
 def test_the_id_of_a_forgotten_run_stays_used_up(journal: Journal):
@@ -267,7 +267,7 @@ def test_the_id_of_a_forgotten_run_stays_used_up(journal: Journal):
     loaded = reopened(journal).load()
     assert loaded.requeued == [RequeuedAttempt(1, -1, 1), RequeuedAttempt(2, 5, 1)]
     assert loaded.open_attempts == []
-    assert list(journal.runs_of(1)) == []
+    assert list(journal.attempts_of(1)) == []
 
 
 @pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
@@ -278,7 +278,7 @@ def test_the_next_attempt_takes_the_place_of_a_forgotten_run(journal: Journal, c
         journal.record(effect)
         if commits:
             journal.commit()
-    assert [(one.attempt, one.state) for one in reopened(journal).runs_of(1)] == [(2, State.SUCCEED)]
+    assert [(one.attempt, one.state) for one in reopened(journal).attempts_of(1)] == [(2, State.SUCCEED)]
 
 
 def test_a_removed_job_leaves_nothing_but_its_number(journal: Journal):
@@ -296,8 +296,8 @@ def test_a_removed_job_leaves_nothing_but_its_number(journal: Journal):
     assert loaded.max_seq == 3
     assert journal.job_record(3) is None
     assert journal.spec_of(3) is None
-    assert list(journal.runs_of(3)) == list(journal.runs_of(2)) == []
-    assert len(list(journal.runs_of(1))) == 1
+    assert list(journal.attempts_of(3)) == list(journal.attempts_of(2)) == []
+    assert len(list(journal.attempts_of(1))) == 1
     assert [journal.command_of(seq, 0) for seq in (1, 2, 3)] == ["mpirun 1", None, None]
 
 
@@ -306,7 +306,7 @@ def test_a_job_added_and_removed_in_one_group_leaves_nothing(journal: Journal):
     for effect in (Added([one]), ended(run(one)), Removed(one)):
         journal.record(effect)
     assert journal.job_record(1) is None
-    assert list(journal.runs_of(1)) == []
+    assert list(journal.attempts_of(1)) == []
     assert journal.load().max_seq == 1
 
 
@@ -455,7 +455,7 @@ def test_a_submission_that_is_taken_back_has_no_end(journal: Journal, asked_betw
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
 def test_ends_are_read_across_batches_and_commits(journal: Journal, limit: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(group, "ENDS_IN_BATCH", 2)
+    monkeypatch.setattr(commit_group, "ENDS_IN_BATCH", 2)
     jobs = [job(number) for number in range(1, 9)]
     journal.record(Added(jobs))
     for count in (5, 3):

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.core.effects import Added
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import INSTANCE
 from qcg.pilotjob.journal.snapshot import snapshot
-from tests.journal.making import ended, job, run
+from tests.journal.samples import ended, job, run
 from tests.journal.test_crashes import WRITER, start_child
 
 
@@ -33,8 +33,8 @@ def filled(path: Path) -> Journal:
 
 def check(path: Path) -> None:
     with snapshot(path) as connection:
-        assert [one.name for one in reading.job_records(connection)] == ["job1", "job2"]
-        assert [one.seq for one in reading.run_records(connection)] == [1]
+        assert [one.name for one in queries.job_records(connection)] == ["job1", "job2"]
+        assert [one.seq for one in queries.attempt_records(connection)] == [1]
         assert INSTANCE.read(connection) == "value"
 
 
@@ -72,7 +72,7 @@ def test_the_registry_of_a_live_manager_is_consistent_whenever_it_is_read(tmp_pa
         for _ in range(30):
             with snapshot(path) as connection:
                 assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-                names = [one.name for one in reading.job_records(connection)]
+                names = [one.name for one in queries.job_records(connection)]
             assert names == [f"job{seq}" for seq in range(1, len(names) + 1)]
             assert len(names) >= last
             last = len(names)

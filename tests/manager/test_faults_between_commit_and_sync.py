@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.core.events import Cancel, Submit
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal import queries
+from qcg.pilotjob.journal.commit_group import CommitGroup
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.journal.group import Group
 from qcg.pilotjob.journal.snapshot import snapshot
 from tests.manager.wired import Wired, jobs, run
 
@@ -23,7 +23,7 @@ from tests.manager.wired import Wired, jobs, run
 def stored(directory: Path) -> list[str]:
     """The jobs that are not final in the registry, as a manager that resumes would find them."""
     with snapshot(directory / "registry.sqlite") as connection:
-        return [job.name for job in reading.job_records(connection) if not job.state.is_final]
+        return [job.name for job in queries.job_records(connection) if not job.state.is_final]
 
 
 def failing(number: int) -> Callable[..., None]:
@@ -130,13 +130,13 @@ def test_an_answer_says_when_the_cancellation_of_refused_jobs_is_not_on_disk(
 
 def test_jobs_of_a_submission_that_met_an_unexpected_error_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async def test(wired: Wired) -> None:
-        def no_memory(group: Group, connection: object) -> None:
+        def no_memory(group: CommitGroup, connection: object) -> None:
             write(group, connection)  # type: ignore[arg-type]
             raise MemoryError
 
-        write = Group.write
+        write = CommitGroup.write
         with monkeypatch.context() as memory:
-            memory.setattr(Group, "write", no_memory)
+            memory.setattr(CommitGroup, "write", no_memory)
             with pytest.raises(MemoryError):
                 await wired.engine.submit(jobs("a"))
         assert wired.engine.state.jobs == {}

@@ -13,7 +13,7 @@ from qcg.pilotjob.core.events import Event
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.executors.ledger_reader import Untold
 from qcg.pilotjob.host.records import Ended
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal import queries, saved_run
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.job_views import message_of
@@ -58,7 +58,8 @@ def test_of_the_iterations_of_a_job_that_failed_nothing_but_their_states_is_read
             ended = Ended(f"1:{position}.1", 2.0, int(position == 2), "exit", "", 7, 1.0)
             wired.engine.agent_told("local", [EndedRecord(position + 1, ended)])
         await wired.until_all_is_written()
-        monkeypatch.setattr(reading, "to_run", lambda row: pytest.fail(f"{row} was read"))
+        for module in (queries, saved_run):
+            monkeypatch.setattr(module, "to_attempt", lambda row: pytest.fail(f"{row} was read"))
         core = CoreState(wired.engine.state.nodes)
         resume.restore(core, wired.journal, Untold([], set(), True))
         iterations = core.jobs["many"].iterations

@@ -15,7 +15,7 @@ from qcg.pilotjob.description.requests import EndedJobs
 from qcg.pilotjob.interfaces.handlers.ended_jobs import ended_jobs
 from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import Journal
-from tests.journal.making import ended, job, run
+from tests.journal.samples import ended, job, run
 
 
 @pytest.fixture

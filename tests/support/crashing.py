@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.metadata import OPTIONS, REPORT_SIZE
 from qcg.pilotjob.journal.snapshot import snapshot
@@ -198,9 +198,9 @@ class Crashing:
     def check_registry(self, expected: dict[str, str]) -> None:
         """The registry says the same."""
         with snapshot(self.run_dir / "registry.sqlite") as connection:
-            records = {record.seq: record for record in reading.job_records(connection)}
+            records = {record.seq: record for record in queries.job_records(connection)}
             states = {record.name: record.state.name for record in records.values()}
-            for run in reading.run_records(connection):
+            for run in queries.attempt_records(connection):
                 record = records[run.seq]
                 if run.position >= 0:
                     states[f"{record.name}:{run.position}"] = run.state.name

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.journal.loading import unfinished_jobs
 from qcg.pilotjob.journal.metadata import FINISH_REQUESTED
+from qcg.pilotjob.journal.saved_run import unfinished_jobs
 from qcg.pilotjob.journal.snapshot import snapshot
 
 
@@ -19,7 +19,7 @@ def progress_of(run_dir: Path) -> tuple[int, int] | None:
         return 0, 0
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
-            return reading.starts_and_ends(connection)
+            return queries.starts_and_ends(connection)
     except JournalError:
         return None
 

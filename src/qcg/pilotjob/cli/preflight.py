@@ -20,8 +20,8 @@ from qcg.pilotjob.interfaces.file import read_requests
 from qcg.pilotjob.journal.descriptions import DamagedDescription
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.journal.loading import unfinished_jobs
 from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, OPTIONS, DamagedMetadata
+from qcg.pilotjob.journal.saved_run import unfinished_jobs
 from qcg.pilotjob.journal.snapshot import snapshot
 
 

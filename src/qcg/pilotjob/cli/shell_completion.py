@@ -72,7 +72,7 @@ def _directory_of(context: click.Context) -> Path:
 def _names_in(directory: Path, incomplete: str, final: bool | None) -> list[str]:
     """Names of jobs in the live run of a directory, or the newest one with jobs. Empty when nothing can be read."""
     # Imported here: most completions need no registry.
-    from qcg.pilotjob.journal import reading
+    from qcg.pilotjob.journal import queries
     from qcg.pilotjob.journal.errors import JournalError
     from qcg.pilotjob.journal.journal import FILE_NAME
     from qcg.pilotjob.journal.snapshot import snapshot
@@ -86,7 +86,7 @@ def _names_in(directory: Path, incomplete: str, final: bool | None) -> list[str]
         if registry.stat().st_size > LARGEST_REGISTRY:
             return []
         with snapshot(registry) as connection:
-            return list(reading.names_beginning_with(connection, incomplete, final, MOST_NAMES))
+            return list(queries.names_beginning_with(connection, incomplete, final, MOST_NAMES))
     except (RunsError, JournalError, OSError):
         return []
 

@@ -15,8 +15,8 @@ from qcg.pilotjob.journal.damage import unreadable_of
 from qcg.pilotjob.journal.descriptions import DamagedDescription, Descriptions, decode_description, iteration_of
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import OPTIONS, DamagedMetadata
-from qcg.pilotjob.journal.questions import Questions
-from qcg.pilotjob.journal.records import JobRecord, RunRecord
+from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
+from qcg.pilotjob.journal.registry_reader import RegistryReader
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.job_views import Stories
@@ -35,7 +35,7 @@ class RegistryView:
             connection = undo.enter_context(snapshot(run_dir / FILE_NAME))
             self.unreadable = unreadable_of(connection)
             """What a damaged registry does not tell."""
-            self._registry = Questions(connection)
+            self._registry = RegistryReader(connection)
             self.descriptions = Descriptions(self._registry)
             self.stories = Stories(self._registry, self.descriptions, _site(run_dir, self._registry))
             self._interrupted = frozenset(self._registry.interrupted())
@@ -62,7 +62,7 @@ class RegistryView:
         if record.iterations:
             self._add_iterations(job, record)
         elif not record.state.is_final:
-            for run in self._registry.runs_of(job.seq, [-1]):
+            for run in self._registry.attempts_of(job.seq, [-1]):
                 job.state = run.state
                 job.attempt = _run(job, run)
         return job
@@ -75,7 +75,7 @@ class RegistryView:
         job.iterations = Iterations(iteration.indices())
         job.iterations.began = record.started or 0.0
         if record.state is not State.SUCCEED:
-            for run in self._registry.runs_of(job.seq):
+            for run in self._registry.attempts_of(job.seq):
                 job.iterations.set_state(run.position, run.state)
                 if not run.state.is_final:
                     job.iterations.attempts[run.position] = _run(job, run)
@@ -86,7 +86,7 @@ class RegistryView:
             job.state = State.QUEUED  # it was at work, and nothing of it is any more
 
 
-def _site(run_dir: Path, registry: Questions) -> Site:
+def _site(run_dir: Path, registry: RegistryReader) -> Site:
     """As far as it matters for files that jobs have left."""
     try:
         options = registry.metadata(OPTIONS) or Options()
@@ -100,7 +100,7 @@ def _site(run_dir: Path, registry: Questions) -> Site:
     )
 
 
-def _run(job: Job, record: RunRecord) -> Attempt:
+def _run(job: Job, record: AttemptRecord) -> Attempt:
     run = Attempt(job, record.position, record.attempt, record.grant or Grant(()), record.scheduled or 0.0)
     run.pid, run.started, run.killed = record.pid, record.started or 0.0, record.killed
     return run

@@ -1,7 +1,7 @@
-"""Damaged registries: finds cells that no manager has written, and keeps what can still be read.
+"""Damaged registries: detect cells that no manager has written, and salvage the readable rest.
 
-SQLite sees a damaged page, but not a cell whose type or value makes no sense. The check is made of few SQL statements,
-so that it costs little where nothing is wrong. Only then each row is looked at.
+SQLite detects a damaged page, but not a cell whose type or value makes no sense. The check takes few SQL statements,
+so that it is cheap for a sound registry. Only a damaged registry is examined row by row.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from qcg.pilotjob.core.job_states import STATES
-from qcg.pilotjob.journal.grants import decode_grant
+from qcg.pilotjob.journal.encoding import decode_grant
 from qcg.pilotjob.journal.metadata import KEYS
 from qcg.pilotjob.journal.schema import TABLES, seq_and_position
 
@@ -21,17 +21,17 @@ LATEST = 253402300799
 """The last second of the year 9999: beyond it there are no dates."""
 MOST = 2**31 - 1
 MOST_NAMED = 3
-"""Of damaged cells, in a sentence."""
+"""The most damaged cells that a message names."""
 
 
 class Column(NamedTuple):
     name: str
     valid: str
-    """SQL: whether the cell `{}` is as a manager writes it."""
+    """SQL condition for the cell `{}`: a manager can have written it."""
     default: Any = None
-    """What stands in for a cell that is not."""
+    """Value that replaces a damaged cell."""
     required: bool = False
-    """Without this cell the row says nothing."""
+    """A row without this cell is useless."""
 
 
 def _time(name: str) -> Column:
@@ -88,12 +88,12 @@ _KEYS = {
 }
 _META_VALID = f"CASE key {' '.join(f'WHEN {key.name!r} THEN {key.valid}' for key in KEYS)} ELSE 1 END"
 SMALL = ("meta", "agents")
-"""Tables that are looked at whenever anything is read."""
+"""Tables that are checked before any query."""
 READ_BY_COMMANDS = ("submitted_jobs", "runs", "commands", *SMALL)
 _HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = ?"
 
-# The same as the conditions of the columns, in as few steps as possible: text and blobs are greater than all numbers, a
-# sum of integers is one, and of NULL nothing is true.
+# The conditions of all columns in few steps: SQLite sorts text and blobs after all numbers, a sum of integers is an
+# integer, and no comparison with NULL is true.
 _SOUND = {
     "submitted_jobs": f"""
         min(submitted, started, ended, rest_at, iterations, state, rest) >= 0
@@ -119,8 +119,8 @@ _MISPLACED = """
 def is_damaged(connection: sqlite3.Connection, *, whole: bool, thorough: bool = False) -> bool:
     """Whether there is a cell that no manager has written.
 
-    `whole`: in any table, not only in the small ones. `thorough`: look also at texts, which are readable more or less
-    whatever they hold. What descriptions of jobs hold is not known here.
+    `whole`: check all tables, not only the small ones. `thorough`: check the encoding of texts, too. The contents of
+    job descriptions are not checked.
     """
     try:
         for table in _tables(connection, (_COLUMNS if thorough else READ_BY_COMMANDS) if whole else SMALL):
@@ -137,7 +137,7 @@ def is_damaged(connection: sqlite3.Connection, *, whole: bool, thorough: bool = 
 
 
 def salvage(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """A registry in memory with all that can be read; `unreadable` lists what cannot."""
+    """Copy the readable part of a registry to memory; the table `unreadable` of the copy lists the rest."""
     copy = sqlite3.connect(":memory:", isolation_level=None)
     copy.executescript(f"{TABLES} CREATE TABLE unreadable (what TEXT);")
     unreadable: list[str] = []
@@ -149,26 +149,26 @@ def salvage(connection: sqlite3.Connection) -> sqlite3.Connection:
         connection.text_factory = factory
     for (number,) in copy.execute(_MISPLACED).fetchall():
         seq, position = seq_and_position(number)
-        unreadable.append(f"a run (job {seq}, position {position}): there is no such job or iteration")
+        unreadable.append(f"an attempt (job {seq}, position {position}): there is no such job or iteration")
         copy.execute("DELETE FROM runs WHERE place = ?", (number,))
     copy.executemany("INSERT INTO unreadable (what) VALUES (?)", [(what,) for what in unreadable])
     return copy
 
 
 def _tables(connection: sqlite3.Connection, wanted: Collection[str]) -> list[str]:
-    """Those of them that this registry has: an earlier version may have made it."""
+    """The wanted tables that this registry has: registries of earlier versions lack some."""
     return [table for table in wanted if connection.execute(_HAS_TABLE, (table,)).fetchone()]
 
 
 def unreadable_of(connection: sqlite3.Connection) -> list[str]:
-    """What could not be read of the registry that this connection was made for: nothing, as a rule."""
+    """The unreadable parts of the registry behind this connection; empty for a sound one."""
     if connection.execute(_HAS_TABLE, ("unreadable",)).fetchone() is None:
         return []
     return [what for (what,) in connection.execute("SELECT what FROM unreadable ORDER BY rowid")]
 
 
 def in_words(unreadable: list[str]) -> str:
-    """The first ones, and how many more there are."""
+    """The first unreadable parts, and the number of the others."""
     more = len(unreadable) - MOST_NAMED
     return "; ".join(unreadable[:MOST_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
@@ -202,7 +202,7 @@ def _salvage_table(connection: sqlite3.Connection, copy: sqlite3.Connection, tab
 
 
 def _rows(connection: sqlite3.Connection, query: str, table: str, unreadable: list[str]) -> Iterator[tuple[Any, ...]]:
-    """From both ends, as far as the damaged pages."""
+    """Read the rows from both ends up to the damaged pages."""
     seen = set()
     for order in ("", " DESC"):
         try:
@@ -222,7 +222,7 @@ def _row_name(table: str, cells: dict[str, Any]) -> str:
         return f"job {cells['seq']} ({cells['name']!r})" if isinstance(cells["name"], str) else f"job {cells['seq']}"
     if table in ("runs", "commands"):
         seq, position = seq_and_position(cells["place"])
-        what = "run" if table == "runs" else "command"
+        what = "attempt" if table == "runs" else "command"
         return f"{what} of job {seq}" if position < 0 else f"{what} of job {seq}, position {position}"
     return f"{table} {cells[_KEYS[table]]!r}"
 
@@ -232,7 +232,7 @@ def _valid(table: str, column: Column) -> str:
 
 
 def _is_text_valid(connection: sqlite3.Connection, table: str) -> bool:
-    """SQLite stores text of any encoding. Many cells at a time, because this is looked at in every registry."""
+    """Whether all texts are UTF-8, which SQLite does not check. Many cells at a time: this check is frequent."""
     names = [column.name for column in _COLUMNS[table] if column.name in ("name", "message", "command", "value")]
     if table == "meta":
         names.append("key")

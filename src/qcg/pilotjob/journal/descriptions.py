@@ -1,4 +1,4 @@
-"""Descriptions of jobs, decoded when they are needed and kept while their jobs run."""
+"""Descriptions of jobs, decoded on demand and cached while their jobs run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.model import Iteration, JobDescription
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.journal.questions import Questions
+from qcg.pilotjob.journal.registry_reader import RegistryReader
 
 _decode = msgspec.msgpack.Decoder(JobDescription).decode
 
@@ -36,18 +36,21 @@ def iteration_of(description: JobDescription, seq: int, name: str, iterations: i
 
 
 class Descriptions:
-    def __init__(self, journal: Questions) -> None:
+    """A cache of decoded descriptions."""
+
+    def __init__(self, journal: RegistryReader) -> None:
         self._journal = journal
         self._kept: dict[int, JobDescription] = {}
 
     def keep(self, job: Job) -> JobDescription:
-        """The description of a job that starts; an iterated one starts many times and is decoded once."""
+        """Return the description of a job that starts, and cache it: an iterated job starts many times."""
         description = self._kept.get(job.seq)
         if description is None:
             description = self._kept[job.seq] = self.of(job)
         return description
 
     def of(self, job: Job) -> JobDescription:
+        """Return the description of any job, without caching it."""
         description = self._kept.get(job.seq)
         if description is not None:
             return description
@@ -56,6 +59,6 @@ class Descriptions:
         return decode_description(spec, job.seq, job.name)
 
     def drop(self, job: Job) -> None:
-        """The job is final: the journal has its description."""
+        """Free the memory of the description of a final job, which the registry has."""
         self._kept.pop(job.seq, None)
         job.spec = None

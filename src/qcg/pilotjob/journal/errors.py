@@ -1,10 +1,10 @@
-"""What can go wrong with the registry."""
+"""Errors of the registry."""
 
 from __future__ import annotations
 
 
 class JournalError(Exception):
-    """The registry on disk could not be opened, read or written; the text says which file, why, and what to do."""
+    """The registry on disk could not be opened, read or written; the message names the file, the cause and a remedy."""
 
 
 class RegistryInUseError(JournalError):

@@ -1,4 +1,4 @@
-"""The permanent registry, as the one manager that owns it uses it."""
+"""The registry as its manager uses it: group commits, sync to disk, and queries."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ from qcg.pilotjob.core.effects import Effect, Removed, Transition
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.restore import SavedRun
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory
-from qcg.pilotjob.journal import damage, loading, reading, schema
+from qcg.pilotjob.journal import damage, queries, saved_run, schema
+from qcg.pilotjob.journal.commit_group import GATHER, CommitGroup
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.journal.group import GATHER, Group
 from qcg.pilotjob.journal.metadata import EPOCH, PUT_VALUE, MetadataKey, T
-from qcg.pilotjob.journal.questions import Questions
 from qcg.pilotjob.journal.records import JobEnded
 from qcg.pilotjob.journal.registry_files import check_own_files
+from qcg.pilotjob.journal.registry_reader import RegistryReader
 
 FILE_NAME = "registry.sqlite"
 
 
-class Journal(Questions):
+class Journal(RegistryReader):
     """Group commits on one SQLite file.
 
-    `record` and what begins with `set_` only gather, and never fail. `commit` hands everything gathered to the
-    operating system in one transaction, all or nothing: from then on it outlives this process. `sync` waits until all
-    that was committed before the call is on the disk: from then on it outlives the machine.
+    `record` and the `set_` methods only gather changes in memory, and never fail. `commit` hands all gathered changes
+    to the operating system in one transaction: they survive the end of this process. `sync` waits until all committed
+    changes are on the disk: they survive a crash of the machine.
 
-    When `commit` raises, nothing is lost: all that was gathered stays, and the next `commit` tries again. A submission
-    that must not be tried again (its sender got an error) is taken back by recording `Removed` for its jobs, which
-    strikes them from what was gathered; the same is right when `commit` succeeded and `sync` failed.
+    When `commit` raises, no change is lost: the next `commit` tries again. To withdraw a submission whose sender got an
+    error, record `Removed` for its jobs, which drops them from the gathered changes. Do the same when `commit` has
+    succeeded and `sync` has failed.
 
-    All methods but `sync` belong to the thread that opened the journal.
+    All methods except `sync` must be called by the thread that opened the journal.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         """Used by `create` and `open`."""
         super().__init__(connection)
         self.path = path
-        self._gathering = Group()
-        self._waiting: list[Group] = []
-        """Groups that are not committed yet."""
+        self._gathering = CommitGroup()
+        self._waiting: list[CommitGroup] = []
+        """Groups that are not committed yet, the oldest first."""
         self._closed = False
         self._written = 0
-        """So many of them are in the transaction that is open."""
-        self.ends_before = reading.last_end(connection)
-        """The number of the last end of a job before this manager."""
+        """Number of waiting groups that are written to the open transaction."""
+        self.ends_before = queries.last_end(connection)
+        """Number of the last end of a job that earlier managers recorded."""
         self.last_end = self.ends_before
-        """The number of the last end that is committed."""
+        """Number of the last committed end."""
         self.epoch = self._begin_epoch()
-        """How many managers have opened this registry, this one included."""
+        """Number of managers that have opened this registry, including this one."""
         # SQLite keeps the WAL until the connection is closed, and locks only the main file: a second descriptor on the
-        # WAL is safe, and syncs it without the connection, which only one thread may use.
+        # WAL is safe, and lets another thread sync it without the connection.
         self._wal = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC)
         self._wal_guard = threading.Lock()
         schema.sync_directory(path.parent)
 
     @classmethod
     def create(cls, path: Path) -> Journal:
-        """A new, empty registry, readable by its owner alone."""
+        """Create an empty registry that only its owner can read."""
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
@@ -74,13 +74,13 @@ class Journal(Questions):
             return cls._start(path, schema.create_tables)
         except JournalError:
             for suffix in ("", "-wal", "-journal"):
-                with suppress(OSError):  # what is wrong is said already
+                with suppress(OSError):  # the first error is reported
                     Path(f"{path}{suffix}").unlink(missing_ok=True)
             raise
 
     @classmethod
     def open(cls, path: Path) -> Journal:
-        """The registry that an earlier manager left, however it ended."""
+        """Open the registry of an earlier manager, however that manager ended."""
         try:
             check_own_directory(path.parent)
             check_own_files(path)
@@ -90,7 +90,7 @@ class Journal(Questions):
             raise JournalError(f"{unsafe.sentence}.") from None
 
         def prepare(connection: sqlite3.Connection) -> None:
-            # SQLite opens files by name: others may have put their own there since the first check.
+            # SQLite opens files by name: another user may have replaced them since the first check.
             check_own_directory(path.parent)
             check_own_files(path)
             schema.check_format(connection, path)
@@ -118,37 +118,37 @@ class Journal(Questions):
         return epoch
 
     def record(self, effect: Effect) -> None:
-        """Gather what this effect changes; effects that change nothing in the registry are passed over."""
+        """Gather the changes of an effect; effects that do not change the registry are ignored."""
         if type(effect) is Transition:
-            self._gathering.transition(effect)  # by far the most
+            self._gathering.transition(effect)  # the most frequent effect
             return
         if type(effect) is Removed:
-            self._take_back(effect.job.seq)
+            self._withdraw(effect.job.seq)
         gather = GATHER.get(type(effect))
         if gather is not None:
             gather(self._gathering, effect)
 
-    def _take_back(self, seq: int) -> None:
-        """Strike a job from what was gathered. Its end stays, unless its submission was never committed."""
+    def _withdraw(self, seq: int) -> None:
+        """Drop a job from the gathered changes. Its end stays, unless its submission was never committed."""
         groups = (*self._waiting, self._gathering)
         withdrawn = any(seq in group.added for group in groups)
         if withdrawn and self._written:
-            self._roll_back()  # numbers of ends have no gaps, so the groups are written once more, without this job
+            self._roll_back()  # ends are numbered without gaps: write the groups again, without this job
         for group in groups:
-            group.take_back(seq)
+            group.withdraw(seq)
             if withdrawn:
                 group.ends.pop(seq, None)
 
-    def set_command(self, run: Attempt, command: str) -> None:
-        """What a run is started with."""
-        self._gathering.start_with(run, command)
+    def set_command(self, attempt: Attempt, command: str) -> None:
+        """Gather the command line of an attempt."""
+        self._gathering.set_command(attempt, command)
 
     def set_metadata(self, key: MetadataKey[T], value: T) -> None:
         self._gathering.meta[key.name] = key.encode(value)
         self._gathering.empty = False
 
     def set_acked(self, agent: str, number: int) -> None:
-        """All records of this agent up to `number` have their effects in what was gathered so far, or before."""
+        """Gather that the effects of all records of this agent up to `number` are recorded."""
         self._gathering.acked[agent] = number
         self._gathering.empty = False
 
@@ -165,7 +165,7 @@ class Journal(Questions):
         self._written = 0
 
     def sync(self) -> None:
-        """Blocks; the one method for another thread."""
+        """Wait until all committed changes are on the disk. The only method that another thread may call."""
         with self._wal_guard:
             if self._closed:
                 raise JournalError(f"The registry {self.path} is closed already.")
@@ -177,14 +177,12 @@ class Journal(Questions):
                 ) from error
 
     def give_back_memory(self) -> None:
-        """What SQLite keeps of pages that it may never need again."""
+        """Free the memory of SQLite's page cache."""
         with suppress(sqlite3.ProgrammingError):  # closed meanwhile
             self._connection.execute("PRAGMA shrink_memory")
 
     def close(self, *, commit: bool = True) -> None:
-        """Commit, and fold everything into the one file. Or leave out what was gathered since the last commit.
-
-        A second call does nothing."""
+        """Commit, unless told otherwise, and merge the WAL into the main file. A second call does nothing."""
         if self._closed:
             return
         try:
@@ -197,32 +195,33 @@ class Journal(Questions):
             self._connection.close()
 
     def acked(self) -> dict[str, int]:
-        """By agent, the number of its last record whose effects are in the registry."""
-        return reading.acked(self._current())
+        """The number of the last record of each agent whose effects are in the registry."""
+        return queries.acked(self._current())
 
     def load(self) -> SavedRun:
         """Read the whole registry, for a manager that resumes."""
-        return loading.load(self._current())
+        return saved_run.load(self._current())
 
     @property
     def has_uncommitted_ends(self) -> bool:
         return any(group.ends for group in (*self._waiting, self._gathering))
 
     def ends_after(self, number: int, limit: int) -> list[JobEnded]:
-        """The next committed ends of jobs after this number. Ends that are not committed may get another number after
-        a crash, so they are never shown to clients."""
-        return reading.ends_between(self._connection, number, self.last_end, limit)
+        """Return the next committed ends of jobs after this number.
+
+        Clients never see an end that is not committed: after a crash it may get another number."""
+        return queries.ends_between(self._connection, number, self.last_end, limit)
 
     def _current(self) -> sqlite3.Connection:
-        """The connection, with all that was gathered written to it but not committed: what is committed together is
-        the caller's choice, and a question must not make it for him."""
+        """The connection, with all gathered changes written to it but not committed: only the caller decides which
+        changes are committed together."""
         self._write()
         return self._connection
 
     def _write(self) -> None:
         if not self._gathering.empty:
             self._waiting.append(self._gathering)
-            self._gathering = Group()
+            self._gathering = CommitGroup()
         if self._written == len(self._waiting):
             return
         try:
@@ -233,13 +232,13 @@ class Journal(Questions):
                 self._written += 1
         except sqlite3.Error as error:
             raise self._put_back(error) from error
-        except Exception as error:  # no memory, or a value that SQLite does not take: half a group must not stay
+        except Exception as error:  # out of memory, or an unsupported value: half a group must not stay
             self._put_back(error)
             raise
 
     def _put_back(self, error: Exception) -> JournalError:
         self._roll_back()
-        # What is gathered until then joins the newest group: a disk may be full for hours.
+        # Later changes join the newest group: a disk may be full for hours.
         self._gathering = self._waiting.pop()
         return JournalError(
             f"The registry {self.path} could not be written: {error}. Nothing is lost yet: it is tried again,"
@@ -247,15 +246,15 @@ class Journal(Questions):
         )
 
     def _roll_back(self) -> None:
-        """Undo the transaction, if SQLite has not, so that the next try begins with the oldest group again."""
+        """Roll back the transaction, so that the next commit begins with the oldest group again."""
         self._written = 0
         if self._connection.in_transaction:
-            with suppress(sqlite3.Error):  # then SQLite has undone it itself
+            with suppress(sqlite3.Error):  # SQLite has rolled it back itself
                 self._connection.execute("ROLLBACK")
 
 
 def _refuse_damage(connection: sqlite3.Connection, path: Path) -> None:
-    """Whoever goes on without what cannot be read may lose jobs, or run them twice."""
+    """Raise JournalError for a damaged registry: without the damaged rows jobs could be lost, or run twice."""
     if not damage.is_damaged(connection, whole=True, thorough=True):
         return
     with contextlib.closing(damage.salvage(connection)) as copy:
@@ -264,7 +263,7 @@ def _refuse_damage(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def damaged(path: Path, what: str) -> JournalError:
-    """The refusal to go on with a damaged registry."""
+    """The error of a damaged registry, which no manager continues."""
     return JournalError(
         f"The registry {path} is damaged and cannot be continued: jobs might be lost, or run twice. Not readable:"
         f" {what}. `qcg-pm report {path.parent}` and `qcg-pm jobs --path {path.parent}` show what can still be read;"

@@ -1,4 +1,4 @@
-"""What the registry gives back: to a manager that resumes, and to those who ask about single jobs."""
+"""Rows of the registry as typed records."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant
 
 
-class RunRecord(NamedTuple):
-    """One run, or the end of an iteration that never ran (`attempt` 0, no grant)."""
+class AttemptRecord(NamedTuple):
+    """The latest attempt of a job or iteration, or the end of one that never started (`attempt` 0, no grant)."""
 
     seq: int
     position: int
@@ -19,27 +19,27 @@ class RunRecord(NamedTuple):
     started: float | None
     ended: float | None
     pid: int
-    """0 when nothing was started."""
+    """0 when no process was started."""
     exit_code: int | None
     grant: Grant | None
     killed: bool
     message: str
     stopped: bool = False
-    """It was to end with its manager, and to be run again by the next one."""
+    """It was ended with its manager; the next manager starts the job again."""
     together: bool = False
-    """It was settled together with many other iterations, without an entry in `jobs.report`."""
+    """It became final together with many other iterations, without an entry in `jobs.report`."""
 
 
 class JobRecord(NamedTuple):
-    """The job itself; how it ran is in its runs."""
+    """A job, without its attempts."""
 
     seq: int
     name: str
     submitted: float
     iterations: int
-    """How many it has; 0 for a job without."""
+    """Number of iterations; 0 for a job without."""
     state: State
-    """QUEUED until final, or EXECUTING for an iterated job that has begun: its runs know better."""
+    """QUEUED until final, or EXECUTING for an iterated job that has started; attempts have the exact state."""
     started: float | None
     ended: float | None
     message: str
@@ -48,7 +48,7 @@ class JobRecord(NamedTuple):
 
 
 class JobEnded(NamedTuple):
-    """One end in the stream of ends that clients follow."""
+    """An entry of the numbered stream of job ends that clients follow."""
 
     number: int
     name: str

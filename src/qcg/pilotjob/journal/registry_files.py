@@ -1,7 +1,7 @@
-"""The files of a registry, checked before SQLite opens them by their names.
+"""Checks of the files of a registry before SQLite opens them by name.
 
-SQLite follows links and opens whatever has the right name. So the checks come first: of a registry of one's own, every
-file has to be a regular one of the caller's own.
+SQLite follows links and opens any file with the right name. So each file of a registry must be a regular file that
+belongs to the caller.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _COMPANIONS = ("-wal", "-shm", "-journal")
 
 
 def check_own_files(path: Path) -> None:
-    """Raises UnsafeFile or FileNotFoundError. Opens nothing: a process that has the registry open would lose its
-    locks."""
+    """Check the files of a registry of this user; raises UnsafeFile or FileNotFoundError.
+
+    Opens no file: a process that has the registry open would lose its locks."""
     check_own_file(path)
     for suffix in _COMPANIONS:
         with suppress(FileNotFoundError):
@@ -29,7 +30,7 @@ def check_own_files(path: Path) -> None:
 
 
 def check_foreign_files(path: Path) -> None:
-    """The same for the registry of another user, which is read where it is: it has to be complete in itself."""
+    """Check the registry of another user, which is read in place: the main file must be complete."""
     os.close(open_regular(path))
     for suffix in _COMPANIONS:
         with suppress(FileNotFoundError):
@@ -38,7 +39,7 @@ def check_foreign_files(path: Path) -> None:
 
 
 def wal_header(path: Path) -> bytes:
-    """Empty when there is no WAL, or nothing in it."""
+    """The header of the WAL; empty when there is no WAL, or an empty one."""
     try:
         descriptor = open_own(f"{path}-wal")
     except FileNotFoundError:
@@ -50,7 +51,7 @@ def wal_header(path: Path) -> bytes:
 
 
 def copy_own(path: Path, copy: Path) -> None:
-    """Copy one file of a registry. A main file that is none of SQLite's, or that finds no room, is not copied."""
+    """Copy one file of a registry; raises JournalError for a file of another kind, and without enough space."""
     with os.fdopen(open_own(path), "rb") as source:
         size = os.fstat(source.fileno()).st_size
         if not path.name.endswith(_COMPANIONS) and os.pread(source.fileno(), len(_MAGIC), 0) != _MAGIC:

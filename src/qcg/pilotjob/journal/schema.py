@@ -1,4 +1,4 @@
-"""The tables of the registry, and how its file is opened."""
+"""Tables of the registry, and how its file is opened."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from qcg.pilotjob.journal.errors import JournalError, RegistryInUseError
 FORMAT = 4
 
 FINAL = int(State.SUCCEED)
-"""From this state on, nothing changes any more."""
+"""The first of the final states."""
 
-# The description of a job is the last column of its row: what does not ask for it needs not read a long one.
+# The description of a job is the last column of its row: queries without it do not read its pages.
 #
-# The end of a job without iterations is written once, with its run. Only that of a job which has iterations, or never
-# ran, is written to its own row. `jobs` shows both.
+# The table `runs` holds attempts. The end of a job without iterations is written once, with its attempt. Only the end
+# of a job that has iterations or never started is written to its own row. The view `jobs` shows both.
 #
-# A place is a job or one of its iterations. Its row is its latest run, or its end when it never ran (attempt 0, nothing
-# scheduled); state QUEUED is a run that was forgotten, kept because its attempt number is used up. The one integer is
-# the row's address in SQLite, so that a change at a run's end costs half of what a key of three columns costs.
+# A `place` is the key of a job or iteration. Its row in `runs` is its latest attempt, or its end when it never started
+# (attempt 0, nothing scheduled); state QUEUED is a requeued attempt, kept because its number must not be used again.
+# The single integer is SQLite's rowid, so that an update costs half of an update with a key of three columns.
 #
-# The command of a run is stored where it depends on more than the description and the grant: under the models that
+# The command line of an attempt is stored where it depends on more than the description and the grant: for models that
 # start a process for each core.
 #
-# Each end of a job has a number: clients ask for the ends after the last one that they have seen. A row is a batch of
-# consecutive ends and the number of the last one. It stays when its jobs are removed: numbers are never reused.
+# The ends of jobs are numbered: clients ask for the ends after the last one that they have seen. A row of `ends` is a
+# batch of consecutive ends with the number of the last one. It stays when its jobs are removed: numbers are not reused.
 #
-# 0 and '' stand for "nothing yet" in most columns, and blobs are given as bytearray: the sqlite3 module sends None and
-# bytes through its adapters, which takes longer than all the rest of a row.
+# Most columns have 0 or '' instead of NULL, and blobs are passed as bytearray: the sqlite3 module passes None and bytes
+# through its adapters, which takes longer than the rest of a row.
 ENDS = "CREATE TABLE IF NOT EXISTS ends (last INTEGER PRIMARY KEY, batch BLOB);"
 TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -84,19 +84,19 @@ CREATE VIEW jobs AS
 """
 
 KILLED = 1
-"""In the column of that name: its job was cancelled."""
+"""Value of the column `killed`: the job was cancelled."""
 STOPPED = 2
-"""Its manager ended: its job waits for another one."""
+"""Value of the column `killed`: the attempt was ended with its manager, and the job waits for the next one."""
 
 TOGETHER = 4
-"""The iteration was settled together with many others: `jobs.report` has no entry for it."""
+"""Value of the column `killed`: the iteration became final with many others, and has no entry in `jobs.report`."""
 
 SECONDS_TO_WAIT_FOR_A_LOCK = 1.0
 PAGES_BETWEEN_CHECKPOINTS = 16384
 
 
 def place(seq: int, position: int) -> int:
-    """Job and iteration in one number; all places of a job, from position -1 on, lie between `place(seq, -1)` and
+    """The row key of a job (position -1) or iteration. All keys of a job lie between `place(seq, -1)` and
     `place(seq + 1, -1)`."""
     return seq << 32 | position + 1
 
@@ -106,11 +106,11 @@ def seq_and_position(place: int) -> tuple[int, int]:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """The connection of the one manager that owns the registry from now on."""
+    """Open the registry as the only manager that owns it."""
     try:
         return _connect(path, "")
     except sqlite3.OperationalError as error:
-        # A file system without locks shows itself in several ways, one of them the same as a lock held by others.
+        # Without file locks SQLite fails in several ways, one of them as if another process held the lock.
         if not locks_work(path.parent):
             return _connect(path, "&vfs=unix-none")
         if "locked" in str(error):
@@ -128,15 +128,15 @@ def _connect(path: Path, parameters: str) -> sqlite3.Connection:
         timeout=SECONDS_TO_WAIT_FOR_A_LOCK,
     )
     try:
-        # Exclusive before the first access in WAL mode: then the WAL's index is in memory, not in a shared mapping that
-        # network file systems do not have.
+        # Exclusive before the first access in WAL mode: SQLite then keeps the index of the WAL in memory, not in a
+        # shared mapping, which network file systems do not support.
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint={PAGES_BETWEEN_CHECKPOINTS}")
         connection.execute(f"PRAGMA journal_size_limit={PAGES_BETWEEN_CHECKPOINTS * 4096}")
         connection.execute("PRAGMA cache_size=-8192")
-        # The lock is taken with the first write, not with the pragmas.
+        # SQLite takes the lock with the first write, not with the pragmas.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("COMMIT")
     except sqlite3.Error:
@@ -146,7 +146,7 @@ def _connect(path: Path, parameters: str) -> sqlite3.Connection:
 
 
 def locks_work(directory: Path) -> bool:
-    """Whether the file system of this directory has POSIX locks, tried on a file of its own."""
+    """Whether the file system of this directory supports POSIX locks, tried on a temporary file."""
     with tempfile.TemporaryFile(dir=directory) as probe:
         try:
             fcntl.lockf(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -166,7 +166,7 @@ def prepare_existing(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def tables_of(connection: sqlite3.Connection) -> list[tuple[str, str, str | None]]:
-    """Kind, name and definition of everything that the file defines."""
+    """Type, name and SQL of all tables, views and triggers of the file."""
     return connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY type, name").fetchall()
 
 
@@ -182,7 +182,7 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make new names in a directory survive a crash of the machine."""
+    """Sync a directory, so that new file names survive a crash of the machine."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

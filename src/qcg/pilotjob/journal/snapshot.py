@@ -1,4 +1,4 @@
-"""A registry read from outside: of a run that has ended, that crashed, or that a live manager is writing to."""
+"""Read-only snapshots of a registry: of an ended, crashed or live run."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ TRIES = 10
 
 @contextlib.contextmanager
 def snapshot(path: Path, *, foreign: bool = False, whole: bool = True) -> Iterator[sqlite3.Connection]:
-    """A connection for the functions of `reading`, to the registry as it is now; nothing in its directory changes.
+    """Open a connection to the current state of a registry; nothing in its directory changes.
 
-    `foreign`: it may belong to another user. Such a registry is never copied, and read only when its manager has closed
-    it and its tables are exactly those that this program makes.
+    `foreign`: the registry may belong to another user. Such a registry is never copied, and is read only when its
+    manager has closed it and its tables are exactly those that this program creates.
 
-    A damaged registry is read as far as possible: `damage.unreadable_of` says what is missing then. Without `whole`
-    only its metadata is checked, for questions that only count.
+    The readable part of a damaged registry is returned; `damage.unreadable_of` lists the rest. Without `whole` only
+    metadata is checked for damage, for queries that only count.
 
-    Not for the process that has the registry open itself: reading the file would drop that manager's locks.
+    A manager must not take a snapshot of its own registry: closing the file would release its locks.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -56,7 +56,7 @@ def _open(path: Path, *, foreign: bool) -> sqlite3.Connection:
     except UnsafeFile as unsafe:
         raise JournalError(f"{unsafe.sentence}.") from None
     if foreign or not wal_header(path):
-        # Closed by its manager: complete in itself.
+        # Closed by its manager: the main file is complete.
         return sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
     with uninterrupted(), tempfile.TemporaryDirectory(prefix="qcg-pm-") as directory:
         copy = Path(directory) / path.name
@@ -65,7 +65,7 @@ def _open(path: Path, *, foreign: bool) -> sqlite3.Connection:
 
 
 def _open_copy(copy: Path) -> sqlite3.Connection:
-    """SQLite has the files open from now on, so that they can be removed: however this process ends, none is left."""
+    """Open a copy completely, so that its files can be removed at once: none is left, however this process ends."""
     connection = sqlite3.connect(copy, isolation_level=None)
     try:
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -77,11 +77,11 @@ def _open_copy(copy: Path) -> sqlite3.Connection:
 
 
 def _copy(path: Path, copy: Path) -> None:
-    """Copy main file and WAL so that the two fit together, though a manager may be writing.
+    """Copy a consistent pair of main file and WAL while a manager may be writing.
 
-    A WAL only grows until it begins anew with another header. So when the header is the same before and after, the
-    copied WAL holds the last committed content of every page that may have changed while the main file was copied;
-    what is torn at its end is not yet committed, which SQLite sees from the checksums.
+    A WAL grows until it is restarted with another header. When the header is the same before and after, the copied WAL
+    has the last committed content of every page that may have changed while the main file was copied. A torn end of the
+    WAL is not committed, which SQLite detects from the checksums.
     """
     for _ in range(TRIES):
         header = wal_header(path)
@@ -95,7 +95,7 @@ def _copy(path: Path, copy: Path) -> None:
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """A view or a trigger of another user's making could keep SQLite busy for ever."""
+    """Refuse views and triggers that another user has made: a query on them may never end."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
         create_tables(expected)
         if not set(tables_of(connection)) <= set(tables_of(expected)):
@@ -103,5 +103,5 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _decode(text: bytes) -> str:
-    """What is no UTF-8 shows as replacement characters."""
+    """Show invalid UTF-8 as replacement characters."""
     return text.decode("utf-8", "replace")

@@ -10,15 +10,15 @@ from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import CANCELED, FAILED, SUCCEED, State
 from qcg.pilotjob.core.records import Attempt, Grant, Job
 from qcg.pilotjob.journal.descriptions import Descriptions
-from qcg.pilotjob.journal.questions import Questions
-from qcg.pilotjob.journal.records import JobRecord, RunRecord
+from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
+from qcg.pilotjob.journal.registry_reader import RegistryReader
 from qcg.pilotjob.launch.compose import command_line, directory_of, program_name, stream_paths
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.record import IterationCounts, JobEnd
 
 
 class Stories:
-    def __init__(self, journal: Questions, descriptions: Descriptions, site: Site) -> None:
+    def __init__(self, journal: RegistryReader, descriptions: Descriptions, site: Site) -> None:
         self._journal = journal
         self._descriptions = descriptions
         self._site = site
@@ -38,7 +38,7 @@ class Stories:
         run = job.attempt if position < 0 or iterations is None else iterations.attempts.get(position)
         if run is not None:
             return self._living(job, position, state, run)
-        record = next(self._journal.runs_of(job.seq, [position]), None)
+        record = next(self._journal.attempts_of(job.seq, [position]), None)
         if record is not None and state.is_final:
             return self._recorded(job, position, record)
         return self._without_run(job, position, state)
@@ -46,7 +46,7 @@ class Stories:
     def iterations_of(self, job: Job, positions: range) -> Iterator[tuple[int, JobEnd]]:
         """The stories of these iterations, one after another."""
         assert job.iterations is not None
-        records = {record.position: record for record in self._journal.runs_among(job.seq, positions)}
+        records = {record.position: record for record in self._journal.attempts_among(job.seq, positions)}
         whole: JobRecord | None = None
         for position in positions:
             state, run = job.iterations.state(position), job.iterations.attempts.get(position)
@@ -63,7 +63,7 @@ class Stories:
         """Every end that `jobs.report` has an entry for, of these jobs, as the registry knows it."""
         by_seq = {job.seq: job for job in jobs}
         ended_with_run = set()
-        for run in self._journal.run_records():
+        for run in self._journal.attempt_records():
             job = by_seq.get(run.seq)
             if job is not None and run.state.is_final and not run.together:
                 yield self._recorded(job, run.position, run)
@@ -91,7 +91,7 @@ class Stories:
     def _living(self, job: Job, position: int, state: State, run: Attempt) -> JobEnd:
         return self._story(job, position, state, run.scheduled, run.started, grant=run.grant, pid=run.pid)
 
-    def _recorded(self, job: Job, position: int, record: RunRecord) -> JobEnd:
+    def _recorded(self, job: Job, position: int, record: AttemptRecord) -> JobEnd:
         times = record.scheduled or 0.0, record.started or 0.0, record.ended or 0.0
         end = record.exit_code, record.pid, record.message
         return self._story(job, position, record.state, *times, record.grant, *end)

@@ -11,13 +11,13 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import OUTPUT
-from qcg.pilotjob.journal import reading, tallies
+from qcg.pilotjob.journal import aggregates, queries
 from qcg.pilotjob.journal.damage import unreadable_of
 from qcg.pilotjob.journal.descriptions import DamagedDescription, decode_description
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import RESOURCES, DamagedMetadata
-from qcg.pilotjob.journal.records import JobRecord, RunRecord
+from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.launch.compose import stream_paths
 from qcg.pilotjob.launch.site import Site
@@ -93,7 +93,7 @@ class _Report:
 
     def _omitted_iterations(self, job: JobRecord) -> str:
         """The message of an OMITTED job whose iterations were omitted one by one."""
-        states = tallies.iteration_states(self.connection, job.seq)
+        states = aggregates.iteration_states(self.connection, job.seq)
         others = [f"{states[state]} {state.name}" for state in State if states[state] and state is not State.OMITTED]
         if not others:
             return NONE_STARTED
@@ -141,7 +141,7 @@ class _Report:
 
     def _description(self, outcome: Outcome) -> JobDescription | None:
         job = outcome.job
-        spec = reading.spec_of(self.connection, job.seq)
+        spec = queries.spec_of(self.connection, job.seq)
         try:
             return None if spec is None else decode_description(spec, job.seq, job.name)
         except DamagedDescription as error:
@@ -153,7 +153,7 @@ class _Report:
             return outcome.job.name
         return f"{outcome.job.name}:{description.iteration.indices()[outcome.run.position]}"
 
-    def _streams(self, job: str, description: JobDescription, record: RunRecord) -> dict[str, str]:
+    def _streams(self, job: str, description: JobDescription, record: AttemptRecord) -> dict[str, str]:
         """The files that this attempt wrote to, with variables replaced as at its launch, and its saved output."""
         grant = record.grant or Grant(())
         named = stream_paths(description, job, record.position, grant, self.site, saved=False)

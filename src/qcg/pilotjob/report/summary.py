@@ -12,8 +12,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.journal import reading, tallies
-from qcg.pilotjob.journal.records import JobRecord, RunRecord
+from qcg.pilotjob.journal import aggregates, queries
+from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
 from qcg.pilotjob.report.run_report import Statistics
 
 
@@ -21,7 +21,7 @@ class Outcome(NamedTuple):
     """How a job or an iteration ended: its job, and the attempt, None when it was never started."""
 
     job: JobRecord
-    run: RunRecord | None
+    run: AttemptRecord | None
 
 
 class Summary(Struct):
@@ -52,16 +52,16 @@ class Summary(Struct):
 
 def summarise(connection: sqlite3.Connection, most: int, *, at_work: bool = True) -> Summary:
     """Sum up a registry. `most`: how many of the slowest, failed and omitted jobs to list."""
-    jobs = tallies.single_jobs(connection)
+    jobs = aggregates.single_jobs(connection)
     iterations: Counter[State] = Counter()
-    for job in tallies.iterated_jobs(connection):
+    for job in aggregates.iterated_jobs(connection):
         idle = not (at_work or job.state.is_final or job.states[State.SCHEDULED] or job.states[State.EXECUTING])
         jobs[State.QUEUED if idle else job.state] += 1
         rest = job.rest or (job.state if job.state.is_final else State.QUEUED)
         iterations += job.states
         iterations[rest] += max(job.iterations - job.states.total(), 0)
-    first, last = tallies.first_and_last(connection) or (0.0, 0.0)
-    times = tallies.times(connection)
+    first, last = aggregates.first_and_last(connection) or (0.0, 0.0)
+    times = aggregates.times(connection)
     any_failed = jobs[State.FAILED] or iterations[State.FAILED]
     failed, failures = _failures(connection, most) if any_failed else (0, [])
     return Summary(
@@ -72,26 +72,26 @@ def summarise(connection: sqlite3.Connection, most: int, *, at_work: bool = True
         last=last,
         queue_times=times.waited,
         run_times=times.ran,
-        busy_core_seconds=tallies.core_seconds(connection, last),
-        slowest=[_outcome(connection, run.seq, run) for run in tallies.slowest(connection, most)],
+        busy_core_seconds=aggregates.core_seconds(connection, last),
+        slowest=[_outcome(connection, run.seq, run) for run in aggregates.slowest(connection, most)],
         failed=failed,
         failures=failures,
-        omitted=tallies.jobs_in(connection, State.OMITTED, most) if jobs[State.OMITTED] else [],
+        omitted=aggregates.jobs_in(connection, State.OMITTED, most) if jobs[State.OMITTED] else [],
     )
 
 
 def _failures(connection: sqlite3.Connection, most: int) -> tuple[int, list[Outcome]]:
     """The number of failures and the first ones by submission: failed attempts, and jobs that failed without one."""
-    runs = tallies.failed_runs(connection, most)
-    jobs = tallies.jobs_failed_without_a_run(connection)
+    runs = aggregates.failed_attempts(connection, most)
+    jobs = aggregates.jobs_failed_without_attempt(connection)
     found = [(run.seq, run.position, run) for run in runs] + [(seq, -1, None) for seq in jobs[:most]]
     first = sorted(found, key=lambda one: one[:2])[:most]
     failures = [_outcome(connection, seq, run) for seq, _, run in first]
-    return tallies.count_failed_runs(connection) + len(jobs), failures
+    return aggregates.count_failed_attempts(connection) + len(jobs), failures
 
 
-def _outcome(connection: sqlite3.Connection, seq: int, run: RunRecord | None) -> Outcome:
-    job = reading.job_record(connection, seq)
+def _outcome(connection: sqlite3.Connection, seq: int, run: AttemptRecord | None) -> Outcome:
+    job = queries.job_record(connection, seq)
     assert job is not None
     return Outcome(job, run)
 

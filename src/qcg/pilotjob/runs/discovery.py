@@ -22,7 +22,7 @@ from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, open_own
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import NODES_OF_ALLOCATION, OPTIONS, STARTED_IN_ALLOCATION, DamagedMetadata
@@ -172,7 +172,7 @@ def newest_with_jobs(runs: list[Path]) -> Path:
 def _has_jobs(run_dir: Path) -> bool:
     try:
         with snapshot(run_dir / FILE_NAME, whole=False) as connection:
-            return reading.has_jobs(connection)
+            return queries.has_jobs(connection)
     except (JournalError, OSError):
         return False
 
@@ -181,7 +181,7 @@ def never_had_jobs(run_dir: Path) -> bool:
     """Whether the registry says so; False when it cannot be read."""
     try:
         with snapshot(run_dir / FILE_NAME, whole=False) as connection:
-            return not reading.has_jobs(connection)
+            return not queries.has_jobs(connection)
     except (JournalError, OSError):
         return False
 
@@ -260,7 +260,7 @@ def look_at_left(run_dir: Path) -> Left:
     try:
         with snapshot(run_dir / FILE_NAME, whole=False) as connection:
             allocation = NODES_OF_ALLOCATION.read(connection)
-            return Left(run_dir, reading.unfinished(connection), allocation, _serves(connection))
+            return Left(run_dir, queries.unfinished(connection), allocation, _serves(connection))
     except (JournalError, OSError):
         return Left(run_dir, 0)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.journal import tallies
+from qcg.pilotjob.journal import aggregates
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, NODES_OF_ALLOCATION
@@ -80,7 +80,7 @@ def inspect_run(run_dir: Path) -> RunInfo:
         return RunInfo(run_dir, RunState.EMPTY, last_change) if live is None else _live(run_dir, last_change, live)
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
-            counts = tallies.job_states(connection)
+            counts = aggregates.job_states(connection)
             done = FILE_REQUESTS_DONE.read(connection)
             total = FILE_REQUESTS_TOTAL.read(connection)
             allocation = NODES_OF_ALLOCATION.read(connection)

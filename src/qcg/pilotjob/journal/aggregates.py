@@ -1,5 +1,4 @@
-"""Questions to the registry about all of a run at once. SQLite adds up: it takes a quarter of
-the time that records made of all rows would take, and somebody waits for the answer."""
+"""Queries that aggregate a whole run in SQLite: four times as fast as with a record for each row."""
 
 from __future__ import annotations
 
@@ -11,9 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from qcg.pilotjob.core.job_states import STATES, State
-from qcg.pilotjob.journal.grants import decode_grant
-from qcg.pilotjob.journal.reading import JOB_COLUMNS, QUEUED, RUN_COLUMNS, to_job, to_run
-from qcg.pilotjob.journal.records import JobRecord, RunRecord
+from qcg.pilotjob.journal.encoding import decode_grant
+from qcg.pilotjob.journal.queries import ATTEMPT_COLUMNS, JOB_COLUMNS, QUEUED, to_attempt, to_job
+from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
 
 FAILED = int(State.FAILED)
 
@@ -22,7 +21,7 @@ _RAN = f"state > {QUEUED} AND started > 0"
 
 
 class Iterated(NamedTuple):
-    """A job that has iterations, and how many of them are known to be in which state."""
+    """A job with iterations, and the known states of its iterations."""
 
     iterations: int
     state: State
@@ -31,16 +30,16 @@ class Iterated(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds."""
+    """Durations in seconds."""
 
     waited: array[float]
-    """From submission to start, of everything that has started."""
+    """From submission to start, for each started attempt."""
     ran: array[float]
-    """From start to end, of everything that has ended as well."""
+    """From start to end, for each ended attempt."""
 
 
 def single_jobs(connection: sqlite3.Connection) -> Counter[State]:
-    """Jobs without iterations by state; the run of a job knows better than the job."""
+    """Numbers of jobs without iterations by state; an attempt has a more exact state than its job."""
     rows = connection.execute(
         f"SELECT CASE WHEN runs.state > {QUEUED} THEN runs.state ELSE job.state END AS now, count(*)"
         " FROM submitted_jobs AS job LEFT JOIN runs ON place = seq << 32 WHERE iterations = 0 GROUP BY now"
@@ -49,7 +48,7 @@ def single_jobs(connection: sqlite3.Connection) -> Counter[State]:
 
 
 def job_states(connection: sqlite3.Connection) -> Counter[State]:
-    """Jobs with and without iterations by state."""
+    """Numbers of jobs by state, with and without iterations."""
     rows = connection.execute("SELECT state, count(*) FROM submitted_jobs WHERE iterations > 0 GROUP BY state")
     return single_jobs(connection) + Counter({STATES[state]: count for state, count in rows})
 
@@ -63,7 +62,7 @@ def iterated_jobs(connection: sqlite3.Connection) -> Iterator[Iterated]:
 
 
 def iteration_states(connection: sqlite3.Connection, seq: int) -> Counter[State]:
-    """Iterations of a job by state, as far as each has a state of its own."""
+    """Numbers of iterations of a job by state, for iterations with a row of their own."""
     rows = connection.execute(
         "SELECT state, count(*) FROM runs WHERE place >= (:job << 32) AND place < ((:job + 1) << 32)"
         f" AND state > {QUEUED} GROUP BY state",
@@ -73,14 +72,14 @@ def iteration_states(connection: sqlite3.Connection, seq: int) -> Counter[State]
 
 
 def first_and_last(connection: sqlite3.Connection) -> tuple[float, float] | None:
-    """When the first job was submitted, and the last thing that is known to have happened. None without jobs."""
+    """Time of the first submission and of the last recorded change; None without jobs."""
     first, last = connection.execute(
         "SELECT min(submitted), max(max(submitted, ended, rest_at)) FROM submitted_jobs"
     ).fetchone()
-    (of_runs,) = connection.execute(
+    (of_attempts,) = connection.execute(
         f"SELECT max(max(scheduled, started, ended)) FROM runs WHERE state > {QUEUED}"
     ).fetchone()
-    return None if first is None else (first, max(last, of_runs or 0.0))
+    return None if first is None else (first, max(last, of_attempts or 0.0))
 
 
 def times(connection: sqlite3.Connection) -> Times:
@@ -97,7 +96,7 @@ def times(connection: sqlite3.Connection) -> Times:
 
 
 def core_seconds(connection: sqlite3.Connection, last: float) -> float:
-    """What all runs had to themselves; those under way until `last`."""
+    """Core seconds of all attempts; an attempt without an end counts until `last`."""
     rows = connection.execute(
         "SELECT granted, sum(CASE WHEN ended > 0 THEN max(ended - started, 0.0) ELSE ? - started END)"
         f" FROM runs WHERE {_RAN} AND granted IS NOT NULL GROUP BY granted",
@@ -106,28 +105,30 @@ def core_seconds(connection: sqlite3.Connection, last: float) -> float:
     return math.fsum(decode_grant(granted).ncores * seconds for granted, seconds in rows)
 
 
-def slowest(connection: sqlite3.Connection, most: int) -> list[RunRecord]:
-    """The longest first; of those that took as long, the one that was submitted first."""
+def slowest(connection: sqlite3.Connection, most: int) -> list[AttemptRecord]:
+    """The attempts with the longest runtime, longest first, then in the order of submission."""
     rows = connection.execute(
-        f"SELECT {RUN_COLUMNS} FROM runs WHERE {_RAN} AND ended > 0 ORDER BY max(ended - started, 0.0) DESC, place"
+        f"SELECT {ATTEMPT_COLUMNS} FROM runs WHERE {_RAN} AND ended > 0 ORDER BY max(ended - started, 0.0) DESC, place"
         " LIMIT ?",
         (most,),
     )
-    return [to_run(row) for row in rows]
+    return [to_attempt(row) for row in rows]
 
 
-def failed_runs(connection: sqlite3.Connection, most: int) -> list[RunRecord]:
-    rows = connection.execute(f"SELECT {RUN_COLUMNS} FROM runs WHERE state = {FAILED} ORDER BY place LIMIT ?", (most,))
-    return [to_run(row) for row in rows]
+def failed_attempts(connection: sqlite3.Connection, most: int) -> list[AttemptRecord]:
+    rows = connection.execute(
+        f"SELECT {ATTEMPT_COLUMNS} FROM runs WHERE state = {FAILED} ORDER BY place LIMIT ?", (most,)
+    )
+    return [to_attempt(row) for row in rows]
 
 
-def count_failed_runs(connection: sqlite3.Connection) -> int:
+def count_failed_attempts(connection: sqlite3.Connection) -> int:
     (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE state = {FAILED}").fetchone()
     return int(count)
 
 
-def jobs_failed_without_a_run(connection: sqlite3.Connection) -> list[int]:
-    """Their numbers: those of which no run has failed."""
+def jobs_failed_without_attempt(connection: sqlite3.Connection) -> list[int]:
+    """Sequence numbers of FAILED jobs without a failed attempt."""
     rows = connection.execute(
         f"SELECT seq FROM jobs WHERE state = {FAILED}"
         f" AND NOT EXISTS (SELECT 1 FROM runs WHERE {_OF_JOB} AND runs.state = {FAILED}) ORDER BY seq"
@@ -136,7 +137,7 @@ def jobs_failed_without_a_run(connection: sqlite3.Connection) -> list[int]:
 
 
 def jobs_in(connection: sqlite3.Connection, state: State, most: int) -> list[JobRecord]:
-    """In the order of submission."""
+    """The first jobs in a state, in the order of submission."""
     rows = connection.execute(
         f"SELECT {JOB_COLUMNS} FROM jobs WHERE state = ? ORDER BY seq LIMIT ?", (int(state), most)
     )

@@ -1,4 +1,4 @@
-"""Questions to the registry. Each takes a connection: the manager's own, or one to a snapshot."""
+"""SQL queries on the registry. Each takes a connection: of the manager, or to a snapshot."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from qcg.pilotjob.core.job_states import STATES, State
-from qcg.pilotjob.journal.end_batches import decode_ends
-from qcg.pilotjob.journal.grants import decode_grant
+from qcg.pilotjob.journal.encoding import decode_ends, decode_grant
 from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ
-from qcg.pilotjob.journal.records import JobEnded, JobRecord, RunRecord
+from qcg.pilotjob.journal.records import AttemptRecord, JobEnded, JobRecord
 from qcg.pilotjob.journal.schema import FINAL, KILLED, STOPPED, TOGETHER, place, seq_and_position
 
 QUEUED = int(State.QUEUED)
 
-RUN_COLUMNS = (
+ATTEMPT_COLUMNS = (
     "place, attempt, runs.state, scheduled, runs.started, runs.ended, pid, exit_code, granted, killed, runs.message"
 )
 JOB_COLUMNS = "seq, name, submitted, iterations, state, started, ended, message, rest, rest_at"
 
-# Of jobs that are not final, or have ended with the one run that they have: ask job by job, in the order of the key.
+# CROSS JOIN fixes the order of the loops: job by job, with a range scan of its attempts.
 OF_UNFINISHED = (
     "FROM submitted_jobs AS jobs CROSS JOIN runs ON place >= (seq << 32) AND place < ((seq + 1) << 32)"
     f" WHERE jobs.state < {FINAL}"
@@ -45,27 +44,29 @@ def spec_of(connection: sqlite3.Connection, seq: int) -> bytes | None:
     return None if row is None else row[0]
 
 
-def runs_of(connection: sqlite3.Connection, seq: int, positions: Iterable[int] | None = None) -> Iterator[RunRecord]:
-    """The run under way or the end of each place, at most one for each: forgotten runs are left out."""
+def attempts_of(
+    connection: sqlite3.Connection, seq: int, positions: Iterable[int] | None = None
+) -> Iterator[AttemptRecord]:
+    """The latest attempt or the end of a job or of its iterations; requeued attempts are left out."""
     if positions is None:
-        yield from _runs_between(connection, place(seq, -1), place(seq + 1, -1))
+        yield from _attempts_between(connection, place(seq, -1), place(seq + 1, -1))
         return
     for position in positions:
-        yield from _runs_between(connection, place(seq, position), place(seq, position + 1))
+        yield from _attempts_between(connection, place(seq, position), place(seq, position + 1))
 
 
-def runs_among(connection: sqlite3.Connection, seq: int, positions: range) -> Iterator[RunRecord]:
-    """The same for positions that follow one another."""
-    return _runs_between(connection, place(seq, positions.start), place(seq, positions.stop))
+def attempts_among(connection: sqlite3.Connection, seq: int, positions: range) -> Iterator[AttemptRecord]:
+    """The same for consecutive positions."""
+    return _attempts_between(connection, place(seq, positions.start), place(seq, positions.stop))
 
 
-def _runs_between(connection: sqlite3.Connection, first: int, end: int) -> Iterator[RunRecord]:
-    query = f"SELECT {RUN_COLUMNS} FROM runs WHERE state > {QUEUED} AND place >= ? AND place < ?"
-    return map(to_run, connection.execute(query, (first, end)))
+def _attempts_between(connection: sqlite3.Connection, first: int, end: int) -> Iterator[AttemptRecord]:
+    query = f"SELECT {ATTEMPT_COLUMNS} FROM runs WHERE state > {QUEUED} AND place >= ? AND place < ?"
+    return map(to_attempt, connection.execute(query, (first, end)))
 
 
 def iteration_states(connection: sqlite3.Connection, seq: int) -> Iterator[tuple[int, State]]:
-    """Of each iteration that has begun or ended."""
+    """Position and state of each iteration that has started or ended."""
     first = place(seq, 0)
     query = f"SELECT place - ?, state FROM runs WHERE state > {QUEUED} AND place >= ? AND place < ?"
     for position, state in connection.execute(query, (first, first, place(seq + 1, -1))):
@@ -82,8 +83,10 @@ def command_of(connection: sqlite3.Connection, seq: int, position: int) -> str |
     return None if row is None else row[0]
 
 
-def run_records(connection: sqlite3.Connection) -> Iterator[RunRecord]:
-    return map(to_run, connection.execute(f"SELECT {RUN_COLUMNS} FROM runs WHERE state > {QUEUED} ORDER BY place"))
+def attempt_records(connection: sqlite3.Connection) -> Iterator[AttemptRecord]:
+    return map(
+        to_attempt, connection.execute(f"SELECT {ATTEMPT_COLUMNS} FROM runs WHERE state > {QUEUED} ORDER BY place")
+    )
 
 
 def last_end(connection: sqlite3.Connection) -> int:
@@ -110,25 +113,25 @@ def ends_between(connection: sqlite3.Connection, after: int, last: int, limit: i
 
 
 def has_jobs(connection: sqlite3.Connection) -> bool:
-    """Or had some, which were removed."""
+    """Whether the run has jobs, or had jobs that were removed."""
     return max_seq(connection) > 0
 
 
 def names_beginning_with(connection: sqlite3.Connection, begin: str, final: bool | None, most: int) -> Iterator[str]:
-    """Names of jobs in the order of submission; `final`: only of jobs that have ended, or have not."""
+    """Names of jobs in the order of submission; `final` selects jobs that have ended (True) or have not (False)."""
     condition = "" if final is None else f" AND state {'>=' if final else '<'} {FINAL}"
     query = f"SELECT name FROM jobs WHERE substr(name, 1, ?) = ?{condition} ORDER BY seq LIMIT ?"
     yield from (name for (name,) in connection.execute(query, (len(begin), begin, most)))
 
 
 def unfinished(connection: sqlite3.Connection) -> int:
-    """How many jobs have not ended."""
+    """Number of jobs that have not ended."""
     (count,) = connection.execute(f"SELECT count(*) FROM jobs WHERE state < {FINAL}").fetchone()
     return int(count)
 
 
 def starts_and_ends(connection: sqlite3.Connection) -> tuple[int, int]:
-    """How many runs were started, and how many jobs have ended: what grows when anything gets done."""
+    """Number of attempts and number of final jobs: at least one grows when the run makes progress."""
     (starts,) = connection.execute("SELECT coalesce(sum(attempt), 0) FROM runs").fetchone()
     (ends,) = connection.execute(f"SELECT count(*) FROM jobs WHERE state >= {FINAL}").fetchone()
     return int(starts), int(ends)
@@ -159,10 +162,10 @@ def to_job(row: tuple[Any, ...]) -> JobRecord:
     )
 
 
-def to_run(row: tuple[Any, ...]) -> RunRecord:
+def to_attempt(row: tuple[Any, ...]) -> AttemptRecord:
     number, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message = row
-    # Written out: this is done for every run when a run is reported on.
-    return RunRecord(
+    # Without calls of seq_and_position: a report decodes every attempt of a run.
+    return AttemptRecord(
         number >> 32,
         (number & 0xFFFFFFFF) - 1,
         attempt,

@@ -1,4 +1,4 @@
-"""The changes gathered between two commits, and how they are written."""
+"""The changes gathered between two commits of the registry, and the SQL that writes them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from qcg.pilotjob.core.effects import (
 )
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt
-from qcg.pilotjob.journal.end_batches import ENDS_IN_BATCH, encode_ends
-from qcg.pilotjob.journal.grants import encode_grant
+from qcg.pilotjob.journal.encoding import ENDS_IN_BATCH, encode_ends, encode_grant
 from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ, PUT_VALUE, StoredValue
 from qcg.pilotjob.journal.schema import KILLED, STOPPED, TOGETHER, place
 
@@ -32,15 +31,15 @@ QUEUED, SCHEDULED, EXECUTING = int(State.QUEUED), int(State.SCHEDULED), int(Stat
 
 INSERT_JOB = "INSERT INTO submitted_jobs (seq, name, submitted, iterations, spec) VALUES (?, ?, ?, ?, ?)"
 START_JOB = "UPDATE submitted_jobs SET state = ?, started = ? WHERE seq = ?"
-# Without a message of its own, the words for those of its iterations that were settled together stay.
+# A job without a message of its own keeps the message of its queued iterations that became final together.
 END_JOB = "UPDATE submitted_jobs SET state = ?, ended = ?, message = coalesce(nullif(?, ''), message) WHERE seq = ?"
-SETTLE_REST = "UPDATE submitted_jobs SET rest = ?, rest_at = ?, message = ? WHERE seq = ?"
-PUT_RUN = """
+END_QUEUED_ITERATIONS = "UPDATE submitted_jobs SET rest = ?, rest_at = ?, message = ? WHERE seq = ?"
+PUT_ATTEMPT = """
     INSERT OR REPLACE INTO runs
     (place, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-PUT_SETTLED = "INSERT OR REPLACE INTO runs (place, attempt, state, ended, message) VALUES (?, 0, ?, ?, ?)"
-PUT_TOGETHER = (
+PUT_ENDED_ITERATION = "INSERT OR REPLACE INTO runs (place, attempt, state, ended, message) VALUES (?, 0, ?, ?, ?)"
+PUT_ITERATION_OF_MANY = (
     f"INSERT OR REPLACE INTO runs (place, attempt, state, ended, message, killed) VALUES (?, 0, ?, ?, ?, {TOGETHER})"
 )
 PUT_COMMAND = "INSERT OR REPLACE INTO commands (place, command) VALUES (?, ?)"
@@ -51,22 +50,22 @@ RAISE_MAX_SEQ = f"""
     ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)"""
 
 
-class Group:
-    """A run that changes several times inside one group costs one row: only the last change is kept."""
+class CommitGroup:
+    """Changes that are committed together. An attempt that changes several times costs one row: the last one."""
 
     __slots__ = (
         "acked",
         "added",
+        "attempts",
         "commands",
         "empty",
+        "ended_iterations",
         "ended_jobs",
+        "ended_together",
         "ends",
         "meta",
+        "queued_ended",
         "removed",
-        "rests",
-        "runs",
-        "settled",
-        "settled_together",
         "started_jobs",
     )
 
@@ -76,13 +75,14 @@ class Group:
         self.started_jobs: list[Row] = []
         self.ended_jobs: list[Row] = []
         self.ends: dict[int, Row] = {}
-        """By sequence number, the names and states of jobs that became final, in the order of their ends."""
-        self.rests: list[Row] = []
-        self.runs: dict[Attempt, Transition | Requeued | None] = {}
-        """By run, how it ended; `None` while it is under way."""
-        self.settled: list[Row] = []
-        """Iterations that became final without a run."""
-        self.settled_together: list[IterationsFinal] = []
+        """Names and states of jobs that became final, by sequence number, in the order of their ends."""
+        self.queued_ended: list[Row] = []
+        """Jobs whose queued iterations became final together."""
+        self.attempts: dict[Attempt, Transition | Requeued | None] = {}
+        """The end of each attempt; None while it has not ended."""
+        self.ended_iterations: list[Row] = []
+        """Iterations that became final without an attempt."""
+        self.ended_together: list[IterationsFinal] = []
         self.commands: list[Row] = []
         self.removed: list[Row] = []
         self.meta: dict[str, StoredValue] = {}
@@ -90,19 +90,21 @@ class Group:
 
     def transition(self, effect: Transition) -> None:
         self.empty = False
-        run = effect.attempt
+        attempt = effect.attempt
         if not effect.state.is_final:
-            if run is not None:
-                self.runs[run] = None
+            if attempt is not None:
+                self.attempts[attempt] = None
             elif effect.position < 0 and effect.state is State.EXECUTING:
                 self.started_jobs.append((EXECUTING, effect.at, effect.job.seq))
             return
         if effect.position < 0:
             self.ends[effect.job.seq] = (effect.job.name, int(effect.state))
-        if run is not None:
-            self.runs[run] = effect
+        if attempt is not None:
+            self.attempts[attempt] = effect
         elif effect.position >= 0:
-            self.settled.append((place(effect.job.seq, effect.position), int(effect.state), effect.at, effect.message))
+            self.ended_iterations.append(
+                (place(effect.job.seq, effect.position), int(effect.state), effect.at, effect.message)
+            )
         else:
             self.ended_jobs.append((int(effect.state), effect.at, effect.message, effect.job.seq))
 
@@ -113,45 +115,45 @@ class Group:
             assert job.spec is not None
             self.added[seq] = (seq, job.name, job.submitted, iterations, bytearray(job.spec))
 
-    def take_back(self, seq: int) -> None:
-        """This job was never added."""
+    def withdraw(self, seq: int) -> None:
+        """Drop a job that was added in this group."""
         self.added.pop(seq, None)
 
-    def settle_rest(self, effect: QueuedIterationsFinal) -> None:
+    def end_queued_iterations(self, effect: QueuedIterationsFinal) -> None:
         self.empty = False
-        self.rests.append((int(effect.state), effect.at, effect.job.message, effect.job.seq))
+        self.queued_ended.append((int(effect.state), effect.at, effect.job.message, effect.job.seq))
 
-    def settle_some(self, effect: IterationsFinal) -> None:
+    def end_iterations(self, effect: IterationsFinal) -> None:
         self.empty = False
-        self.settled_together.append(effect)
+        self.ended_together.append(effect)
 
     def kill(self, effect: Kill | Stop) -> None:
         self.empty = False
-        self.runs.setdefault(effect.attempt, None)
+        self.attempts.setdefault(effect.attempt, None)
 
-    def start_with(self, run: Attempt, command: str) -> None:
+    def set_command(self, attempt: Attempt, command: str) -> None:
         self.empty = False
-        self.commands.append((place(run.job.seq, run.position), command))
+        self.commands.append((place(attempt.job.seq, attempt.position), command))
 
-    def forget(self, effect: Requeued) -> None:
+    def requeue(self, effect: Requeued) -> None:
         self.empty = False
-        self.runs[effect.attempt] = effect
+        self.attempts[effect.attempt] = effect
 
     def remove(self, effect: Removed) -> None:
         self.empty = False
         self.removed.append((effect.job.seq,))
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Removals come last: a sequence number is never given twice, so whatever else was gathered for it goes too."""
+        """Write all changes. Removals come last, and delete all rows of their jobs: sequence numbers are not reused."""
         many = connection.executemany
         many(INSERT_JOB, self.added.values())
         many(START_JOB, self.started_jobs)
         many(END_JOB, self.ended_jobs)
-        many(SETTLE_REST, self.rests)
+        many(END_QUEUED_ITERATIONS, self.queued_ended)
         many(PUT_ENDS, self._end_batches())
-        many(PUT_RUN, self._run_rows())
-        many(PUT_SETTLED, self.settled)
-        many(PUT_TOGETHER, self._rows_of_settled_together())
+        many(PUT_ATTEMPT, self._attempt_rows())
+        many(PUT_ENDED_ITERATION, self.ended_iterations)
+        many(PUT_ITERATION_OF_MANY, self._rows_of_ended_together())
         many(PUT_COMMAND, self.commands)
         if self.removed:
             many("DELETE FROM submitted_jobs WHERE seq = ?", self.removed)
@@ -163,47 +165,47 @@ class Group:
         many(PUT_ACKED, self.acked.items())
 
     def _end_batches(self) -> Iterator[Row]:
-        """A row for many ends: one row for each would cost a tenth of everything else that is done for a job."""
+        """Rows of many ends each: a row for each end would add a tenth to the cost of a job."""
         ends = list(self.ends.values())
         for first in range(0, len(ends), ENDS_IN_BATCH):
             batch = ends[first : first + ENDS_IN_BATCH]
             yield len(batch), bytearray(encode_ends(batch))
 
-    def _rows_of_settled_together(self) -> Iterator[Row]:
-        for effect in self.settled_together:
+    def _rows_of_ended_together(self) -> Iterator[Row]:
+        for effect in self.ended_together:
             first, state, at, message = place(effect.job.seq, 0), int(effect.state), effect.at, effect.message
             for position in compress(range(len(effect.bitmap)), effect.bitmap):
                 yield first + position, state, at, message
 
-    def _run_rows(self) -> Iterator[Row]:
-        for run, end in self.runs.items():
+    def _attempt_rows(self) -> Iterator[Row]:
+        for attempt, end in self.attempts.items():
             state, ended, exit_code, message = QUEUED, 0.0, None, ""
             if end is None:
-                state, exit_code = (EXECUTING if run.started else SCHEDULED), 0
+                state, exit_code = (EXECUTING if attempt.started else SCHEDULED), 0
             elif type(end) is Transition:
                 state, ended, exit_code, message = int(end.state), end.at, end.exit_code, end.message
             yield (
-                run.job.seq << 32 | run.position + 1,  # its place, written out for what is done for every run
-                run.number,
+                attempt.job.seq << 32 | attempt.position + 1,  # place(), inlined because this runs for every attempt
+                attempt.number,
                 state,
-                run.scheduled,
-                run.started,
+                attempt.scheduled,
+                attempt.started,
                 ended,
-                run.pid,
+                attempt.pid,
                 exit_code,
-                bytearray(encode_grant(run.grant)),
-                KILLED if run.killed else STOPPED if run.stopped else 0,
+                bytearray(encode_grant(attempt.grant)),
+                KILLED if attempt.killed else STOPPED if attempt.stopped else 0,
                 message,
             )
 
 
-GATHER: dict[type[Effect], Callable[[Group, Any], None]] = {
-    Added: Group.add,
-    QueuedIterationsFinal: Group.settle_rest,
-    IterationsFinal: Group.settle_some,
-    Kill: Group.kill,
-    Stop: Group.kill,
-    Requeued: Group.forget,
-    Removed: Group.remove,
+GATHER: dict[type[Effect], Callable[[CommitGroup, Any], None]] = {
+    Added: CommitGroup.add,
+    QueuedIterationsFinal: CommitGroup.end_queued_iterations,
+    IterationsFinal: CommitGroup.end_iterations,
+    Kill: CommitGroup.kill,
+    Stop: CommitGroup.kill,
+    Requeued: CommitGroup.requeue,
+    Removed: CommitGroup.remove,
 }
-"""The effects that change something in the registry besides transitions, and how each is gathered."""
+"""How each effect that changes the registry is gathered; transitions are handled apart because they are frequent."""

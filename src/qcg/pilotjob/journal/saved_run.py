@@ -16,9 +16,9 @@ from qcg.pilotjob.core.restore import (
     SavedRun,
     UnfinishedJob,
 )
-from qcg.pilotjob.journal import reading
+from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.descriptions import decode_description, iteration_of
-from qcg.pilotjob.journal.reading import OF_UNFINISHED, QUEUED, RUN_COLUMNS, to_rest, to_run
+from qcg.pilotjob.journal.queries import ATTEMPT_COLUMNS, OF_UNFINISHED, QUEUED, to_attempt, to_rest
 from qcg.pilotjob.journal.schema import FINAL, seq_and_position
 
 
@@ -29,7 +29,7 @@ def load(connection: sqlite3.Connection) -> SavedRun:
     that no manager has written raises DamagedDescription then.
     """
     return SavedRun(
-        max_seq=reading.max_seq(connection),
+        max_seq=queries.max_seq(connection),
         final=_final_jobs(connection),
         unfinished=unfinished_jobs(connection),
         ended_iterations=_ended_iterations(connection),
@@ -61,12 +61,12 @@ def _final_jobs(connection: sqlite3.Connection) -> Iterator[FinalJob]:
 
 
 def _iterations_of(connection: sqlite3.Connection, job: FinalJob, iterations: int, rest: int) -> EndedIterations:
-    spec = reading.spec_of(connection, job.seq)
+    spec = queries.spec_of(connection, job.seq)
     assert spec is not None
     indices = iteration_of(decode_description(spec, job.seq, job.name), job.seq, job.name, iterations).indices()
     if job.state is State.SUCCEED:  # all of them have succeeded
         return EndedIterations(indices, State.SUCCEED)
-    return EndedIterations(indices, to_rest(rest) or job.state, reading.iteration_states(connection, job.seq))
+    return EndedIterations(indices, to_rest(rest) or job.state, queries.iteration_states(connection, job.seq))
 
 
 def _ended_iterations(connection: sqlite3.Connection) -> Iterator[EndedIteration]:
@@ -78,7 +78,7 @@ def _ended_iterations(connection: sqlite3.Connection) -> Iterator[EndedIteration
 
 def _open_attempts(connection: sqlite3.Connection) -> list[OpenAttempt]:
     rows = connection.execute(
-        f"SELECT {RUN_COLUMNS} {OF_UNFINISHED} AND runs.state > {QUEUED} AND runs.state < {FINAL}"
+        f"SELECT {ATTEMPT_COLUMNS} {OF_UNFINISHED} AND runs.state > {QUEUED} AND runs.state < {FINAL}"
     )
     return [
         OpenAttempt(
@@ -92,5 +92,5 @@ def _open_attempts(connection: sqlite3.Connection) -> list[OpenAttempt]:
             record.killed,
             record.stopped,
         )
-        for record in map(to_run, rows)
+        for record in map(to_attempt, rows)
     ]

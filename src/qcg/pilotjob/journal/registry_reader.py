@@ -1,0 +1,59 @@
+"""Read-only access to a registry, for its manager and for snapshots."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+
+from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.journal import queries
+from qcg.pilotjob.journal.metadata import MetadataKey, T
+from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
+
+
+class RegistryReader:
+    """Queries on a connection: to a snapshot, or the connection of the manager."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def job_records(self) -> Iterator[JobRecord]:
+        return queries.job_records(self._current())
+
+    def job_record(self, seq: int) -> JobRecord | None:
+        return queries.job_record(self._current(), seq)
+
+    def spec_of(self, seq: int) -> bytes | None:
+        """The encoded description of a job."""
+        return queries.spec_of(self._current(), seq)
+
+    def attempt_records(self) -> Iterator[AttemptRecord]:
+        """The attempts of all jobs, in the order of submission."""
+        return queries.attempt_records(self._current())
+
+    def attempts_of(self, seq: int, positions: Iterable[int] | None = None) -> Iterator[AttemptRecord]:
+        """The latest attempts of a job, or of some of its iterations; a job without iterations has position -1."""
+        return queries.attempts_of(self._current(), seq, positions)
+
+    def attempts_among(self, seq: int, positions: range) -> Iterator[AttemptRecord]:
+        """The same for consecutive iterations."""
+        return queries.attempts_among(self._current(), seq, positions)
+
+    def iteration_states(self, seq: int) -> Iterator[tuple[int, State]]:
+        """Position and state of each iteration of a job that has started or ended."""
+        return queries.iteration_states(self._current(), seq)
+
+    def interrupted(self) -> Iterator[tuple[int, int]]:
+        """Sequence number and position of unfinished jobs and iterations that were requeued."""
+        return queries.interrupted(self._current())
+
+    def command_of(self, seq: int, position: int) -> str | None:
+        """The command line of the latest attempt, where it is stored."""
+        return queries.command_of(self._current(), seq, position)
+
+    def metadata(self, key: MetadataKey[T]) -> T:
+        return key.read(self._current())
+
+    def _current(self) -> sqlite3.Connection:
+        """The connection, with all gathered changes written to it."""
+        return self._connection
