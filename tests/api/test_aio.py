@@ -17,7 +17,7 @@ from qcg.pilotjob.api.aio import AsyncManager
 from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import ConnectionError, FileError, RequestRefusedError, ServiceError, TimeoutElapsed
 from qcg.pilotjob.api.job import Jobs
-from qcg.pilotjob.api.local import LocalService
+from qcg.pilotjob.api.local_process import ManagerProcess
 from tests.support.processes import descendants
 from tests.support.serving import Served, served
 from tests.support.waiting import wait_for
@@ -51,7 +51,7 @@ async def until_asked(manager: AsyncManager, *requests: str) -> None:
     """These were answered: waits ask when they have begun to listen. Called before the waits have begun."""
     left = set(requests)
     all_asked = asyncio.Event()
-    ask = manager._ask_once
+    ask = manager._send_once
 
     async def note(body: bytes) -> dict[str, Any]:
         answer = await ask(body)
@@ -60,7 +60,7 @@ async def until_asked(manager: AsyncManager, *requests: str) -> None:
             all_asked.set()
         return answer
 
-    manager._ask_once = note  # type: ignore[method-assign]
+    manager._send_once = note  # type: ignore[method-assign]
     await asyncio.wait_for(all_asked.wait(), 60)
 
 
@@ -202,13 +202,13 @@ def test_a_service_that_cannot_start_is_told(tmp_path: Path):
 def test_a_start_that_is_cancelled_leaves_no_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     under_way, cancelled = threading.Event(), threading.Event()
 
-    def start(*arguments: Any) -> LocalService:
+    def start(*arguments: Any) -> ManagerProcess:
         under_way.set()
-        service = LocalService(*arguments)
+        service = ManagerProcess(*arguments)
         assert cancelled.wait(60)  # or it might be ready before the test has got round to cancelling it
         return service
 
-    monkeypatch.setattr(aio, "LocalService", start)
+    monkeypatch.setattr(aio, "ManagerProcess", start)
 
     async def scenario() -> None:
         starting = asyncio.ensure_future(AsyncManager(local=True, server_args=["--wd", tmp_path]).__aenter__())

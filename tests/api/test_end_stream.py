@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from qcg.pilotjob.api.ends import EndStream
-from qcg.pilotjob.api.waiting import WaitForAny
+from qcg.pilotjob.api.end_stream import EndStream
+from qcg.pilotjob.api.waits import WaitForAny
 
 
 def reply(numbers: range, *, last: int, more: bool = True) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_two_replies_that_tell_of_the_same_loss_step_back_once():
     assert names(stream) == ["job6", "job7"]
     second.answer(reply(range(0), last=5, more=False))
     assert second.delayed
-    assert not second.hopeless
+    assert not second.no_more_ends
     asking(stream, 7)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.api import local as local_service
+from qcg.pilotjob.api import local_process
 from qcg.pilotjob.api.errors import ConnectionError, ServiceError
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
@@ -28,7 +28,7 @@ def local(wd: Path, *options: str, **cfg: Any) -> LocalManager:
 
 
 def test_options_in_one_string_are_refused_in_words():
-    with pytest.raises(ServiceError, match=r"the options of a service are a list, like .* and not '--nodes 2'"):
+    with pytest.raises(ServiceError, match=r"the options of a manager are a list, like .* and not '--nodes 2'"):
         LocalManager("--nodes 2")
 
 
@@ -109,14 +109,14 @@ def test_it_tells_where_it_is(tmp_path: Path):
     ids=range(4),
 )
 def test_options_that_are_wrong_are_told_in_the_services_words(run_dir: Path, options: list[str], sentence: str):
-    with pytest.raises(ServiceError, match=r"the service ended instead of starting \(exit code 2\)") as caught:
+    with pytest.raises(ServiceError, match=r"the manager ended instead of starting \(exit code 2\)") as caught:
         LocalManager(options)
     assert sentence in str(caught.value)
     assert "Traceback" not in str(caught.value)
 
 
 def test_a_service_that_does_not_get_ready_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(local_service, "_SERVICE", f"import time; time.sleep(600)\n{local_service._SERVICE}")
+    monkeypatch.setattr(local_process, "_SERVICE", f"import time; time.sleep(600)\n{local_process._SERVICE}")
     with pytest.raises(ServiceError, match=r"was not ready within 0\.01 s"):
         local(tmp_path, init_timeout=0.01)
 

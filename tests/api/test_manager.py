@@ -300,12 +300,12 @@ def test_the_newest_run_of_the_working_directory_is_found(service: Served, monke
 def test_an_address_where_nobody_listens_ends_in_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     began = time.monotonic()
-    with pytest.raises(ConnectionError, match="there is no service at tcp://127.0.0.1:9"):
+    with pytest.raises(ConnectionError, match="there is no manager at tcp://127.0.0.1:9"):
         Manager("127.0.0.1:9")
     assert time.monotonic() - began < 20
     with pytest.raises(ConnectionError, match="no manager was found: there is no run"):
         Manager.of_run(tmp_path)
-    with pytest.raises(WrongArgumentsError, match="is no address of a service"):
+    with pytest.raises(WrongArgumentsError, match="is no address of a manager"):
         Manager("no-such-protocol://x:1")
 
 
@@ -470,13 +470,13 @@ def test_a_wait_without_events_asks_when_it_is_welcomed_and_at_the_first_beat_an
     with Manager.of_run(service.run_dir, {"poll_delay": 6}) as manager:  # three times as long as from beat to beat
         manager.submit(group(idle="sleep 60"))
         asked = []
-        ask = manager._lines.ask
+        ask = manager._pool.ask
 
         def note(body: bytes, timeout: float) -> dict[str, Any]:
             asked.append(json.loads(body)["request"])
             return ask(body, timeout)
 
-        manager._lines.ask = note  # type: ignore[method-assign]
+        manager._pool.ask = note  # type: ignore[method-assign]
         with pytest.raises(TimeoutElapsed):
             manager.wait4("idle", 8)
         assert asked == ["jobStatus", "jobStatus"]
@@ -487,8 +487,8 @@ def test_a_wait_without_events_asks_when_it_is_welcomed_and_at_the_first_beat_an
 
 def test_a_service_without_events_is_asked_again_and_again(service: Served, monkeypatch: pytest.MonkeyPatch):
     with Manager.of_run(service.run_dir, {"poll_delay": 0.05}) as manager:
-        silent = msgspec.structs.replace(manager._lines.target.contact, publisher="")
-        manager._lines.target = msgspec.structs.replace(manager._lines.target, contact=silent)
+        silent = msgspec.structs.replace(manager._pool.target.contact, publisher="")
+        manager._pool.target = msgspec.structs.replace(manager._pool.target, contact=silent)
         manager.submit(group(polled="sleep 0.2"))
         assert manager.wait4("polled", 60) == {"polled": "SUCCEED"}
         manager.wait4all(60)

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from qcg.pilotjob.api.asking import Names
 from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.client_helpers import Names
 from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.target import Target
 from qcg.pilotjob.cli.main import main

@@ -15,12 +15,12 @@ from qcg.pilotjob.executor_api.calls import Outcome
 from qcg.pilotjob.executor_api.endpoint import (
     HELLO,
     Answer,
-    Door,
+    Endpoint,
     Hello,
     WorkersContact,
     answer_frames,
-    line_to,
     read_contact,
+    worker_socket,
 )
 from qcg.pilotjob.wire import gate
 from qcg.pilotjob.wire.parts import PART
@@ -38,9 +38,9 @@ def context() -> Iterator[zmq.Context]:
 
 
 @pytest.fixture
-def door(tmp_path: Path) -> Iterator[tuple[Door, zmq.Poller, WorkersContact]]:
+def door(tmp_path: Path) -> Iterator[tuple[Endpoint, zmq.Poller, WorkersContact]]:
     poller = zmq.Poller()
-    door = Door("127.0.0.1", poller)
+    door = Endpoint("127.0.0.1", poller)
     door.write_contact(tmp_path / "contact.json", [])
     yield door, poller, read_contact(tmp_path / "contact.json")
     door.close()
@@ -54,15 +54,17 @@ def plain(context: zmq.Context, contact: WorkersContact) -> zmq.Socket:
 
 def wrong_server_key(context: zmq.Context, contact: WorkersContact) -> zmq.Socket:
     other = zmq.curve_keypair()[0].decode()
-    return line_to(context, msgspec.structs.replace(contact, server_key=other), "stranger")
+    return worker_socket(context, msgspec.structs.replace(contact, server_key=other), "stranger")
 
 
 def wrong_client_key(context: zmq.Context, contact: WorkersContact) -> zmq.Socket:
     public, secret = (key.decode() for key in zmq.curve_keypair())
-    return line_to(context, msgspec.structs.replace(contact, client_public=public, client_secret=secret), "stranger")
+    return worker_socket(
+        context, msgspec.structs.replace(contact, client_public=public, client_secret=secret), "stranger"
+    )
 
 
-def hear(door: Door, poller: zmq.Poller) -> list[object]:
+def hear(door: Endpoint, poller: zmq.Poller) -> list[object]:
     heard: list[object] = []
     while not heard:
         assert poller.poll(PATIENCE)
@@ -71,9 +73,9 @@ def hear(door: Door, poller: zmq.Poller) -> list[object]:
 
 
 @pytest.mark.parametrize("stranger", [plain, wrong_server_key, wrong_client_key])
-def test_a_stranger_is_not_heard(door: tuple[Door, zmq.Poller, WorkersContact], context: zmq.Context, stranger):
+def test_a_stranger_is_not_heard(door: tuple[Endpoint, zmq.Poller, WorkersContact], context: zmq.Context, stranger):
     opened, poller, contact = door
-    with stranger(context, contact) as refused, line_to(context, contact, "w1") as line:
+    with stranger(context, contact) as refused, worker_socket(context, contact, "w1") as line:
         for client in (refused, line):
             client.setsockopt(zmq.LINGER, 0)
             client.connect(contact.address)
@@ -86,32 +88,32 @@ def test_a_stranger_is_not_heard(door: tuple[Door, zmq.Poller, WorkersContact], 
 
 
 def test_what_is_no_message_of_a_worker_is_left_alone(
-    door: tuple[Door, zmq.Poller, WorkersContact], context: zmq.Context
+    door: tuple[Endpoint, zmq.Poller, WorkersContact], context: zmq.Context
 ):
     opened, poller, contact = door
-    with line_to(context, contact, "w1") as line:
+    with worker_socket(context, contact, "w1") as line:
         line.connect(contact.address)
         line.send_multipart([b"what", b"is", b"this"])
         line.send(HELLO)
         assert hear(opened, poller) == [Hello("w1")]
 
 
-def test_a_large_result_arrives_as_it_was_sent(door: tuple[Door, zmq.Poller, WorkersContact], context: zmq.Context):
+def test_a_large_result_arrives_as_it_was_sent(door: tuple[Endpoint, zmq.Poller, WorkersContact], context: zmq.Context):
     opened, poller, contact = door
     value = bytes(number % 251 for number in range(5 * PART + 3))
-    with line_to(context, contact, "w1") as line:
+    with worker_socket(context, contact, "w1") as line:
         line.connect(contact.address)
         line.send_multipart(answer_frames(b"7", Outcome(True, value, 1.5)))
         assert hear(opened, poller) == [Answer("w1", 7, Outcome(True, value, 1.5))]
 
 
 def test_connections_without_keys_are_limited(
-    door: tuple[Door, zmq.Poller, WorkersContact], context: zmq.Context, monkeypatch: pytest.MonkeyPatch
+    door: tuple[Endpoint, zmq.Poller, WorkersContact], context: zmq.Context, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(gate, "MOST_PENDING", 4)
     opened, poller, contact = door
     host, _, port = contact.address.removeprefix("tcp://").rpartition(":")
-    with ExitStack() as strangers, line_to(context, contact, "w1") as line:
+    with ExitStack() as strangers, worker_socket(context, contact, "w1") as line:
         connections = [strangers.enter_context(socket.create_connection((host, int(port)))) for _ in range(20)]
         for connection in connections:
             connection.setblocking(False)

@@ -348,7 +348,7 @@ def test_whatever_happens_to_the_executor_its_calls_end(
         def fail(workers: object) -> None:
             raise problem
 
-        monkeypatch.setattr(executor._desk, "_start", fail)
+        monkeypatch.setattr(executor._dispatcher, "_start", fail)
         call = executor.submit(abs, -1)
         with pytest.raises(QCGPJMAError, match=str(problem)):
             call.result(PATIENCE)

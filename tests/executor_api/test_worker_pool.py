@@ -6,7 +6,7 @@ import itertools
 from concurrent.futures import Future
 
 from qcg.pilotjob.executor_api.calls import Call, Resources
-from qcg.pilotjob.executor_api.worker_pool import AHEAD, CLAIM_AFTER, SHORT, Crew, Leave, Send, Start
+from qcg.pilotjob.executor_api.worker_pool import AHEAD, CLAIM_AFTER, SHORT, Leave, Send, Start, WorkerPool
 
 ONE, TWO = Resources(1), Resources(2)
 IDLE = 60.0
@@ -16,7 +16,7 @@ class Office:
     """A crew, and a clock that is set by hand."""
 
     def __init__(self, cores: int = 4, max_workers: int | None = None) -> None:
-        self.crew = Crew(cores, max_workers, IDLE)
+        self.crew = WorkerPool(cores, max_workers, IDLE)
         self.now = 100.0
         self._numbers = itertools.count()
 
@@ -134,7 +134,7 @@ def test_busy_workers_leave_for_a_kind_without_workers_after_a_while():
     office.add(TWO)
     later = [office.add() for _ in range(2)]
     assert office.plan() == []
-    assert office.crew.next_look(office.now) == office.now + CLAIM_AFTER
+    assert office.crew.next_plan_time(office.now) == office.now + CLAIM_AFTER
     office.now += CLAIM_AFTER
     assert sorted(office.plan()) == [("leave", "w1"), ("leave", "w2")]
     office.crew.lost("w1")
@@ -165,7 +165,7 @@ def test_idle_workers_leave_in_the_end():
     office.plan()
     office.answer("w1", call)
     assert office.crew.is_idle
-    assert office.crew.next_look(office.now) == office.now + IDLE
+    assert office.crew.next_plan_time(office.now) == office.now + IDLE
     office.now += IDLE
     assert office.plan() == [("leave", "w1")]
 

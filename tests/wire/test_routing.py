@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import zmq
 
-from qcg.pilotjob.api.target import complete
+from qcg.pilotjob.api.target import complete_address
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.slurm import Allocation
 from qcg.pilotjob.core.resources import NodeSpec
@@ -103,7 +103,7 @@ def test_addresses_in_brackets_are_listened_at_and_completed():
         try:
             port = hub.router("agents", None, "tcp://[::1]:*", arrived.extend)
             assert is_ipv6(port.address)
-            assert complete(port.address) == port.address
+            assert complete_address(port.address) == port.address
             client = context.socket(zmq.DEALER)
             client.setsockopt(zmq.IPV6, True)
             client.connect(port.address)

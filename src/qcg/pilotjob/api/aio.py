@@ -1,4 +1,4 @@
-"""The same manager for programs with an event loop: every call is awaited, nothing blocks, no threads are used."""
+"""The asyncio client of a manager: every call is awaited, and no call blocks the event loop."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from qcg.pilotjob.api.asking import (
+from qcg.pilotjob.api.async_connection import AsyncEvents, AsyncRequests, Context
+from qcg.pilotjob.api.client import DELAYED_PAUSE, LAST_WORD, NONE_LEFT, RECONNECT_PAUSE
+from qcg.pilotjob.api.client_helpers import (
     Limit,
     Names,
-    accepted,
-    data_of,
+    check_accepted,
     finish_request,
-    limit_of,
-    list_of,
     log_request,
-    may_ask_again,
-    submitted,
+    may_repeat,
+    name_list,
+    reply_data,
+    submitted_names,
+    time_limit,
 )
-from qcg.pilotjob.api.async_link import AsyncEvents, AsyncRequests, Context
-from qcg.pilotjob.api.client import DELAYED_PAUSE, LAST_WORD, NONE_LEFT, RECONNECT_PAUSE
 from qcg.pilotjob.api.config import read_config
-from qcg.pilotjob.api.ends import CURRENT, EndStream
+from qcg.pilotjob.api.connection import NoAnswer, encode_request, make_context, no_answer
+from qcg.pilotjob.api.end_stream import POSITION_REQUEST, EndStream
 from qcg.pilotjob.api.errors import (
     ConnectionError,
     RequestRefusedError,
@@ -35,11 +36,10 @@ from qcg.pilotjob.api.errors import (
 )
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.jobinfo import JobInfo
-from qcg.pilotjob.api.link import NoAnswer, encode_request, make_context, no_answer
-from qcg.pilotjob.api.local import LocalService
+from qcg.pilotjob.api.local_process import ManagerProcess
 from qcg.pilotjob.api.log import LogFile, log
-from qcg.pilotjob.api.target import Target, find_target, target_of
-from qcg.pilotjob.api.waiting import Wait, WaitForAll, WaitForAny, WaitForJobs
+from qcg.pilotjob.api.target import Target, find_target, target_of_run
+from qcg.pilotjob.api.waits import Wait, WaitForAll, WaitForAny, WaitForJobs
 
 _CLOSED = "this manager object was left and cannot be used any more"
 
@@ -47,8 +47,8 @@ _CLOSED = "this manager object was left and cannot be used any more"
 class AsyncManager:
     """`async with AsyncManager() as manager: await manager.wait4(await manager.submit(jobs))`.
 
-    Calls run beside each other: one task may wait for jobs while another submits, and any number of tasks may wait.
-    With `local=True` a service of one's own is started, with `server_args` as its options; it ends with the block.
+    Calls run concurrently: one task may wait for jobs while another submits, and any number of tasks may wait.
+    With `local=True` it starts a manager of its own, with the options `server_args`, which ends with the block.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class AsyncManager:
         self._config = read_config(cfg)
         self._local = local
         self._server_args = list(server_args or ())
-        self._service: LocalService | None = None
+        self._service: ManagerProcess | None = None
         self._target: Target | None = None
         self._requests: AsyncRequests | None = None
         self._events: dict[tuple[str, ...], AsyncEvents] = {}
-        """By the topics that are waited for."""
+        """Subscriptions by their topics."""
         self._looking = asyncio.Lock()
         self._context: Context | None = None
         self._log_file: LogFile | None = None
@@ -81,8 +81,10 @@ class AsyncManager:
                 self._service = await self._start_service()
             self._log_file = LogFile(self._config.wdir, self._config.log_file, self._config.log_level)
             self._context = make_context()
-            self._target = target_of(self._service.run_dir) if self._service else find_target(self._address, os.environ)
-            position = data_of(CURRENT, accepted(await self._ask_once(encode_request(CURRENT))))
+            own = self._service
+            self._target = target_of_run(own.run_dir) if own else find_target(self._address, os.environ)
+            answer = await self._send_once(encode_request(POSITION_REQUEST))
+            position = reply_data(POSITION_REQUEST, check_accepted(answer))
             self._ends = EndStream(position["first" if self._local else "last"])
             log.info("connected to the manager at %s", self._target.contact.address)
         except BaseException:
@@ -91,7 +93,7 @@ class AsyncManager:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        # A program that was interrupted or has failed decides nothing about its jobs.
+        # An interrupted or failed program does not cancel its jobs: they are requeued.
         await self._leave(finish=kind is None)
 
     # -- jobs -------------------------------------------------------------------------------------------------------
@@ -99,59 +101,59 @@ class AsyncManager:
     async def submit(self, jobs: Jobs) -> list[str]:
         if not isinstance(jobs, Jobs):
             raise WrongArgumentsError(f"submit wants a Jobs object, not {type(jobs).__name__}")
-        return submitted(await self._data({"request": "submit", "jobs": jobs.ordered_jobs()}))
+        return submitted_names(await self._data({"request": "submit", "jobs": jobs.ordered_jobs()}))
 
     async def list(self, names: Names | None = None) -> dict[str, Any]:
         jobs: dict[str, Any] = (await self._data({"request": "listJobs"}))["jobs"]
-        return jobs if names is None else {name: jobs[name] for name in list_of(names) if name in jobs}
+        return jobs if names is None else {name: jobs[name] for name in name_list(names) if name in jobs}
 
     async def status(self, names: Names) -> dict[str, Any]:
-        return await self._data({"request": "jobStatus", "jobNames": list_of(names)})
+        return await self._data({"request": "jobStatus", "jobNames": name_list(names)})
 
     async def info(self, names: Names, **params: Any) -> dict[str, Any]:
-        return await self._data({"request": "jobInfo", "jobNames": list_of(names), "params": params})
+        return await self._data({"request": "jobInfo", "jobNames": name_list(names), "params": params})
 
     async def info_parsed(self, names: Names, **params: Any) -> dict[str, JobInfo]:
         jobs = (await self.info(names, **params))["jobs"]
         return {name: JobInfo.from_job(entry["data"]) for name, entry in jobs.items() if entry["status"] == 0}
 
     async def cancel(self, names: Names) -> dict[str, Any]:
-        return await self._data({"request": "cancelJob", "jobNames": list_of(names)})
+        return await self._data({"request": "cancelJob", "jobNames": name_list(names)})
 
     async def remove(self, names: Names) -> dict[str, Any]:
-        return await self._data({"request": "removeJob", "jobNames": list_of(names)})
+        return await self._data({"request": "removeJob", "jobNames": name_list(names)})
 
     async def why(self, names: Names) -> dict[str, Any]:
-        return await self._data({"request": "why", "jobNames": list_of(names)})
+        return await self._data({"request": "why", "jobNames": name_list(names)})
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     async def wait4(
         self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None
     ) -> dict[str, str]:
-        wait = WaitForJobs(list_of(names))
-        await self._wait(wait, limit_of(timeout, timeout_secs))
+        wait = WaitForJobs(name_list(names))
+        await self._wait(wait, time_limit(timeout, timeout_secs))
         return wait.states
 
     async def wait4all(self, timeout_secs: float | None = None, *, timeout: float | None = None) -> None:
-        await self._wait(WaitForAll(), limit_of(timeout, timeout_secs))
+        await self._wait(WaitForAll(), time_limit(timeout, timeout_secs))
 
     async def wait4_any_job_finish(
         self, timeout_secs: float | None = None, *, timeout: float | None = None
     ) -> tuple[str, str]:
-        limit = limit_of(timeout, timeout_secs)
+        limit = time_limit(timeout, timeout_secs)
         while True:
             ended = self._ends.pop()
             if ended is not None:
                 return ended
-            # More than once where other tasks wait too: each end goes to one of them.
+            # Repeated where other tasks wait too: each end is returned to one task.
             await self._wait(WaitForAny(self._ends), limit)
 
     def as_completed(
         self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None
     ) -> AsyncIterator[tuple[str, str]]:
         """`async for name, state in manager.as_completed(names)`: in the order of their ends."""
-        return self._as_completed(list_of(names), limit_of(timeout, timeout_secs))
+        return self._as_completed(name_list(names), time_limit(timeout, timeout_secs))
 
     async def _as_completed(self, names: Iterable[str], limit: Limit) -> AsyncIterator[tuple[str, str]]:
         ended: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()
@@ -166,7 +168,7 @@ class AsyncManager:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
 
-    # -- the service ------------------------------------------------------------------------------------------------
+    # -- the manager ------------------------------------------------------------------------------------------------
 
     async def resources(self) -> dict[str, Any]:
         return await self._data({"request": "resourcesInfo"})
@@ -175,8 +177,8 @@ class AsyncManager:
         return await self._data({"request": "status"})
 
     async def finish(self, cancel: bool = False) -> None:
-        """End the service now, and wait until it is gone if it is one's own. Waiting jobs stay QUEUED, unless `cancel`
-        is given."""
+        """End the manager now, and wait for its end if it is one's own. Waiting jobs stay QUEUED, unless `cancel` is
+        given."""
         await self.send_request(finish_request(cancel=cancel))
         if self._service is not None:
             await asyncio.to_thread(self._service.end)
@@ -186,16 +188,16 @@ class AsyncManager:
         log_request(request)
         while True:
             try:
-                return accepted(await self._ask_once(body))
-            except RequestRefusedError:  # looking for the service again is of no use
+                return check_accepted(await self._send_once(body))
+            except RequestRefusedError:  # the manager is there: reconnecting does not help
                 raise
             except ConnectionError as error:
-                if self._target is None or not self._config.reconnect or not may_ask_again(request, error):
+                if self._target is None or not self._config.reconnect or not may_repeat(request, error):
                     raise
-                await self._find_again()
+                await self._reconnect()
 
     async def _data(self, request: dict[str, Any]) -> dict[str, Any]:
-        return data_of(request, await self.send_request(request))
+        return reply_data(request, await self.send_request(request))
 
     # -- connections ------------------------------------------------------------------------------------------------
 
@@ -205,9 +207,11 @@ class AsyncManager:
             raise ConnectionError(_CLOSED if self._left else "use AsyncManager in an `async with` block")
         return self._target
 
-    async def _start_service(self) -> LocalService:
-        """In a thread, because it takes a moment. When nobody waits for it any more, it is ended again."""
-        starting = asyncio.ensure_future(asyncio.to_thread(LocalService, self._server_args, self._config.init_timeout))
+    async def _start_service(self) -> ManagerProcess:
+        """Start a manager in a thread, because that blocks. When the start is cancelled, the manager is ended."""
+        starting = asyncio.ensure_future(
+            asyncio.to_thread(ManagerProcess, self._server_args, self._config.init_timeout)
+        )
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -217,7 +221,7 @@ class AsyncManager:
             raise
 
     async def _leave(self, *, finish: bool = True) -> None:
-        """`finish`: end a service of one's own as `finish` does; otherwise running jobs are QUEUED again."""
+        """Close everything. `finish`: end a manager of one's own as `finish` does; otherwise its jobs are requeued."""
         self._target = None
         self._left = True
         if self._requests is not None:
@@ -233,7 +237,7 @@ class AsyncManager:
         if self._log_file is not None:
             self._log_file.close()
 
-    async def _ask_once(self, body: bytes) -> dict[str, Any]:
+    async def _send_once(self, body: bytes) -> dict[str, Any]:
         found, timeout = self._found.contact, self._config.request_timeout
         if self._requests is None or not self._requests.is_usable:
             self._drop_requests()
@@ -246,16 +250,16 @@ class AsyncManager:
 
     def _drop_requests(self) -> None:
         if self._requests is not None:
-            self._requests.close(ConnectionError("the connection to the service was given up"))
+            self._requests.close(ConnectionError("the connection to the manager was given up"))
             self._requests = None
 
     async def _wait(self, wait: Wait, limit: Limit) -> None:
         try:
             await asyncio.wait_for(self._follow_on(wait), None if limit.seconds == math.inf else limit.left)
         except asyncio.TimeoutError:
-            # The service has the last word, so that a timeout of 0 is a question.
+            # Query once more, so that a timeout of 0 works as a query.
             with suppress(asyncio.TimeoutError):
-                if wait.ask_again:
+                if wait.must_ask:
                     await asyncio.wait_for(self._ask(wait), LAST_WORD)
             if not wait.over:
                 raise TimeoutElapsed(f"after {limit.seconds:g} s, {wait.left()}") from None
@@ -268,20 +272,20 @@ class AsyncManager:
                 else:
                     await self._poll(wait)
                 return
-            except RequestRefusedError:  # looking for the service again is of no use
+            except RequestRefusedError:  # the manager is there: reconnecting does not help
                 raise
             except ConnectionError:
                 if self._target is None or not self._config.reconnect:
                     raise
-                await self._find_again()
-                wait.ask_again = True
+                await self._reconnect()
+                wait.must_ask = True
 
     async def _follow(self, wait: Wait) -> None:
         if wait.asks_first:
             await self._ask(wait)
             if wait.over:
                 return
-            wait.ask_again = True
+            wait.must_ask = True
         events = self._events.get(wait.topics)
         if events is None or not events.is_usable:
             assert self._context is not None
@@ -290,7 +294,7 @@ class AsyncManager:
             with events.following(wait):
                 await events.welcome(wait, self._config.poll_delay)
                 while True:
-                    if wait.ask_again:
+                    if wait.must_ask:
                         await self._ask(wait)
                     if wait.over:
                         return
@@ -312,31 +316,31 @@ class AsyncManager:
     async def _ask(self, wait: Wait) -> None:
         question = wait.question()
         try:
-            answer = await self._ask_once(encode_request(question))
-        except BaseException:  # also when nobody waits for the answer any more
-            wait.ask_again = True
+            answer = await self._send_once(encode_request(question))
+        except BaseException:  # also when the task is cancelled
+            wait.must_ask = True
             raise
-        sentence = wait.answer(data_of(question, accepted(answer)))
+        sentence = wait.answer(reply_data(question, check_accepted(answer)))
         if sentence is not None:
             raise RequestRefusedError(sentence)
-        if wait.hopeless:
+        if wait.no_more_ends:
             raise ServiceError(NONE_LEFT)
         if wait.delayed:
             await asyncio.sleep(DELAYED_PAUSE)
-            wait.ask_again = True
+            wait.must_ask = True
 
-    async def _find_again(self) -> None:
-        """Until the service answers again, perhaps elsewhere and with other keys. One looks for all."""
+    async def _reconnect(self) -> None:
+        """Wait until the manager answers again, perhaps at another address. One task reconnects for all."""
         async with self._looking:
-            if self._requests is None or not self._requests.is_usable:  # nobody has found it again yet
-                log.warning("the service is gone; looking for it for %g s", self._config.reconnect)
+            if self._requests is None or not self._requests.is_usable:  # no other task has reconnected
+                log.warning("the manager is gone; trying to reconnect for %g s", self._config.reconnect)
             limit = time.monotonic() + self._config.reconnect
             while True:
-                before, self._target = self._found, self._found.again()
+                before, self._target = self._found, self._found.refreshed()
                 if self._target != before:
                     self._drop_requests()
                 try:
-                    await self._ask_once(encode_request({"request": "status"}))
+                    await self._send_once(encode_request({"request": "status"}))
                     return
                 except ConnectionError:
                     if self._target is None or time.monotonic() >= limit:

@@ -1,4 +1,4 @@
-"""A manager as a program sees it."""
+"""The blocking client of a manager."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qcg.pilotjob.api.asking import (
+from qcg.pilotjob.api.client_helpers import (
     Limit,
     Names,
-    accepted,
-    data_of,
+    check_accepted,
     finish_request,
-    limit_of,
-    list_of,
     log_request,
-    may_ask_again,
-    submitted,
+    may_repeat,
+    name_list,
+    reply_data,
+    submitted_names,
+    time_limit,
 )
 from qcg.pilotjob.api.config import Config, read_config
-from qcg.pilotjob.api.connections import Connections
-from qcg.pilotjob.api.ends import CURRENT, EndStream
+from qcg.pilotjob.api.connection import NoAnswer, encode_request, no_answer
+from qcg.pilotjob.api.connection_pool import ConnectionPool
+from qcg.pilotjob.api.end_stream import POSITION_REQUEST, EndStream
 from qcg.pilotjob.api.errors import (
     ConnectionError,
     RequestRefusedError,
@@ -33,11 +34,10 @@ from qcg.pilotjob.api.errors import (
     WrongArgumentsError,
 )
 from qcg.pilotjob.api.events import Events
-from qcg.pilotjob.api.link import NoAnswer, encode_request, no_answer
 from qcg.pilotjob.api.log import LogFile, log
 from qcg.pilotjob.api.queries import Queries
 from qcg.pilotjob.api.target import DEFAULT_PORT, Target, find_target, live_run
-from qcg.pilotjob.api.waiting import FINAL, Wait, WaitForAll, WaitForAny, WaitForJobs
+from qcg.pilotjob.api.waits import FINAL, Wait, WaitForAll, WaitForAny, WaitForJobs
 from qcg.pilotjob.common.environment import JOB_ADDRESS
 
 if TYPE_CHECKING:
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 
 RECONNECT_PAUSE = 0.25
 NEARLY_OVER, LAST_WORD = 1.0, 5.0
-"""Seconds that are left of a wait, and that a question has which is asked so late: a timeout of 0 is a question."""
+"""Seconds before the end of a wait within which the last request is sent, and seconds that it may take."""
 DELAYED_PAUSE = 1.0
-"""Seconds between questions while the manager cannot write to its registry."""
+"""Seconds between requests while the manager cannot write to its registry."""
 NONE_LEFT = "every job has ended, so there is no next one to wait for; submit jobs first, or ask for those by name"
 Self = TypeVar("Self", bound="Manager")
 
 
 class Manager(Queries):
-    """Talks to a running manager. All methods may be called from any thread; none waits for ever for a service that
+    """The client of a live manager. All methods may be called from any thread; none waits for ever for a manager that
     is gone."""
 
     # Programs for earlier versions read these.
@@ -81,9 +81,9 @@ class Manager(Queries):
         found = find_target(address, os.environ) if target is None else target
         self._config = read_config(cfg)
         self._log_file = LogFile(self._config.wdir, self._config.log_file, self._config.log_level)
-        self._lines = Connections(found)
+        self._pool = ConnectionPool(found)
         try:
-            position = data_of(CURRENT, accepted(self._ask_once(encode_request(CURRENT))))
+            position = reply_data(POSITION_REQUEST, check_accepted(self._send_once(encode_request(POSITION_REQUEST))))
             self._ends = EndStream(position["first" if own else "last"])
             log.info("connected to the manager at %s", found.contact.address)
         except BaseException:
@@ -103,48 +103,48 @@ class Manager(Queries):
     # -- jobs -------------------------------------------------------------------------------------------------------
 
     def submit(self, jobs: Jobs) -> list[str]:
-        """Submit a group of jobs, all or none; their names. When this returns, they are on the manager's disk."""
-        # Not needed by those who only ask: the rules for descriptions take as long to load as all the rest.
+        """Submit a group of jobs, all or none; returns their names when they are on the manager's disk."""
+        # Imported late: programs that submit nothing start faster without the rules for descriptions.
         from qcg.pilotjob.api.job import Jobs
 
         if not isinstance(jobs, Jobs):
             raise WrongArgumentsError(f"submit wants a Jobs object, not {type(jobs).__name__}")
-        return submitted(self._data({"request": "submit", "jobs": jobs.ordered_jobs()}))
+        return submitted_names(self._data({"request": "submit", "jobs": jobs.ordered_jobs()}))
 
     def cancel(self, names: Names) -> dict[str, Any]:
-        """End jobs and iterations, waiting and running ones; how many, and why not the others."""
-        return self._data({"request": "cancelJob", "jobNames": list_of(names)})
+        """Cancel waiting and running jobs and iterations; returns their number, and errors for the others."""
+        return self._data({"request": "cancelJob", "jobNames": name_list(names)})
 
     def remove(self, names: Names) -> dict[str, Any]:
-        """Forget jobs that have ended; how many, and why not the others."""
-        return self._data({"request": "removeJob", "jobNames": list_of(names)})
+        """Remove final jobs from the registry; returns their number, and errors for the others."""
+        return self._data({"request": "removeJob", "jobNames": name_list(names)})
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     def wait4(self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None) -> dict[str, str]:
-        """Wait until all these jobs or iterations have ended; their final states. Both names of the timeout mean the
+        """Wait until these jobs and iterations are final; returns their states. Both names of the timeout mean the
         same, here and below."""
-        wait = WaitForJobs(list_of(names))
-        self._wait(wait, limit_of(timeout, timeout_secs))
+        wait = WaitForJobs(name_list(names))
+        self._wait(wait, time_limit(timeout, timeout_secs))
         return wait.states
 
     def wait4all(self, timeout_secs: float | None = None, *, timeout: float | None = None) -> None:
         """Wait until every job of the manager has ended."""
-        self._wait(WaitForAll(), limit_of(timeout, timeout_secs))
+        self._wait(WaitForAll(), time_limit(timeout, timeout_secs))
 
     def wait4_any_job_finish(
         self, timeout_secs: float | None = None, *, timeout: float | None = None
     ) -> tuple[str, str]:
-        """The name and state of the next job that has ended, of any client. Waits when there is none yet.
+        """Return the name and state of the next job that ends, of any client; waits for it.
 
         Each end since this object was made is returned once, in the order of the ends, whether it happened before the
         call or during it. `ServiceError` when all ends were returned and no job is left that could end."""
-        limit = limit_of(timeout, timeout_secs)
+        limit = time_limit(timeout, timeout_secs)
         while True:
             ended = self._ends.pop()
             if ended is not None:
                 return ended
-            # More than once where other threads wait too: each end goes to one of them.
+            # Repeated where other threads wait too: each end is returned to one thread.
             self._wait(WaitForAny(self._ends), limit)
 
     def as_completed(
@@ -154,45 +154,45 @@ class Manager(Queries):
         first of those that have ended before, then of the others as they end. `TimeoutElapsed` when not all of them
         have ended so many seconds after the call."""
         ended: deque[tuple[str, str]] = deque()
-        wait = WaitForJobs(list_of(names), ended.append)
-        progress = self._progress(wait, limit_of(timeout, timeout_secs))
+        wait = WaitForJobs(name_list(names), ended.append)
+        progress = self._progress(wait, time_limit(timeout, timeout_secs))
         return (end for _ in progress for end in _drain(ended))
 
     @property
     def poll_delay(self) -> float:
-        """Seconds between questions where nothing is heard of the service."""
+        """Seconds between requests while no event arrives."""
         return self._config.poll_delay
 
     def listen(self, *topics: str) -> Events:
-        """What the service publishes on these topics, for one thread: `with manager.listen("JFI") as events: …`."""
-        return self._lines.listen(topics)
+        """Subscribe to events of these topics, for one thread: `with manager.listen("JFI") as events: …`."""
+        return self._pool.listen(topics)
 
     @staticmethod
     def is_status_finished(status: str) -> bool:
         return status in FINAL
 
-    # -- the service ------------------------------------------------------------------------------------------------
+    # -- the manager ------------------------------------------------------------------------------------------------
 
     @property
     def run_dir(self) -> Path | None:
-        """The run directory of the service, where it is known."""
-        return self._lines.target.run_dir
+        """The run directory of the manager, where it is known."""
+        return self._pool.target.run_dir
 
     def resources(self) -> dict[str, Any]:
-        """How many nodes and cores there are, and how many of them are in use."""
+        """The numbers of nodes and of total, used and free cores."""
         return self._data({"request": "resourcesInfo"})
 
     def system_status(self) -> dict[str, Any]:
-        """An overview: the service, its resources, numbers of jobs and iterations by state."""
+        """An overview: the manager, its resources, numbers of jobs and iterations by state."""
         return self._data({"request": "status"})
 
     def finish(self, cancel: bool = False) -> None:
-        """End the service now. Running jobs are killed and CANCELED. Waiting jobs stay QUEUED, for a service that
+        """End the manager now. Running jobs are killed and CANCELED. Waiting jobs stay QUEUED for a manager that
         resumes the run; with `cancel` they are CANCELED, too."""
         self.send_request(finish_request(cancel=cancel))
 
     def cleanup(self) -> None:
-        """Give back connections. The service goes on."""
+        """Close all connections. The manager continues."""
         self._disconnect()
 
     def __enter__(self: Self) -> Self:
@@ -202,33 +202,33 @@ class Manager(Queries):
         self.cleanup()
 
     def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Any request, as in a request file; the whole answer."""
+        """Send any request, as in a request file; returns the whole answer."""
         body = encode_request(request)
         log_request(request)
         while True:
             try:
-                return accepted(self._ask_once(body))
-            except RequestRefusedError:  # looking for the service again is of no use
+                return check_accepted(self._send_once(body))
+            except RequestRefusedError:  # the manager is there: reconnecting does not help
                 raise
             except ConnectionError as error:
-                if self._lines.closed or not self._config.reconnect or not may_ask_again(request, error):
+                if self._pool.closed or not self._config.reconnect or not may_repeat(request, error):
                     raise
-                self._find_again(math.inf)
+                self._reconnect(math.inf)
 
     def _data(self, request: dict[str, Any]) -> dict[str, Any]:
-        return data_of(request, self.send_request(request))
+        return reply_data(request, self.send_request(request))
 
-    # -- asking and waiting -----------------------------------------------------------------------------------------
+    # -- requests and waits -----------------------------------------------------------------------------------------
 
-    def _ask_once(self, body: bytes) -> dict[str, Any]:
+    def _send_once(self, body: bytes) -> dict[str, Any]:
         timeout = self._config.request_timeout
         try:
-            return self._lines.ask(body, timeout)
+            return self._pool.ask(body, timeout)
         except NoAnswer:
-            raise no_answer(self._lines.target.contact.address, timeout) from None
+            raise no_answer(self._pool.target.contact.address, timeout) from None
 
     def _disconnect(self) -> None:
-        self._lines.close()
+        self._pool.close()
         self._log_file.close()
 
     def _wait(self, wait: Wait, limit: Limit) -> None:
@@ -236,37 +236,37 @@ class Manager(Queries):
             pass
 
     def _progress(self, wait: Wait, limit: Limit) -> Iterator[None]:
-        """Yields whenever the wait may have learned something, until it is over."""
+        """Follow a wait until it is over; yields after each step."""
         while True:
             try:
-                with self._lines.explained():
+                with self._pool.explained():
                     yield from self._follow(wait, limit.deadline)
                 return
-            except RequestRefusedError:  # looking for the service again is of no use
+            except RequestRefusedError:  # the manager is there: reconnecting does not help
                 raise
             except ConnectionError:
-                if self._lines.closed or not self._config.reconnect:
+                if self._pool.closed or not self._config.reconnect:
                     raise
-                self._find_again(limit.deadline)
-                wait.ask_again = True
+                self._reconnect(limit.deadline)
+                wait.must_ask = True
             except _Late:
                 raise TimeoutElapsed(f"after {limit.seconds:g} s, {wait.left()}") from None
 
     def _follow(self, wait: Wait, deadline: float) -> Iterator[None]:
-        """Listen to events, and ask where they do not tell: when no event can be missed any more, and in silence."""
-        if not self._lines.target.contact.publisher:
+        """Process events, and query the state when events may have been missed, and when none arrives."""
+        if not self._pool.target.contact.publisher:
             yield from self._poll(wait, deadline)
             return
         if wait.asks_first:
             self._ask(wait, deadline)
             if wait.over:
                 return
-            wait.ask_again = True
+            wait.must_ask = True
         with self.listen(*wait.topics) as events:
             certain = time.monotonic() + self._config.poll_delay
             in_silence = False
             while True:
-                if events.missed or in_silence or (events.complete and wait.ask_again):
+                if events.missed or in_silence or (events.complete and wait.must_ask):
                     events.missed = False
                     self._ask(wait, deadline)
                     certain = time.monotonic() + self._config.poll_delay
@@ -284,8 +284,8 @@ class Manager(Queries):
                 )
 
     def _last_word(self, wait: Wait, deadline: float) -> Iterator[None]:
-        """After the deadline the service has the last word, so that a timeout of 0 is a question."""
-        if wait.ask_again:
+        """Query once more after the deadline, so that a timeout of 0 works as a query."""
+        if wait.must_ask:
             self._ask(wait, deadline)
             yield
         if not wait.over:
@@ -307,42 +307,42 @@ class Manager(Queries):
         patience = LAST_WORD if left < NEARLY_OVER else left
         try:
             if patience < self._config.request_timeout:
-                answer = self._lines.ask(encode_request(question), patience)
+                answer = self._pool.ask(encode_request(question), patience)
             else:
-                answer = self._ask_once(encode_request(question))
+                answer = self._send_once(encode_request(question))
         except NoAnswer:
             raise _Late from None
         except BaseException:
-            wait.ask_again = True
+            wait.must_ask = True
             raise
-        sentence = wait.answer(data_of(question, accepted(answer)))
+        sentence = wait.answer(reply_data(question, check_accepted(answer)))
         if sentence is not None:
             raise RequestRefusedError(sentence)
-        if wait.hopeless:
+        if wait.no_more_ends:
             raise ServiceError(NONE_LEFT)
         if wait.delayed:
             time.sleep(max(min(DELAYED_PAUSE, deadline - time.monotonic()), 0.0))
-            wait.ask_again = True
+            wait.must_ask = True
 
     def _pause(self, deadline: float) -> float:
         return max(min(self._config.poll_delay, deadline - time.monotonic()), 0.0)
 
-    def _find_again(self, deadline: float) -> None:
-        """Until the service answers again, perhaps elsewhere and with other keys."""
-        log.warning("the service is gone; looking for it for %g s", self._config.reconnect)
+    def _reconnect(self, deadline: float) -> None:
+        """Wait until the manager answers again, perhaps at another address and with other keys."""
+        log.warning("the manager is gone; trying to reconnect for %g s", self._config.reconnect)
         limit = time.monotonic() + self._config.reconnect
         while True:
-            self._lines.look_again()
+            self._pool.refresh_target()
             patience = min(self._config.request_timeout, max(min(limit, deadline) - time.monotonic(), LAST_WORD))
             try:
-                self._lines.ask(encode_request({"request": "status"}), patience)
+                self._pool.ask(encode_request({"request": "status"}), patience)
                 return
             except (ConnectionError, NoAnswer) as error:
                 if time.monotonic() >= deadline:
-                    raise TimeoutElapsed("the service was gone, and did not come back in time") from None
-                if self._lines.closed or time.monotonic() >= limit:
+                    raise TimeoutElapsed("the manager was gone, and did not come back in time") from None
+                if self._pool.closed or time.monotonic() >= limit:
                     if isinstance(error, NoAnswer):
-                        raise no_answer(self._lines.target.contact.address, patience) from None
+                        raise no_answer(self._pool.target.contact.address, patience) from None
                     raise
                 time.sleep(RECONNECT_PAUSE)
 
@@ -353,4 +353,4 @@ def _drain(ended: deque[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 class _Late(Exception):
-    """The time of a wait is over."""
+    """The deadline of a wait has passed."""

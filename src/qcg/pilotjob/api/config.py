@@ -1,4 +1,4 @@
-"""The `cfg` of a manager object."""
+"""Configuration of a client: the argument `cfg` of a manager object."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from qcg.pilotjob.api.log import LEVELS, log
 
 
 class Config(Struct, frozen=True):
+    """The values of `cfg`, with defaults."""
+
     poll_delay: float = 5.0
-    """Seconds between questions where no event arrives."""
+    """Seconds between requests while no event arrives."""
     request_timeout: float = 60.0
     """Seconds that a request may take."""
     reconnect: float = 0.0
-    """Seconds to look for the service again when it is gone while waiting, before giving up."""
+    """Seconds to try to reconnect when the manager is gone."""
     init_timeout: float = 300.0
-    """Seconds that a service of one's own may take to start."""
+    """Seconds that a manager of one's own may take to start."""
     wdir: str = "."
     log_file: str | None = None
-    """Where the log of the client goes; `None`: to its usual place, an empty string: nowhere."""
+    """Path of the log of the client; None: the default path, an empty string: no log."""
     log_level: str | None = None
     pub_timeout: float = 300.0
-    """Accepted for older programs: waiting needs no such limit."""
+    """Accepted for earlier programs, without effect."""
 
 
 def read_config(cfg: Mapping[str, Any] | None) -> Config:
-    """Keys that are not known are left alone, and said so in the log."""
+    """Read a `cfg`; unknown keys are ignored with a warning in the log."""
     known: dict[str, Any] = {}
     for key, value in (cfg or {}).items():
         if key not in Config.__struct_fields__:

@@ -1,4 +1,4 @@
-"""What can go wrong for a client."""
+"""Errors of the client API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class QCGPJMAError(Exception):
 
 
 class InternalError(QCGPJMAError):
-    """The service answered with something that makes no sense."""
+    """The manager sent an invalid answer, or the client met a limit of its machine."""
 
 
 class InvalidJobDescriptionError(QCGPJMAError):
@@ -19,31 +19,31 @@ class InvalidJobDescriptionError(QCGPJMAError):
 
 
 class JobNotDefinedError(QCGPJMAError):
-    """There is no job of this name in the group."""
+    """There is no job with this name."""
 
 
 class ConnectionError(QCGPJMAError, builtins.ConnectionError):
-    """The service cannot be reached, is gone, or refused the request."""
+    """The manager cannot be reached, is gone, or refused the request."""
 
     perhaps_sent = True
-    """Whether the request may have reached the service, and had its effect. Not when no connection was made."""
+    """Whether the request may have reached the manager and had its effect; False when no connection was made."""
 
 
 class NoManager(ConnectionError):
-    """Nobody is at work where a manager was looked for."""
+    """There is no live manager in the directory."""
 
     perhaps_sent = False
 
     def __init__(self, sentence: str, run: Path | None = None, passed_over: tuple[str, ...] = ()) -> None:
         super().__init__(" ".join([*passed_over, sentence]))
         self.run = run
-        """The run whose manager was at work there last."""
+        """The newest run of the directory."""
         self.passed_over = passed_over
-        """Sentences about runs of other users that were there too."""
+        """Sentences about runs of other users in the directory."""
 
 
 class RequestRefusedError(ConnectionError):
-    """The service is there, and said no. A `ConnectionError`, because that is what programs have always caught."""
+    """The manager refused the request. A `ConnectionError`, because programs for earlier versions catch that."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"Request failed - {reason}")
@@ -51,7 +51,7 @@ class RequestRefusedError(ConnectionError):
 
 
 class WrongArgumentsError(QCGPJMAError):
-    """A call with arguments that cannot be meant."""
+    """A call with invalid arguments."""
 
 
 class FileError(QCGPJMAError):
@@ -59,11 +59,11 @@ class FileError(QCGPJMAError):
 
 
 class ServiceError(QCGPJMAError):
-    """The service could not be started, or cannot do what was asked for."""
+    """The manager could not be started, or cannot do what was asked for."""
 
 
 class TimeoutElapsed(Exception):
-    """What was waited for did not happen in time."""
+    """A wait ended at its timeout."""
 
 
 # The names of version 0.2.

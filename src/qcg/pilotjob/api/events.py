@@ -1,4 +1,4 @@
-"""What a service publishes, as it arrives at one client."""
+"""Events that a manager publishes, as a client receives them."""
 
 from __future__ import annotations
 
@@ -9,57 +9,56 @@ from typing import Any
 
 import zmq
 
+from qcg.pilotjob.api.connection import Connection
 from qcg.pilotjob.api.errors import ConnectionError
-from qcg.pilotjob.api.link import Line
-from qcg.pilotjob.api.waiting import BEAT, WELCOME, Numbers, parse_event
+from qcg.pilotjob.api.waits import BEAT, WELCOME, EventNumbers, parse_event
 from qcg.pilotjob.wire.contact import ClientsContact
 
 MANY = 1000
 
 
 class Events:
-    """For one thread, best in a `with` block. Nothing is missed from the moment that `complete` is true; before it,
-    anything may be."""
+    """A subscription to events, for one thread, best in a `with` block. Once `complete` is true, no event is missed."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], found: ClientsContact, topics: tuple[str, ...]) -> None:
         self._using = threading.Lock()
         self._closing = False
-        self._line = Line(context, zmq.SUB, found, found.publisher)
-        self._numbers = Numbers(topics)
+        self._connection = Connection(context, zmq.SUB, found, found.publisher)
+        self._numbers = EventNumbers(topics)
         self.complete = False
         self.missed = False
-        """So many events have come that the service dropped some: only asking helps. Whoever has asked resets it."""
+        """The manager dropped events because the client read too slowly: query the states, and reset this flag."""
         for topic in (*topics, BEAT, WELCOME):
-            self._line.socket.setsockopt_string(zmq.SUBSCRIBE, topic)
+            self._connection.socket.setsockopt_string(zmq.SUBSCRIBE, topic)
 
     def wait(self, seconds: float) -> bool:
-        """Until something has arrived: True; or so many seconds. `ConnectionError` when the service is gone. A service
-        that is alive is heard of every few seconds."""
+        """Wait for events; returns False after so many seconds. Raises ConnectionError when the manager is gone. A live
+        manager sends something every few seconds."""
         with self._in_use():
-            return self._line.wait(seconds)
+            return self._connection.wait(seconds)
 
     def take(self) -> list[tuple[str, dict[str, Any]]]:
-        """What has arrived: topics and what they tell."""
+        """Return the received events as pairs of topic and data."""
         events: list[tuple[str, dict[str, Any]]] = []
         with self._in_use():
             while len(events) < MANY:
                 try:
-                    topic, data = parse_event(self._line.socket.recv(zmq.NOBLOCK))
+                    topic, data = parse_event(self._connection.socket.recv(zmq.NOBLOCK))
                 except zmq.Again:
                     break
                 if topic == WELCOME:
                     self.complete = True
                     continue
-                self.missed |= self._numbers.is_gap(topic, data)
+                self.missed |= self._numbers.has_gap(topic, data)
                 if topic != BEAT:
                     events.append((topic, data))
         return events
 
     def close(self) -> None:
-        """From any thread. A thread that is just waiting closes it itself, when it is woken up."""
+        """Close the subscription, from any thread. A waiting thread closes it itself when it wakes up."""
         self._closing = True
         if self._using.acquire(blocking=False):
-            self._line.close()
+            self._connection.close()
             self._using.release()
 
     def __enter__(self) -> Events:
@@ -79,6 +78,6 @@ class Events:
             self._closing = True
             raise ConnectionError("the manager object of these events was cleaned up") from None
         finally:
-            # Whoever wanted to close it in the meantime could not.
+            # Another thread may have tried to close it meanwhile.
             if self._closing:
                 self.close()

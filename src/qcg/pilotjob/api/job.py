@@ -1,4 +1,4 @@
-"""Groups of job descriptions."""
+"""Groups of job descriptions that are submitted together."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class Jobs:
         self._jobs: dict[str, dict[str, Any]] = {}
 
     def add(self, job_attrs: dict[str, Any] | None = None, **attrs: Any) -> Jobs:
-        """A job in the simple form: `add(name="a", exec="/bin/date", numCores=2, after="b")`. Named arguments go
-        before those of the dictionary; a job without a name gets one."""
+        """Add a job in the simple form: `add(name="a", exec="/bin/date", numCores=2, after="b")`.
+
+        Named arguments override the dictionary. A job without a name gets a generated one."""
         given = _described(job_attrs, attrs)
         try:
             return self._append(simple_to_standard(given), simple=True)
@@ -38,7 +39,7 @@ class Jobs:
             raise InvalidJobDescriptionError(str(error)) from None
 
     def add_std(self, job_attrs: dict[str, Any] | None = None, **std_attrs: Any) -> Jobs:
-        """A job in the standard form, as in a request file."""
+        """Add a job in the standard form, as in a request file."""
         try:
             return self._append(_described(job_attrs, std_attrs), simple=False)
         except DescriptionError as error:
@@ -50,7 +51,7 @@ class Jobs:
         del self._jobs[name]
 
     def clear(self) -> int:
-        """Empty the group; how many jobs were in it."""
+        """Remove all jobs; returns their number."""
         count = len(self._jobs)
         self._jobs = {}
         return count
@@ -97,7 +98,7 @@ class Jobs:
 
 
 def _described(job_attrs: dict[str, Any] | None, attrs: dict[str, Any]) -> dict[str, Any]:
-    """With a name."""
+    """Merge the two kinds of arguments; adds a generated name where none is given."""
     if job_attrs is not None and not isinstance(job_attrs, Mapping):
         raise InvalidJobDescriptionError(
             f"a job is a dictionary, or named arguments as in add(name='a', exec='date'), and not {job_attrs!r}"
@@ -112,7 +113,7 @@ def _described(job_attrs: dict[str, Any] | None, attrs: dict[str, Any]) -> dict[
 
 
 def _plain(value: Any, path: str) -> Any:
-    """As JSON can say it: paths are strings, and numbers of other libraries numbers."""
+    """Convert a value for JSON: paths become strings, and numbers of other libraries become plain numbers."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, os.PathLike):

@@ -1,4 +1,4 @@
-"""What `info` tells, as objects."""
+"""The reply to `info` as objects."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class JobInfo:
     total_cores: int = 0
     wdir: str | None = None
     time: timedelta | None = None
-    """How long it ran."""
+    """Runtime."""
     exit_code: int | None = None
     pid: int | None = None
     iteration: int | None = None
-    """The index, of an iteration."""
+    """Index of an iteration; None for a job."""
     iterations: dict[str, int] | None = None
-    """Counts, of an iterated job."""
+    """Counts of the iterations of an iterated job."""
     childs: list[JobInfo] = field(default_factory=list)
     history: list[tuple[datetime, str]] = field(default_factory=list)
     messages: str | None = None

@@ -18,10 +18,10 @@ _FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_TRUNC
 
 _logger = logging.getLogger("qcg.pilotjob.api")
 
-# Not handlers of the logger: the level of a log file must not decide what a program sees of the client elsewhere.
+# Not handlers of the logger: the level of a log file must not filter messages for other handlers of the program.
 _handlers: dict[Path, logging.Handler] = {}
 _users: Counter[Path] = Counter()
-"""Manager objects that write to each log file."""
+"""Number of manager objects that write to each log file."""
 _lock = threading.Lock()
 
 
@@ -51,8 +51,7 @@ log = ClientLog()
 class LogFile:
     """The log file of a manager object. Several objects may share a file; it is closed with the last of them.
 
-    A file that the program has not asked for is left out where it cannot be written, or where the directory may be
-    another user's.
+    The default log file is left out where it cannot be written, or where its directory may belong to another user.
     """
 
     def __init__(self, wdir: str, log_file: str | None, log_level: str | None) -> None:
@@ -103,7 +102,7 @@ def _open(path: Path, *, is_default: bool) -> logging.Handler:
 
 class _DescriptorHandler(logging.StreamHandler):  # type: ignore[type-arg]  # generic at run time from Python 3.11 on
     def handleError(self, record: logging.LogRecord) -> None:
-        """A log that cannot be written, or is just being closed, must not disturb the program."""
+        """Ignore errors: a log that cannot be written, or is being closed, must not disturb the program."""
 
     def close(self) -> None:
         super().close()

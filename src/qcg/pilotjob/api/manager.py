@@ -1,4 +1,4 @@
-"""`Manager` for a service that is there, `LocalManager` for a service of one's own."""
+"""`Manager`, the client of a live manager, and `LocalManager`, which starts a manager of its own."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import Any
 
 from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.config import read_config
-from qcg.pilotjob.api.connections import Connections
+from qcg.pilotjob.api.connection_pool import ConnectionPool
 from qcg.pilotjob.api.errors import ConnectionError
-from qcg.pilotjob.api.local import LocalService
+from qcg.pilotjob.api.local_process import ManagerProcess
 from qcg.pilotjob.api.log import LogFile
-from qcg.pilotjob.api.target import target_of
+from qcg.pilotjob.api.target import target_of_run
 
 __all__ = ["LocalManager", "Manager"]
 
 
 class LocalManager(Manager):
-    """Starts a service process and talks to it. The service ends with `finish`. The end of a `with` block and the
-    garbage collection of this object do the same. The service also ends when an exception leaves the `with` block, and
-    when this process ends, however that happens: running jobs are then QUEUED again."""
+    """Starts a manager process and connects to it. The manager ends with `finish`, at the end of a `with` block, and
+    when this object is garbage-collected. It also ends when an exception leaves the `with` block, and when this process
+    ends, however that happens: running jobs are then QUEUED again."""
 
     def __init__(self, server_args: Iterable[Any] | None = None, cfg: Mapping[str, Any] | None = None) -> None:
         """`server_args` are options of `qcg-pm-service`."""
-        self._service = LocalService(server_args or (), read_config(cfg).init_timeout)
+        self._service = ManagerProcess(server_args or (), read_config(cfg).init_timeout)
         self.qcgpm_process = self._service.process
         self.qcgpm_conf = self._service.conf
         try:
-            super().__init__(cfg=cfg, target=target_of(self._service.run_dir), own=True)
+            super().__init__(cfg=cfg, target=target_of_run(self._service.run_dir), own=True)
         except BaseException:
             self._service.terminate()
             self._service.end()
             raise
-        # When the program ends, the service sees it by itself.
-        weakref.finalize(self, _end_later, self._lines, self._log_file, self._service).atexit = False
+        # The manager detects the end of the program by itself.
+        weakref.finalize(self, _end_later, self._pool, self._log_file, self._service).atexit = False
 
     def finish(self, cancel: bool = False) -> None:
-        """End the service and wait until it is gone. Running jobs are killed and CANCELED. Waiting jobs stay QUEUED,
-        for a service that resumes the run; with `cancel` they are CANCELED, too. Calling it again does nothing."""
+        """End the manager and wait for its end. Running jobs are killed and CANCELED. Waiting jobs stay QUEUED for a
+        manager that resumes the run; with `cancel` they are CANCELED, too. Calling it again does nothing."""
         if self._service.is_alive:
             try:
                 super().finish(cancel)
@@ -56,12 +56,12 @@ class LocalManager(Manager):
         if not any(exception):
             self.finish()
         else:
-            # The program was interrupted or has failed, which decides nothing about its jobs.
+            # An interrupted or failed program does not cancel its jobs: they are requeued.
             self._service.end()
             self._disconnect()
 
     def kill_manager_process(self) -> None:
-        """End the service as `finish` does, also when it does not answer requests."""
+        """End the manager as `finish` does, also when it does not answer requests."""
         self._service.finish()
         self._service.end()
 
@@ -72,11 +72,11 @@ class LocalManager(Manager):
         return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
 
 
-def _end_later(lines: Connections, log_file: LogFile, service: LocalService) -> None:
-    """Nobody waits for it: the object of the caller was dropped, perhaps in the middle of something else."""
+def _end_later(pool: ConnectionPool, log_file: LogFile, service: ManagerProcess) -> None:
+    """End a dropped manager object in a thread: garbage collection must not block the program."""
 
     def end() -> None:
-        lines.close()
+        pool.close()
         service.finish()
         service.end()
         log_file.close()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from qcg.pilotjob.api.asking import Names, list_of
+from qcg.pilotjob.api.client_helpers import Names, name_list
 from qcg.pilotjob.api.jobinfo import JobInfo
 
 
@@ -29,15 +29,15 @@ class Queries(ABC):
     def list(self, names: Names | None = None) -> dict[str, Any]:
         """All jobs, or the jobs with these names, with their states."""
         jobs: dict[str, Any] = self._data({"request": "listJobs"})["jobs"]
-        return jobs if names is None else {name: jobs[name] for name in list_of(names) if name in jobs}
+        return jobs if names is None else {name: jobs[name] for name in name_list(names) if name in jobs}
 
     def status(self, names: Names) -> dict[str, Any]:
         """The states of jobs and iterations, as in the answer to `jobStatus`."""
-        return self._data({"request": "jobStatus", "jobNames": list_of(names)})
+        return self._data({"request": "jobStatus", "jobNames": name_list(names)})
 
     def info(self, names: Names, **params: Any) -> dict[str, Any]:
         """Everything about jobs; `withChilds=True` adds each iteration."""
-        return self._data({"request": "jobInfo", "jobNames": list_of(names), "params": params})
+        return self._data({"request": "jobInfo", "jobNames": name_list(names), "params": params})
 
     def info_parsed(self, names: Names, **params: Any) -> dict[str, JobInfo]:
         """The same as objects; names of jobs that do not exist are left out."""
@@ -47,4 +47,4 @@ class Queries(ABC):
     def why(self, names: Names) -> dict[str, Any]:
         """Why jobs and iterations are in their states: each with a `sentence` for people, and a `reason` and figures
         for programs."""
-        return self._data({"request": "why", "jobNames": list_of(names)})
+        return self._data({"request": "why", "jobNames": name_list(names)})

@@ -1,4 +1,4 @@
-"""Where the manager is: its address and the keys that open it. Programs and commands find it by the same rule."""
+"""Look up a manager: its address and keys, by the same rules for programs and commands."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ _PROGRAMS_HINT = (
 
 
 class Target(Struct, frozen=True):
+    """A manager to connect to."""
+
     contact: ClientsContact
     run_dir: Path | None
-    """Where to look again when the manager has moved."""
+    """Run directory, whose contact file is read again when the manager is gone."""
     passed_over: tuple[str, ...] = ()
-    """Sentences about runs of other users that were in the same directory."""
+    """Sentences about runs of other users in the same directory, which are ignored."""
 
-    def again(self) -> Target:
-        """The same run's manager as it is now."""
+    def refreshed(self) -> Target:
+        """The current manager of the same run."""
         if self.run_dir is not None:
             found = _read(self.run_dir)
             if found is not None and found.clients is not None:
@@ -41,33 +43,33 @@ class Target(Struct, frozen=True):
 def find_target(
     address: str | None, environ: Mapping[str, str], directory: str | None = None, hint: str = _PROGRAMS_HINT
 ) -> Target:
-    """What is given goes first, then what the user has set, then the manager whose job this is, then the newest run of
-    the working directory whose manager is alive."""
+    """Look up a manager: by the arguments, by environment variables of the user, the manager that started this process
+    as a job, or the newest run with a live manager in the working directory, in this order."""
     if address:
-        return _target_at(complete(address), environ)
+        return _target_at(complete_address(address), environ)
     if directory:
         return live_run(Path(directory), hint)
     if environ.get(MANAGER_ADDRESS):
-        return _target_at(complete(environ[MANAGER_ADDRESS]), environ)
+        return _target_at(complete_address(environ[MANAGER_ADDRESS]), environ)
     if environ.get(RUN_DIRECTORY):
         return live_run(Path(environ[RUN_DIRECTORY]), hint)
     if environ.get(JOB_CONTACT):
         return _manager_of_job(Path(environ[JOB_CONTACT]).parent, hint)
     if environ.get(JOB_ADDRESS):
-        return _target_at(complete(environ[JOB_ADDRESS]), environ)
+        return _target_at(complete_address(environ[JOB_ADDRESS]), environ)
     return live_run(Path(), hint)
 
 
-def target_of(run_dir: Path) -> Target:
-    """The manager of this run."""
+def target_of_run(run_dir: Path) -> Target:
+    """The manager of a run directory."""
     found = _read(run_dir)
     if found is None or found.clients is None:
         raise ConnectionError(f"no manager with a network interface is at work in {run_dir}")
     return Target(found.clients, run_dir)
 
 
-def complete(address: str) -> str:
-    """`host`, `host:port` or `proto://host:port`; managers tell their addresses in numbers."""
+def complete_address(address: str) -> str:
+    """Complete an address: `host`, `host:port` or `proto://host:port`. Contact files have numeric addresses."""
     protocol, separator, rest = address.rpartition("://")
     bracketed, bracket, behind = rest.rpartition("]")
     host, colon, port = behind.partition(":")
@@ -77,9 +79,10 @@ def complete(address: str) -> str:
 
 
 def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
-    """The run directory, itself or the newest in a working directory, whose manager is alive and can be talked to.
-    Runs that cannot be read are passed over, as long as there is another one."""
-    # Late: it looks into registries, for which most programs have no use.
+    """Find the live manager of a run directory, or of the newest run with one in a working directory.
+
+    Runs whose contact file cannot be read are skipped when another run has a live manager."""
+    # Imported late: discovery reads registries, which most programs do not need.
     from qcg.pilotjob.runs.discovery import (
         holder_of,
         is_there,
@@ -130,7 +133,7 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
 
 
 def _manager_of_job(run_dir: Path, hint: str) -> Target:
-    """It is alive, or was a moment ago: on another host its files may look older than they are."""
+    """The manager of this job, without a check of its liveness: on another host its files may look outdated."""
     found = _read(run_dir)
     if found is None or found.clients is None:
         return live_run(run_dir, hint)
@@ -138,8 +141,8 @@ def _manager_of_job(run_dir: Path, hint: str) -> Target:
 
 
 def _target_at(address: str, environ: Mapping[str, str]) -> Target:
-    """The keys for an address come from the contact file of its run: one that the environment leads to, or one in the
-    working directory. Without keys the connection is plain."""
+    """Look up the keys for an address in contact files: of runs that environment variables name, and of the working
+    directory. Without keys the connection is not encrypted."""
     places = [Path(environ[JOB_CONTACT]).parent] if environ.get(JOB_CONTACT) else []
     places += [Path(environ[RUN_DIRECTORY])] if environ.get(RUN_DIRECTORY) else []
     runs: list[Path] = []
@@ -149,7 +152,7 @@ def _target_at(address: str, environ: Mapping[str, str]) -> Target:
     for run in runs:
         try:
             found = _read(run)
-        except ConnectionError:  # another's, most likely
+        except ConnectionError:  # most likely the run of another user
             continue
         if found is not None and found.clients is not None and found.clients.address == address:
             return Target(found.clients, run)
@@ -157,8 +160,8 @@ def _target_at(address: str, environ: Mapping[str, str]) -> Target:
 
 
 def _runs_in(directory: Path) -> tuple[list[Path], tuple[str, ...]]:
-    """A run directory means itself; in another one, those are meant that lie in it, the newest first. And sentences
-    about runs of other users."""
+    """The run directory itself, or the runs in a working directory, newest first; and sentences about runs of other
+    users."""
     from qcg.pilotjob.runs.discovery import RunsError, find_runs
 
     try:

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from qcg.pilotjob.api.asking import accepted, data_of
+from qcg.pilotjob.api.client_helpers import check_accepted, reply_data
 from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.queries import Queries
-from qcg.pilotjob.api.waiting import FINAL
+from qcg.pilotjob.api.waits import FINAL
 from qcg.pilotjob.cli.commands.wait import MOST_EXPLAINED
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.description import requests
@@ -62,7 +62,7 @@ class RegistryClient(Queries):
         handler = _HANDLERS.get(type(decoded))
         if handler is None:
             raise ConnectionError(f"no manager is at work in {self._run_dir}, so nobody can answer this request")
-        return data_of(request, accepted(asyncio.run(self._answer(handler, decoded)).to_dict()))
+        return reply_data(request, check_accepted(asyncio.run(self._answer(handler, decoded)).to_dict()))
 
     async def _answer(self, handler: Handler, request: Request) -> Answer:
         return await handler(self._view, request)

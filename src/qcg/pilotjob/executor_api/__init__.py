@@ -1,4 +1,7 @@
-"""Executors in the sense of `concurrent.futures`: for jobs made from templates, and for Python functions."""
+"""Executors as in `concurrent.futures`: PilotExecutor calls Python functions, QCGPJExecutor runs jobs from templates.
+
+May import api and the packages above it, except manager, interfaces and cli.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["PilotExecutor", "QCGPJExecutor"]
 
-_PLACES = {"PilotExecutor": "functions", "QCGPJExecutor": "qcgpj_executor"}
+_MODULES = {"PilotExecutor": "functions", "QCGPJExecutor": "qcgpj_executor"}
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when asked for: a worker needs none of it, and starts the sooner."""
-    if name not in _PLACES:
+    """Import on first use: a worker needs none of these modules, and starts faster."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

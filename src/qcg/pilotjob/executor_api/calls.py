@@ -1,4 +1,4 @@
-"""Calls on their way to workers and back: what is pickled, and what is said when it cannot be."""
+"""Function calls as they travel to workers and back: pickling, and errors in words where it fails."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from qcg.pilotjob.executor_api.errors import CallError, RemoteTraceback
 
 
 class Resources(Struct, frozen=True):
-    """What the worker of a call has."""
+    """The resources of a worker, and of each of its calls."""
 
     cores: int = 1
     gpus: int = 0
 
     def request(self) -> dict[str, Any]:
-        """As the `resources` of a job. All cores are on one node, where the function runs."""
+        """The `resources` of a worker's job. All cores are on the node where the function runs."""
         wanted: dict[str, Any] = {"numCores": {"exact": self.cores}, "numNodes": {"exact": 1}}
         if self.gpus:
             wanted["nodeCrs"] = {"gpu": self.gpus}
@@ -36,7 +36,7 @@ class Call(Struct, eq=False):
     """One call of a function."""
 
     number: int
-    """In the order of submission."""
+    """Numbered in the order of submission."""
     resources: Resources
     function: bytes
     arguments: bytes
@@ -45,13 +45,13 @@ class Call(Struct, eq=False):
 
 
 class Outcome(Struct):
-    """What a worker sends back."""
+    """The result of a call."""
 
     succeeded: bool
     value: bytes
     """The pickled result, or the pickled exception and the text of its traceback."""
     seconds: float
-    """That the function took."""
+    """Runtime of the function."""
 
 
 def pack_function(function: Callable[..., Any]) -> bytes:
@@ -63,7 +63,7 @@ def pack_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 
 
 def perform(function: bytes, arguments: bytes) -> Outcome:
-    """In a worker: make the call. Whatever the function does, short of ending the process, gives an outcome."""
+    """Make a call in a worker. Every exception becomes an outcome."""
     start = time.perf_counter()
     doing = "the call cannot be understood by the worker"
     try:
@@ -75,15 +75,15 @@ def perform(function: bytes, arguments: bytes) -> Outcome:
         seconds = time.perf_counter() - start
         doing = f"the result of {_name(called)} cannot be brought back"
         return Outcome(True, _dumps(result), seconds)
-    except BaseException as error:  # noqa: BLE001  # the function is not ours: its caller hears of everything
+    except BaseException as error:  # noqa: BLE001  # user code: its caller gets every exception
         return Outcome(False, _pack_failure(error, doing), time.perf_counter() - start)
 
 
 def unpack(outcome: Outcome) -> tuple[Any, BaseException | None]:
-    """The result, or an exception."""
+    """Return the result and None, or None and the exception."""
     try:
         value = pickle.loads(outcome.value)
-    except Exception as error:  # noqa: BLE001  # classes of the user's are at work here
+    except Exception as error:  # noqa: BLE001  # unpickling runs user code
         return None, CallError(f"the outcome of the call cannot be read: {type(error).__name__}: {error}")
     if outcome.succeeded:
         return value, None
@@ -97,13 +97,13 @@ def _pack_failure(error: BaseException, doing: str) -> bytes:
     if doing:
         error = CallError(f"{doing}: {type(error).__name__}: {error}")
     elif not isinstance(error, Exception):
-        # Raised again by `result()`, it would end the caller's program.
+        # `result()` would raise it again, and end the caller's program.
         error = CallError(f"the function ended with {type(error).__name__}({', '.join(map(repr, error.args))})")
     error.__cause__ = error.__context__ = error.__traceback__ = None
     try:
         packed = _dumps((error, text))
         pickle.loads(packed)
-    except Exception as why:  # noqa: BLE001  # an exception class of the user's that cannot be pickled, or not read again
+    except Exception as why:  # noqa: BLE001  # a user's exception class that cannot be pickled or unpickled
         told = CallError(
             f"the function raised {type(error).__name__}: {error}. The exception itself cannot be brought back"
             f" ({type(why).__name__}: {why}); it can when all it holds can be pickled, and its __init__ hands all its"
@@ -121,7 +121,7 @@ def _pack(what: object, problem: str) -> bytes:
 
 
 def _dumps(what: object) -> bytes:
-    import cloudpickle  # late: most who import the API never send a function
+    import cloudpickle  # imported late: most programs that import the API send no function
 
     packed: bytes = cloudpickle.dumps(what)
     return packed

@@ -1,4 +1,4 @@
-"""The executor's end of the lines to its workers. Only who has the keys of its contact file gets in."""
+"""The socket of an executor for its workers, which authenticate with the keys of its contact file."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from qcg.pilotjob.wire.gate import Gate, GatedSocket
 from qcg.pilotjob.wire.keys import make_keys
 from qcg.pilotjob.wire.parts import ENCRYPTION, PART, split
 
-OUTPUT, BEGUN = ".out", ".begun"
-"""How the files of a worker end, beside the contact file: what it printed, and which call it began last."""
+OUTPUT, STARTED = ".out", ".begun"
+"""Suffixes of the files of a worker: its output, and the number of the last call that it has started."""
 HEARTBEAT, SILENCE = 5000, 60000
 HANDSHAKE = 5000
-"""Milliseconds after which a peer that has not shown its keys is disconnected."""
+"""Milliseconds for a peer to authenticate before it is disconnected."""
 HELLO, DONE, CALL, LEAVE = b"hello", b"done", b"call", b"leave"
 _ZAP = "inproc://zeromq.zap.01"
 
 
 class WorkersContact(msgspec.Struct, frozen=True):
-    """What a worker needs to connect, and to find the modules of the functions."""
+    """Address and keys for workers, and the module search path of the functions."""
 
     address: str
     server_key: str
@@ -49,8 +49,8 @@ def read_contact(path: Path) -> WorkersContact:
     return msgspec.json.decode(read_own(path, MOST_BYTES_OF_FILE), type=WorkersContact)
 
 
-def line_to(context: zmq.Context[zmq.Socket[bytes]], contact: WorkersContact, worker: str) -> zmq.Socket[bytes]:
-    """A worker's end, not connected yet."""
+def worker_socket(context: zmq.Context[zmq.Socket[bytes]], contact: WorkersContact, worker: str) -> zmq.Socket[bytes]:
+    """The socket of a worker, not connected yet."""
     socket = context.socket(zmq.DEALER)
     _set_options(socket)
     socket.setsockopt_string(zmq.IDENTITY, worker)
@@ -60,8 +60,8 @@ def line_to(context: zmq.Context[zmq.Socket[bytes]], contact: WorkersContact, wo
     return socket
 
 
-class Door:
-    """For one thread. `poller` watches it."""
+class Endpoint:
+    """Accepts workers. For one thread, whose `poller` watches its sockets."""
 
     def __init__(self, host: str, poller: zmq.Poller) -> None:
         keys = make_keys()
@@ -87,7 +87,7 @@ class Door:
         poller.register(self._gated.monitor, zmq.POLLIN)
 
     def write_contact(self, path: Path, python_path: list[str]) -> None:
-        """For the owner alone, from the first byte on."""
+        """Write the contact file, which only its owner can read."""
         keys = self._keys
         contact = WorkersContact(self._address, keys.server_public, keys.client_public, keys.client_secret, python_path)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -95,9 +95,9 @@ class Door:
             file.write(msgspec.json.encode(contact))
 
     def receive(self) -> list[Hello | Answer]:
-        """All that has arrived."""
+        """Return all received messages."""
         self._gated.limit_connections()
-        self._let_in()
+        self._authenticate()
         messages: list[Hello | Answer] = []
         while True:
             try:
@@ -122,8 +122,8 @@ class Door:
         self._guard.close(0)
         self._context.term()
 
-    def _let_in(self) -> None:
-        """Answer the questions of the router about who knocks."""
+    def _authenticate(self) -> None:
+        """Answer the authentication requests (ZAP) of the socket."""
         while True:
             try:
                 version, request, _, _, _, _, *credentials = self._guard.recv_multipart(zmq.NOBLOCK)
@@ -134,7 +134,7 @@ class Door:
 
 
 def answer_frames(call: bytes, outcome: Outcome) -> list[bytes]:
-    """What a worker sends."""
+    """The frames of the answer of a worker."""
     return [DONE, msgspec.msgpack.encode((int(call), outcome.succeeded, outcome.seconds)), *split(outcome.value)]
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong with calls of functions, besides what the functions raise."""
+"""Errors of executors, besides the exceptions of the called functions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class ExecutorError(QCGPJMAError):
 
 
 class CallError(ExecutorError):
-    """A call that cannot be made, or whose outcome cannot be brought back."""
+    """A call that cannot be sent, or whose outcome cannot be returned."""
 
 
 class WorkerLostError(ExecutorError):
-    """The worker of a call ended before the call did. The function may have run, in part or to its end."""
+    """The worker of a call ended before the call. The function may have run, in part or to its end."""
 
 
 class RemoteTraceback(Exception):
-    """The traceback in the worker: the `__cause__` of an exception that came from there."""
+    """The traceback in the worker: the `__cause__` of an exception that a function raised there."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""An executor for Python functions, on workers that stay: no interpreter is started for a call."""
+"""An executor for Python functions with persistent workers: no interpreter is started for a call."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from qcg.pilotjob.api.errors import InvalidJobDescriptionError, WrongArgumentsEr
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 from qcg.pilotjob.executor_api.calls import Call, Resources, pack_arguments, pack_function
-from qcg.pilotjob.executor_api.dispatcher import Desk
+from qcg.pilotjob.executor_api.dispatcher import Dispatcher
 from qcg.pilotjob.executor_api.errors import FORKED
-from qcg.pilotjob.executor_api.worker_pool import Crew
+from qcg.pilotjob.executor_api.worker_pool import WorkerPool
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Calling(Executor):
-    """Calls with the same resources, whoever makes them."""
+class _CallExecutor(Executor):
+    """Base of executors whose calls all have the same resources."""
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Call `fn(*args, **kwargs)` in a worker."""
         if not callable(fn):
             raise TypeError(f"a function is called, and {fn!r} is none")
-        packed = fn.packed if isinstance(fn, _Packed) else pack_function(fn)
+        packed = fn.packed if isinstance(fn, _PickledFunction) else pack_function(fn)
         return self._call(packed, pack_arguments(fn, args, kwargs))
 
     def map(
@@ -46,13 +46,13 @@ class _Calling(Executor):
         functions travel together anyway."""
         if not callable(fn):
             raise TypeError(f"a function is called, and {fn!r} is none")
-        return super().map(_Packed(fn), *iterables, timeout=timeout, chunksize=chunksize)
+        return super().map(_PickledFunction(fn), *iterables, timeout=timeout, chunksize=chunksize)
 
     def _call(self, function: bytes, arguments: bytes) -> Future[Any]:
         raise NotImplementedError
 
 
-class PilotExecutor(_Calling):
+class PilotExecutor(_CallExecutor):
     """`with PilotExecutor() as executor: executor.submit(function, argument).result()`.
 
     Its workers are jobs of a manager, started when there are calls for them. They keep running for more calls, until
@@ -89,7 +89,7 @@ class PilotExecutor(_Calling):
             raise WrongArgumentsError(f"max_workers must be at least 1, not {max_workers}")
         directory = Path(wd).absolute()
         job = _worker_job(directory, env or {})
-        # Workers are of no use to a manager that resumes the run, when this program was killed.
+        # A manager that resumes the run must not start the workers of a program that was killed.
         options = ["--wd", directory, "--cancel-with-owner", *server_args]
         self._own_manager = LocalManager(options) if manager is None else None
         self._manager = manager or self._own_manager
@@ -97,9 +97,9 @@ class PilotExecutor(_Calling):
         try:
             self._total = int(self._manager.resources()["total_cores"])
             self._resources = self._checked(cores, gpus)
-            self._desk = Desk(
+            self._dispatcher = Dispatcher(
                 self._manager,
-                Crew(self._total, max_workers, idle_time),
+                WorkerPool(self._total, max_workers, idle_time),
                 _make_directory(self._manager),
                 host,
                 job,
@@ -116,27 +116,27 @@ class PilotExecutor(_Calling):
 
     @property
     def manager(self) -> Manager:
-        """The manager whose jobs its workers are."""
+        """The manager that runs the workers."""
         assert self._manager is not None
         return self._manager
 
     def with_resources(self, *, cores: int = 1, gpus: int = 0) -> Executor:
-        """The same executor for calls that need something else: `executor.with_resources(cores=4).submit(…)`."""
-        return _Part(self, self._checked(cores, gpus))
+        """The same executor for calls with other resources: `executor.with_resources(cores=4).submit(…)`."""
+        return _ResourceExecutor(self, self._checked(cores, gpus))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls, and let the workers go once the last call is done; `wait` until then. `cancel_futures`
         cancels the calls that have not started. Calling it again does nothing but wait. In a callback of a future it
         does not wait: the callbacks of others come after it. A program that ends without it waits for its calls too."""
         if self._pid != os.getpid():
-            return  # it goes on in the process that made it
-        wait = wait and not self._desk.is_here
+            return  # it continues in the process that made it
+        wait = wait and not self._dispatcher.is_current_thread
         with self._lock:
             first, self._shut = not self._shut, True
         if not self._ended.is_set():
             if cancel_futures:
-                self._desk.cancel_waiting()
-            self._desk.close()
+                self._dispatcher.cancel_waiting()
+            self._dispatcher.close()
         if first and wait:
             self._end()
         elif first:
@@ -148,18 +148,18 @@ class PilotExecutor(_Calling):
         return self.call_with(self._resources, function, arguments)
 
     def call_with(self, resources: Resources, function: bytes, arguments: bytes) -> Future[Any]:
-        """A call as it travels, with the resources of its own."""
+        """Submit a pickled call with its own resources."""
         future: Future[Any] = Future()
         with self._lock:
             if self._pid != os.getpid():
                 raise RuntimeError(FORKED)
             if self._shut:
                 raise RuntimeError("this executor has been shut down, and takes no more calls")
-            if self._desk.problem is not None:
-                raise self._desk.problem
+            if self._dispatcher.problem is not None:
+                raise self._dispatcher.problem
             call = Call(next(self._numbers), resources, function, arguments, future, time.monotonic())
-            self._desk.add(call)
-        future.add_done_callback(lambda done: self._desk.drop(call) if done.cancelled() else None)
+            self._dispatcher.add(call)
+        future.add_done_callback(lambda done: self._dispatcher.drop(call) if done.cancelled() else None)
         return future
 
     def _checked(self, cores: int, gpus: int) -> Resources:
@@ -170,7 +170,7 @@ class PilotExecutor(_Calling):
         return Resources(cores, gpus)
 
     def _end(self) -> None:
-        self._desk.join()
+        self._dispatcher.join()
         self._end_manager()
         self._ended.set()
 
@@ -184,13 +184,13 @@ _open: weakref.WeakSet[PilotExecutor] = weakref.WeakSet()
 
 @atexit.register
 def _wait_for_calls() -> None:
-    """Calls that were made are done, also when the program has ended: executors have always kept to that."""
+    """Wait for all calls at the end of the program, as other executors do."""
     for executor in list(_open):
         executor.shutdown()
 
 
-class _Part(_Calling):
-    """The calls of an executor that have certain resources. Ending it ends nothing: the workers are not its own."""
+class _ResourceExecutor(_CallExecutor):
+    """A view of an executor with other resources. Its shutdown does nothing: it has no workers of its own."""
 
     def __init__(self, whole: PilotExecutor, resources: Resources) -> None:
         self._whole = whole
@@ -200,7 +200,7 @@ class _Part(_Calling):
         return self._whole.call_with(self._resources, function, arguments)
 
 
-class _Packed:
+class _PickledFunction:
     """A function that is pickled once for many calls."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -212,7 +212,7 @@ class _Packed:
 
 
 def _worker_job(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
-    """What all workers have, checked: a mistake in it would be found by the first of them."""
+    """The checked execution section of all workers, so that a mistake is reported at once."""
     job = {
         "exec": sys.executable,
         "args": ["-m", "qcg.pilotjob.executor_api.worker"],
@@ -228,7 +228,7 @@ def _worker_job(directory: Path, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _make_directory(manager: Manager) -> Path:
-    """A directory for the owner alone, where workers on other nodes find it too."""
+    """Make a private directory that workers on other nodes can access."""
     if manager.run_dir is None:
         return Path(tempfile.mkdtemp(prefix="qcg-pm-executor-"))
     directory = manager.run_dir.absolute() / f"executor-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""One thread that follows jobs by the events of their service, and completes their futures."""
+"""A thread that follows jobs by the events of their manager, and completes their futures."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from collections.abc import Callable, Iterable
 from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import ConnectionError, JobNotDefinedError, QCGPJMAError
 from qcg.pilotjob.api.job import Jobs
-from qcg.pilotjob.api.waiting import FINAL
+from qcg.pilotjob.api.waits import FINAL
 from qcg.pilotjob.executor_api.errors import ExecutorError
 from qcg.pilotjob.executor_api.qcgpj_future import QCGPJFuture
 
 
 class JobWatch:
-    """Callbacks of the futures run in its thread."""
+    """Follows jobs; callbacks of their futures run in its thread."""
 
     def __init__(self, manager: Manager, first: QCGPJFuture | None = None) -> None:
-        """`first` is of jobs that were submitted before."""
+        """`first`: the future of jobs that were submitted before."""
         self._manager = manager
         self._lock = threading.Lock()
         self._futures: dict[str, QCGPJFuture] = dict.fromkeys(first.names, first) if first else {}
-        """By the names of jobs that have not ended."""
+        """Futures by the names of unfinished jobs."""
         self._submitting = 0
         self._early: dict[str, str] = {}
-        """While a submission is under way: states of jobs that nobody follows yet. One of them may be the job that is
-        being submitted, for it can end before the answer with its name has come."""
-        self._era: object | None = None
-        """Within one, no event was lost. None while nothing is heard."""
+        """States of unknown jobs during a submission: a job can end before the answer with its name arrives."""
+        self._epoch: object | None = None
+        """Changes when events may have been lost; None without a subscription."""
         self._gone: QCGPJMAError | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="qcg-pm-watch", daemon=True)
@@ -48,23 +47,23 @@ class JobWatch:
             return set(self._futures.values())
 
     def close(self) -> None:
-        """The futures that are left get no more news. The thread ends when it hears of the service again, or that the
-        service has ended, or that its manager object was cleaned up."""
+        """Stop following. The thread ends with the next event, with the end of the manager, or when its manager object
+        is cleaned up."""
         self._closing = True
 
     @property
-    def is_here(self) -> bool:
-        """Whether this is its own thread: in callbacks of futures."""
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs in this thread, as callbacks of futures do."""
         return threading.current_thread() is self._thread
 
     def join(self) -> None:
-        if not self.is_here:
+        if not self.is_current_thread:
             self._thread.join()
 
     def _submit(self, jobs: Jobs, group: Callable[[list[str]], list[list[str]]]) -> list[QCGPJFuture]:
         with self._lock:
             self._submitting += 1
-            era = self._era
+            epoch = self._epoch
         try:
             futures = [QCGPJFuture(names, self._manager, followed=True) for names in group(self._manager.submit(jobs))]
             with self._lock:
@@ -78,8 +77,8 @@ class JobWatch:
         self._changed(early.items())
         if self._gone is not None:
             self._fail_all(self._gone)
-        elif self._era is not None and self._era is not era:
-            self._ask()  # what happened between the submission and the answer may have been lost
+        elif self._epoch is not None and self._epoch is not epoch:
+            self._ask()  # events between the submission and its answer may have been lost
         return futures
 
     def _run(self) -> None:
@@ -88,15 +87,15 @@ class JobWatch:
                 try:
                     self._follow()
                 except ConnectionError as problem:
-                    self._era = None
-                    if not self._closing and not self._is_service_there():
+                    self._epoch = None
+                    if not self._closing and not self._is_manager_alive():
                         self._give_up(problem)
         except BaseException as error:
             self._give_up(ExecutorError(f"jobs cannot be followed any more: {type(error).__name__}: {error}"))
             raise
 
     def _follow(self) -> None:
-        """Until the line breaks. What happened before it was there is found out by asking."""
+        """Process events until the connection breaks. States before the subscription are queried."""
         with self._manager.listen("JST") as events:
             certain = False
             while not self._closing:
@@ -107,7 +106,7 @@ class JobWatch:
                 if events.missed or not certain:
                     events.missed = False
                     certain = events.complete
-                    self._era = object() if certain else None
+                    self._epoch = object() if certain else None
                     self._ask()
 
     def _ask(self) -> None:
@@ -152,8 +151,8 @@ class JobWatch:
         for future in futures:
             future.fail(problem)
 
-    def _is_service_there(self) -> bool:
-        """A broken line alone does not mean that the service is gone."""
+    def _is_manager_alive(self) -> bool:
+        """Whether the manager answers: a broken connection alone does not mean that it is gone."""
         try:
             self._manager.system_status()
         except ConnectionError:

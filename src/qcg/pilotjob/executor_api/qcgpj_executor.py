@@ -1,4 +1,4 @@
-"""An executor whose calls are jobs: each is made from a template and submitted to a manager of the executor's own."""
+"""An executor for jobs from templates, with a manager of its own."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class QCGPJExecutor(Executor):
 
     @property
     def qcgpj_manager(self) -> LocalManager:
-        """The manager behind it, for everything else that can be asked of one."""
+        """The manager of this executor, for all other requests."""
         return self._manager
 
     @property
@@ -100,8 +100,8 @@ class QCGPJExecutor(Executor):
         cancels the jobs that have not started. Calling it again does nothing but wait. In a callback of a future it
         does not wait: the callbacks of others come after it."""
         if self._pid != os.getpid():
-            return  # it goes on in the process that made it
-        wait = wait and not self._watch.is_here
+            return  # it continues in the process that made it
+        wait = wait and not self._watch.is_current_thread
         with self._lock:
             first, self._shut = not self._shut, True
         if cancel_futures:
@@ -124,8 +124,7 @@ class QCGPJExecutor(Executor):
 
 
 def fill(template: str | tuple[str, Mapping[str, Any]], *params: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The description that a template and values for its placeholders give. A placeholder without a value is a
-    `KeyError`."""
+    """Return the job description of a template with filled placeholders; raises KeyError without a value for one."""
     text, defaults = (template, {}) if isinstance(template, str) else template
     values = dict(defaults)
     for one in params:

@@ -6,20 +6,19 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
 
-from qcg.pilotjob.api.asking import list_of
 from qcg.pilotjob.api.client import Manager
-from qcg.pilotjob.api.waiting import FINAL
+from qcg.pilotjob.api.client_helpers import name_list
+from qcg.pilotjob.api.waits import FINAL
 
 
 class QCGPJFuture(Future[dict[str, str]]):
-    """Done when all its jobs have ended; its result tells how: `{name: state}`. A job that was cancelled, by whomever,
-    makes it a cancelled future; a service that is gone gives it a `ConnectionError`."""
+    """Done when all its jobs have ended, with the result `{name: state}`. A cancelled job makes it a cancelled future;
+    the loss of the manager gives it a `ConnectionError`."""
 
     def __init__(self, ids: Iterable[str], qcgpjm: Manager, *, followed: bool = False) -> None:
-        """For jobs that were submitted to a manager. `followed`: somebody tells it of their changes; otherwise it finds
-        out itself."""
+        """`followed`: a JobWatch reports the changes of its jobs; otherwise it starts a JobWatch of its own."""
         super().__init__()
-        self.names = list_of(ids)
+        self.names = name_list(ids)
         self._manager = qcgpjm
         self._states = dict.fromkeys(self.names, "QUEUED")
         self._lock = threading.Lock()
@@ -28,7 +27,7 @@ class QCGPJFuture(Future[dict[str, str]]):
             self._settled = True
             self.set_result({})
         elif not followed:
-            from qcg.pilotjob.executor_api.job_watch import JobWatch  # late: it makes futures too
+            from qcg.pilotjob.executor_api.job_watch import JobWatch  # imported late: it imports this module
 
             watch = JobWatch(qcgpjm, self)
             self.add_done_callback(lambda done: watch.close())
@@ -49,9 +48,9 @@ class QCGPJFuture(Future[dict[str, str]]):
         return self.cancelled()
 
     def job_changed(self, name: str, state: str) -> None:
-        """For whoever follows the jobs: one of them is in this state."""
+        """Called by JobWatch: one of the jobs has changed its state."""
         with self._lock:
-            if self._states[name] not in FINAL:  # late news of an earlier state
+            if self._states[name] not in FINAL:  # an outdated event
                 self._states[name] = state
         if not FINAL.issuperset(self._states.values()) or not self._settle():
             return
@@ -61,17 +60,17 @@ class QCGPJFuture(Future[dict[str, str]]):
             self.set_result(dict(self._states))
 
     def fail(self, problem: BaseException) -> None:
-        """For whoever follows the jobs: it will never be known how they ended."""
+        """Called by JobWatch: the ends of the jobs cannot be known."""
         if self._settle():
             self.set_exception(problem)
 
     def _settle(self) -> bool:
-        """Whether it is this call that decides how the future ends."""
+        """Whether this call decides the result of the future: only the first one does."""
         with self._lock:
             settled, self._settled = self._settled, True
         return not settled
 
     def _become_cancelled(self) -> None:
         super().cancel()
-        # Those who wait for several futures at once are told in a second step.
+        # Wakes up `concurrent.futures.wait` and `as_completed`.
         self.set_running_or_notify_cancel()

@@ -1,5 +1,4 @@
-"""A worker: a job that makes the calls of an executor, one after the other, until it is told to leave or nobody is
-there any more."""
+"""The worker process: makes the calls of an executor one by one, until it is dismissed or the executor ends."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ import zmq
 
 from qcg.pilotjob.common.environment import EXECUTOR_CONTACT, EXECUTOR_WORKER
 from qcg.pilotjob.executor_api.calls import perform
-from qcg.pilotjob.executor_api.endpoint import BEGUN, CALL, HELLO, answer_frames, line_to, read_contact
+from qcg.pilotjob.executor_api.endpoint import CALL, HELLO, STARTED, answer_frames, read_contact, worker_socket
 
 CONNECT_TIMEOUT = 60_000
 
@@ -22,20 +21,20 @@ def work() -> None:
     place = Path(os.environ.pop(EXECUTOR_CONTACT))
     contact = read_contact(place)
     begun = os.open(
-        place.with_name(os.environ[EXECUTOR_WORKER] + BEGUN), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+        place.with_name(os.environ[EXECUTOR_WORKER] + STARTED), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
     )
     sys.path[:] = contact.python_path
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    line = line_to(context, contact, os.environ[EXECUTOR_WORKER])
-    # It tells one thing only: the executor has closed the line, or died.
+    line = worker_socket(context, contact, os.environ[EXECUTOR_WORKER])
+    # It reports one event only: the executor has closed the connection, or died.
     monitor = line.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     poller = zmq.Poller()
     poller.register(line, zmq.POLLIN)
     poller.register(monitor, zmq.POLLIN)
-    # What was printed is in the file, also when the function ends this process.
+    # Line buffering, so that output is in the file even when the function ends this process.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     line.connect(contact.address)
-    _tell(line, [HELLO])
+    _send(line, [HELLO])
     _prepare()
     patience: int | None = CONNECT_TIMEOUT
     while ready := dict(poller.poll(patience)):
@@ -45,9 +44,9 @@ def work() -> None:
             if kind != CALL:
                 break
             number, function, arguments = call
-            # An answer may still be under way when the function ends this process: the file is not.
+            # Written before the call: answers may be lost when the function ends this process, the file is not.
             os.pwrite(begun, b"%20d" % int(number), 0)
-            _tell(line, answer_frames(number, perform(function, arguments)))
+            _send(line, answer_frames(number, perform(function, arguments)))
             sys.stdout.flush()
         elif monitor in ready:
             break
@@ -58,14 +57,14 @@ def work() -> None:
     os.close(begun)
 
 
-def _tell(line: zmq.Socket[bytes], frames: list[bytes]) -> None:
-    """Where somebody else answers by now, a plain send would wait for ever. The monitor tells of it."""
+def _send(line: zmq.Socket[bytes], frames: list[bytes]) -> None:
+    """Send a message. Without its executor a plain send would block for ever; the monitor reports that."""
     with suppress(zmq.Again):
         line.send_multipart(frames, zmq.NOBLOCK)
 
 
 def _prepare() -> None:
-    """Import now what every call needs, while there is none."""
+    """Import modules that every call needs before the first call arrives."""
     importlib.import_module("cloudpickle")
 
 

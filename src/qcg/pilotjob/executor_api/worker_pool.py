@@ -1,8 +1,8 @@
-"""Who does what: which worker gets which call, when workers are started and when they leave. No I/O, no clock.
+"""Assigns calls to workers, and decides when workers are started and dismissed. No I/O, no clock.
 
-Each worker has the resources of one kind of call, and takes many calls. Calls are taken in the order of submission,
-per kind. Where cores are short, the kind whose first call has waited longest goes first: idle workers of other kinds
-leave for it at once, and busy ones after their calls, when it has no worker at all and has waited a while.
+Each worker has the resources of one kind of call, and takes many calls. Calls of a kind are assigned in the order of
+submission. Where cores are short, the kind whose first call has waited longest comes first: idle workers of other kinds
+are dismissed for it at once, and busy ones after their calls, when it has no worker at all and has waited a while.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from msgspec import Struct, field
 from qcg.pilotjob.executor_api.calls import Call, Resources
 
 CLAIM_AFTER = 1.0
-"""Seconds that a call without any worker of its kind waits before busy workers of other kinds leave for it."""
+"""Seconds that a call without any worker of its kind waits before busy workers of other kinds are dismissed for it."""
 SHORT = 0.005
-"""Seconds. Functions that take no longer, as far as seen, are sent ahead: their worker never waits between them."""
-FORGETTING = 0.9
-"""How much of a long call is remembered with each that follows."""
+"""Seconds. Calls of functions that have not taken longer are prefilled: their worker never waits between them."""
+DECAY = 0.9
+"""Factor by which the longest runtime of a function decays with each call."""
 AHEAD = 4
+"""The most calls of a worker."""
 MOST_FUNCTIONS = 10_000
-"""That are remembered."""
+"""The most functions whose runtimes are remembered."""
 
 
 class Worker(Struct, eq=False):
@@ -32,7 +33,7 @@ class Worker(Struct, eq=False):
     joined: bool = False
     leaving: bool = False
     calls: OrderedDict[int, Call] = field(default_factory=OrderedDict)
-    """That it has been sent and has not answered."""
+    """Calls that were sent to it and are not answered."""
     idle_since: float = 0.0
 
     @property
@@ -50,7 +51,7 @@ class Start(Struct, frozen=True):
 
 
 class Leave(Struct, frozen=True):
-    """After the calls that it has."""
+    """Dismiss a worker after its calls."""
 
     worker: Worker
 
@@ -58,7 +59,9 @@ class Leave(Struct, frozen=True):
 Action = Union[Send, Start, Leave]
 
 
-class Crew:
+class WorkerPool:
+    """The workers and waiting calls of an executor."""
+
     def __init__(self, cores: int, max_workers: int | None, idle_time: float) -> None:
         self._cores = cores
         self._most = max_workers
@@ -66,21 +69,21 @@ class Crew:
         self._workers: dict[str, Worker] = {}
         self._waiting: dict[Resources, OrderedDict[int, Call]] = {}
         self._longest: dict[int, float] = {}
-        """Seconds that a function took at most of late, by the hash of its text."""
+        """Decaying maximum of the runtime of each function in seconds, by the hash of the pickled function."""
         self._started = 0
 
-    # -- what happens ---------------------------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------------------
 
     def add(self, call: Call) -> None:
         self._waiting.setdefault(call.resources, OrderedDict())[call.number] = call
 
     def drop(self, call: Call) -> bool:
-        """Whether the call was still waiting, and is not any more."""
+        """Remove a waiting call; returns False when it is not waiting."""
         waiting = self._waiting.get(call.resources)
         return waiting is not None and waiting.pop(call.number, None) is not None
 
     def joined(self, worker_id: str, now: float) -> bool:
-        """A worker is ready for calls. Whether it is one of ours."""
+        """A worker is ready for calls; returns False for an unknown worker."""
         worker = self._workers.get(worker_id)
         if worker is None:
             return False
@@ -89,7 +92,7 @@ class Crew:
         return True
 
     def answered(self, worker_id: str, number: int, seconds: float, now: float) -> Call | None:
-        """The call that a worker has done."""
+        """Return the call that a worker has answered."""
         worker = self._workers.get(worker_id)
         call = worker.calls.pop(number, None) if worker else None
         if worker is None or call is None:
@@ -98,12 +101,13 @@ class Crew:
         if len(self._longest) >= MOST_FUNCTIONS:
             self._longest = {}
         function = hash(call.function)
-        self._longest[function] = max(seconds, FORGETTING * self._longest.get(function, 0.0))
+        self._longest[function] = max(seconds, DECAY * self._longest.get(function, 0.0))
         return call
 
     def lost(self, worker_id: str, begun: int | None = None) -> list[Call]:
-        """A worker has ended. The calls that are lost with it; and, when no worker of its kind can be started, all that
-        wait. `begun` is the number of the last call that it began, where that is known: those after it go to others.
+        """A worker has ended; returns its lost calls and, when no worker of its kind can be started, all waiting ones.
+
+        `begun`: the number of the last call that it started, where that is known: later calls go to other workers.
         """
         worker = self._workers.pop(worker_id)
         calls = list(worker.calls.values())
@@ -116,13 +120,13 @@ class Crew:
         return calls
 
     def _put_back(self, calls: list[Call]) -> None:
-        """At the head, for they were there before."""
+        """Put calls back at the head of the queue."""
         for call in reversed(calls):
             waiting = self._waiting.setdefault(call.resources, OrderedDict())
             waiting[call.number] = call
             waiting.move_to_end(call.number, last=False)
 
-    # -- what to do -----------------------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------------------
 
     @property
     def workers(self) -> Iterable[Worker]:
@@ -130,26 +134,26 @@ class Crew:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing waits, and nobody works."""
+        """No call waits or runs."""
         return not any(self._waiting.values()) and not any(worker.calls for worker in self._workers.values())
 
     def waiting(self) -> list[Call]:
         return [call for calls in self._waiting.values() for call in calls.values()]
 
     def plan(self, now: float) -> list[Action]:
-        """What to do now. It counts as done."""
+        """Return the next actions, which count as done."""
         actions: list[Action] = []
-        for calls in self._by_age():
+        for calls in self._waiting_by_age():
             first = next(iter(calls.values()))
-            actions += self._hand_out(first.resources, calls)
-        for calls in self._by_age():
+            actions += self._assign(first.resources, calls)
+        for calls in self._waiting_by_age():
             first = next(iter(calls.values()))
             actions += self._start(first.resources, len(calls))
             if self._lacks_workers(first.resources, len(calls)):
-                actions += self._make_room(first, now)
+                actions += self._free_cores(first, now)
                 if not self._of(first.resources):
-                    break  # what gets free is for this one
-        actions += self._send_home(now)
+                    break  # reserve cores that become free for this kind
+        actions += self._dismiss_idle(now)
         return actions
 
     def dismiss_all(self) -> list[Leave]:
@@ -158,25 +162,25 @@ class Crew:
             worker.leaving = True
         return [Leave(worker) for worker in staying]
 
-    def next_look(self, now: float) -> float | None:
-        """When to plan again though nothing happens."""
+    def next_plan_time(self, now: float) -> float | None:
+        """The time to plan again when nothing happens."""
         free = [worker for worker in self._workers.values() if worker.joined and worker.is_free]
         times = [worker.idle_since + self._idle_time for worker in free]
-        for calls in self._by_age():
+        for calls in self._waiting_by_age():
             first = next(iter(calls.values()))
             if not self._of(first.resources) and first.submitted + CLAIM_AFTER > now:
                 times.append(first.submitted + CLAIM_AFTER)
         return min(times, default=None)
 
-    def _by_age(self) -> list[OrderedDict[int, Call]]:
+    def _waiting_by_age(self) -> list[OrderedDict[int, Call]]:
         """The waiting calls of each kind; the kind with the oldest call first."""
         return sorted((calls for calls in self._waiting.values() if calls), key=lambda calls: next(iter(calls)))
 
     def _of(self, resources: Resources) -> list[Worker]:
         return [one for one in self._workers.values() if one.resources == resources and not one.leaving]
 
-    def _hand_out(self, resources: Resources, calls: OrderedDict[int, Call]) -> Iterator[Send]:
-        """One call to everybody who is free, then more of the short ones, evenly."""
+    def _assign(self, resources: Resources, calls: OrderedDict[int, Call]) -> Iterator[Send]:
+        """Assign one call to each free worker, then prefill short calls evenly."""
         ready = [worker for worker in self._of(resources) if worker.joined]
         for most in range(1, AHEAD + 1):
             for worker in ready:
@@ -190,7 +194,7 @@ class Crew:
                     yield Send(worker, call)
 
     def _are_short(self, worker: Worker, calls: OrderedDict[int, Call]) -> bool:
-        """What the worker has, and what would be next."""
+        """Whether the calls of the worker and the next call are short."""
         beside = [*worker.calls.values(), next(iter(calls.values()))]
         return all(self._longest.get(hash(call.function), SHORT) < SHORT for call in beside)
 
@@ -205,13 +209,13 @@ class Crew:
         return waiting > sum(not worker.joined for worker in self._of(resources))
 
     def _fits(self, resources: Resources, beside: Iterable[Worker]) -> bool:
-        """Whether a worker of this kind can be started beside these."""
+        """Whether the cores suffice for another worker of this kind."""
         others = list(beside)
         used = sum(worker.resources.cores for worker in others)
         return used + resources.cores <= self._cores and (self._most is None or len(others) < self._most)
 
-    def _make_room(self, first: Call, now: float) -> Iterator[Leave]:
-        """Let workers of other kinds leave, until there will be room for one more of this kind."""
+    def _free_cores(self, first: Call, now: float) -> Iterator[Leave]:
+        """Dismiss workers of other kinds until the cores suffice for one more of this kind."""
         staying = [worker for worker in self._workers.values() if not worker.leaving]
         claims = not self._of(first.resources) and now >= first.submitted + CLAIM_AFTER
         candidates = [
@@ -226,10 +230,10 @@ class Crew:
                 yield Leave(worker)
 
     def _is_after(self, worker: Worker, first: Call) -> bool:
-        """Whether nothing that waits for a worker like this has waited longer than this call."""
+        """Whether no waiting call of the worker's kind has waited longer than this call."""
         return next(iter(self._waiting.get(worker.resources, {})), first.number) >= first.number
 
-    def _send_home(self, now: float) -> Iterator[Leave]:
+    def _dismiss_idle(self, now: float) -> Iterator[Leave]:
         for worker in self._workers.values():
             if worker.joined and worker.is_free and now >= worker.idle_since + self._idle_time:
                 worker.leaving = True

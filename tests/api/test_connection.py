@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import zmq
 
+from qcg.pilotjob.api.connection import Connection, make_context
 from qcg.pilotjob.api.errors import ConnectionError
-from qcg.pilotjob.api.link import Line, make_context
 from qcg.pilotjob.wire.contact import ClientsContact
 from tests.support.serving import PATIENCE
 from tests.support.waiting import wait_for
@@ -20,11 +20,11 @@ def test_an_answer_that_comes_while_the_end_is_noticed_is_an_answer(monkeypatch:
     service = there.socket(zmq.ROUTER)
     service.bind("tcp://127.0.0.1:*")
     address = service.getsockopt_string(zmq.LAST_ENDPOINT)
-    line = Line(here, zmq.DEALER, ClientsContact(address, ""), address)
+    connection = Connection(here, zmq.DEALER, ClientsContact(address, ""), address)
     try:
-        line.send([b"question"])
+        connection.send([b"question"])
         service.send_multipart([service.recv_multipart()[0], b"answer"])
-        wait_for(lambda: line.socket.poll(0), what="the answer")
+        wait_for(lambda: connection.socket.poll(0), what="the answer")
         service.close(0)
         there.term()
         look = zmq.Poller.poll
@@ -32,15 +32,15 @@ def test_an_answer_that_comes_while_the_end_is_noticed_is_an_answer(monkeypatch:
         def look_too_soon(poller: zmq.Poller, timeout: int) -> list[Any]:
             found = look(poller, timeout)
             both = len(poller.sockets) > 1
-            return [(socket, events) for socket, events in found if not (both and socket is line.socket)]
+            return [(socket, events) for socket, events in found if not (both and socket is connection.socket)]
 
         with monkeypatch.context() as patched:
             patched.setattr(zmq.Poller, "poll", look_too_soon)
-            assert line.wait(PATIENCE)
-        assert line.socket.recv() == b"answer"
+            assert connection.wait(PATIENCE)
+        assert connection.socket.recv() == b"answer"
         with pytest.raises(ConnectionError, match="is gone"):
-            line.wait(PATIENCE)
+            connection.wait(PATIENCE)
     finally:
-        line.close()
+        connection.close()
         there.destroy(linger=0)
         here.destroy(linger=0)

@@ -1,4 +1,4 @@
-"""What all clients share, however they send: names, answers, and what may be asked twice."""
+"""Helpers of the blocking and the asyncio client: arguments, replies, and which requests may be repeated."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from qcg.pilotjob.description.json_input import InvalidJson
 
 Names = str | Iterable[str]
 
-QUESTIONS = frozenset({"listJobs", "jobStatus", "jobInfo", "why", "endedJobs", "resourcesInfo", "status"})
-"""Requests that change nothing: asking again does no harm."""
+READ_ONLY = frozenset({"listJobs", "jobStatus", "jobInfo", "why", "endedJobs", "resourcesInfo", "status"})
+"""Requests that change nothing, so that they can be repeated after a reconnect."""
 
 
-def list_of(names: Names) -> list[str]:
+def name_list(names: Names) -> list[str]:
+    """The names of jobs in an argument that is one name or a collection of names."""
     if isinstance(names, str):
         return [names]
     try:
@@ -30,19 +31,19 @@ def list_of(names: Names) -> list[str]:
 
 
 class Limit(NamedTuple):
-    """How long a wait may take."""
+    """The time limit of a wait."""
 
     seconds: float
     deadline: float
-    """On the monotonic clock."""
+    """Time of the monotonic clock."""
 
     @property
     def left(self) -> float:
         return max(self.deadline - time.monotonic(), 0.0)
 
 
-def limit_of(timeout: Any, timeout_secs: Any) -> Limit:
-    """The limit of a wait that begins now, from either of the two names that the timeout has."""
+def time_limit(timeout: Any, timeout_secs: Any) -> Limit:
+    """The limit of a wait that begins now; its timeout has two names, of which one may be given."""
     if timeout is not None and timeout_secs is not None:
         raise WrongArgumentsError("give timeout or timeout_secs, not both: they mean the same")
     given = timeout_secs if timeout is None else timeout
@@ -60,9 +61,9 @@ def limit_of(timeout: Any, timeout_secs: Any) -> Limit:
 
 
 def log_request(request: dict[str, Any]) -> None:
-    """Requests that change something are worth a line in every log."""
+    """Log a request: at level INFO when it changes something."""
     name, jobs = str(request.get("request")), request.get("jobs")
-    if name in QUESTIONS:
+    if name in READ_ONLY:
         log.debug("request %s", name)
     elif name == "submit" and isinstance(jobs, (list, tuple)):
         log.info("request submit: %d jobs", len(jobs))
@@ -70,7 +71,8 @@ def log_request(request: dict[str, Any]) -> None:
         log.info("request %s", name)
 
 
-def accepted(answer: dict[str, Any]) -> dict[str, Any]:
+def check_accepted(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return a successful answer; raises RequestRefusedError for any other."""
     if answer["code"] != 0:
         reason = answer.get("message", "no reason was given")
         log.info("refused: %s", reason)
@@ -78,15 +80,16 @@ def accepted(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def data_of(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+def reply_data(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of the answer to a request."""
     data = answer.get("data")
     if not isinstance(data, dict):
         raise InternalError(f"the answer to {request['request']} has no data")
     return data
 
 
-def submitted(data: dict[str, Any]) -> list[str]:
-    """The names in the answer to a submission, whose warnings go to the log."""
+def submitted_names(data: dict[str, Any]) -> list[str]:
+    """Return the names in the answer to a submission, and log its warnings."""
     for warning in data.get("warnings", ()):
         log.warning("%s", warning)
     names: list[str] = data["jobs"]
@@ -97,6 +100,6 @@ def finish_request(*, cancel: bool) -> dict[str, Any]:
     return {"request": "finish", "cancel": True} if cancel else {"request": "finish"}
 
 
-def may_ask_again(request: dict[str, Any], error: ConnectionError) -> bool:
-    """Whether nothing can happen twice when a request that ended in this error is sent once more."""
-    return not error.perhaps_sent or request.get("request") in QUESTIONS
+def may_repeat(request: dict[str, Any], error: ConnectionError) -> bool:
+    """Whether a request that ended with this error can be sent again without having its effect twice."""
+    return not error.perhaps_sent or request.get("request") in READ_ONLY

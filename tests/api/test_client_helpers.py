@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from qcg.pilotjob.api.asking import limit_of, list_of, may_ask_again
+from qcg.pilotjob.api.client_helpers import may_repeat, name_list, time_limit
 from qcg.pilotjob.api.errors import ConnectionError, NoManager, WrongArgumentsError
 from qcg.pilotjob.description.requests import Request
 
@@ -23,18 +23,18 @@ from qcg.pilotjob.description.requests import Request
 )
 def test_what_are_no_names_is_refused_in_words(names: Any, sentence: str):
     with pytest.raises(WrongArgumentsError) as caught:
-        list_of(names)
+        name_list(names)
     assert str(caught.value) == sentence
 
 
 def test_a_timeout_may_be_as_large_as_one_likes():
-    assert limit_of(10**5000, None).seconds == math.inf
-    assert limit_of(None, -(10**5000)).seconds == -math.inf
-    assert limit_of(math.inf, None).seconds == math.inf
-    assert limit_of(None, 2).seconds == 2
+    assert time_limit(10**5000, None).seconds == math.inf
+    assert time_limit(None, -(10**5000)).seconds == -math.inf
+    assert time_limit(math.inf, None).seconds == math.inf
+    assert time_limit(None, 2).seconds == 2
     for wrong in ("2", math.nan, [1]):
         with pytest.raises(WrongArgumentsError, match="a timeout is a number of seconds"):
-            limit_of(wrong, None)
+            time_limit(wrong, None)
 
 
 @pytest.mark.parametrize("request_type", get_args(Request), ids=lambda request_type: request_type.__name__)
@@ -42,9 +42,9 @@ def test_a_request_is_repeated_after_a_reconnect_if_it_changes_nothing(request_t
     changing = {"submit", "control", "cancelJob", "removeJob", "finish"}
     name = request_type.__struct_config__.tag
     perhaps_sent = ConnectionError("the connection was lost")
-    assert may_ask_again({"request": name}, perhaps_sent) is (name not in changing)
+    assert may_repeat({"request": name}, perhaps_sent) is (name not in changing)
 
 
 @pytest.mark.parametrize("name", ["submit", "finish"])
 def test_a_request_that_was_not_sent_is_always_repeated(name: str):
-    assert may_ask_again({"request": name}, NoManager("there is no manager"))
+    assert may_repeat({"request": name}, NoManager("there is no manager"))

@@ -129,7 +129,7 @@ def test_waits_go_on_with_the_resumed_service_when_told_to_reconnect(service: Se
     with ThreadPoolExecutor(len(WAITS)) as threads:
         waiting = started(service, WAITS, {"reconnect": 60}, threads)
         service.kill()
-        time.sleep(1)  # while there is no service at all
+        time.sleep(1)  # while there is no manager at all
         service.resume()
         assert not any(one.done() for one in waiting)
         (service.wd / "release").touch()

@@ -1,4 +1,4 @@
-"""The connections of a client to its service, for all threads of a process."""
+"""The connections of a client to its manager, shared by all threads of a process."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from typing import Any
 
 import zmq
 
+from qcg.pilotjob.api.connection import Requests, make_context
 from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.events import Events
-from qcg.pilotjob.api.link import Requests, make_context
 from qcg.pilotjob.api.target import Target
 
 _CLOSED = "this manager object was cleaned up and cannot be used any more"
 
 
-class Connections:
-    """Each request has a line of its own. A process that was forked makes new ones: those of its parent are of no use
-    to it."""
+class ConnectionPool:
+    """Hands out a connection for each request. A forked process makes new connections: sockets cannot be shared."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -36,17 +35,17 @@ class Connections:
         self._lock = threading.Lock()
 
     def begin_in_child(self) -> None:
-        """After a fork: nothing of the parent's is closed, for both processes have the same sockets."""
+        """Replace the connections after a fork, without closing them: the parent uses the same sockets."""
         _left_behind.append((self._context, self._idle, list(self._events)))
         self._begin()
 
     def ask(self, body: bytes, timeout: float) -> dict[str, Any]:
-        """The answer to a request; `NoAnswer` when none comes in time."""
+        """Return the answer to a request; raises NoAnswer when none comes in time."""
         with self.explained():
             requests = self._idle_requests() or Requests(self._context, self.target.contact)
             try:
                 answer = requests.ask(body, timeout)
-            except BaseException:  # a line on which something went wrong is not used again
+            except BaseException:  # a connection with an error is not used again
                 requests.close()
                 raise
             with self._lock:
@@ -64,13 +63,13 @@ class Connections:
             self._events.add(events)
             return events
 
-    def look_again(self) -> None:
-        """The service may be elsewhere now, and have other keys."""
-        self.target = self.target.again()
+    def refresh_target(self) -> None:
+        """Read the contact file again: a resumed manager has another address and other keys."""
+        self.target = self.target.refreshed()
         self._drop_idle()
 
     def close(self) -> None:
-        """Calls under way in other threads end with a `ConnectionError`, and close what they have open."""
+        """Close all connections. Calls of other threads end with ConnectionError, and close their own connections."""
         with self._lock:
             self.closed = True
             listening = list(self._events)
@@ -81,7 +80,7 @@ class Connections:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """What ZeroMQ says, in our words."""
+        """Turn ZeroMQ errors into ConnectionError."""
         try:
             yield
         except zmq.ZMQError as error:
@@ -89,14 +88,14 @@ class Connections:
             raise ConnectionError(reason) from None
 
     def _idle_requests(self) -> Requests | None:
-        """One that is still connected."""
+        """Take an idle connection that is still up."""
         while True:
             with self._lock:
                 if not self._idle:
                     return None
                 requests = self._idle.pop()
             try:
-                requests.line.check()
+                requests.connection.check()
                 return requests
             except ConnectionError:
                 requests.close()
@@ -108,9 +107,9 @@ class Connections:
             requests.close()
 
 
-_everywhere: weakref.WeakSet[Connections] = weakref.WeakSet()
+_everywhere: weakref.WeakSet[ConnectionPool] = weakref.WeakSet()
 _left_behind: list[object] = []
-"""In a process that was forked: what is its parent's. Kept, because what is dropped is closed."""
+"""Objects of the parent of a forked process, kept because garbage collection would close their sockets."""
 
 
 def _begin_in_child() -> None:

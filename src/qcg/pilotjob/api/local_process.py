@@ -1,4 +1,4 @@
-"""A service process of one's own: started, watched and ended."""
+"""The manager process of a LocalManager: start, liveness, end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from qcg.pilotjob.api.errors import ServiceError
 from qcg.pilotjob.api.log import log
 
 FINISH_TIMEOUT = 20.0
-"""Seconds that a service may take to end its jobs and itself, before it is killed."""
+"""Seconds that a manager may take to end its jobs and itself, before it is killed."""
 
 _SERVICE = """
 import sys
@@ -31,16 +31,16 @@ sys.argv[0] = "qcg-pm-service"
 from qcg.pilotjob.cli.commands.service import main
 main()
 """
-"""Not `python -m`: a file in the directory of the caller must not be taken for a module of the service."""
+"""Not `python -m`: a file in the working directory of the caller must not shadow a module of the manager."""
 
 
-class LocalService:
-    """A service process that ends when it is told to, and when this process ends, however that happens: it reads from a
-    pipe, whose other end this process holds. A byte in it means `finish`."""
+class ManagerProcess:
+    """A manager process that ends when told to, and when this process ends, however that happens: it reads from a pipe
+    whose other end this process holds open. A byte in the pipe means `finish`."""
 
     def __init__(self, arguments: Iterable[Any], init_timeout: float) -> None:
         if isinstance(arguments, (str, bytes)):
-            raise ServiceError(f"the options of a service are a list, like ['--nodes', '2'], and not {arguments!r}")
+            raise ServiceError(f"the options of a manager are a list, like ['--nodes', '2'], and not {arguments!r}")
         ready_reader, ready_writer = _pipe()
         self._lock = threading.Lock()
         lifeline_reader, self._lifeline = _pipe()
@@ -49,7 +49,7 @@ class LocalService:
         command += ["--ready-fd", str(ready_writer), "--lifeline-fd", str(lifeline_reader)]
         with os.fdopen(os.memfd_create("said"), "w+b") as said:
             try:
-                # A new session: an interrupt that is meant for this program is not meant for its jobs.
+                # A new session, so that Ctrl-C in the terminal reaches this program and not its jobs.
                 self.process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -79,22 +79,22 @@ class LocalService:
         return self.process.poll() is None
 
     def terminate(self) -> None:
-        """End it with SIGTERM: running jobs are QUEUED again."""
+        """End the manager with SIGTERM: running jobs are requeued."""
         if self.is_alive:
             self.process.terminate()
 
     def finish(self) -> None:
-        """End it as the request `finish` does, without the network: running jobs are CANCELED."""
+        """End the manager as the request `finish` does, without the network: running jobs are CANCELED."""
         with self._lock:
             if self._lifeline >= 0:
-                with suppress(BrokenPipeError):  # it has ended
+                with suppress(BrokenPipeError):  # the manager has ended
                     os.write(self._lifeline, b"\n")
 
     def end(self) -> None:
-        """Wait until it has ended; when that takes too long, it is killed. Jobs that are left are told in the log."""
+        """Close the pipe, wait for the end of the manager, and kill it after a timeout. Unfinished jobs are logged."""
         with self._lock:
             is_first = self._lifeline >= 0
-            self._let_go()
+            self._release()
         try:
             self.process.wait(FINISH_TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -105,8 +105,8 @@ class LocalService:
 
     def _log_jobs_left(self) -> None:
         if self.process.returncode in (0, 1) or not hasattr(self, "conf"):
-            return  # every job is final, or the service did not start
-        # Needed seldom, and it takes time to load.
+            return  # every job is final, or the manager did not start
+        # Imported late: rarely needed, and slow to load.
         from qcg.pilotjob.runs.discovery import unfinished
         from qcg.pilotjob.runs.resume_hint import are_left
 
@@ -119,30 +119,30 @@ class LocalService:
                 shlex.quote(str(self.run_dir)),
             )
 
-    def let_go_in_child(self) -> None:
-        """After a fork: it ends with the process that started it, not with the last of its children."""
+    def release_in_child(self) -> None:
+        """Close the pipe in a forked child: the manager must end with the process that started it."""
         self._lock = threading.Lock()
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         lifeline, self._lifeline = self._lifeline, -1
         if lifeline >= 0:
             os.close(lifeline)
 
 
-_services: weakref.WeakSet[LocalService] = weakref.WeakSet()
+_services: weakref.WeakSet[ManagerProcess] = weakref.WeakSet()
 
 
-def _let_go_in_child() -> None:
+def _release_in_child() -> None:
     for service in list(_services):
-        service.let_go_in_child()
+        service.release_in_child()
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 def _pipe() -> tuple[int, int]:
-    """With numbers that a program whose standard streams are closed gives to nothing else."""
+    """A pipe with descriptors above 2, which a program with closed standard streams would reuse."""
     ends = os.pipe()
     moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends]
     for end in ends:
@@ -151,20 +151,20 @@ def _pipe() -> tuple[int, int]:
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], ready: int, said: BinaryIO, timeout: float) -> dict[str, Any]:
-    """What the service says of itself when it is ready."""
+    """Wait for the message of a manager that is ready; returns its configuration."""
     deadline = time.monotonic() + timeout
     told = b""
     poll = select.poll()
     poll.register(ready, select.POLLIN)
     while not told.endswith(b"\n"):
         if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
-            raise ServiceError(f"the service was not ready within {timeout:g} s")
+            raise ServiceError(f"the manager was not ready within {timeout:g} s")
         chunk = os.read(ready, 65536)
         if not chunk:
             process.wait()
             said.seek(0)
             words = said.read().decode(errors="replace").strip()
-            raise ServiceError(f"the service ended instead of starting (exit code {process.returncode}): {words}")
+            raise ServiceError(f"the manager ended instead of starting (exit code {process.returncode}): {words}")
         told += chunk
     conf: dict[str, Any] = msgspec.json.decode(told)
     return conf

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import zmq
 
-from qcg.pilotjob.api import async_link
-from qcg.pilotjob.api.async_link import AsyncRequests
+from qcg.pilotjob.api import async_connection
+from qcg.pilotjob.api.async_connection import AsyncRequests
+from qcg.pilotjob.api.connection import Connection, Requests, make_context
 from qcg.pilotjob.api.errors import ConnectionError
-from qcg.pilotjob.api.link import Line, Requests, make_context
 from qcg.pilotjob.wire.contact import ClientsContact
 from qcg.pilotjob.wire.keys import make_keys
 from tests.support.serving import PATIENCE, Served, served
@@ -54,7 +54,7 @@ def test_a_client_that_is_refused_before_it_asks_is_told_so(
     refused: ClientsContact, context: zmq.Context[zmq.Socket[bytes]]
 ):
     requests = Requests(context, refused)
-    wait_until_refused(requests.line.socket)
+    wait_until_refused(requests.connection.socket)
     with pytest.raises(ConnectionError, match="does not let this client in"):
         requests.ask(QUESTION, PATIENCE)
     requests.close()
@@ -65,7 +65,7 @@ def test_a_client_in_an_event_loop_that_is_refused_before_it_asks_is_told_so(
 ):
     async def scenario() -> None:
         requests = AsyncRequests(context, refused)
-        wait_until_refused(requests._line._line.socket)
+        wait_until_refused(requests._connection._connection.socket)
         with pytest.raises(ConnectionError, match="does not let this client in"):
             await requests.ask(QUESTION, PATIENCE)
         requests.close(ConnectionError("over"))
@@ -76,12 +76,12 @@ def test_a_client_in_an_event_loop_that_is_refused_before_it_asks_is_told_so(
 def test_a_client_in_an_event_loop_that_is_refused_before_it_listens_is_told_so(
     refused: ClientsContact, context: zmq.Context[zmq.Socket[bytes]], monkeypatch: pytest.MonkeyPatch
 ):
-    class RefusedLine(Line):
+    class RefusedLine(Connection):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             wait_until_refused(self.socket)
 
-    monkeypatch.setattr(async_link, "Line", RefusedLine)
+    monkeypatch.setattr(async_connection, "Connection", RefusedLine)
 
     async def scenario() -> None:
         requests = AsyncRequests(context, refused)

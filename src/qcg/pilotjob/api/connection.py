@@ -1,4 +1,4 @@
-"""One connection of a client: requests with an answer in time, or a word about why not."""
+"""A connection of the blocking client: a ZeroMQ socket with its monitor, timeouts, and errors in words."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from qcg.pilotjob.wire.parts import request_frames
 from qcg.pilotjob.wire.routing import is_ipv6
 
 CONNECT_TIMEOUT = 5.0
-"""Seconds without a connection after which there is no service."""
+"""Seconds after which a connection attempt has failed."""
 REFUSED_TIMEOUT = 1.0
-"""The same where attempts fail at once: nobody listens there, or does not let this client in."""
+"""The same when connections are refused: no manager listens there, or it does not accept the keys of this client."""
 HEARTBEAT, SILENCE = 1000, 5000
-"""Milliseconds between signs of life that are asked for, and without any after which the connection is lost."""
+"""Milliseconds between heartbeats, and of silence after which the connection is lost."""
 MOST_SOCKETS = 16_384
 _WATCHED = (
     zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.HANDSHAKE_FAILED_AUTH | zmq.Event.DISCONNECTED | zmq.Event.CONNECT_RETRIED
@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class NoAnswer(Exception):
-    """The connection is there, and nothing came back in time."""
+    """No answer came in time, although the connection is up."""
 
 
 def make_context() -> zmq.Context[zmq.Socket[bytes]]:
@@ -46,8 +46,8 @@ def make_context() -> zmq.Context[zmq.Socket[bytes]]:
     return context
 
 
-class Line:
-    """A socket and what is known of its connection."""
+class Connection:
+    """A socket and the state of its connection."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], kind: int, found: ClientsContact, address: str) -> None:
         self.address = address
@@ -74,34 +74,34 @@ class Line:
             self.socket.connect(address)
         except zmq.ZMQError as error:
             self.close()
-            raise WrongArgumentsError(f"{address} is no address of a service: {error.strerror}") from None
+            raise WrongArgumentsError(f"{address} is no address of a manager: {error.strerror}") from None
 
     def send(self, frames: list[bytes]) -> None:
-        """A client that was refused has nobody to send to any more: `check` tells, and a plain send would wait."""
+        """Send a message. Without a peer it is dropped: a plain send would block, and `check` reports the reason."""
         with suppress(zmq.Again):
             self.socket.send_multipart(frames, zmq.NOBLOCK)
 
     def check(self) -> None:
-        """`ConnectionError` when there is no service, or none any more."""
+        """Raise ConnectionError when there is no manager, or no longer one."""
         for event, _ in events_of(self.monitor):
             if event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self._connected = True
             elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:
-                self._problem = not_connected(f"the service at {self.address} does not let this client in")
+                self._problem = not_connected(f"the manager at {self.address} does not let this client in")
             elif not self._connected:
                 self._failed = True
             elif event == zmq.Event.DISCONNECTED:
-                self._problem = ConnectionError(f"the service at {self.address} is gone")
+                self._problem = ConnectionError(f"the manager at {self.address} is gone")
         if self._problem is None and not self._connected and time.monotonic() >= self._since + self._patience:
             self._problem = not_connected(
-                f"there is no service at {self.address}, or it does not let this client in: is it alive, and is its"
+                f"there is no manager at {self.address}, or it does not let this client in: is it alive, and is its"
                 " contact file readable?"
             )
         if self._problem is not None:
-            raise again(self._problem)
+            raise copy_of(self._problem)
 
     def wait(self, seconds: float) -> bool:
-        """Until a message is there: True; or so many seconds. `ConnectionError` when there is no service."""
+        """Wait for a message; returns False after so many seconds. Raises ConnectionError when there is no manager."""
         poller = zmq.Poller()
         poller.register(self.socket, zmq.POLLIN)
         poller.register(self.monitor, zmq.POLLIN)
@@ -115,7 +115,7 @@ class Line:
                 self.check()
             except ConnectionError:
                 if self.socket.poll(0):
-                    return True  # an answer that came before the end is an answer
+                    return True  # it arrived before the connection was lost
                 raise
             if time.monotonic() >= deadline:
                 return False
@@ -125,47 +125,47 @@ class Line:
         return REFUSED_TIMEOUT if self._failed else CONNECT_TIMEOUT
 
     def close(self) -> None:
-        with suppress(zmq.ZMQError):  # the context may be on its way out
+        with suppress(zmq.ZMQError):  # the context may be terminating
             self.socket.disable_monitor()
         self.monitor.close()
         self.socket.close()
 
 
 class Requests:
-    """Requests over one line, one after the other. Answers that come too late are not mistaken for later ones."""
+    """Sends requests over one connection, one after the other. Numbers match answers, so that late ones are dropped."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], found: ClientsContact) -> None:
-        self.line = Line(context, zmq.DEALER, found, found.address)
+        self.connection = Connection(context, zmq.DEALER, found, found.address)
         self._numbers = itertools.count(1)
 
     def ask(self, body: bytes, timeout: float) -> dict[str, Any]:
-        """The answer; `NoAnswer` when none comes in time."""
+        """Return the answer; raises NoAnswer when none comes in time."""
         number = b"%d" % next(self._numbers)
-        self.line.send([number, b"", *request_frames(body)])
+        self.connection.send([number, b"", *request_frames(body)])
         deadline = time.monotonic() + timeout
-        while self.line.wait(max(deadline - time.monotonic(), 0)):
-            frames = self.line.socket.recv_multipart()
+        while self.connection.wait(max(deadline - time.monotonic(), 0)):
+            frames = self.connection.socket.recv_multipart()
             if frames[0] == number:
                 return decode_answer(frames[-1])
         raise NoAnswer
 
     def close(self) -> None:
-        self.line.close()
+        self.connection.close()
 
 
 def no_answer(address: str, timeout: float) -> ConnectionError:
-    return ConnectionError(f"the service at {address} did not answer within {timeout:g} s")
+    return ConnectionError(f"the manager at {address} did not answer within {timeout:g} s")
 
 
 def not_connected(sentence: str) -> ConnectionError:
-    """No connection was made, so nothing has been sent."""
+    """The error of a connection that was never established: no request has been sent."""
     error = ConnectionError(sentence)
     error.perhaps_sent = False
     return error
 
 
-def again(error: ConnectionError) -> ConnectionError:
-    """The same for somebody else: one object that is raised in several places gathers the traces of all of them."""
+def copy_of(error: ConnectionError) -> ConnectionError:
+    """A copy of an error for another caller: an exception object collects a traceback each time it is raised."""
     other = ConnectionError(str(error))
     other.perhaps_sent = error.perhaps_sent
     return other
@@ -187,7 +187,7 @@ def decode_answer(body: bytes) -> dict[str, Any]:
     try:
         answer = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InternalError(f"the service answered with something that is not JSON: {error}") from None
+        raise InternalError(f"the manager answered with something that is not JSON: {error}") from None
     if not isinstance(answer, dict) or not isinstance(answer.get("code"), int):
-        raise InternalError("the service answered with something that has no code")
+        raise InternalError("the manager answered with something that has no code")
     return answer

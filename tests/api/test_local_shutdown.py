@@ -136,7 +136,7 @@ def test_jobs_of_a_program_that_was_killed_are_queued_again(tmp_path: Path):
     program = (
         "import os, signal\n"
         "from pathlib import Path\n"
-        "from tests.api.test_endings import busy\n"
+        "from tests.api.test_local_shutdown import busy\n"
         f"manager = busy(Path({str(tmp_path)!r}))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

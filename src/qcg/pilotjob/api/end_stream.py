@@ -10,52 +10,52 @@ from typing import Any, NamedTuple
 _lock = threading.Lock()
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
-CURRENT = {"request": "endedJobs"}
-"""Asks for the position in the stream, not for ends."""
+POSITION_REQUEST = {"request": "endedJobs"}
+"""The request for the current position in the stream."""
 
 
 class Position(NamedTuple):
     """The position of a client in the stream of ends."""
 
     losses: int
-    """How often the registry was found to have lost its last ends, whose numbers are then given to other ends."""
+    """How often the registry lost its last ends, whose numbers are then used again."""
     number: int
-    """Of the last end that was received."""
+    """Number of the last received end."""
 
 
 class EndStream:
-    """Ends of jobs, each returned once. Threads that share a client share its stream.
+    """The ends of jobs, each returned once. Threads that share a client share its stream.
 
-    The manager numbers all ends. The client asks for those after the last one that it has received, so no end is
-    missed, whatever happened between two calls. Replies may arrive in another order than they were asked for.
+    The manager numbers all ends. The client asks for the ends after the last received one, so that none is missed
+    between two calls. Replies may arrive out of order.
     """
 
     def __init__(self, number: int) -> None:
-        """`number`: of the last end that is not part of the stream any more."""
+        """`number`: of the last end before the stream."""
         self._position = Position(0, number)
         self._ends: deque[tuple[str, str]] = deque()
 
     @property
     def is_ready(self) -> bool:
-        """Whether `pop` has something to return."""
+        """Whether `pop` would return an end."""
         return bool(self._ends)
 
     @property
     def position(self) -> Position:
-        """The position to ask from, and to give to `receive` with the reply."""
+        """The position to request ends from, and to pass to `receive` with the reply."""
         return self._position
 
     def receive(self, asked: Position, data: dict[str, Any]) -> bool:
-        """Take in the reply to a question asked at `asked`. Another thread may have received some of them already.
+        """Add the ends of a reply to the request from position `asked`, except those that another thread has received.
 
-        False when ends were lost since the question was asked: the numbers in the reply mean nothing, so ask again.
+        False when the registry lost ends after the request was sent: the reply is outdated, so request again.
         """
         with _lock:
             losses, number = self._position
             if asked.losses != losses:
                 return False
             if data["last"] < asked.number:
-                # The registry lost its last ends, as with the machine, and gives their numbers to other ends.
+                # The registry lost its last ends in a crash of the machine, and uses their numbers again.
                 losses, number = losses + 1, data["last"]
             for end in data["ends"]:
                 if end["number"] > number:
@@ -65,11 +65,11 @@ class EndStream:
             return True
 
     def pop(self) -> tuple[str, str] | None:
-        """The name and state of the next job that has ended."""
+        """Return the name and state of the next ended job, or None."""
         with _lock:
             return self._ends.popleft() if self._ends else None
 
 
-def question(position: Position) -> dict[str, Any]:
-    """Asks for the ends after this position."""
+def ends_request(position: Position) -> dict[str, Any]:
+    """The request for the ends after a position."""
     return {"request": "endedJobs", "after": position.number}

@@ -1,4 +1,4 @@
-"""What a client waits for, apart from how it waits: fed with answers and events, it knows when it is over."""
+"""Conditions that a client waits for, without I/O: they consume answers and events until they are met."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
-from qcg.pilotjob.api.ends import EndStream, question
+from qcg.pilotjob.api.end_stream import EndStream, ends_request
 
 MOST_TOLD = 5
-"""Of names in a sentence."""
+"""The most names in an error message."""
 FINAL = frozenset({"SUCCEED", "FAILED", "CANCELED", "OMITTED"})
 
 WELCOME = "WEL"
-"""Sent to every new subscriber: its subscriptions arrive at the same time, or an instant later."""
+"""Topic of the message to every new subscriber, sent about when its subscriptions arrive."""
 BEAT = "BEAT"
-"""Sent every few seconds, with the number of the last event of each topic. Subscribed to after those."""
+"""Topic of the heartbeat, with the number of the last event of each topic. Subscribed to last."""
 
 
 def parse_event(message: bytes) -> tuple[str, dict[str, Any]]:
@@ -26,18 +26,18 @@ def parse_event(message: bytes) -> tuple[str, dict[str, Any]]:
     return topic.decode(), msgspec.json.decode(body) if body else {}
 
 
-class Numbers:
-    """Notices when events were lost: a service keeps only so many for a client that is slow to read them.
+class EventNumbers:
+    """Detects lost events by their numbers: a manager drops events for a client that reads too slowly.
 
-    And the first beat counts as a gap. A subscriber is welcomed once it is connected, which can be an instant before
-    its subscriptions have arrived; whoever has heard a beat is known to have subscribed."""
+    The first heartbeat counts as a gap: the welcome message may be sent before all subscriptions have arrived, but a
+    heartbeat proves that they have."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self._topics = frozenset(topics)
         self._last: dict[str, int] = {}
         self._subscribed = False
 
-    def is_gap(self, topic: str, data: dict[str, Any]) -> bool:
+    def has_gap(self, topic: str, data: dict[str, Any]) -> bool:
         if topic == BEAT:
             told = {name: number for name, number in data["numbers"].items() if name in self._topics}
             gap = any(self._last.get(name, number) != number for name, number in told.items())
@@ -53,30 +53,30 @@ class Numbers:
 
 
 class WaitForJobs:
-    """Until all of these jobs and iterations are final."""
+    """Waits until all of these jobs and iterations are final."""
 
     asks_first = False
-    hopeless = False
+    no_more_ends = False
     delayed = False
 
     def __init__(self, names: Iterable[str], ended: Callable[[tuple[str, str]], None] = lambda end: None) -> None:
-        """`ended` is called with the name and state of each as soon as its end is known."""
+        """`ended`: called with the name and state of each job as soon as its end is known."""
         self._ended = ended
         self.states: dict[str, str] = {}
         self._pending = dict.fromkeys(names)
         self._iterated = Counter(name.partition(":")[0] for name in self._pending if ":" in name)
-        """The jobs whose iterations are waited for, and how many of each."""
+        """Number of pending iterations by job."""
         self.topics = ("JFI", "IFI") if self._iterated else ("JFI",)
-        """A service puts together an event for each iteration of every job as long as anybody wants them."""
-        self.ask_again = True
-        """Something has happened that only an answer to `question` can tell."""
+        """Iteration events only where needed: the manager makes them for all jobs while somebody subscribes."""
+        self.must_ask = True
+        """The next step is to send `question`: events do not tell enough."""
 
     @property
     def over(self) -> bool:
         return not self._pending
 
     def left(self) -> str:
-        """What has not happened yet, as a sentence."""
+        """The pending jobs, as a clause of an error message."""
         number = len(self._pending)
         names = ", ".join(map(repr, list(self._pending)[:MOST_TOLD]))
         more = f" and {number - MOST_TOLD} more" if number > MOST_TOLD else ""
@@ -85,11 +85,11 @@ class WaitForJobs:
         )
 
     def question(self) -> dict[str, Any]:
-        self.ask_again = False
+        self.must_ask = False
         return {"request": "jobStatus", "jobNames": list(self._pending)}
 
     def answer(self, data: dict[str, Any]) -> str | None:
-        """Take in the states; a sentence when a job is not there."""
+        """Process the answer to `question`; returns an error message when a job does not exist."""
         for name, entry in data["jobs"].items():
             if entry["status"] != 0:
                 return str(entry["message"])
@@ -104,7 +104,7 @@ class WaitForJobs:
         self._take(job, data["state"])
         # Iterations that end together with their job have no events of their own.
         if self._iterated[job] > 0:
-            self.ask_again = True
+            self.must_ask = True
 
     def _take(self, name: str, state: str) -> None:
         if name in self._pending and state in FINAL:
@@ -117,22 +117,22 @@ class WaitForJobs:
 
 
 class WaitForAll:
-    """Until no job is left that is not final."""
+    """Waits until all jobs are final."""
 
     topics = ("NOJ",)
     asks_first = False
-    hopeless = False
+    no_more_ends = False
     delayed = False
 
     def __init__(self) -> None:
         self.over = False
-        self.ask_again = True
+        self.must_ask = True
 
     def left(self) -> str:
         return "not every job has ended"
 
     def question(self) -> dict[str, Any]:
-        self.ask_again = False
+        self.must_ask = False
         return {"request": "status", "options": {"allJobsFinished": True}}
 
     def answer(self, data: dict[str, Any]) -> str | None:
@@ -144,20 +144,20 @@ class WaitForAll:
 
 
 class WaitForAny:
-    """Until the stream of job ends has one to return. An event only says that it is time to ask for more."""
+    """Waits until the stream of job ends has an end to return. Events only trigger the next request."""
 
     topics = ("JFI",)
     asks_first = True
-    """An end that happened before the call needs no subscription."""
+    """Request ends before subscribing: ends before the call need no subscription."""
 
     def __init__(self, ends: EndStream) -> None:
         self._ends = ends
         self._asked = ends.position
-        self.ask_again = True
-        self.hopeless = False
-        """No job is left that could end, and all ends were returned."""
+        self.must_ask = True
+        self.no_more_ends = False
+        """All ends were returned, and no unfinished job is left."""
         self.delayed = False
-        """Ask again soon: the manager cannot write ends to its registry at the moment, or the reply is outdated."""
+        """Request again soon: the manager cannot write ends to its registry at the moment, or the reply is outdated."""
 
     def left(self) -> str:
         return "no job has ended"
@@ -167,18 +167,18 @@ class WaitForAny:
         return self._ends.is_ready
 
     def question(self) -> dict[str, Any]:
-        self.ask_again = False
+        self.must_ask = False
         self._asked = self._ends.position
-        return question(self._asked)
+        return ends_request(self._asked)
 
     def answer(self, data: dict[str, Any]) -> str | None:
         is_current = self._ends.receive(self._asked, data)
-        self.hopeless = is_current and not (data["more"] or self.over)
+        self.no_more_ends = is_current and not (data["more"] or self.over)
         self.delayed = (data["delayed"] or not is_current) and not self.over
         return None
 
     def event(self, topic: str, data: dict[str, Any]) -> None:
-        self.ask_again = True
+        self.must_ask = True
 
 
 Wait = WaitForJobs | WaitForAll | WaitForAny

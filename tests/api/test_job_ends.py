@@ -98,7 +98,7 @@ def test_ends_before_the_first_call_and_between_calls_are_returned_in_order(serv
 
 def test_an_end_during_the_call_is_returned(service: Served, manager: Manager):
     manager.submit(Jobs().add(**gated(service, "late", 3)))
-    ask = manager._lines.ask
+    ask = manager._pool.ask
     asked = []
 
     def ask_and_go(body: bytes, timeout: float) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_an_end_during_the_call_is_returned(service: Served, manager: Manager):
             open_gate(service, "late")
         return answer
 
-    manager._lines.ask = ask_and_go  # type: ignore[method-assign]
+    manager._pool.ask = ask_and_go  # type: ignore[method-assign]
     assert manager.wait4_any_job_finish(60) == ("late", "FAILED")
     assert asked == ["endedJobs"] * len(asked)
 
@@ -163,13 +163,13 @@ def test_many_ends_come_in_few_replies(manager: Manager, service: Served):
     manager.submit(_many(names))
     manager.wait4all(60)
     asked = []
-    ask = manager._lines.ask
+    ask = manager._pool.ask
 
     def note(body: bytes, timeout: float) -> dict[str, Any]:
         asked.append(json.loads(body))
         return ask(body, timeout)
 
-    manager._lines.ask = note  # type: ignore[method-assign]
+    manager._pool.ask = note  # type: ignore[method-assign]
     assert sorted(name for name, _ in all_ends(manager)) == sorted(names)
     assert len(asked) == 4  # three replies with ends, and one that there are no more
     assert len(service.data("endedJobs", after=0)["ends"]) == 1000
@@ -290,7 +290,7 @@ def test_an_iteration_that_is_given_up_leaves_no_connection(service: Served, man
         for name, _ in manager.as_completed(["a", "b"]):
             assert name == "a"
             break
-    wait_for(lambda: not manager._lines._events, what="the connections to be closed")
+    wait_for(lambda: not manager._pool._events, what="the connections to be closed")
 
 
 def test_an_event_loop_iterates_over_ends(service: Served, play: Callable[..., None]):

@@ -1,4 +1,4 @@
-"""The connections of a client with an event loop. Nothing here blocks, and there are no threads."""
+"""Connections of the asyncio client, without blocking calls and threads."""
 
 from __future__ import annotations
 
@@ -11,92 +11,96 @@ from typing import Any
 
 import zmq
 
+from qcg.pilotjob.api.connection import CONNECT_TIMEOUT, REFUSED_TIMEOUT, Connection, NoAnswer, copy_of, decode_answer
 from qcg.pilotjob.api.errors import ConnectionError
-from qcg.pilotjob.api.link import CONNECT_TIMEOUT, REFUSED_TIMEOUT, Line, NoAnswer, again, decode_answer
-from qcg.pilotjob.api.waiting import BEAT, WELCOME, Numbers, Wait, parse_event
+from qcg.pilotjob.api.waits import BEAT, WELCOME, EventNumbers, Wait, parse_event
 from qcg.pilotjob.wire.contact import ClientsContact
 from qcg.pilotjob.wire.parts import request_frames
 
 TICK = 0.001
-"""Seconds, so that a timer for a moment does not ring before it."""
+"""Seconds added to timers, which may fire a little early."""
 Context = zmq.Context[zmq.Socket[bytes]]
 
 
-class _AsyncLine:
-    """A line whose messages and troubles are told as they come."""
+class _AsyncConnection:
+    """A connection that passes messages and errors to callbacks."""
 
     def __init__(
-        self, line: Line, on_message: Callable[[list[bytes]], None], on_trouble: Callable[[ConnectionError], None]
+        self,
+        connection: Connection,
+        on_message: Callable[[list[bytes]], None],
+        on_trouble: Callable[[ConnectionError], None],
     ) -> None:
-        self._line = line
+        self._connection = connection
         self._on_message = on_message
         self._on_trouble = on_trouble
         self.trouble: ConnectionError | None = None
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(line.socket, self._drain)
-        self._loop.add_reader(line.monitor, self._look)
+        self._loop.add_reader(connection.socket, self._drain)
+        self._loop.add_reader(connection.monitor, self._look)
         self._impatience = [self._loop.call_later(wait, self._look) for wait in (REFUSED_TIMEOUT, CONNECT_TIMEOUT)]
-        # A descriptor signals only what comes after somebody has looked in vain.
+        # The descriptor of a ZeroMQ socket signals only messages that arrive after it was found empty.
         self._drain_later()
         self._look()
 
     def send(self, frames: list[bytes]) -> None:
-        self._line.send(frames)
+        self._connection.send(frames)
         self._drain_later()
 
     def close(self) -> None:
-        if self._line.socket.closed:
+        if self._connection.socket.closed:
             return
         for timer in self._impatience:
             timer.cancel()
-        self._loop.remove_reader(self._line.socket)
-        self._loop.remove_reader(self._line.monitor)
-        self._line.close()
+        self._loop.remove_reader(self._connection.socket)
+        self._loop.remove_reader(self._connection.monitor)
+        self._connection.close()
 
     def _drain_later(self) -> None:
-        """The descriptor signals edges only: what arrived unnoticed would be left lying."""
-        if int(self._line.socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+        """Read messages that arrived unnoticed: the descriptor is edge-triggered."""
+        if int(self._connection.socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._loop.call_soon(self._drain)
 
     def _drain(self) -> None:
-        while not self._line.socket.closed:
+        while not self._connection.socket.closed:
             try:
-                self._on_message(self._line.socket.recv_multipart(zmq.NOBLOCK))
+                self._on_message(self._connection.socket.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
                 return
 
     def _look(self) -> None:
-        if self.trouble is not None or self._line.socket.closed:
+        if self.trouble is not None or self._connection.socket.closed:
             return
         try:
-            self._line.check()
+            self._connection.check()
         except ConnectionError as trouble:
-            self._drain()  # an answer that came before the end is an answer
+            self._drain()  # answers that arrived before the connection was lost
             self.trouble = trouble
             self._on_trouble(trouble)
 
 
 class AsyncRequests:
-    """Many requests at once over one line; each answer finds the one who asked by its number."""
+    """Sends many requests at once over one connection; numbers match answers to requests."""
 
     def __init__(self, context: Context, found: ClientsContact) -> None:
         self._numbers = itertools.count(1)
         self._asked: dict[bytes, asyncio.Future[bytes]] = {}
-        self._line = _AsyncLine(Line(context, zmq.DEALER, found, found.address), self._answer, self._fail)
+        connection = Connection(context, zmq.DEALER, found, found.address)
+        self._connection = _AsyncConnection(connection, self._answer, self._fail)
 
     @property
     def is_usable(self) -> bool:
-        return self._line.trouble is None
+        return self._connection.trouble is None
 
     async def ask(self, body: bytes, timeout: float) -> dict[str, Any]:
-        """The answer; `NoAnswer` when none comes in time. Others may get theirs all the same."""
-        if self._line.trouble is not None:  # it may have come before anybody could ask, and is told once
-            raise again(self._line.trouble)
+        """Return the answer; raises NoAnswer when none comes in time. Other requests are not affected."""
+        if self._connection.trouble is not None:  # the callback has been called before this request
+            raise copy_of(self._connection.trouble)
         number = b"%d" % next(self._numbers)
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[number] = answered
         try:
-            self._line.send([number, b"", *request_frames(body)])
+            self._connection.send([number, b"", *request_frames(body)])
             return decode_answer(await asyncio.wait_for(answered, timeout))
         except asyncio.TimeoutError:
             raise NoAnswer from None
@@ -104,7 +108,7 @@ class AsyncRequests:
             del self._asked[number]
 
     def close(self, reason: ConnectionError) -> None:
-        self._line.close()
+        self._connection.close()
         self._fail(reason)
 
     def _answer(self, frames: list[bytes]) -> None:
@@ -115,25 +119,25 @@ class AsyncRequests:
     def _fail(self, trouble: ConnectionError) -> None:
         for answered in self._asked.values():
             if not answered.done():
-                answered.set_exception(again(trouble))
+                answered.set_exception(copy_of(trouble))
 
 
 class AsyncEvents:
-    """All waits of a client for the same topics listen to one subscription."""
+    """One subscription, shared by all waits of a client for the same topics."""
 
     def __init__(self, context: Context, found: ClientsContact, topics: tuple[str, ...]) -> None:
-        line = Line(context, zmq.SUB, found, found.publisher)
+        connection = Connection(context, zmq.SUB, found, found.publisher)
         for topic in (*topics, BEAT, WELCOME):
-            line.socket.setsockopt_string(zmq.SUBSCRIBE, topic)
+            connection.socket.setsockopt_string(zmq.SUBSCRIBE, topic)
         self._waiting: dict[Wait, asyncio.Event] = {}
-        self._numbers = Numbers(topics)
+        self._numbers = EventNumbers(topics)
         self._welcome = False
         self._heard = time.monotonic()
-        self._line = _AsyncLine(line, self._message, lambda trouble: self._wake_all())
+        self._connection = _AsyncConnection(connection, self._message, lambda trouble: self._wake_all())
 
     @property
     def is_usable(self) -> bool:
-        return self._line.trouble is None
+        return self._connection.trouble is None
 
     @property
     def is_idle(self) -> bool:
@@ -141,7 +145,7 @@ class AsyncEvents:
 
     @contextmanager
     def following(self, wait: Wait) -> Iterator[None]:
-        """From now on the wait hears of events."""
+        """Pass events to a wait inside this context."""
         self._waiting[wait] = asyncio.Event()
         try:
             yield
@@ -149,27 +153,27 @@ class AsyncEvents:
             del self._waiting[wait]
 
     async def welcome(self, wait: Wait, patience: float) -> None:
-        """From then on nothing is missed. When it does not come in time, asking has to do."""
+        """Wait for the confirmation of the subscription, after which no event is missed; or for so many seconds."""
         deadline = time.monotonic() + patience
         while not self._welcome and time.monotonic() < deadline:
             await self._woken(wait, deadline)
             self._check()
 
     async def next(self, wait: Wait, silence: float) -> None:
-        """Until something has happened that matters to this wait, or nothing was heard for so many seconds."""
+        """Wait for an event that matters to this wait, or for so many seconds of silence."""
         began = time.monotonic()
         while True:
-            # What is heard without a welcome proves nothing.
+            # Without a confirmed subscription, received messages do not prove that none is missing.
             deadline = silence + (max(self._heard, began) if self._welcome else began)
             if time.monotonic() >= deadline:
-                wait.ask_again = True
+                wait.must_ask = True
                 return
             if await self._woken(wait, deadline):
                 self._check()
                 return
 
     async def _woken(self, wait: Wait, deadline: float) -> bool:
-        """Until something has happened, or it is late. (`asyncio.wait_for` can lose a cancellation.)"""
+        """Wait until woken; returns False at the deadline. (`asyncio.wait_for` can lose a cancellation.)"""
         woken = self._waiting[wait]
         late = False
 
@@ -187,14 +191,14 @@ class AsyncEvents:
         return not late
 
     def close(self, reason: ConnectionError) -> None:
-        self._line.trouble = self._line.trouble or reason
-        self._line.close()
+        self._connection.trouble = self._connection.trouble or reason
+        self._connection.close()
         self._wake_all()
 
     def _check(self) -> None:
-        trouble = self._line.trouble
+        trouble = self._connection.trouble
         if trouble is not None:
-            raise again(trouble)
+            raise copy_of(trouble)
 
     def _message(self, frames: list[bytes]) -> None:
         self._heard = time.monotonic()
@@ -202,16 +206,16 @@ class AsyncEvents:
         if topic == WELCOME:
             self._welcome = True
             for wait, woken in self._waiting.items():
-                wait.ask_again = True  # what was asked before it is not certain
+                wait.must_ask = True  # what was asked before it is not certain
                 woken.set()
             return
-        gap = self._numbers.is_gap(topic, data)
+        gap = self._numbers.has_gap(topic, data)
         for wait, woken in self._waiting.items():
             if gap:
-                wait.ask_again = True
+                wait.must_ask = True
             if topic != BEAT:
                 wait.event(topic, data)
-            if wait.over or wait.ask_again:
+            if wait.over or wait.must_ask:
                 woken.set()
 
     def _wake_all(self) -> None:

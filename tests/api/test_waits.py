@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.api.ends import EndStream
-from qcg.pilotjob.api.waiting import Numbers, Wait, WaitForAll, WaitForAny, WaitForJobs, parse_event
+from qcg.pilotjob.api.end_stream import EndStream
+from qcg.pilotjob.api.waits import EventNumbers, Wait, WaitForAll, WaitForAny, WaitForJobs, parse_event
 
 
 def status(**states: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def over(wait: Wait) -> bool:
 
 
 def asks(wait: Wait) -> bool:
-    return wait.ask_again
+    return wait.must_ask
 
 
 def test_jobs_are_taken_from_answers_and_from_events():
@@ -111,7 +111,7 @@ def test_an_event_makes_a_wait_for_any_job_ask_for_ends():
 
 
 @pytest.mark.parametrize(
-    ("reply", "hopeless", "delayed"),
+    ("reply", "no_more_ends", "delayed"),
     [
         (ends(first=8, last=7, more=False), True, False),
         (ends(first=8, last=7, more=True), False, False),
@@ -121,11 +121,11 @@ def test_an_event_makes_a_wait_for_any_job_ask_for_ends():
     ],
 )
 def test_a_wait_for_any_job_is_hopeless_only_when_no_end_can_follow(
-    reply: dict[str, Any], hopeless: bool, delayed: bool
+    reply: dict[str, Any], no_more_ends: bool, delayed: bool
 ):
     wait = WaitForAny(EndStream(7))
     wait.answer(reply)
-    assert (wait.hopeless, wait.delayed) == (hopeless, delayed)
+    assert (wait.no_more_ends, wait.delayed) == (no_more_ends, delayed)
 
 
 def drained(stream: EndStream) -> list[str]:
@@ -155,17 +155,17 @@ def test_numbers_that_were_lost_with_the_machine_are_asked_for_again():
     [([1, 2, 3], [False] * 3), ([7, 8, 9], [False] * 3), ([1, 3, 4], [False, True, False]), ([5, 9], [False, True])],
 )
 def test_a_gap_in_the_numbers_is_noticed(numbers: list[int], gaps: list[bool]):
-    counted = Numbers(["JFI"])
-    assert [counted.is_gap("JFI", {"number": number}) for number in numbers] == gaps
+    counted = EventNumbers(["JFI"])
+    assert [counted.has_gap("JFI", {"number": number}) for number in numbers] == gaps
 
 
 def test_a_beat_tells_of_events_that_were_lost_last():
-    counted = Numbers(["JFI"])
-    assert counted.is_gap("BEAT", {"numbers": {"JFI": 3, "IFI": 8}}), "nobody knows what came before the first"
-    assert not counted.is_gap("JFI", {"number": 4})
-    assert not counted.is_gap("BEAT", {"numbers": {"JFI": 4, "IFI": 9}})
-    assert counted.is_gap("BEAT", {"numbers": {"JFI": 6, "IFI": 9}})
-    assert not counted.is_gap("JFI", {"number": 7})
+    counted = EventNumbers(["JFI"])
+    assert counted.has_gap("BEAT", {"numbers": {"JFI": 3, "IFI": 8}}), "nobody knows what came before the first"
+    assert not counted.has_gap("JFI", {"number": 4})
+    assert not counted.has_gap("BEAT", {"numbers": {"JFI": 4, "IFI": 9}})
+    assert counted.has_gap("BEAT", {"numbers": {"JFI": 6, "IFI": 9}})
+    assert not counted.has_gap("JFI", {"number": 7})
 
 
 def test_events_are_parsed():
