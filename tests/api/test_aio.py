@@ -1,4 +1,4 @@
-"""The asyncio face of the client."""
+"""The asyncio client."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def until_asked(manager: AsyncManager, *requests: str) -> None:
     await asyncio.wait_for(all_asked.wait(), 60)
 
 
-def test_it_has_every_call_of_the_manager():
+def test_the_asyncio_client_has_every_call_of_the_manager():
     def calls(kind: type) -> set[str]:
         return {name for name, value in vars(kind).items() if inspect.isfunction(value) and not name.startswith("_")}
 
@@ -98,7 +98,7 @@ def test_every_call_works(play: Callable[[Scenario], None]):
     play(scenario)
 
 
-def test_errors_are_those_of_the_manager(play: Callable[[Scenario], None]):
+def test_the_asyncio_client_raises_the_same_errors(play: Callable[[Scenario], None]):
     async def scenario(manager: AsyncManager) -> None:
         await manager.submit(Jobs().add(name="a", exec="sleep", args=["60"]))
         with pytest.raises(TimeoutElapsed):
@@ -111,7 +111,7 @@ def test_errors_are_those_of_the_manager(play: Callable[[Scenario], None]):
     play(scenario)
 
 
-def test_a_thousand_waits_go_on_at_once_without_threads(play: Callable[[Scenario], None]):
+def test_a_thousand_waits_run_concurrently_without_threads(play: Callable[[Scenario], None]):
     async def scenario(manager: AsyncManager) -> None:
         await manager.submit(
             Jobs()
@@ -130,7 +130,7 @@ def test_a_thousand_waits_go_on_at_once_without_threads(play: Callable[[Scenario
     play(scenario)
 
 
-def test_a_wait_that_is_cancelled_leaves_nothing(play: Callable[[Scenario], None]):
+def test_a_cancelled_wait_leaves_no_connection(play: Callable[[Scenario], None]):
     async def scenario(manager: AsyncManager) -> None:
         await manager.submit(Jobs().add(name="a", exec="sleep", args=["60"]))
         before = threading.active_count(), len(asyncio.all_tasks())
@@ -147,7 +147,7 @@ def test_a_wait_that_is_cancelled_leaves_nothing(play: Callable[[Scenario], None
     play(scenario)
 
 
-def test_leaving_ends_what_is_under_way(service: Served, monkeypatch: pytest.MonkeyPatch):
+def test_leaving_the_block_ends_pending_calls(service: Served, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(service.wd)
 
     async def scenario() -> None:
@@ -168,7 +168,7 @@ def test_leaving_ends_what_is_under_way(service: Served, monkeypatch: pytest.Mon
     asyncio.run(scenario())
 
 
-def test_a_service_of_ones_own_ends_with_the_block(tmp_path: Path):
+def test_an_own_manager_ends_with_the_block(tmp_path: Path):
     async def scenario() -> None:
         options = ["--wd", tmp_path, "--nodes", 1]
         async with AsyncManager(local=True, server_args=options) as manager:
@@ -180,7 +180,7 @@ def test_a_service_of_ones_own_ends_with_the_block(tmp_path: Path):
     assert descendants() == before
 
 
-def test_a_service_of_ones_own_can_be_finished(tmp_path: Path):
+def test_an_own_manager_can_be_finished(tmp_path: Path):
     async def scenario() -> None:
         async with AsyncManager(local=True, server_args=["--wd", tmp_path]) as manager:
             await manager.finish()
@@ -190,7 +190,7 @@ def test_a_service_of_ones_own_can_be_finished(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_a_service_that_cannot_start_is_told(tmp_path: Path):
+def test_a_manager_that_cannot_start_is_an_error(tmp_path: Path):
     async def scenario() -> None:
         with pytest.raises(ServiceError, match="No such option"):
             async with AsyncManager(local=True, server_args=["--nonsense"]):
@@ -199,7 +199,7 @@ def test_a_service_that_cannot_start_is_told(tmp_path: Path):
     asyncio.run(scenario())
 
 
-def test_a_start_that_is_cancelled_leaves_no_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_cancelled_start_leaves_no_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     under_way, cancelled = threading.Event(), threading.Event()
 
     def start(*arguments: Any) -> ManagerProcess:
@@ -225,7 +225,7 @@ def test_a_start_that_is_cancelled_leaves_no_service(tmp_path: Path, monkeypatch
     wait_for(lambda: descendants() == before, what="the end of all that was started")
 
 
-def test_a_block_that_cannot_be_entered_leaves_no_service(tmp_path: Path):
+def test_a_block_that_cannot_be_entered_leaves_no_manager(tmp_path: Path):
     async def enter() -> None:
         cfg = {"log_file": "/proc/nowhere/api.log"}
         async with AsyncManager(local=True, server_args=["--nodes", "1", "--wd", tmp_path], cfg=cfg):
@@ -235,7 +235,7 @@ def test_a_block_that_cannot_be_entered_leaves_no_service(tmp_path: Path):
         asyncio.run(enter())
 
 
-def test_after_its_block_it_says_that_it_was_left(service: Served, monkeypatch: pytest.MonkeyPatch):
+def test_calls_after_the_block_raise_an_error(service: Served, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(service.wd)
     manager = AsyncManager()
 

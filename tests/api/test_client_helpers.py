@@ -1,4 +1,4 @@
-"""Arguments that all clients read in the same way."""
+"""Arguments of the clients, and which requests they repeat."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from qcg.pilotjob.description.requests import Request
     ],
     ids=range(3),
 )
-def test_what_are_no_names_is_refused_in_words(names: Any, sentence: str):
+def test_invalid_names_are_refused(names: Any, sentence: str):
     with pytest.raises(WrongArgumentsError) as caught:
         name_list(names)
     assert str(caught.value) == sentence
 
 
-def test_a_timeout_may_be_as_large_as_one_likes():
+def test_a_timeout_may_be_arbitrarily_large():
     assert time_limit(10**5000, None).seconds == math.inf
     assert time_limit(None, -(10**5000)).seconds == -math.inf
     assert time_limit(math.inf, None).seconds == math.inf

@@ -1,4 +1,4 @@
-"""One connection of a client, and what it makes of its end."""
+"""A connection of a client at the end of its manager."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.serving import PATIENCE
 from tests.support.waiting import wait_for
 
 
-def test_an_answer_that_comes_while_the_end_is_noticed_is_an_answer(monkeypatch: pytest.MonkeyPatch):
+def test_an_answer_that_arrived_before_the_connection_was_lost_is_returned(monkeypatch: pytest.MonkeyPatch):
     """Sockets are looked at one after the other: between two looks both may have come."""
     there, here = zmq.Context(), make_context()
     service = there.socket(zmq.ROUTER)

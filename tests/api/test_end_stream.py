@@ -1,4 +1,4 @@
-"""The stream of job ends when replies arrive in another order than they were asked for."""
+"""The stream of job ends when replies arrive out of order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def asking(stream: EndStream, after: int) -> WaitForAny:
     return wait
 
 
-def test_an_older_reply_after_a_newer_one_repeats_no_end():
+def test_an_older_reply_after_a_newer_one_returns_no_end_twice():
     stream = EndStream(0)
     older, newer = asking(stream, 0), asking(stream, 0)
     newer.answer(reply(range(1, 6), last=5))
@@ -40,7 +40,7 @@ def test_an_older_reply_after_a_newer_one_repeats_no_end():
     assert names(stream) == ["job6"]
 
 
-def test_two_replies_that_tell_of_the_same_loss_step_back_once():
+def test_two_replies_after_the_same_loss_step_back_once():
     stream = EndStream(10)
     first, second = asking(stream, 10), asking(stream, 10)
     first.answer(reply(range(0), last=5))
@@ -52,7 +52,7 @@ def test_two_replies_that_tell_of_the_same_loss_step_back_once():
     asking(stream, 7)
 
 
-def test_a_reply_from_before_a_loss_is_asked_for_again():
+def test_a_reply_from_before_a_loss_is_requested_again():
     stream = EndStream(10)
     before, after = asking(stream, 10), asking(stream, 10)
     after.answer(reply(range(0), last=5))

@@ -1,4 +1,4 @@
-"""Programs that fork while they have a manager: both processes go on, and the service ends with its own."""
+"""Programs that fork while they use a manager: both processes continue, and the manager ends with its owner."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def in_child(call: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_a_manager_works_in_a_forked_process_and_goes_on_in_its_parent(tmp_path: Path):
+def test_a_client_works_in_a_forked_process_and_in_its_parent(tmp_path: Path):
     with LocalManager(["--nodes", "2", "--wd", tmp_path], {"request_timeout": PATIENCE}) as manager:
         manager.resources()
 
@@ -47,7 +47,7 @@ def test_a_manager_works_in_a_forked_process_and_goes_on_in_its_parent(tmp_path:
         assert manager.wait4("of-child", PATIENCE) == {"of-child": "SUCCEED"}
 
 
-def test_a_forked_process_does_not_keep_the_service_alive(tmp_path: Path):
+def test_a_forked_process_does_not_keep_the_manager_alive(tmp_path: Path):
     program = """
         import os, signal, time
         from qcg.pilotjob.api.manager import LocalManager

@@ -212,7 +212,7 @@ def test_a_call_that_is_cancelled_loses_no_end(service: Served, play: Callable[.
     play(scenario)
 
 
-def test_a_manager_of_ones_own_is_followed_from_its_first_end(tmp_path: Path):
+def test_an_own_manager_is_followed_from_its_first_end(tmp_path: Path):
     requests = tmp_path / "requests.json"
     requests.write_text('[{"request": "submit", "jobs": [{"name": "early", "exec": "true"}]}]')
     ended = tmp_path / "run/jobs.report"
@@ -272,7 +272,7 @@ def test_a_program_that_is_slow_between_two_ends_gets_all_of_them(manager: Manag
     assert sorted(ends) == sorted((name, "SUCCEED") for name in names)
 
 
-def test_the_time_of_as_completed_is_that_of_all(service: Served, manager: Manager):
+def test_the_timeout_of_as_completed_is_for_all_jobs_together(service: Served, manager: Manager):
     manager.submit(_many(["a"]).add(**gated(service, "b")))
     manager.wait4("a", 60)
     for timeout in (0, 0.3):
@@ -284,7 +284,7 @@ def test_the_time_of_as_completed_is_that_of_all(service: Served, manager: Manag
         list(manager.as_completed(["a", "nobody"]))
 
 
-def test_an_iteration_that_is_given_up_leaves_no_connection(service: Served, manager: Manager):
+def test_an_abandoned_iteration_leaves_no_connection(service: Served, manager: Manager):
     manager.submit(_many(["a"]).add(**gated(service, "b")))
     for _ in range(3):
         for name, _ in manager.as_completed(["a", "b"]):
@@ -308,7 +308,9 @@ def test_an_event_loop_iterates_over_ends(service: Served, play: Callable[..., N
     play(scenario)
 
 
-def test_an_asynchronous_iteration_ends_in_time_and_leaves_nothing(service: Served, play: Callable[..., None]):
+def test_an_asynchronous_iteration_ends_at_its_timeout_and_leaves_no_connection(
+    service: Served, play: Callable[..., None]
+):
     async def scenario(manager: AsyncManager) -> None:
         await manager.submit(_many(["a"]).add(**gated(service, "b")))
         await manager.wait4("a", 60)

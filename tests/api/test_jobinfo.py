@@ -1,4 +1,4 @@
-"""What `info` tells, as objects."""
+"""The reply to `info` as objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNTIME = {
 HISTORY = "\n2020-06-08 12:56:06.789757: QUEUED\n2020-06-08 12:56:07.000000: SUCCEED"
 
 
-def test_a_job_is_read():
+def test_job_info_is_parsed():
     info = JobInfo.from_job({"jobName": "a", "status": "SUCCEED", "runtime": RUNTIME, "history": HISTORY})
     assert (info.name, info.status) == ("a", "SUCCEED")
     assert info.nodes == {"n1": ["0", "1"], "n2": ["4"]}
@@ -43,16 +43,16 @@ def test_a_job_is_read():
         ("3 days, 0:00:01", timedelta(days=3, seconds=1)),
     ],
 )
-def test_running_times_of_any_length_are_read(text: str, expected: timedelta):
+def test_runtimes_of_any_length_are_parsed(text: str, expected: timedelta):
     assert JobInfo.from_child("a", {"iteration": 1, "state": "SUCCEED", "runtime": {"rtime": text}}).time == expected
 
 
-def test_a_job_that_has_not_run_is_read():
+def test_job_info_without_a_runtime_is_parsed():
     info = JobInfo.from_job({"jobName": "a", "status": "QUEUED"})
     assert (info.nodes, info.total_cores, info.time, info.exit_code, info.history) == ({}, 0, None, None, [])
 
 
-def test_iterations_are_read():
+def test_job_info_of_iterations_is_parsed():
     counts = {"start": 0, "stop": 2, "total": 2, "finished": 1, "failed": 1}
     childs = [{"iteration": 0, "state": "FAILED", "runtime": {"exit_code": "-15"}, "messages": "why"}]
     info = JobInfo.from_job({"jobName": "a", "status": "EXECUTING", "iterations": counts, "childs": childs})

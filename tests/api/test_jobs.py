@@ -1,4 +1,4 @@
-"""Groups of job descriptions, with the names of today and of version 0.2."""
+"""Groups of job descriptions, with the current names and those of version 0.2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ both = pytest.mark.parametrize("kind", [Jobs, OldJobs], ids=["today", "version 0
 
 
 @both
-def test_jobs_are_added_in_the_simple_form_and_kept_in_the_standard_form(kind: type[Jobs]):
+def test_jobs_are_added_in_the_simple_form_and_stored_in_the_standard_form(kind: type[Jobs]):
     jobs = kind().add(name="a", exec="echo", args="x", numCores=2, after="b", wt="1h", stdout="out", iteration=3)
     assert jobs.jobs() == [
         {
@@ -32,7 +32,7 @@ def test_jobs_are_added_in_the_simple_form_and_kept_in_the_standard_form(kind: t
 
 
 @both
-def test_named_arguments_go_before_those_of_the_dictionary(kind: type[Jobs]):
+def test_named_arguments_override_the_dictionary(kind: type[Jobs]):
     assert kind().add({"name": "a", "exec": "x"}, exec="y").jobs()[0]["execution"] == {"exec": "y"}
     standard = {"name": "a", "execution": {"exec": "x"}}
     assert kind().add_std(standard, name="b").job_names() == ["b"]
@@ -50,7 +50,7 @@ def test_a_job_without_a_name_gets_one_and_a_number_is_a_name():
     assert names[2] == "7"
 
 
-def test_paths_are_strings_and_numbers_of_other_libraries_are_numbers():
+def test_paths_become_strings_and_numbers_of_other_libraries_become_numbers():
     args = [Path("x"), Fraction(1, 2)]
     jobs = Jobs().add(name="a", exec=Path("/bin/echo"), args=args, wd=Path("/"), stdout=Path("o"))
     execution = jobs.jobs()[0]["execution"]
@@ -62,7 +62,7 @@ def test_the_keys_of_the_simple_form_can_be_looked_up():
     assert {"name", "exec", "numCores", "after"} <= JOB_TOP_ATTRS
 
 
-def test_tuples_are_lists():
+def test_tuples_become_lists():
     jobs = Jobs().add(name="a", exec="echo", args=("x", "y"), after=("b", "c"))
     assert jobs.jobs()[0]["execution"]["args"] == ["x", "y"]
     assert jobs.jobs()[0]["dependencies"] == {"after": ["b", "c"]}
@@ -87,7 +87,7 @@ def test_tuples_are_lists():
     ],
     ids=range(12),
 )
-def test_a_wrong_description_is_refused_when_it_is_added(attributes: dict[str, Any], reason: str):
+def test_an_invalid_description_is_refused_when_it_is_added(attributes: dict[str, Any], reason: str):
     jobs = Jobs()
     with pytest.raises(InvalidJobDescriptionError, match=reason):
         jobs.add(attributes)
@@ -95,7 +95,7 @@ def test_a_wrong_description_is_refused_when_it_is_added(attributes: dict[str, A
 
 
 @pytest.mark.parametrize("given", ["date", ["date"], 7])
-def test_what_is_no_dictionary_is_refused_in_words(given: Any):
+def test_a_job_that_is_no_dictionary_is_refused(given: Any):
     with pytest.raises(InvalidJobDescriptionError, match="a job is a dictionary, or named arguments"):
         Jobs().add(given)
     with pytest.raises(InvalidJobDescriptionError, match="a job is a dictionary, or named arguments"):
@@ -108,7 +108,7 @@ def test_a_name_can_be_used_once():
         jobs.add_std(name="a", execution={"exec": "true"})
 
 
-def test_jobs_can_be_taken_out_again():
+def test_jobs_can_be_removed_from_a_group():
     jobs = Jobs().add(name="a", exec="true").add(name="b", exec="true").add(name="c", exec="true")
     jobs.remove("b")
     assert jobs.job_names() == ["a", "c"]
@@ -126,7 +126,7 @@ def test_a_group_is_saved_and_loaded(tmp_path: Path):
     assert again.jobs() == jobs.jobs() == json.loads((tmp_path / "jobs.json").read_text())
 
 
-def test_files_that_cannot_be_used_are_told(tmp_path: Path):
+def test_unusable_files_raise_errors(tmp_path: Path):
     with pytest.raises(FileError, match="No such file"):
         Jobs().load_from_file(tmp_path / "missing")
     with pytest.raises(FileError, match="cannot be written"):
@@ -165,7 +165,7 @@ def test_the_names_of_version_0_2(tmp_path: Path):
         ({"exec": "ls", "wt": "soon"}, 'job.wt: "soon" is not a wall time'),
     ],
 )
-def test_what_is_wrong_with_the_simple_form_is_told_where_it_stands_there(job: dict[str, Any], told: str):
+def test_errors_name_the_path_in_the_simple_form(job: dict[str, Any], told: str):
     with pytest.raises(InvalidJobDescriptionError) as caught:
         Jobs().add(name="a", **job)
     assert str(caught.value).startswith(told)

@@ -1,4 +1,4 @@
-"""A service of one's own: no fork of the caller, gone with it, and quick."""
+"""LocalManager: starts quickly, does not fork the program, and ends with it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def local(wd: Path, *options: str, **cfg: Any) -> LocalManager:
     return LocalManager(["--wd", wd, "--nodes", 2, *options], cfg)
 
 
-def test_options_in_one_string_are_refused_in_words():
+def test_options_in_one_string_are_refused():
     with pytest.raises(ServiceError, match=r"the options of a manager are a list, like .* and not '--nodes 2'"):
         LocalManager("--nodes 2")
 
 
-def test_it_starts_works_and_finishes_quickly(tmp_path: Path):
+def test_a_local_manager_starts_works_and_finishes_quickly(tmp_path: Path):
     """Measured in turns with a bare interpreter, for the machine may be busy: some 2 of those each."""
     bare, starts, finishes = [], [], []
     for number in range(5):
@@ -51,7 +51,7 @@ def test_it_starts_works_and_finishes_quickly(tmp_path: Path):
     assert statistics.median(finishes) < 10 * statistics.median(bare)
 
 
-def test_it_ends_with_its_block_and_with_it_all_jobs(tmp_path: Path):
+def test_a_local_manager_and_its_jobs_end_with_the_block(tmp_path: Path):
     with local(tmp_path) as manager:
         manager.submit(Jobs().add(name="a", exec="sleep", args=["60"]).add(name="b", exec="sleep", args=["60"]))
         wait_for(lambda: {entry["status"] for entry in manager.list().values()} == {"EXECUTING"}, what="the jobs")
@@ -60,7 +60,7 @@ def test_it_ends_with_its_block_and_with_it_all_jobs(tmp_path: Path):
     assert descendants() == set()
 
 
-def test_it_ends_after_an_error_in_the_block(tmp_path: Path):
+def test_a_local_manager_ends_after_an_error_in_the_block(tmp_path: Path):
     with pytest.raises(ZeroDivisionError), local(tmp_path) as manager:
         raise ZeroDivisionError
     assert manager.qcgpm_process.returncode is not None
@@ -75,14 +75,14 @@ def test_finish_and_cleanup_may_be_called_again(tmp_path: Path):
         manager.list()
 
 
-def test_the_service_is_ended_without_a_request_too(tmp_path: Path):
+def test_a_local_manager_can_be_ended_without_a_request(tmp_path: Path):
     manager = local(tmp_path)
     manager.kill_manager_process()
     assert manager.qcgpm_process.returncode == 0
     manager.cleanup()
 
 
-def test_a_service_that_dies_is_noticed_and_finish_still_works(tmp_path: Path):
+def test_the_death_of_a_local_manager_is_noticed_and_finish_still_works(tmp_path: Path):
     manager = local(tmp_path, "--agent-linger", "0")
     manager.qcgpm_process.kill()
     with pytest.raises(ConnectionError):
@@ -91,7 +91,7 @@ def test_a_service_that_dies_is_noticed_and_finish_still_works(tmp_path: Path):
     wait_for(lambda: not descendants(), what="the end of the agent")
 
 
-def test_it_tells_where_it_is(tmp_path: Path):
+def test_a_local_manager_knows_its_address_and_run_directory(tmp_path: Path):
     with local(tmp_path, "--id", "mine") as manager:
         assert manager.qcgpm_conf["run_dir"] == str(tmp_path / ".qcgpjm-service-mine")
         assert manager.qcgpm_conf["address"] == manager.system_status()["System"]["Zmqaddress"]
@@ -108,20 +108,20 @@ def test_it_tells_where_it_is(tmp_path: Path):
     ],
     ids=range(4),
 )
-def test_options_that_are_wrong_are_told_in_the_services_words(run_dir: Path, options: list[str], sentence: str):
+def test_invalid_options_raise_the_error_message_of_the_manager(run_dir: Path, options: list[str], sentence: str):
     with pytest.raises(ServiceError, match=r"the manager ended instead of starting \(exit code 2\)") as caught:
         LocalManager(options)
     assert sentence in str(caught.value)
     assert "Traceback" not in str(caught.value)
 
 
-def test_a_service_that_does_not_get_ready_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_manager_that_does_not_become_ready_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(local_process, "_SERVICE", f"import time; time.sleep(600)\n{local_process._SERVICE}")
     with pytest.raises(ServiceError, match=r"was not ready within 0\.01 s"):
         local(tmp_path, init_timeout=0.01)
 
 
-def test_it_works_in_a_thread(tmp_path: Path):
+def test_a_local_manager_works_in_a_thread(tmp_path: Path):
     results = []
 
     def work() -> None:
@@ -136,7 +136,7 @@ def test_it_works_in_a_thread(tmp_path: Path):
     assert results == [{"a": "SUCCEED"}]
 
 
-def test_several_may_work_side_by_side(tmp_path: Path):
+def test_several_local_managers_work_side_by_side(tmp_path: Path):
     with local(tmp_path / "one") as one, local(tmp_path / "two") as two:
         one.submit(Jobs().add(name="a", exec="true"))
         two.wait4all(60)
@@ -144,7 +144,7 @@ def test_several_may_work_side_by_side(tmp_path: Path):
         assert one.wait4("a", 60) == {"a": "SUCCEED"}
 
 
-def test_the_caller_is_not_forked_and_its_signals_are_its_own(tmp_path: Path):
+def test_the_program_is_not_forked_and_keeps_its_signals(tmp_path: Path):
     """Programs with threads must not be forked, and an interrupt for the program is none for its jobs."""
     forks: list[None] = []
     os.register_at_fork(before=lambda: forks.append(None))
@@ -155,7 +155,7 @@ def test_the_caller_is_not_forked_and_its_signals_are_its_own(tmp_path: Path):
     assert forks == []
 
 
-def test_an_event_loop_of_the_caller_is_not_disturbed(tmp_path: Path):
+def test_an_event_loop_of_the_program_is_not_disturbed(tmp_path: Path):
     """As in a notebook, whose cells run inside a loop."""
     import asyncio
 
@@ -166,7 +166,7 @@ def test_an_event_loop_of_the_caller_is_not_disturbed(tmp_path: Path):
     assert asyncio.run(cell()) == {"a": "SUCCEED"}
 
 
-def test_a_caller_without_standard_streams_works_too(tmp_path: Path):
+def test_a_program_without_standard_streams_works_too(tmp_path: Path):
     """As in a kernel of a notebook, whose streams are objects without descriptors."""
     program = (
         "import io, os, sys\n"
@@ -182,7 +182,7 @@ def test_a_caller_without_standard_streams_works_too(tmp_path: Path):
     assert (tmp_path / "states").read_text() == "{'a': 'SUCCEED'}"
 
 
-def test_files_of_the_caller_are_not_taken_for_modules_of_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_files_of_the_program_do_not_shadow_modules_of_the_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in ("msgspec", "zmq", "click", "asyncio", "qcg"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')")
     monkeypatch.chdir(tmp_path)
@@ -190,7 +190,7 @@ def test_files_of_the_caller_are_not_taken_for_modules_of_the_service(tmp_path: 
         assert manager.wait4(manager.submit(Jobs().add(name="a", exec="true")), 60) == {"a": "SUCCEED"}
 
 
-def test_nothing_is_left_when_the_caller_is_killed(tmp_path: Path):
+def test_no_process_is_left_when_the_program_is_killed(tmp_path: Path):
     program = (
         "import time\n"
         "from qcg.pilotjob.api.manager import LocalManager\n"
@@ -214,14 +214,14 @@ def test_nothing_is_left_when_the_caller_is_killed(tmp_path: Path):
     )
 
 
-def test_a_program_that_just_ends_leaves_nothing(tmp_path: Path):
+def test_no_process_is_left_when_the_program_ends_without_finish(tmp_path: Path):
     program = "from qcg.pilotjob.api.manager import LocalManager\nmanager = LocalManager(['--nodes', '1'])\n"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, timeout=60, check=True)
     assert done.stderr == b""
     wait_for(lambda: not descendants(), what="the end of the service")
 
 
-def test_a_manager_that_is_dropped_ends_its_service(tmp_path: Path):
+def test_a_dropped_object_ends_its_manager(tmp_path: Path):
     manager = LocalManager(["--nodes", "1", "--wd", tmp_path])
     process = manager.qcgpm_process
     del manager

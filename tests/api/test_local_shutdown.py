@@ -1,4 +1,4 @@
-"""The end of a `LocalManager`, in every way that it can end, and the one that resumes its run."""
+"""The end of a LocalManager, in every way that it can end, and the manager that resumes its run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def kill_manager_process(manager: LocalManager) -> None:
 
 
 @pytest.mark.parametrize("end", [finish, leave_block, kill_manager_process])
-def test_running_jobs_are_cancelled_and_a_log_line_tells_of_the_others(
+def test_running_jobs_are_cancelled_and_the_others_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, end: Callable[[LocalManager], None]
 ):
     manager = busy(tmp_path)
@@ -77,9 +77,7 @@ def test_running_jobs_are_cancelled_and_a_log_line_tells_of_the_others(
         assert resumed.wait4(["a", "b", "c"], 60) == {"a": "CANCELED", "b": "SUCCEED", "c": "SUCCEED"}
 
 
-def test_an_object_that_nobody_has_any_more_ends_its_manager_as_finish_does(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_a_garbage_collected_object_ends_its_manager_as_finish_does(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     manager = busy(tmp_path)
     with caplog.at_level(logging.WARNING, "qcg.pilotjob.api"):
         del manager
@@ -97,7 +95,7 @@ def test_finish_with_cancel_leaves_no_job(tmp_path: Path, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("cancel", [False, True])
-def test_an_asyncio_manager_of_ones_own_ends_in_the_same_way(tmp_path: Path, cancel: bool):
+def test_an_own_asyncio_manager_ends_in_the_same_way(tmp_path: Path, cancel: bool):
     async def scenario() -> None:
         async with AsyncManager(local=True, server_args=["--wd", tmp_path, "--nodes", 1]) as manager:
             await manager.submit(Jobs().add(name="a", exec="sleep", args=["1000"]).add(name="b", exec="true"))
@@ -113,7 +111,7 @@ def test_an_asyncio_manager_of_ones_own_ends_in_the_same_way(tmp_path: Path, can
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, NameError])
-def test_an_exception_that_leaves_the_block_decides_nothing_about_jobs(tmp_path: Path, error: type[BaseException]):
+def test_an_exception_that_leaves_the_block_cancels_no_job(tmp_path: Path, error: type[BaseException]):
     manager = busy(tmp_path)
     with pytest.raises(error), manager:
         raise error
@@ -121,7 +119,7 @@ def test_an_exception_that_leaves_the_block_decides_nothing_about_jobs(tmp_path:
     assert states(tmp_path) == {"a": "QUEUED", "b": "QUEUED", "c": "QUEUED"}
 
 
-def test_an_exception_that_leaves_an_asyncio_block_decides_nothing_about_jobs(tmp_path: Path):
+def test_an_exception_that_leaves_an_asyncio_block_cancels_no_job(tmp_path: Path):
     async def scenario() -> None:
         async with AsyncManager(local=True, server_args=["--wd", tmp_path, "--nodes", 1]) as manager:
             await manager.submit(Jobs().add(name="a", exec="sleep", args=["1000"]))
@@ -149,7 +147,7 @@ def test_jobs_of_a_program_that_was_killed_are_queued_again(tmp_path: Path):
     assert (tmp_path / "a.starts").read_text().split() == ["x", "x"]
 
 
-def test_workers_of_a_program_that_was_killed_are_not_left_to_be_resumed(tmp_path: Path):
+def test_workers_of_a_killed_program_are_not_resumed(tmp_path: Path):
     program = (
         "import os, signal\n"
         "from qcg.pilotjob.executor_api import PilotExecutor\n"
@@ -215,7 +213,7 @@ manager.cleanup()
 '''
 
 
-def test_a_program_in_the_manner_of_eqi_is_stopped_and_resumed(tmp_path: Path):
+def test_a_program_like_eqi_is_stopped_and_resumed(tmp_path: Path):
     (tmp_path / "campaign.py").write_text(CAMPAIGN)
     wd = tmp_path / "eqi"
     wd.mkdir()

@@ -1,4 +1,4 @@
-"""A service that dies, hangs or comes back while clients wait: nobody waits for ever."""
+"""Clients of a manager that dies, hangs or comes back: none waits for ever."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ WAITS: list[Callable[[Manager], Any]] = [
 ]
 
 
-def test_waits_end_in_an_error_when_the_service_is_killed(service: Served):
+def test_waits_raise_an_error_when_the_manager_is_killed(service: Served):
     with ThreadPoolExecutor(len(WAITS)) as threads:
         waiting = started(service, WAITS, {}, threads)
         service.kill()
@@ -75,7 +75,7 @@ def test_waits_end_in_an_error_when_the_service_is_killed(service: Served):
         print(f"{time.monotonic() - began:.2f} s")
 
 
-def test_calls_end_in_an_error_when_the_service_is_gone(service: Served):
+def test_calls_raise_an_error_when_the_manager_is_gone(service: Served):
     with Manager.of_run(service.run_dir) as manager:
         service.kill()
         for call in (manager.resources, manager.list, lambda: manager.wait4("long"), manager.finish):
@@ -85,7 +85,7 @@ def test_calls_end_in_an_error_when_the_service_is_gone(service: Served):
             assert time.monotonic() - began < SECONDS
 
 
-def test_waits_and_calls_end_in_an_error_when_the_service_hangs(service: Served):
+def test_waits_and_calls_raise_an_error_when_the_manager_hangs(service: Served):
     with ThreadPoolExecutor(5) as threads:
         waiting = started(service, WAITS, {}, threads)
         service.process.send_signal(signal.SIGSTOP)
@@ -100,7 +100,7 @@ def test_waits_and_calls_end_in_an_error_when_the_service_hangs(service: Served)
         service.process.send_signal(signal.SIGCONT)
 
 
-def test_a_call_has_a_timeout_of_its_own(service: Served):
+def test_a_call_has_its_own_timeout(service: Served):
     def impatient() -> Manager | None:
         with suppress(ConnectionError):  # half a second may be too little here
             return Manager.of_run(service.run_dir, {"request_timeout": 0.5})
@@ -125,7 +125,7 @@ def test_a_call_has_a_timeout_of_its_own(service: Served):
         wait_for(goes_on, what="an answer in time")
 
 
-def test_waits_go_on_with_the_resumed_service_when_told_to_reconnect(service: Served):
+def test_waits_continue_with_the_resumed_manager_after_a_reconnect(service: Served):
     with ThreadPoolExecutor(len(WAITS)) as threads:
         waiting = started(service, WAITS, {"reconnect": 60}, threads)
         service.kill()
@@ -139,7 +139,7 @@ def test_waits_go_on_with_the_resumed_service_when_told_to_reconnect(service: Se
         assert waiting[3].result(PATIENCE) == [("long", "SUCCEED")]
 
 
-def test_questions_go_on_with_the_resumed_service_when_told_to_reconnect(service: Served):
+def test_queries_continue_with_the_resumed_manager_after_a_reconnect(service: Served):
     with Manager.of_run(service.run_dir, {"reconnect": 60}) as manager, ThreadPoolExecutor(1) as other:
         service.kill()
         asked = other.submit(manager.list)
@@ -150,7 +150,7 @@ def test_questions_go_on_with_the_resumed_service_when_told_to_reconnect(service
         assert manager.wait4("new", 60) == {"new": "SUCCEED"}
 
 
-def test_reconnecting_ends_after_its_time(service: Served):
+def test_reconnecting_ends_after_its_timeout(service: Served):
     with Manager.of_run(service.run_dir, {"reconnect": 1}) as manager:
         service.kill()
         began = time.monotonic()
@@ -161,7 +161,7 @@ def test_reconnecting_ends_after_its_time(service: Served):
             manager.wait4("long", timeout=0.1)
 
 
-def test_the_asyncio_face_notices_and_reconnects_too(service: Served, monkeypatch: pytest.MonkeyPatch):
+def test_the_asyncio_client_reconnects_too(service: Served, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(service.wd)
 
     async def scenario() -> None:
@@ -184,7 +184,7 @@ def test_the_asyncio_face_notices_and_reconnects_too(service: Served, monkeypatc
     asyncio.run(scenario())
 
 
-def test_the_agent_of_a_killed_service_is_not_the_clients_business(service: Served):
+def test_the_agent_of_a_killed_manager_does_not_concern_the_client(service: Served):
     """The job of a killed service runs on: that is what resuming is for."""
     pid = int(service.data("jobInfo", jobNames=["long"])["jobs"]["long"]["data"]["runtime"]["pid"])
     service.kill()

@@ -1,4 +1,4 @@
-"""Every method of the client against a real service, with the names of today and of version 0.2."""
+"""Every method of the client against a real manager, with the current names and those of version 0.2."""
 
 from __future__ import annotations
 
@@ -84,21 +84,21 @@ def test_warnings_about_jobs_go_to_the_log(manager: Manager, caplog: pytest.LogC
     assert "job 'slip': ${itt} is no variable and stays as it is; did you mean ${it}?" in caplog.messages
 
 
-def test_names_that_are_no_names_are_refused(manager: Manager):
+def test_values_that_are_no_names_are_refused(manager: Manager):
     with pytest.raises(WrongArgumentsError, match="a string or a list of strings"):
         manager.status(7)  # type: ignore[arg-type]
     with pytest.raises(WrongArgumentsError, match="submit wants a Jobs object, not list"):
         manager.submit([])  # type: ignore[arg-type]
 
 
-def test_list_tells_of_all_jobs_or_of_some(manager: Manager):
+def test_list_returns_all_jobs_or_some(manager: Manager):
     manager.submit(group(a="exit 0", b="exit 0", c="exit 0"))
     manager.wait4all(60)
     assert manager.list() == {name: {"status": "SUCCEED"} for name in "abc"}
     assert list(manager.list(["c", "a", "nobody"])) == ["c", "a"]
 
 
-def test_info_comes_as_objects(manager: Manager, service: Served):
+def test_info_parsed_returns_objects(manager: Manager, service: Served):
     manager.submit(Jobs().add(name="a", script="exit $((${it} == 1))", iteration=2, wd="sub", numCores=2))
     manager.wait4("a", 60)
     info = manager.info_parsed(["a", "nobody"], withChilds=True)
@@ -135,7 +135,7 @@ def test_running_jobs_are_cancelled(manager: Manager):
     assert manager.cancel(["a", "b"]) == {"canceled": 1, "errors": {"a": "job 'a' is already CANCELED"}}
 
 
-def test_it_tells_why_a_job_is_where_it_is(manager: Manager):
+def test_why_explains_the_state_of_a_job(manager: Manager):
     manager.submit(group(a="exit 3", b="sleep 60"))
     manager.wait4("a", 60)
     told = manager.why(["a", "nobody"])["jobs"]
@@ -160,7 +160,7 @@ def test_iterations_that_never_started_are_waited_for(manager: Manager):
         assert waiting.result(60) == {"many:7": "CANCELED", "many:999": "CANCELED"}
 
 
-def test_a_wait_for_something_that_does_not_end_ends_itself(manager: Manager):
+def test_a_wait_for_a_job_that_does_not_end_times_out(manager: Manager):
     manager.submit(group(a="sleep 60"))
     for wait in (
         lambda: manager.wait4("a", 0.2),
@@ -173,7 +173,7 @@ def test_a_wait_for_something_that_does_not_end_ends_itself(manager: Manager):
         assert 0.2 <= time.monotonic() - began < 30
 
 
-def test_a_timeout_of_zero_is_a_question(manager: Manager):
+def test_a_wait_with_a_timeout_of_zero_works_as_a_query(manager: Manager):
     manager.submit(group(a="exit 0", b="sleep 60"))
     manager.wait4("a", 60)
     assert manager.wait4("a", 0) == {"a": "SUCCEED"}
@@ -183,7 +183,7 @@ def test_a_timeout_of_zero_is_a_question(manager: Manager):
         manager.wait4all(0)
 
 
-def test_a_wait_that_is_late_tells_what_it_waited_for(manager: Manager):
+def test_the_error_of_a_timeout_names_the_pending_jobs(manager: Manager):
     manager.submit(group(**{f"j{number}": "sleep 60" for number in range(7)}))
     with pytest.raises(TimeoutElapsed, match="^after 0 s, 7 of 7 jobs have not ended: 'j0', .*'j4' and 2 more$"):
         manager.wait4([f"j{number}" for number in range(7)], 0)
@@ -204,14 +204,14 @@ def test_both_names_of_a_timeout_are_known(manager: Manager):
 
 
 @pytest.mark.parametrize("timeout", ["5", "b", float("nan"), [1]])
-def test_a_timeout_that_is_no_number_is_told(manager: Manager, timeout: Any):
+def test_a_timeout_that_is_no_number_is_refused(manager: Manager, timeout: Any):
     with pytest.raises(WrongArgumentsError, match="a timeout is a number of seconds, not .* given as one list"):
         manager.wait4("a", timeout)
     with pytest.raises(WrongArgumentsError, match="not both"):
         manager.wait4("a", timeout=1, timeout_secs=1)
 
 
-def test_cleaning_up_ends_the_listening(service: Served):
+def test_cleanup_ends_subscriptions(service: Served):
     with Manager.of_run(service.run_dir) as manager:
         kept = manager.listen("JFI")
         with manager.listen("JFI") as events:
@@ -223,7 +223,7 @@ def test_cleaning_up_ends_the_listening(service: Served):
         manager.listen("JFI")
 
 
-def test_cleaning_up_ends_the_listening_of_another_thread(service: Served):
+def test_cleanup_ends_the_subscription_of_another_thread(service: Served):
     with ThreadPoolExecutor(1) as other, Manager.of_run(service.run_dir) as manager:
         events = manager.listen("no such topic")
         waiting = other.submit(lambda: [events.take() for _ in iter(lambda: events.wait(60), None)])
@@ -233,7 +233,7 @@ def test_cleaning_up_ends_the_listening_of_another_thread(service: Served):
             waiting.result(60)
 
 
-def test_the_service_tells_of_itself(manager: Manager):
+def test_system_status_describes_the_manager(manager: Manager):
     assert manager.system_status()["System"]["InstanceId"] == "x"
     assert manager.send_request({"request": "status", "options": {"allJobsFinished": True}}) == {
         "code": 0,
@@ -252,14 +252,14 @@ def test_the_service_tells_of_itself(manager: Manager):
     ],
     ids=range(4),
 )
-def test_what_the_service_refuses_is_an_error_with_its_words(manager: Manager, call: Any, reason: str):
+def test_a_refused_request_raises_an_error_with_the_reason(manager: Manager, call: Any, reason: str):
     with pytest.raises(ConnectionError, match=f"Request failed - .*{reason}") as caught:
         call(manager)
     assert isinstance(caught.value, RequestRefusedError)
     assert reason in caught.value.reason
 
 
-def test_a_request_that_cannot_be_sent_is_told(manager: Manager):
+def test_a_request_that_cannot_be_encoded_is_refused(manager: Manager):
     with pytest.raises(WrongArgumentsError, match="something that JSON cannot"):
         manager.send_request({"request": "submit", "jobs": [object()]})
     with pytest.raises(WrongArgumentsError, match="submit the jobs in several parts"):
@@ -283,7 +283,9 @@ def test_errors_have_one_base_and_two_names():
 
 
 @pytest.mark.parametrize("form", ["{}", "{host}:{port}", "localhost:{port}", "tcp://localhost:{port}"])
-def test_an_address_is_enough_where_the_run_is_below(service: Served, monkeypatch: pytest.MonkeyPatch, form: str):
+def test_an_address_is_enough_when_its_run_is_in_the_working_directory(
+    service: Served, monkeypatch: pytest.MonkeyPatch, form: str
+):
     monkeypatch.chdir(service.wd)
     host, _, port = service.contact.address.removeprefix("tcp://").rpartition(":")
     with Manager(form.format(service.contact.address, host=host, port=port)) as manager:
@@ -297,7 +299,7 @@ def test_the_newest_run_of_the_working_directory_is_found(service: Served, monke
         assert manager.run_dir == named.run_dir == around.run_dir == service.run_dir
 
 
-def test_an_address_where_nobody_listens_ends_in_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_address_without_a_manager_raises_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     began = time.monotonic()
     with pytest.raises(ConnectionError, match="there is no manager at tcp://127.0.0.1:9"):
@@ -309,7 +311,7 @@ def test_an_address_where_nobody_listens_ends_in_an_error(tmp_path: Path, monkey
         Manager("no-such-protocol://x:1")
 
 
-def test_a_client_without_the_keys_is_told_so(service: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_client_without_keys_raises_an_error(service: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConnectionError, match="does not let this client in"):
         Manager(service.contact.address)
@@ -318,7 +320,7 @@ def test_a_client_without_the_keys_is_told_so(service: Served, tmp_path: Path, m
 # -- configuration ----------------------------------------------------------------------------------------------------
 
 
-def test_keys_that_are_not_known_have_no_effect(service: Served, caplog: pytest.LogCaptureFixture):
+def test_unknown_configuration_keys_have_no_effect(service: Served, caplog: pytest.LogCaptureFixture):
     with Manager.of_run(service.run_dir, {"report_format": "json", "scheduler": 7, "pub_timeout": 300}):
         pass
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
@@ -342,7 +344,7 @@ def test_a_value_of_none_means_the_default(service: Served):
         ({"log_level": "loud"}, "the log level 'loud' is not known"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(service: Served, cfg: dict[str, Any], reason: str):
+def test_invalid_configuration_values_are_refused(service: Served, cfg: dict[str, Any], reason: str):
     with pytest.raises(WrongArgumentsError, match=reason):
         Manager.of_run(service.run_dir, cfg)
 
@@ -391,7 +393,7 @@ def test_the_log_of_the_client_is_not_the_output_of_the_program(
     assert [record for record in caplog.records if record.levelno < logging.INFO] == []
 
 
-def test_without_a_place_for_it_there_is_no_log(service: Served, tmp_path: Path):
+def test_without_a_writable_directory_there_is_no_default_log(service: Served, tmp_path: Path):
     for cfg in ({"log_file": "", "wdir": tmp_path}, {"wdir": "/proc/nowhere"}):
         with Manager.of_run(service.run_dir, cfg) as manager:
             manager.resources()
@@ -399,7 +401,7 @@ def test_without_a_place_for_it_there_is_no_log(service: Served, tmp_path: Path)
 
 
 @pytest.mark.parametrize("planted", ["link", "open directory"])
-def test_a_log_is_not_written_where_another_user_may_have_led_it(service: Served, tmp_path: Path, planted: str):
+def test_the_default_log_is_not_written_to_a_directory_of_another_user(service: Served, tmp_path: Path, planted: str):
     directory, victim = tmp_path / ".qcgpjm-client", tmp_path / "victim"
     victim.write_text("precious")
     directory.mkdir(mode=0o700)
@@ -466,7 +468,7 @@ def test_a_wait_ends_right_after_the_job(manager: Manager):
     assert median < max(0.02, 10 * bare)
 
 
-def test_a_wait_without_events_asks_when_it_is_welcomed_and_at_the_first_beat_and_no_more(service: Served):
+def test_a_wait_without_events_queries_at_the_welcome_and_at_the_first_heartbeat_only(service: Served):
     with Manager.of_run(service.run_dir, {"poll_delay": 6}) as manager:  # three times as long as from beat to beat
         manager.submit(group(idle="sleep 60"))
         asked = []
@@ -485,7 +487,7 @@ def test_a_wait_without_events_asks_when_it_is_welcomed_and_at_the_first_beat_an
         manager.remove("idle")
 
 
-def test_a_service_without_events_is_asked_again_and_again(service: Served, monkeypatch: pytest.MonkeyPatch):
+def test_a_manager_without_events_is_polled(service: Served, monkeypatch: pytest.MonkeyPatch):
     with Manager.of_run(service.run_dir, {"poll_delay": 0.05}) as manager:
         silent = msgspec.structs.replace(manager._pool.target.contact, publisher="")
         manager._pool.target = msgspec.structs.replace(manager._pool.target, contact=silent)
@@ -497,7 +499,7 @@ def test_a_service_without_events_is_asked_again_and_again(service: Served, monk
         manager.remove("polled")
 
 
-def test_importing_the_client_is_quick():
+def test_importing_the_client_is_fast():
     """Measured in turns with the libraries that it needs, for the machine may be busy: some 2 of those."""
     code = "import time; began = time.process_time(); import {}; print(time.process_time() - began)"
     took: dict[str, list[float]] = {"zmq, msgspec": [], "qcg.pilotjob.api.manager": []}

@@ -1,4 +1,4 @@
-"""Programs that run as jobs of a manager and submit jobs to it: those of earlier manuals, and one of today."""
+"""Programs that run as jobs of a manager and submit jobs to it: of earlier manuals, and a current one."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def test_the_example_of_an_earlier_manual_runs(service: Served, program: str):
     assert "request submit" in (service.wd / ".qcgpjm-client/api.log").read_text()
 
 
-def test_a_program_of_today_runs(service: Served):
+def test_a_current_program_runs(service: Served):
     assert run(service, TODAY.read_text()).splitlines() == ["first SUCCEED 1 True", "second SUCCEED 1 True"]

@@ -1,4 +1,4 @@
-"""A client that is not let in hears so, also when that was decided before it had asked anything."""
+"""A client whose keys are refused gets an error, also before its first request."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def wait_until_refused(socket: zmq.Socket[bytes]) -> None:
     wait_for(lambda: not socket.poll(0, zmq.POLLOUT), what="the refusal")
 
 
-def test_a_client_that_is_refused_before_it_asks_is_told_so(
+def test_a_client_refused_before_its_first_request_raises_an_error(
     refused: ClientsContact, context: zmq.Context[zmq.Socket[bytes]]
 ):
     requests = Requests(context, refused)
@@ -60,7 +60,7 @@ def test_a_client_that_is_refused_before_it_asks_is_told_so(
     requests.close()
 
 
-def test_a_client_in_an_event_loop_that_is_refused_before_it_asks_is_told_so(
+def test_an_asyncio_client_refused_before_its_first_request_raises_an_error(
     refused: ClientsContact, context: zmq.Context[zmq.Socket[bytes]]
 ):
     async def scenario() -> None:
@@ -73,7 +73,7 @@ def test_a_client_in_an_event_loop_that_is_refused_before_it_asks_is_told_so(
     asyncio.run(scenario())
 
 
-def test_a_client_in_an_event_loop_that_is_refused_before_it_listens_is_told_so(
+def test_an_asyncio_client_refused_before_its_subscription_raises_an_error(
     refused: ClientsContact, context: zmq.Context[zmq.Socket[bytes]], monkeypatch: pytest.MonkeyPatch
 ):
     class RefusedLine(Connection):

@@ -1,4 +1,4 @@
-"""A service whose sockets live while it does not answer, or tells of nothing: waits keep their time all the same."""
+"""A manager that does not answer, or publishes nothing: waits keep their timeouts."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def waited(puppet: Puppet, face: str, cfg: dict[str, Any], timeout: float | None
 
 
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
-def test_a_wait_keeps_its_time_when_the_service_does_not_answer(puppet: Puppet, face: str):
+def test_a_wait_keeps_its_timeout_when_the_manager_does_not_answer(puppet: Puppet, face: str):
     puppet.mute = {"jobStatus"}
     began = time.monotonic()
     with pytest.raises(TimeoutElapsed, match="after 1.5 s, 1 of 1 jobs has not ended: 'a'"):
@@ -116,14 +116,14 @@ def test_a_wait_keeps_its_time_when_the_service_does_not_answer(puppet: Puppet, 
 
 
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
-def test_without_a_welcome_the_service_is_asked_in_silence(puppet: Puppet, face: str):
+def test_without_a_welcome_the_manager_is_polled(puppet: Puppet, face: str):
     puppet.states = ["EXECUTING", "EXECUTING", "SUCCEED"]
     assert waited(puppet, face, {"poll_delay": 0.2}, 60) == {"a": "SUCCEED"}
     assert puppet.asked.count("jobStatus") == 3
 
 
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
-def test_an_end_that_was_told_before_the_subscription_arrived_is_asked_for_at_the_first_beat(face: str):
+def test_an_end_published_before_the_subscription_is_queried_at_the_first_heartbeat(face: str):
     """A welcome does not prove that it has."""
     puppet = Puppet(welcomes=True)
     puppet.states = ["EXECUTING", "SUCCEED"]
@@ -136,9 +136,7 @@ def test_an_end_that_was_told_before_the_subscription_arrived_is_asked_for_at_th
 
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
 @pytest.mark.parametrize(("name", "topics"), [("a", {b"JFI"}), ("a:1", {b"JFI", b"IFI"})])
-def test_the_events_of_iterations_are_subscribed_to_by_those_alone_who_wait_for_one(
-    face: str, name: str, topics: set[bytes]
-):
+def test_only_waits_for_iterations_subscribe_to_iteration_events(face: str, name: str, topics: set[bytes]):
     puppet = Puppet(welcomes=True)
     puppet.name = name
     puppet.states = ["EXECUTING", "SUCCEED"]
@@ -151,14 +149,14 @@ def test_the_events_of_iterations_are_subscribed_to_by_those_alone_who_wait_for_
 
 
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
-def test_a_request_without_an_answer_is_an_error_after_its_time(puppet: Puppet, face: str):
+def test_a_request_without_an_answer_raises_an_error_after_its_timeout(puppet: Puppet, face: str):
     puppet.mute = {"jobStatus"}
     with pytest.raises(ConnectionError, match=r"did not answer within 0.5 s"):
         waited(puppet, face, {"poll_delay": 0.2, "request_timeout": 0.5}, None)
 
 
 @pytest.mark.parametrize("face", ["threads", "asyncio"])
-def test_ends_that_the_manager_cannot_write_yet_are_asked_for_until_it_can(face: str, monkeypatch: pytest.MonkeyPatch):
+def test_ends_that_the_manager_cannot_write_yet_are_requested_until_it_can(face: str, monkeypatch: pytest.MonkeyPatch):
     """As while a disk is full: no event says when there is room again."""
     for module in (aio, client):
         monkeypatch.setattr(module, "DELAYED_PAUSE", 0.01)
@@ -186,7 +184,7 @@ def waited_for_any(puppet: Puppet, face: str) -> tuple[str, str]:
     return asyncio.run(wait())
 
 
-def test_a_request_without_an_answer_costs_the_others_nothing(puppet: Puppet):
+def test_a_request_without_an_answer_does_not_affect_others(puppet: Puppet):
     puppet.mute = {"resourcesInfo"}
     puppet.states = ["SUCCEED"]
 
@@ -205,7 +203,7 @@ def test_a_request_without_an_answer_costs_the_others_nothing(puppet: Puppet):
     asyncio.run(ask())
 
 
-def test_a_question_that_nobody_waited_for_is_asked_again(puppet: Puppet):
+def test_a_cancelled_query_of_a_wait_is_repeated(puppet: Puppet):
     """A wait that ends while its question is under way must not deny what the answer would have told."""
     puppet.states = ["SUCCEED"]
 

@@ -1,4 +1,4 @@
-"""When a wait is over, without any service: it is fed with answers and events."""
+"""Conditions of waits, without a manager: they consume answers and events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def asks(wait: Wait) -> bool:
     return wait.must_ask
 
 
-def test_jobs_are_taken_from_answers_and_from_events():
+def test_a_wait_reads_states_from_answers_and_from_events():
     wait = WaitForJobs(["a", "b", "c:1"])
     assert asks(wait)
     assert wait.question() == {"request": "jobStatus", "jobNames": ["a", "b", "c:1"]}
@@ -42,7 +42,7 @@ def test_jobs_are_taken_from_answers_and_from_events():
     assert wait.states == {"a": "SUCCEED", "b": "FAILED", "c:1": "CANCELED"}
 
 
-def test_each_end_is_passed_on_when_it_is_known():
+def test_each_end_is_reported_when_it_is_known():
     told: list[tuple[str, str]] = []
     wait = WaitForJobs(["a", "b", "a"], told.append)
     wait.answer(status(a="SUCCEED", b="EXECUTING"))
@@ -53,16 +53,16 @@ def test_each_end_is_passed_on_when_it_is_known():
     assert told == [("a", "SUCCEED"), ("b", "FAILED")]
 
 
-def test_no_names_are_over_at_once():
+def test_a_wait_without_names_is_over_at_once():
     assert WaitForJobs([]).over
 
 
-def test_a_name_that_is_not_there_is_told():
+def test_a_wait_for_an_unknown_job_returns_an_error():
     wait = WaitForJobs(["a"])
     assert wait.answer({"jobs": {"a": {"status": 1, "message": "there is no job 'a'"}}}) == "there is no job 'a'"
 
 
-def test_iterations_that_ended_with_their_job_are_asked_for():
+def test_iterations_that_ended_with_their_job_are_queried():
     wait = WaitForJobs(["a:1", "a:2"])
     wait.question()
     wait.event("IFI", ended("a", it=1))
@@ -95,7 +95,7 @@ def ends(*jobs: str, first: int = 1, last: int = 0, more: bool = True, delayed: 
     return {"ends": listed, "last": last or first + len(jobs) - 1, "first": 0, "more": more, "delayed": delayed}
 
 
-def test_an_event_makes_a_wait_for_any_job_ask_for_ends():
+def test_an_event_makes_a_wait_for_any_job_request_ends():
     stream = EndStream(7)
     wait = WaitForAny(stream)
     assert asks(wait)
@@ -120,9 +120,7 @@ def test_an_event_makes_a_wait_for_any_job_ask_for_ends():
         (ends("a", first=8, more=True, delayed=True), False, False),
     ],
 )
-def test_a_wait_for_any_job_is_hopeless_only_when_no_end_can_follow(
-    reply: dict[str, Any], no_more_ends: bool, delayed: bool
-):
+def test_a_wait_for_any_job_fails_only_when_no_end_can_follow(reply: dict[str, Any], no_more_ends: bool, delayed: bool):
     wait = WaitForAny(EndStream(7))
     wait.answer(reply)
     assert (wait.no_more_ends, wait.delayed) == (no_more_ends, delayed)
@@ -132,7 +130,7 @@ def drained(stream: EndStream) -> list[str]:
     return [end[0] for end in iter(stream.pop, None)]
 
 
-def test_replies_that_overlap_give_each_end_once():
+def test_overlapping_replies_return_each_end_once():
     """As when two threads have asked at the same time."""
     stream = EndStream(0)
     asked = stream.position
@@ -142,7 +140,7 @@ def test_replies_that_overlap_give_each_end_once():
     assert stream.position.number == 4
 
 
-def test_numbers_that_were_lost_with_the_machine_are_asked_for_again():
+def test_numbers_lost_in_a_crash_of_the_machine_are_requested_again():
     stream = EndStream(57)
     assert stream.receive(stream.position, ends(last=50))
     assert stream.position.number == 50
@@ -154,12 +152,12 @@ def test_numbers_that_were_lost_with_the_machine_are_asked_for_again():
     ("numbers", "gaps"),
     [([1, 2, 3], [False] * 3), ([7, 8, 9], [False] * 3), ([1, 3, 4], [False, True, False]), ([5, 9], [False, True])],
 )
-def test_a_gap_in_the_numbers_is_noticed(numbers: list[int], gaps: list[bool]):
+def test_a_gap_in_the_event_numbers_is_detected(numbers: list[int], gaps: list[bool]):
     counted = EventNumbers(["JFI"])
     assert [counted.has_gap("JFI", {"number": number}) for number in numbers] == gaps
 
 
-def test_a_beat_tells_of_events_that_were_lost_last():
+def test_a_heartbeat_reveals_lost_events():
     counted = EventNumbers(["JFI"])
     assert counted.has_gap("BEAT", {"numbers": {"JFI": 3, "IFI": 8}}), "nobody knows what came before the first"
     assert not counted.has_gap("JFI", {"number": 4})

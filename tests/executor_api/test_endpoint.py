@@ -1,4 +1,4 @@
-"""Only workers with the keys of their executor get in."""
+"""Only workers with the keys of their executor can connect."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def hear(door: Endpoint, poller: zmq.Poller) -> list[object]:
 
 
 @pytest.mark.parametrize("stranger", [plain, wrong_server_key, wrong_client_key])
-def test_a_stranger_is_not_heard(door: tuple[Endpoint, zmq.Poller, WorkersContact], context: zmq.Context, stranger):
+def test_messages_of_an_unauthenticated_peer_are_ignored(
+    door: tuple[Endpoint, zmq.Poller, WorkersContact], context: zmq.Context, stranger
+):
     opened, poller, contact = door
     with stranger(context, contact) as refused, worker_socket(context, contact, "w1") as line:
         for client in (refused, line):
@@ -87,9 +89,7 @@ def test_a_stranger_is_not_heard(door: tuple[Endpoint, zmq.Poller, WorkersContac
         assert opened.receive() == []
 
 
-def test_what_is_no_message_of_a_worker_is_left_alone(
-    door: tuple[Endpoint, zmq.Poller, WorkersContact], context: zmq.Context
-):
+def test_invalid_messages_are_ignored(door: tuple[Endpoint, zmq.Poller, WorkersContact], context: zmq.Context):
     opened, poller, contact = door
     with worker_socket(context, contact, "w1") as line:
         line.connect(contact.address)

@@ -1,4 +1,4 @@
-"""Functions on workers that stay: results, errors, resources, and what is left behind."""
+"""Functions on persistent workers: results, errors, resources, and files that are left."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_functions_of_this_module_and_closures_can_be_called(shared: PilotExecut
     assert shared.submit(times, 2).result(PATIENCE) == 6
 
 
-def test_calls_run_in_few_processes_that_stay(shared: PilotExecutor):
+def test_calls_run_in_few_persistent_processes(shared: PilotExecutor):
     pids = set(shared.map(lambda _: os.getpid(), range(50)))
     assert 1 <= len(pids) <= 2
     assert os.getpid() not in pids
@@ -90,7 +90,7 @@ def test_map_keeps_the_order(shared: PilotExecutor):
     assert list(shared.map(pow, range(200), [2] * 200)) == [n * n for n in range(200)]
 
 
-def test_an_exception_comes_back_with_its_traceback(shared: PilotExecutor):
+def test_an_exception_is_returned_with_its_traceback(shared: PilotExecutor):
     def broken() -> None:
         raise KeyError("nothing here")
 
@@ -109,13 +109,13 @@ def test_an_exception_comes_back_with_its_traceback(shared: PilotExecutor):
         (lambda: (lambda error: exec("raise error", {"error": error}))(InvalidJson(1, 2)), "Unreadable.*: 1 and 2"),
     ],
 )
-def test_what_cannot_be_brought_back_is_told(shared: PilotExecutor, function, told: str):
+def test_results_that_cannot_be_pickled_raise_an_error(shared: PilotExecutor, function, told: str):
     with pytest.raises(CallError, match=told):
         shared.submit(function).result(PATIENCE)
     assert shared.submit(int, "1").result(PATIENCE) == 1
 
 
-def test_what_cannot_be_sent_is_refused_at_once(shared: PilotExecutor):
+def test_arguments_that_cannot_be_pickled_are_refused_at_once(shared: PilotExecutor):
     lock = threading.Lock()
     with pytest.raises(CallError, match="the function .*<lambda> cannot be sent"):
         shared.submit(lambda: lock)
@@ -123,7 +123,7 @@ def test_what_cannot_be_sent_is_refused_at_once(shared: PilotExecutor):
         shared.submit(print, lock)
 
 
-def test_large_arguments_and_results_travel(shared: PilotExecutor):
+def test_large_arguments_and_results_are_transferred(shared: PilotExecutor):
     text = os.urandom(1_000_000) * 50
     assert shared.submit(bytes.swapcase, text).result(PATIENCE) == text.swapcase()
 
@@ -157,14 +157,14 @@ def test_functions_run_in_the_working_directory_and_environment(run_dir: Path):
 # -- resources ------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_has_the_cores_it_asked_for(executor: PilotExecutor):
+def test_a_call_has_the_requested_cores(executor: PilotExecutor):
     assert executor.submit(os.getenv, "QCG_PM_NPROCS").result(PATIENCE) == "1"
     wide = executor.with_resources(cores=2)
     assert list(wide.map(os.getenv, ["QCG_PM_NPROCS", "OMP_NUM_THREADS"])) == ["2", "2"]
     assert executor.submit(os.getenv, "QCG_PM_NPROCS").result(PATIENCE) == "1"
 
 
-def test_calls_that_keep_coming_make_room_for_another_kind(executor: PilotExecutor):
+def test_continuous_calls_make_room_for_calls_with_other_resources(executor: PilotExecutor):
     stop = threading.Event()
 
     def again(done: futures.Future[None]) -> None:
@@ -177,20 +177,20 @@ def test_calls_that_keep_coming_make_room_for_another_kind(executor: PilotExecut
     stop.set()
 
 
-def test_more_than_there_is_is_refused_at_once(executor: PilotExecutor):
+def test_more_cores_than_exist_are_refused_at_once(executor: PilotExecutor):
     with pytest.raises(WrongArgumentsError, match="3 cores; the manager has 2"):
         executor.with_resources(cores=3)
     with pytest.raises(WrongArgumentsError, match="at least one core"):
         executor.with_resources(cores=0)
 
 
-def test_resources_that_no_node_has_are_told_to_the_calls(executor: PilotExecutor):
+def test_calls_with_resources_that_no_node_has_fail(executor: PilotExecutor):
     with pytest.raises(WorkerLostError, match="1 core and 3 GPUs could not be started: 3 GPUs on a node"):
         executor.with_resources(gpus=3).submit(int).result(PATIENCE)
     assert executor.submit(int).result(PATIENCE) == 0
 
 
-def test_idle_workers_leave_after_a_while(run_dir: Path):
+def test_idle_workers_are_dismissed_after_a_while(run_dir: Path):
     with PilotExecutor(idle_time=0.05, server_args=["--nodes", "1"]) as executor:
         first = executor.submit(os.getpid).result(PATIENCE)
         wait_for(lambda: executor.manager.resources()["used_cores"] == 0, what="the end of the worker")
@@ -212,7 +212,7 @@ def test_calls_that_have_not_started_can_be_cancelled(executor: PilotExecutor, r
     assert [one.result(PATIENCE) for one in running] == ["gate", "gate"]
 
 
-def test_a_worker_that_is_killed_takes_its_call_along_and_no_other(executor: PilotExecutor, run_dir: Path):
+def test_a_killed_worker_fails_only_its_own_call(executor: PilotExecutor, run_dir: Path):
     gate = run_dir / "gate"
     other = executor.submit(until_file, gate)
     killed = executor.submit(lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -223,7 +223,7 @@ def test_a_worker_that_is_killed_takes_its_call_along_and_no_other(executor: Pil
     assert executor.submit(int, "5").result(PATIENCE) == 5
 
 
-def test_workers_that_cannot_start_tell_why(run_dir: Path):
+def test_the_error_of_a_worker_that_cannot_start_has_the_reason(run_dir: Path):
     with (
         PilotExecutor(env={"PYTHONHOME": "/nowhere"}, server_args=["--nodes", "1"]) as executor,
         pytest.raises(WorkerLostError, match="(?s)could not be started.*Python"),
@@ -231,7 +231,7 @@ def test_workers_that_cannot_start_tell_why(run_dir: Path):
         executor.submit(int).result(PATIENCE)
 
 
-def test_a_manager_that_is_gone_ends_the_calls(run_dir: Path):
+def test_calls_fail_when_the_manager_is_gone(run_dir: Path):
     executor = PilotExecutor(server_args=["--nodes", "1"])
     call = executor.submit(until_file, run_dir / "never")
     wait_for(call.running, what="the call")
@@ -267,7 +267,7 @@ def test_shutdown_without_waiting_lets_the_calls_end(run_dir: Path):
     executor.shutdown()
 
 
-def test_shutdown_may_cancel_what_has_not_started(run_dir: Path):
+def test_shutdown_can_cancel_calls_that_have_not_started(run_dir: Path):
     executor = PilotExecutor(server_args=["--nodes", "1"])
     gate = run_dir / "gate"
     first, second = executor.submit(until_file, gate), executor.submit(int)
@@ -279,7 +279,7 @@ def test_shutdown_may_cancel_what_has_not_started(run_dir: Path):
     assert first.result() == "gate"
 
 
-def test_the_keys_are_for_the_owner_alone_and_gone_in_the_end(run_dir: Path):
+def test_only_the_owner_can_read_the_keys_and_they_are_removed_at_the_end(run_dir: Path):
     with PilotExecutor(server_args=["--nodes", "1"]) as executor:
         pid = executor.submit(os.getpid).result(PATIENCE)
         [contact] = run_dir.glob(".qcgpjm-service-*/executor-*/contact.json")
@@ -290,7 +290,7 @@ def test_the_keys_are_for_the_owner_alone_and_gone_in_the_end(run_dir: Path):
     assert not contact.parent.exists()
 
 
-def test_what_functions_print_stays_in_the_run_directory(run_dir: Path):
+def test_the_output_of_functions_stays_in_the_run_directory(run_dir: Path):
     with PilotExecutor(server_args=["--nodes", "1"]) as executor:
         executor.submit(print, "said by a function").result(PATIENCE)
     [output] = run_dir.glob(".qcgpjm-service-*/executor-*/*")
@@ -332,7 +332,7 @@ def test_a_limit_of_no_workers_is_refused():
 
 
 @pytest.mark.parametrize("env", [{"A": ["x"]}, {"A=B": "1"}, {"A": None, "B": {}}])
-def test_an_environment_that_cannot_be_is_refused_at_once(env: dict[str, object], run_dir: Path):
+def test_an_invalid_environment_is_refused_at_once(env: dict[str, object], run_dir: Path):
     with pytest.raises(WrongArgumentsError, match="no worker can be started like this: .*env"):
         PilotExecutor(server_args=["--nodes", "1"], env=env)  # type: ignore[arg-type]
     assert list(run_dir.iterdir()) == []
@@ -340,9 +340,7 @@ def test_an_environment_that_cannot_be_is_refused_at_once(env: dict[str, object]
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("problem", [RuntimeError("unforeseen"), OSError("no space"), FileError("no file")])
-def test_whatever_happens_to_the_executor_its_calls_end(
-    problem: Exception, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_all_calls_end_when_the_executor_fails(problem: Exception, run_dir: Path, monkeypatch: pytest.MonkeyPatch):
     with PilotExecutor(server_args=["--nodes", "1"]) as executor:
 
         def fail(workers: object) -> None:
@@ -375,7 +373,7 @@ def test_a_function_that_ends_its_worker_fails_alone(run_dir: Path):
     assert len(list(run_dir.glob("ran*"))) == 105
 
 
-def test_a_lost_worker_is_told_with_its_signal_and_its_output(executor: PilotExecutor):
+def test_the_error_of_a_lost_worker_has_its_signal_and_its_output(executor: PilotExecutor):
     def crash() -> None:
         print("so far so good")
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -386,7 +384,7 @@ def test_a_lost_worker_is_told_with_its_signal_and_its_output(executor: PilotExe
     assert Path(output).read_text() == "so far so good\n"
 
 
-def test_what_is_no_function_is_refused_at_once(shared: PilotExecutor):
+def test_an_object_that_is_not_callable_is_refused_at_once(shared: PilotExecutor):
     with pytest.raises(TypeError, match=r"3\.14 is none"):
         shared.submit(3.14)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"3\.14 is none"):
@@ -402,7 +400,7 @@ def test_a_number_first_is_the_limit_of_workers(run_dir: Path):
         PilotExecutor("four")  # type: ignore[arg-type]
 
 
-def test_an_exception_that_cannot_be_pickled_says_why(shared: PilotExecutor):
+def test_the_error_for_an_exception_that_cannot_be_pickled_has_the_reason(shared: PilotExecutor):
     def fail() -> None:
         raise InvalidJson(1, 2)
 
@@ -454,7 +452,7 @@ PilotExecutor(server_args=["--nodes", "1"]).submit(work, 0.5)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_forked_process_is_told_to_make_its_own(shared: PilotExecutor):
+def test_a_forked_process_must_make_its_own_executor(shared: PilotExecutor):
     pid = os.fork()
     if pid == 0:
         code = 1

@@ -1,4 +1,4 @@
-"""Warm workers against one interpreter per call, in one run."""
+"""Speed of persistent workers compared with one interpreter per call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs from templates: what is submitted, what comes back, and how it ends."""
+"""Jobs from templates: submission, results and shutdown."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_placeholder_without_a_value_is_a_key_error():
         fill(BasicTemplate.template(), {"name": "a"})
 
 
-def test_a_job_is_told_its_name_beside_its_own_environment():
+def test_the_environment_of_a_job_has_its_name():
     filled = fill("""
         {
             'name': 'a',
@@ -75,7 +75,7 @@ def test_a_job_is_told_its_name_beside_its_own_environment():
 
 
 @pytest.mark.parametrize("text", ["{'name': ", "['a list']", "{'name': f()}"])
-def test_a_template_that_gives_no_dictionary_is_refused_with_its_text(text: str):
+def test_a_template_that_is_no_dictionary_is_refused_with_its_text(text: str):
     with pytest.raises(InvalidJobDescriptionError) as refused:
         fill(text)
     assert text.strip() in str(refused.value)
@@ -84,7 +84,7 @@ def test_a_template_that_gives_no_dictionary_is_refused_with_its_text(text: str)
 # -- futures --------------------------------------------------------------------------------------------------------
 
 
-def test_the_result_tells_how_the_job_ended(executor: QCGPJExecutor):
+def test_the_result_has_the_final_state_of_the_job(executor: QCGPJExecutor):
     good = executor.submit(BasicTemplate.template, None, name=7, exec="true")
     bad = executor.submit(BasicTemplate.template, {"exec": "false"}, name="bad")
     assert good.result(PATIENCE) == {"7": "SUCCEED"}
@@ -159,7 +159,7 @@ def test_a_running_job_can_be_cancelled(executor: QCGPJExecutor):
     assert executor.qcgpj_manager.wait4("sleeper", PATIENCE) == {"sleeper": "CANCELED"}
 
 
-def test_a_job_that_somebody_else_cancels_is_a_cancelled_future(executor: QCGPJExecutor):
+def test_a_job_cancelled_by_another_client_gives_a_cancelled_future(executor: QCGPJExecutor):
     future = executor.submit(sleeping)
     executor.qcgpj_manager.cancel("sleeper")
     assert futures.wait([future], PATIENCE).done == {future}
@@ -173,14 +173,14 @@ def test_a_job_that_has_ended_cannot_be_cancelled(executor: QCGPJExecutor):
     assert not future.cancelled()
 
 
-def test_waiting_for_a_result_ends_in_time(executor: QCGPJExecutor):
+def test_waiting_for_a_result_ends_at_its_timeout(executor: QCGPJExecutor):
     future = executor.submit(sleeping)
     with pytest.raises(futures.TimeoutError):
         future.result(0.01)
     future.cancel()
 
 
-def test_a_description_that_is_wrong_is_refused_at_once(executor: QCGPJExecutor):
+def test_an_invalid_description_is_refused_at_once(executor: QCGPJExecutor):
     with pytest.raises(InvalidJobDescriptionError, match="exec"):
         executor.submit(lambda: "{'name': 'a', 'execution': {}}")
 
@@ -217,7 +217,7 @@ def test_shutdown_without_waiting_lets_the_jobs_end(run_dir: Path):
     executor.shutdown()
 
 
-def test_shutdown_may_cancel_what_has_not_started(run_dir: Path):
+def test_shutdown_can_cancel_jobs_that_have_not_started(run_dir: Path):
     executor = QCGPJExecutor(resources="1")
     gate = run_dir / "gate"
     first = executor.submit(lambda: waiting("a", gate))
@@ -245,7 +245,7 @@ def test_shutdown_in_a_callback_does_not_wait_and_lets_the_others_end(run_dir: P
     executor.shutdown()
 
 
-def test_a_future_of_ones_own_follows_jobs_that_were_submitted_before(executor: QCGPJExecutor, run_dir: Path):
+def test_a_future_follows_jobs_that_were_submitted_before(executor: QCGPJExecutor, run_dir: Path):
     manager = executor.qcgpj_manager
     waits = ["-c", "until test -e gate; do sleep 0.01; done"]
     names = manager.submit(Jobs().add(name="a", exec="true").add(name="b", exec="sh", args=waits))
@@ -261,7 +261,7 @@ def test_a_future_of_ones_own_follows_jobs_that_were_submitted_before(executor: 
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_whatever_happens_to_the_executor_its_futures_end(executor: QCGPJExecutor, monkeypatch: pytest.MonkeyPatch):
+def test_all_futures_end_when_the_executor_fails(executor: QCGPJExecutor, monkeypatch: pytest.MonkeyPatch):
     future = executor.submit(sleeping)
     wait_for(lambda: future.has_started, what="the start of the job")
 
@@ -273,7 +273,7 @@ def test_whatever_happens_to_the_executor_its_futures_end(executor: QCGPJExecuto
         future.result(PATIENCE)
 
 
-def test_a_service_that_is_gone_gives_its_futures_a_connection_error(run_dir: Path):
+def test_futures_get_a_connection_error_when_the_manager_is_gone(run_dir: Path):
     executor = QCGPJExecutor(resources="1")
     future = executor.submit(sleeping)
     wait_for(lambda: future.has_started, what="the start of the job")
@@ -288,7 +288,7 @@ def test_a_service_that_is_gone_gives_its_futures_a_connection_error(run_dir: Pa
         os.kill(pid, signal.SIGKILL)
 
 
-def test_options_reach_the_service(run_dir: Path, tmp_path: Path):
+def test_options_reach_the_manager(run_dir: Path, tmp_path: Path):
     elsewhere = tmp_path / "elsewhere"
     with QCGPJExecutor(
         "--report-format",
@@ -306,6 +306,6 @@ def test_options_reach_the_service(run_dir: Path, tmp_path: Path):
     assert (elsewhere / "stdout").exists()
 
 
-def test_a_log_level_that_is_not_known_is_refused():
+def test_an_unknown_log_level_is_refused():
     with pytest.raises(WrongArgumentsError, match="'loud'"):
         QCGPJExecutor(log_level="loud")

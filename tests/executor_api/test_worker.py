@@ -1,4 +1,4 @@
-"""A worker that meets somebody else where its executor was."""
+"""A worker that finds another program at the address of its executor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qcg.pilotjob.wire.keys import make_keys
 from tests.support.waiting import wait_for
 
 
-def test_a_worker_leaves_when_another_program_answers_at_the_address_of_its_executor(
+def test_a_worker_exits_when_another_program_answers_at_the_address_of_its_executor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """It has not said a word yet."""

@@ -1,4 +1,4 @@
-"""Which worker gets which call, who is started and who leaves: decisions alone, without workers."""
+"""Assignment of calls to workers, starts and dismissals, without processes."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ IDLE = 60.0
 
 
 class Office:
-    """A crew, and a clock that is set by hand."""
+    """A pool, and a clock that is set by hand."""
 
     def __init__(self, cores: int = 4, max_workers: int | None = None) -> None:
-        self.crew = WorkerPool(cores, max_workers, IDLE)
+        self.pool = WorkerPool(cores, max_workers, IDLE)
         self.now = 100.0
         self._numbers = itertools.count()
 
     def add(self, resources: Resources = ONE, function: bytes = b"f") -> Call:
         call = Call(next(self._numbers), resources, function, b"", Future(), self.now)
-        self.crew.add(call)
+        self.pool.add(call)
         return call
 
     def plan(self) -> list[tuple[str, str]]:
         """What is decided, with the ids of workers; for calls, with their numbers too."""
         told = []
-        for action in self.crew.plan(self.now):
+        for action in self.pool.plan(self.now):
             if isinstance(action, Send):
                 told.append((f"call {action.call.number}", action.worker.id))
             else:
@@ -38,10 +38,10 @@ class Office:
 
     def join(self, *workers: str) -> None:
         for worker in workers:
-            assert self.crew.joined(worker, self.now)
+            assert self.pool.joined(worker, self.now)
 
     def answer(self, worker: str, call: Call, seconds: float = 1.0) -> None:
-        assert self.crew.answered(worker, call.number, seconds, self.now) is call
+        assert self.pool.answered(worker, call.number, seconds, self.now) is call
 
 
 def test_there_are_as_many_workers_as_calls_but_no_more_than_cores():
@@ -69,10 +69,10 @@ def test_calls_go_out_in_order_one_to_each_worker():
     assert office.plan() == [("call 0", "w1"), ("call 1", "w2")]
     office.answer("w2", calls[1])
     assert office.plan() == [("call 2", "w2")]
-    assert not office.crew.is_idle
+    assert not office.pool.is_idle
 
 
-def test_short_functions_are_sent_ahead_evenly():
+def test_short_calls_are_prefilled_evenly():
     office = Office(cores=2)
     calls = [office.add() for _ in range(20)]
     office.plan()
@@ -84,7 +84,7 @@ def test_short_functions_are_sent_ahead_evenly():
     assert len(sent) == 2 * AHEAD - 1
 
 
-def test_a_function_that_turned_out_long_is_not_sent_ahead():
+def test_a_function_that_took_long_is_not_prefilled():
     office = Office(cores=1)
     calls = [office.add() for _ in range(20)]
     office.plan()
@@ -106,7 +106,7 @@ def test_an_unknown_function_waits_behind_no_other():
     assert office.plan() == [("call 1", "w1")]
 
 
-def test_idle_workers_leave_at_once_for_calls_of_another_kind():
+def test_idle_workers_are_dismissed_at_once_for_calls_of_another_kind():
     office = Office(cores=2)
     calls = [office.add(), office.add()]
     office.plan()
@@ -118,13 +118,13 @@ def test_idle_workers_leave_at_once_for_calls_of_another_kind():
     assert office.plan() == []
     office.answer("w2", calls[1])
     assert office.plan() == [("leave", "w2")]
-    assert office.crew.lost("w1") == []
+    assert office.pool.lost("w1") == []
     assert office.plan() == []
-    assert office.crew.lost("w2") == []
+    assert office.pool.lost("w2") == []
     assert office.plan() == [("start", "w3")]
 
 
-def test_busy_workers_leave_for_a_kind_without_workers_after_a_while():
+def test_busy_workers_are_dismissed_for_a_kind_without_workers_after_a_while():
     office = Office(cores=2)
     for _ in range(2):
         office.add()
@@ -134,15 +134,15 @@ def test_busy_workers_leave_for_a_kind_without_workers_after_a_while():
     office.add(TWO)
     later = [office.add() for _ in range(2)]
     assert office.plan() == []
-    assert office.crew.next_plan_time(office.now) == office.now + CLAIM_AFTER
+    assert office.pool.next_plan_time(office.now) == office.now + CLAIM_AFTER
     office.now += CLAIM_AFTER
     assert sorted(office.plan()) == [("leave", "w1"), ("leave", "w2")]
-    office.crew.lost("w1")
+    office.pool.lost("w1")
     # The core that is free now is not for calls that came later.
     assert office.plan() == []
-    office.crew.lost("w2")
+    office.pool.lost("w2")
     assert office.plan() == [("start", "w3")]
-    assert set(later) < set(office.crew.waiting())
+    assert set(later) < set(office.pool.waiting())
 
 
 def test_older_calls_of_the_same_kind_keep_their_workers():
@@ -157,26 +157,26 @@ def test_older_calls_of_the_same_kind_keep_their_workers():
     assert office.plan() == []
 
 
-def test_idle_workers_leave_in_the_end():
+def test_workers_are_dismissed_after_their_idle_time():
     office = Office()
     call = office.add()
     office.plan()
     office.join("w1")
     office.plan()
     office.answer("w1", call)
-    assert office.crew.is_idle
-    assert office.crew.next_plan_time(office.now) == office.now + IDLE
+    assert office.pool.is_idle
+    assert office.pool.next_plan_time(office.now) == office.now + IDLE
     office.now += IDLE
     assert office.plan() == [("leave", "w1")]
 
 
-def test_the_calls_of_a_lost_worker_are_lost_and_no_others():
+def test_only_the_calls_of_a_lost_worker_are_lost():
     office = Office(cores=2)
     calls = [office.add() for _ in range(3)]
     office.plan()
     office.join("w1", "w2")
     office.plan()
-    assert office.crew.lost("w1") == [calls[0]]
+    assert office.pool.lost("w1") == [calls[0]]
     assert office.plan() == [("start", "w3")]
     office.answer("w2", calls[1])
     assert office.plan() == [("call 2", "w2")]
@@ -187,18 +187,18 @@ def test_when_no_worker_of_a_kind_can_be_started_its_calls_are_lost():
     wide = office.add(TWO)
     office.plan()
     narrow = office.add(ONE)
-    assert office.crew.lost("w1") == [wide]
-    assert office.crew.waiting() == [narrow]
+    assert office.pool.lost("w1") == [wide]
+    assert office.pool.waiting() == [narrow]
 
 
-def test_a_worker_that_could_not_start_costs_nothing_beside_others():
+def test_a_worker_that_could_not_start_loses_no_call_while_others_run():
     office = Office(cores=2)
     for _ in range(3):
         office.add()
     office.plan()
     office.join("w1")
     office.plan()
-    assert office.crew.lost("w2") == []
+    assert office.pool.lost("w2") == []
     assert office.plan() == [("start", "w3")]
 
 
@@ -208,17 +208,17 @@ def test_cancelled_calls_are_not_sent():
     office.plan()
     calls[0].future.cancel()
     calls[1].future.cancel()
-    assert office.crew.drop(calls[1])
-    assert not office.crew.drop(calls[1])
+    assert office.pool.drop(calls[1])
+    assert not office.pool.drop(calls[1])
     office.join("w1")
     assert office.plan() == [("call 2", "w1")]
 
 
-def test_a_worker_that_nobody_knows_is_told_so():
-    assert not Office().crew.joined("w7", 0.0)
+def test_an_unknown_worker_is_rejected():
+    assert not Office().pool.joined("w7", 0.0)
 
 
-def test_calls_that_a_lost_worker_had_not_begun_go_to_others_first_of_all():
+def test_calls_that_a_lost_worker_had_not_started_are_assigned_first():
     office = Office(cores=1)
     known = office.add()
     assert office.plan() == [("start", "w1")]
@@ -228,25 +228,25 @@ def test_calls_that_a_lost_worker_had_not_begun_go_to_others_first_of_all():
     done, began, *ahead = [office.add() for _ in range(AHEAD)]
     last = office.add()
     assert office.plan() == [(f"call {call.number}", "w1") for call in (done, began, *ahead)]
-    assert office.crew.lost("w1", began.number) == [done, began]
-    assert office.crew.waiting() == [*ahead, last]
+    assert office.pool.lost("w1", began.number) == [done, began]
+    assert office.pool.waiting() == [*ahead, last]
     assert office.plan() == [("start", "w2")]
     office.join("w2")
     assert office.plan() == [(f"call {call.number}", "w2") for call in (*ahead, last)]
 
 
-def test_a_worker_that_began_nothing_takes_its_calls_along():
+def test_without_a_started_call_all_calls_of_a_lost_worker_are_lost():
     """Otherwise workers that die as soon as they are there would be started for ever."""
     office = Office(cores=1)
     call = office.add()
     office.plan()
     office.join("w1")
     office.plan()
-    assert office.crew.lost("w1", None) == [call]
+    assert office.pool.lost("w1", None) == [call]
     assert office.plan() == []
 
 
-def test_a_worker_lost_between_two_calls_costs_none():
+def test_a_worker_lost_between_two_calls_loses_none():
     office = Office(cores=1)
     first, second = office.add(), office.add()
     office.plan()
@@ -254,5 +254,5 @@ def test_a_worker_lost_between_two_calls_costs_none():
     office.plan()
     office.answer("w1", first, 1.0)
     assert office.plan() == [(f"call {second.number}", "w1")]
-    assert office.crew.lost("w1", first.number) == []
-    assert office.crew.waiting() == [second]
+    assert office.pool.lost("w1", first.number) == []
+    assert office.pool.waiting() == [second]

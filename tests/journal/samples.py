@@ -1,4 +1,4 @@
-"""Jobs, runs and the effects of their lives, as the core would give them."""
+"""Jobs, attempts and effects for tests of the journal."""
 
 from __future__ import annotations
 

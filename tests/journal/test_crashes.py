@@ -1,4 +1,4 @@
-"""Crashes, full disks and second managers: what was committed is there, and what was not is not lost silently."""
+"""Crashes, full disks and second managers: committed changes survive, and other losses are reported."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def start_child(code: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def test_what_a_killed_manager_had_committed_is_there(tmp_path: Path):
+def test_committed_changes_survive_a_killed_manager(tmp_path: Path):
     path = tmp_path / "registry.sqlite"
     chance = random.Random(1)
     told = {"added": 0, "ended": 0}
@@ -136,7 +136,7 @@ def test_locks_are_known_to_work_here(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_syncing_in_a_thread_goes_along_with_commits_and_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_thread_can_sync_during_commits_and_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(schema, "PAGES_BETWEEN_CHECKPOINTS", 10)
     journal = Journal.create(tmp_path / "registry.sqlite")
     done = threading.Event()
@@ -166,7 +166,7 @@ def test_syncing_in_a_thread_goes_along_with_commits_and_checkpoints(tmp_path: P
     journal.close()
 
 
-def test_a_sync_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_sync_raises_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     journal = Journal.create(tmp_path / "registry.sqlite")
     monkeypatch.setattr(os, "fdatasync", fail_with_io_error)
     with pytest.raises(JournalError, match=r"could not be synced to disk: Input/output error\."):
@@ -247,7 +247,7 @@ def test_a_disk_that_stays_full_costs_no_memory_for_each_try(tiny_disk: Path):
     journal.close()
 
 
-def test_a_submission_that_found_no_room_can_be_taken_back(tiny_disk: Path):
+def test_a_submission_that_did_not_fit_on_the_disk_can_be_withdrawn(tiny_disk: Path):
     journal = Journal.create(tiny_disk / "registry.sqlite")
     first, large = job(1), job(2)
     large.spec = bytes(10_000_000)
@@ -261,7 +261,7 @@ def test_a_submission_that_found_no_room_can_be_taken_back(tiny_disk: Path):
     journal.close()
 
 
-def test_a_registry_that_finds_no_room_leaves_no_half_of_itself(tiny_disk: Path):
+def test_a_registry_that_does_not_fit_on_the_disk_leaves_no_files(tiny_disk: Path):
     filler = fill(tiny_disk)
     path = tiny_disk / "registry.sqlite"
     with pytest.raises(JournalError, match="could not be opened: "):

@@ -1,4 +1,4 @@
-"""What goes into the registry comes back, to a manager that resumes and to those who ask."""
+"""The registry returns what was recorded: to a manager that resumes, and to queries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def reopened(journal: Journal) -> Journal:
     return journal
 
 
-def test_the_registry_belongs_to_its_owner_alone(journal: Journal, path: Path):
+def test_only_its_owner_can_read_the_registry(journal: Journal, path: Path):
     journal.record(Added([job(1)]))
     journal.commit()
     assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
@@ -84,7 +84,7 @@ def test_a_registry_is_never_created_over_another(journal: Journal, path: Path):
         Journal.create(path)
 
 
-def test_a_missing_registry_is_told(tmp_path: Path):
+def test_opening_a_missing_registry_raises_an_error(tmp_path: Path):
     with pytest.raises(JournalError, match="There is no registry at"):
         Journal.open(tmp_path / "registry.sqlite")
 
@@ -94,19 +94,21 @@ def test_a_registry_in_a_missing_directory_cannot_be_created(tmp_path: Path):
         Journal.create(tmp_path / "missing" / "registry.sqlite")
 
 
-def test_a_file_that_is_no_registry_is_told(path: Path):
+def test_opening_a_file_that_is_no_registry_raises_an_error(path: Path):
     path.write_text("something else altogether, long enough to have a header" * 100)
     with pytest.raises(JournalError, match=r"could not be opened: file is not a database\."):
         Journal.open(path)
 
 
-def test_a_registry_that_was_never_completed_is_told(path: Path):
+def test_opening_an_incomplete_registry_raises_an_error(path: Path):
     path.touch()
     with pytest.raises(JournalError, match="never completely created"):
         Journal.open(path)
 
 
-def test_a_registry_of_another_format_is_told(journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_opening_a_registry_of_another_format_raises_an_error(
+    journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
+):
     journal.close()
     monkeypatch.setattr("qcg.pilotjob.journal.schema.FORMAT", FORMAT + 1)
     with pytest.raises(JournalError, match=f"has format {FORMAT}, this program reads format {FORMAT + 1}"):
@@ -115,16 +117,16 @@ def test_a_registry_of_another_format_is_told(journal: Journal, path: Path, monk
     journal.__dict__.update(Journal.open(path).__dict__)
 
 
-def test_every_manager_has_an_epoch_of_its_own(journal: Journal):
+def test_every_manager_has_its_own_epoch(journal: Journal):
     assert [journal.epoch, reopened(journal).epoch, reopened(journal).epoch] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("grant", [GRANT, Grant((NodePart("ü", ()),)), Grant(())])
-def test_a_grant_comes_back_as_it_was(grant: Grant):
+def test_a_grant_is_decoded_as_it_was_encoded(grant: Grant):
     assert decode_grant(encode_grant(grant)) == grant
 
 
-def test_a_queued_job_comes_back_with_its_description(journal: Journal):
+def test_a_queued_job_is_loaded_with_its_description(journal: Journal):
     quoted = "with ' quotes ü"
     journal.record(Added([job(1), job(2, quoted)]))
     loaded = reopened(journal).load()
@@ -137,7 +139,7 @@ def test_a_queued_job_comes_back_with_its_description(journal: Journal):
 
 
 @pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
-def test_a_run_is_complete_however_its_life_is_cut_into_groups(journal: Journal, commits: bool):
+def test_an_attempt_is_complete_however_its_changes_are_grouped(journal: Journal, commits: bool):
     one = job(1)
     start = run(one)
     for effect in (Added([one]), scheduled(start), executing(start), ended(start, State.FAILED, 3, "exit code 3")):
@@ -156,7 +158,7 @@ def test_a_run_is_complete_however_its_life_is_cut_into_groups(journal: Journal,
 
 
 @pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
-def test_runs_under_way_come_back_as_far_as_they_got(journal: Journal, commits: bool):
+def test_open_attempts_are_loaded_with_their_last_known_state(journal: Journal, commits: bool):
     jobs = [job(seq) for seq in (1, 2, 3, 4)]
     runs = [run(one) for one in jobs]
     killed, stopped = runs[2:]
@@ -180,7 +182,7 @@ def test_runs_under_way_come_back_as_far_as_they_got(journal: Journal, commits: 
     assert [one.seq for one in loaded.unfinished] == [1, 2, 3, 4]
 
 
-def test_a_job_that_ended_in_the_queue_is_final_without_a_run(journal: Journal):
+def test_a_job_that_ended_in_the_queue_is_final_without_an_attempt(journal: Journal):
     one = job(1)
     journal.record(Added([one]))
     journal.record(settled(one, -1, State.OMITTED, "it waits for 'a', which is FAILED"))
@@ -191,7 +193,7 @@ def test_a_job_that_ended_in_the_queue_is_final_without_a_run(journal: Journal):
     assert list(journal.attempts_of(1)) == []
 
 
-def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
+def test_iterations_of_an_unfinished_job_are_loaded_one_by_one(journal: Journal):
     one = job(1, indices=range(10, 20, 2))
     runs = [run(one, position) for position in range(4)]
     journal.record(Added([one]))
@@ -233,7 +235,7 @@ def test_iterations_of_an_unfinished_job_come_back_one_by_one(journal: Journal):
     assert (record.rest, record.rest_at, record.message) == (State.OMITTED, 300.0, one.message)
 
 
-def test_iterations_that_end_together_come_back_one_by_one(journal: Journal):
+def test_iterations_that_end_together_are_loaded_one_by_one(journal: Journal):
     one = job(1, indices=range(10, 20, 2))
     journal.record(Added([one]))
     journal.record(IterationsFinal(one, bytes([0, 1, 0, 1, 1]), State.OMITTED, 300.0, "it waits in vain"))
@@ -245,7 +247,7 @@ def test_iterations_that_end_together_come_back_one_by_one(journal: Journal):
     ]
 
 
-def test_iterations_of_a_final_job_are_not_loaded_but_can_be_asked_for(journal: Journal):
+def test_iterations_of_a_succeeded_job_are_not_loaded_but_can_be_queried(journal: Journal):
     one, other = job(1, indices=range(3)), job(2)
     journal.record(Added([one, other]))
     for position in range(3):
@@ -259,7 +261,7 @@ def test_iterations_of_a_final_job_are_not_loaded_but_can_be_asked_for(journal: 
     assert list(journal.attempts_of(2)) == []
 
 
-def test_the_id_of_a_forgotten_run_stays_used_up(journal: Journal):
+def test_the_number_of_a_requeued_attempt_is_not_used_again(journal: Journal):
     jobs = [job(1), job(2, indices=range(9))]
     first, second = run(jobs[0]), run(jobs[1], 5)
     for effect in (Added(jobs), scheduled(first), executing(second), Requeued(first), Requeued(second)):
@@ -271,7 +273,7 @@ def test_the_id_of_a_forgotten_run_stays_used_up(journal: Journal):
 
 
 @pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
-def test_the_next_attempt_takes_the_place_of_a_forgotten_run(journal: Journal, commits: bool):
+def test_the_next_attempt_replaces_a_requeued_one(journal: Journal, commits: bool):
     one = job(1)
     first, second = run(one), run(one, attempt=2)
     for effect in (Added([one]), scheduled(first), Requeued(first), scheduled(second), ended(second)):
@@ -281,7 +283,7 @@ def test_the_next_attempt_takes_the_place_of_a_forgotten_run(journal: Journal, c
     assert [(one.attempt, one.state) for one in reopened(journal).attempts_of(1)] == [(2, State.SUCCEED)]
 
 
-def test_a_removed_job_leaves_nothing_but_its_number(journal: Journal):
+def test_a_removed_job_leaves_only_its_sequence_number(journal: Journal):
     jobs = [job(seq, indices=range(1)) for seq in (1, 2, 3)]
     journal.record(Added(jobs))
     for one in jobs:
@@ -317,13 +319,13 @@ def test_a_name_is_free_again_after_removal(journal: Journal):
     assert [(one.seq, one.name) for one in reopened(journal).load().unfinished] == [(2, "same")]
 
 
-def test_effects_of_other_rooms_are_passed_over(journal: Journal):
+def test_effects_that_do_not_change_the_registry_are_ignored(journal: Journal):
     for effect in (Launch(run(job(1))), AllDone(), Reply({})):
         journal.record(effect)
     assert journal.load().max_seq == 0
 
 
-def test_what_agents_told_is_acknowledged_with_its_effects(journal: Journal):
+def test_the_last_acknowledged_record_of_each_agent_is_stored(journal: Journal):
     journal.set_acked("agent1", 5)
     journal.set_acked("agent2", 1)
     journal.commit()
@@ -374,7 +376,7 @@ def test_damaged_metadata_raises_an_error(journal: Journal):
         journal.metadata(metadata.OPTIONS)
 
 
-def test_questions_see_what_is_not_committed_and_do_not_commit_it(journal: Journal, path: Path):
+def test_queries_see_uncommitted_changes_and_do_not_commit_them(journal: Journal, path: Path):
     journal.record(Added([job(1)]))
     journal.commit()
     committed = Path(f"{path}-wal").read_bytes()
@@ -388,7 +390,7 @@ def test_questions_see_what_is_not_committed_and_do_not_commit_it(journal: Journ
     assert [one.seq for one in reopened(journal).load().unfinished] == [1, 2, 3]
 
 
-def test_nothing_gathered_is_nothing_written(journal: Journal, path: Path):
+def test_a_commit_without_changes_writes_nothing(journal: Journal, path: Path):
     before = Path(f"{path}-wal").read_bytes()
     journal.commit()
     assert Path(f"{path}-wal").read_bytes() == before
@@ -402,7 +404,7 @@ def uncommitted(journal: Journal) -> bool:
     return journal.has_uncommitted_ends
 
 
-def test_ends_of_jobs_are_numbered_in_their_order_over_all_managers(journal: Journal):
+def test_ends_of_jobs_are_numbered_across_managers(journal: Journal):
     one, two, three = job(1), job(2), job(3)
     three.iterations = Iterations(range(2))
     effects: list[Effect] = [Added([one, two, three]), ended(run(two)), settled(one, -1, State.OMITTED)]
@@ -438,7 +440,7 @@ def test_ends_that_are_not_committed_are_not_shown(journal: Journal):
 
 
 @pytest.mark.parametrize("asked_between", [False, True])
-def test_a_submission_that_is_taken_back_has_no_end(journal: Journal, asked_between: bool):
+def test_a_withdrawn_submission_has_no_end(journal: Journal, asked_between: bool):
     one = job(1)
     journal.record(Added([one]))
     journal.record(settled(one, -1, State.FAILED))

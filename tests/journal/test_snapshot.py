@@ -1,4 +1,4 @@
-"""A registry can be read from outside at any time, and is not changed by it."""
+"""A registry can be read at any time without changing it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_closed_registry_is_read_in_place(tmp_path: Path):
     assert content(tmp_path) == before
 
 
-def test_the_registry_of_a_crashed_run_is_read_and_left_as_it_is(tmp_path: Path):
+def test_the_registry_of_a_crashed_run_is_read_without_changing_it(tmp_path: Path):
     journal = filled(tmp_path / "registry.sqlite")
     crashed = tmp_path / "crashed"
     shutil.copytree(tmp_path, crashed)
@@ -85,7 +85,7 @@ def test_the_registry_of_a_live_manager_is_consistent_whenever_it_is_read(tmp_pa
 @pytest.mark.parametrize(
     ("text", "told"), [(None, "There is no registry at"), (b"", "never completely"), (b"x" * 9000, "not a database")]
 )
-def test_what_is_no_registry_is_told(tmp_path: Path, text: bytes | None, told: str):
+def test_a_snapshot_of_a_file_that_is_no_registry_raises_an_error(tmp_path: Path, text: bytes | None, told: str):
     path = tmp_path / "registry.sqlite"
     if text is not None:
         path.write_bytes(text)

@@ -53,9 +53,7 @@ def reply(journal: Journal, after: int | None, *, unfinished: int = 0, full: boo
         (2**80, 0, range(0), False),
     ],
 )
-def test_ends_are_listed_from_a_number_on(
-    journal: Journal, after: int | None, unfinished: int, ends: range, more: bool
-):
+def test_ends_after_a_number_are_listed(journal: Journal, after: int | None, unfinished: int, ends: range, more: bool):
     expected = {"ends": list(ends), "last": 1499, "first": 0, "delayed": False, "more": more}
     assert reply(journal, after, unfinished=unfinished) == expected
 

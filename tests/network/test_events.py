@@ -1,4 +1,4 @@
-"""What is published: every change of a job and of its iterations, as it happens, to everybody who subscribed."""
+"""Published events: every change of a job and of its iterations."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_iterations_are_followed_and_their_job_ends_with_its_own_state(service: 
     assert (of_job["job"], of_job["state"]) == ("many", "FAILED")
 
 
-def test_jobs_that_never_run_end_too(service: Served):
+def test_jobs_that_never_start_have_end_events(service: Served):
     with service.subscriber("JFI") as subscriber:
         service.submit(
             job("bad", "false"),
@@ -78,7 +78,7 @@ def test_jobs_that_never_run_end_too(service: Served):
     assert ended == {"bad": "FAILED", "omitted": "OMITTED", "giant": "FAILED", "unstartable": "FAILED"}
 
 
-def test_cancelled_jobs_end_too(service: Served):
+def test_cancelled_jobs_have_end_events(service: Served):
     service.submit(job("long", "sleep", "60", numCores={"exact": 2}), job("waiting", "true"))
     service.wait("long", "EXECUTING")
     with service.subscriber("JFI", "NOJ") as subscriber:
@@ -90,7 +90,7 @@ def test_cancelled_jobs_end_too(service: Served):
     ]
 
 
-def test_iterations_that_end_together_are_told_of_by_a_beat_while_others_go_on(service: Served):
+def test_a_heartbeat_announces_iterations_that_end_together_while_others_continue(service: Served):
     many = {"stop": finalize.MAX_SINGLE_TRANSITIONS + 100}
     service.submit(
         job("first", "sh", "-c", "[ ${it} = 0 ] || sleep 60", iteration=many),
@@ -111,7 +111,7 @@ def test_iterations_that_end_together_are_told_of_by_a_beat_while_others_go_on(s
         service.wait(name, "CANCELED")
 
 
-def test_topics_are_apart(service: Served):
+def test_subscribers_receive_only_their_topics(service: Served):
     with service.subscriber("IFI") as iterations, service.subscriber("JFI") as jobs:
         service.submit(job("pair", "true", iteration=2))
         assert {next_event(iterations)[0], next_event(iterations)[0]} == {"IFI"}
@@ -120,7 +120,7 @@ def test_topics_are_apart(service: Served):
         assert jobs.receive(0.1) is None
 
 
-def test_events_of_a_topic_are_numbered_without_gaps_and_a_beat_tells_the_last_number(service: Served):
+def test_events_of_a_topic_are_numbered_without_gaps_and_a_heartbeat_has_the_last_number(service: Served):
     with service.subscriber("JFI", "BEAT") as subscriber, service.subscriber("JFI") as other:
         service.submit(*[job(f"numbered{number}", "true") for number in range(5)])
         numbers = [next_event(other)[1]["number"] for _ in range(5)]
@@ -131,7 +131,7 @@ def test_events_of_a_topic_are_numbered_without_gaps_and_a_beat_tells_the_last_n
         assert events[-1][1]["numbers"]["JFI"] == numbers[-1]
 
 
-def test_a_subscriber_that_comes_later_is_welcomed_and_misses_nothing_from_then_on(service: Served):
+def test_a_later_subscriber_is_welcomed_and_misses_no_event_after_that(service: Served):
     service.submit(job("early", "true"))
     service.wait("early", "SUCCEED")
     with service.subscriber("JFI") as subscriber:
@@ -140,7 +140,7 @@ def test_a_subscriber_that_comes_later_is_welcomed_and_misses_nothing_from_then_
 
 
 @pytest.mark.timeout(300)
-def test_a_subscriber_that_never_reads_costs_little_and_loses_only_its_own(service: Served):
+def test_a_subscriber_that_never_reads_costs_little_and_loses_only_its_own_events(service: Served):
     """A few small buffers, so that what it does not read stays with the manager."""
     jobs = [job(f"many{number}", "true", after=["blocked"]) for number in range(20_000)]
     names = [one["name"] for one in jobs]

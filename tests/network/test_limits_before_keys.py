@@ -1,4 +1,4 @@
-"""Peers without keys cannot fill memory or take all descriptors; large requests of clients with keys come in parts."""
+"""Unauthenticated peers cannot use up memory or descriptors; large requests of clients arrive in parts."""
 
 from __future__ import annotations
 

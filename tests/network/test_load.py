@@ -1,4 +1,4 @@
-"""Many clients, many jobs: nobody starves, and what was removed is forgotten."""
+"""Many clients and many jobs: all are served, and memory of removed jobs is freed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the network interface listens, and what happens when it cannot."""
+"""Ports of the network interface, and errors when they cannot be opened."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_without_options_any_port_is_taken(tmp_path: Path):
 
 
 @pytest.mark.parametrize("option", ["--net-port", "--net-pub-port"])
-def test_a_port_in_use_is_told_in_a_sentence_and_nothing_is_made(tmp_path: Path, taken: int, option: str):
+def test_a_port_in_use_is_an_error_and_no_run_directory_is_created(tmp_path: Path, taken: int, option: str):
     done = run("qcg-pm-service", option, str(taken), "--wd", tmp_path, "--id", "x", "--nodes", "1")
     assert done.returncode == 2
     assert f"the network interface cannot be opened: tcp://127.0.0.1:{taken}: Address already in use" in done.stderr
@@ -66,7 +66,7 @@ def test_a_port_in_use_is_told_in_a_sentence_and_nothing_is_made(tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_range_in_use_is_told_in_a_sentence(tmp_path: Path, taken: int):
+def test_a_port_range_in_use_is_an_error(tmp_path: Path, taken: int):
     options = ("--net-port-min", str(taken), "--net-port-max", str(taken))
     done = run("qcg-pm-service", *options, "--wd", tmp_path, "--nodes", "1")
     assert done.returncode == 2
@@ -82,13 +82,13 @@ def test_a_range_in_use_is_told_in_a_sentence(tmp_path: Path, taken: int):
         ((), "nothing to do"),
     ],
 )
-def test_options_that_make_no_sense_are_told(tmp_path: Path, options: tuple[str, ...], sentence: str):
+def test_invalid_port_options_are_errors(tmp_path: Path, options: tuple[str, ...], sentence: str):
     done = run("qcg-pm-service", *options, "--wd", tmp_path)
     assert done.returncode == 2
     assert sentence in done.stderr
 
 
-def test_a_fixed_port_is_kept_by_a_resumed_service(tmp_path: Path, free: int):
+def test_a_resumed_manager_keeps_a_fixed_port(tmp_path: Path, free: int):
     with served(tmp_path, "--nodes", "1", "--net-port", str(free)) as service:
         service.kill()
         service.resume()
@@ -98,7 +98,7 @@ def test_a_fixed_port_is_kept_by_a_resumed_service(tmp_path: Path, free: int):
         assert port_of(service.contact.address) == free + 1
 
 
-def test_a_port_in_use_is_told_once_with_what_to_do(tmp_path: Path, taken: int):
+def test_a_port_in_use_is_reported_once_with_a_remedy(tmp_path: Path, taken: int):
     done = run("qcg-pm-service", "--net-port", str(taken), "--wd", tmp_path, "--nodes", "1")
     assert done.stderr.count(str(taken)) == 1
     assert "give another port, or none for any free one" in done.stderr

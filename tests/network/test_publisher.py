@@ -1,4 +1,4 @@
-"""What the publisher does for nobody."""
+"""The publisher without subscribers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Untold(Job):
 
 
 @pytest.mark.parametrize(("topic", "position"), [(b"JFI", 0), (b"IST", -1)])
-def test_no_event_is_put_together_for_changes_of_a_kind_that_nobody_follows(topic: bytes, position: int):
+def test_no_event_is_made_for_topics_without_subscribers(topic: bytes, position: int):
     async def change() -> list[Any]:
         sent: list[Any] = []
         port = SimpleNamespace(address="here", send=sent.append)

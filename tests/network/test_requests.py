@@ -1,4 +1,4 @@
-"""Every request and its reply, over a real socket, by a client of nothing but pyzmq."""
+"""Every request and its reply, over a real socket, with a client that uses only pyzmq."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_submit_answers_with_the_names(client: Bare):
     }
 
 
-def test_a_submission_with_one_wrong_job_is_refused_with_a_place_and_leaves_nothing(client: Bare):
+def test_a_submission_with_one_invalid_job_is_refused_with_the_path_of_the_error(client: Bare):
     reply = client.ask("submit", jobs=[job("a", "true"), {"name": "b", "execution": {"exec": "true", "arg": ["x"]}}])
     assert reply["code"] != 0
     assert 'jobs[1].execution.arg: unknown key; did you mean "args"?' in reply["message"]
     assert client.ask("listJobs")["data"] == {"length": 0, "jobs": {}}
 
 
-def test_list_jobs_tells_states_and_places_in_the_queue(client: Bare):
+def test_list_jobs_returns_states_and_positions_in_the_queue(client: Bare):
     client.ask(
         "submit", jobs=[job("big", "sleep", "60", numCores={"exact": 4}), job("first", "true"), job("second", "true")]
     )
@@ -73,7 +73,7 @@ def test_list_jobs_tells_states_and_places_in_the_queue(client: Bare):
     }
 
 
-def test_job_status_tells_of_each_name_or_why_not(client: Bare):
+def test_job_status_returns_a_state_or_an_error_for_each_name(client: Bare):
     client.ask("submit", jobs=[job("a", "false")])
     until(client, "a", "FAILED")
     jobs = client.ask("jobStatus", jobNames=["a", "nobody"])["data"]["jobs"]
@@ -82,7 +82,7 @@ def test_job_status_tells_of_each_name_or_why_not(client: Bare):
     assert jobs["nobody"]["message"] == "there is no job 'nobody'"
 
 
-def test_job_info_tells_everything(client: Bare, service: Served):
+def test_job_info_returns_all_details_of_a_job(client: Bare, service: Served):
     began = time.monotonic()
     client.ask("submit", jobs=[job("a", "sleep", "0.1", wd="in/here", numCores={"exact": 2}, numNodes={"exact": 2})])
     until(client, "a", "SUCCEED")
@@ -102,7 +102,7 @@ def test_job_info_tells_everything(client: Bare, service: Served):
     assert re.fullmatch(states, info["history"])
 
 
-def test_job_info_tells_of_iterations(client: Bare):
+def test_job_info_returns_iterations(client: Bare):
     client.ask("submit", jobs=[job("it", "sh", "-c", "exit $((${it} == 3))", iteration={"start": 2, "stop": 5})])
     until(client, "it", "FAILED")
     info = client.ask("jobInfo", jobNames=["it"], params={"withChilds": True})["data"]["jobs"]["it"]["data"]
@@ -118,7 +118,7 @@ def test_job_info_tells_of_iterations(client: Bare):
     assert "childs" not in client.ask("jobInfo", jobNames=["it"])["data"]["jobs"]["it"]["data"]
 
 
-def test_job_info_tells_of_iterations_that_never_began(client: Bare):
+def test_job_info_returns_iterations_that_never_started(client: Bare):
     """`failed` counts each that ended without success, whatever its final state is."""
 
     def told(name: str) -> tuple[dict[str, int], list[tuple[int, str]]]:
@@ -151,7 +151,7 @@ def test_job_info_tells_of_iterations_that_never_began(client: Bare):
 
 
 @pytest.mark.parametrize("names", [{"jobNames": ["a"]}, {"jobName": "a"}, {"jobNames": "a"}])
-def test_cancel_and_remove_take_names_in_every_form(client: Bare, names: dict):
+def test_cancel_and_remove_accept_names_in_every_form(client: Bare, names: dict):
     client.ask("submit", jobs=[job("a", "sleep", "60"), job("after", "true", after=["a"])])
     until(client, "a", "EXECUTING")
     assert client.ask("removeJob", **names)["data"] == {
@@ -226,7 +226,7 @@ def test_status_gives_an_overview(client: Bare, service: Served):
     ],
     ids=range(19),
 )
-def test_a_bad_request_is_answered_with_what_is_wrong(client: Bare, text: bytes, reason: str):
+def test_an_invalid_request_is_answered_with_the_error(client: Bare, text: bytes, reason: str):
     reply = client.ask_text(text)
     assert reply["code"] != 0
     assert set(reply) == {"code", "message"}
@@ -250,7 +250,7 @@ def test_a_client_that_does_not_read_its_answers_does_not_stop_others(service: S
         assert other.ask("resourcesInfo")["code"] == 0
 
 
-def test_control_ends_the_service_when_every_job_is_final(tmp_path: Path):
+def test_control_ends_the_manager_when_every_job_is_final(tmp_path: Path):
     with served(tmp_path, "--nodes", "1") as service, service.client() as client:
         client.ask("submit", jobs=[job("a", "sleep", "0.3"), job("b", "touch", "done", after=["a"])])
         reply = client.ask("control", command="finishAfterAllTasksDone")
@@ -259,7 +259,7 @@ def test_control_ends_the_service_when_every_job_is_final(tmp_path: Path):
         assert (tmp_path / "done").exists()
 
 
-def test_finish_ends_the_service_and_its_jobs_and_takes_nothing_new(tmp_path: Path):
+def test_finish_ends_the_manager_and_its_jobs_and_accepts_no_new_ones(tmp_path: Path):
     stubborn = job("stubborn", "sh", "-c", "trap '' TERM; touch ready; while :; do sleep 0.1; done")
     with served(tmp_path, "--nodes", "2") as service, service.client() as client:
         client.ask("submit", jobs=[stubborn])

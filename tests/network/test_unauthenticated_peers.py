@@ -1,4 +1,4 @@
-"""Only the owner gets in. Whoever comes without the keys of the run gets nothing, and the log says so."""
+"""Peers without the keys of the run get no answer, and the log has the reason."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ STRANGERS: dict[Stranger, str] = {
 
 
 @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda stranger: stranger.__name__)
-def test_a_stranger_gets_nothing_and_the_log_says_why(
+def test_an_unauthenticated_client_gets_no_answer_and_the_log_has_the_reason(
     service: Served, new_lines: Callable[[], str], stranger: Stranger
 ):
     with Bare(service.contact.address, stranger(service.contact), zmq.DEALER) as client:
@@ -124,7 +124,9 @@ def test_a_stranger_gets_nothing_and_the_log_says_why(
 
 
 @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda stranger: stranger.__name__)
-def test_a_stranger_hears_of_no_event(service: Served, new_lines: Callable[[], str], stranger: Stranger):
+def test_an_unauthenticated_subscriber_receives_no_event(
+    service: Served, new_lines: Callable[[], str], stranger: Stranger
+):
     with Bare(service.contact.publisher, stranger(service.contact), zmq.SUB) as subscriber:
         subscriber.socket.setsockopt_string(zmq.SUBSCRIBE, "")
         wait_for(lambda: STRANGERS[stranger] in new_lines(), what="a line in the log")
@@ -134,7 +136,7 @@ def test_a_stranger_hears_of_no_event(service: Served, new_lines: Callable[[], s
         assert subscriber.receive(0.2) is None
 
 
-def test_the_port_of_agents_is_closed_to_strangers_too(service: Served, new_lines: Callable[[], str]):
+def test_the_port_of_agents_is_closed_to_unauthenticated_peers(service: Served, new_lines: Callable[[], str]):
     found = contact.read(service.run_dir)
     assert found is not None
     with Bare(found.agents.address, service.contact, zmq.DEALER) as client:
@@ -168,7 +170,7 @@ RAW = {
 
 
 @pytest.mark.parametrize("data", RAW.values(), ids=RAW)
-def test_bytes_that_are_no_handshake_are_refused_and_told(service: Served, new_lines: Callable[[], str], data: bytes):
+def test_bytes_that_are_no_handshake_are_refused_and_logged(service: Served, new_lines: Callable[[], str], data: bytes):
     with connect(service.contact.address) as connection:
         push(connection, data)
         assert service.ask("resourcesInfo")["code"] == 0
@@ -192,7 +194,7 @@ def test_frames_of_a_hundred_megabytes_are_not_kept(service: Served, new_lines: 
 
 
 @pytest.mark.usefixtures("all_told")
-def test_thousands_of_connections_leave_no_trace_but_few_lines(service: Served, new_lines: Callable[[], str]):
+def test_thousands_of_connections_leave_only_few_lines_in_the_log(service: Served, new_lines: Callable[[], str]):
     service.ask("resourcesInfo")
     descriptors = Path(f"/proc/{service.process.pid}/fd")
     open_before, before = len(list(descriptors.iterdir())), service.memory()
@@ -206,7 +208,7 @@ def test_thousands_of_connections_leave_no_trace_but_few_lines(service: Served, 
     assert service.memory() < before + 10
 
 
-def test_strangers_who_take_all_descriptors_do_not_end_the_service(tmp_path: Path):
+def test_unauthenticated_connections_that_use_all_descriptors_do_not_end_the_manager(tmp_path: Path):
     with served(tmp_path, "--nodes", "1") as service, service.client() as owner:
         owner.ask("resourcesInfo")
         resource.prlimit(service.process.pid, resource.RLIMIT_NOFILE, (100, 100))
@@ -218,7 +220,7 @@ def test_strangers_who_take_all_descriptors_do_not_end_the_service(tmp_path: Pat
         assert service.ask("resourcesInfo")["code"] == 0
 
 
-def test_jobs_have_the_limit_of_open_files_that_the_service_was_given(tmp_path: Path):
+def test_jobs_have_the_limit_of_open_files_of_the_manager(tmp_path: Path):
     given = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (777, given[1]))
     try:
@@ -233,7 +235,7 @@ def test_jobs_have_the_limit_of_open_files_that_the_service_was_given(tmp_path: 
 
 
 @pytest.mark.usefixtures("all_told")
-def test_the_owner_is_never_taken_for_a_stranger(service: Served, new_lines: Callable[[], str]):
+def test_the_owner_is_never_refused(service: Served, new_lines: Callable[[], str]):
     for _ in range(20):
         service.ask("resourcesInfo")
     with connect(service.contact.address) as connection:

@@ -1,4 +1,4 @@
-"""The keys are in the contact file, and nowhere else; the ports are open to this host alone."""
+"""The keys are only in the contact file, and the ports are bound to loopback."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_keys_are_in_no_other_file_and_in_no_process(service: Served):
     assert holders == []
 
 
-def test_jobs_are_told_where_the_contact_file_is(service: Served):
+def test_the_environment_of_jobs_has_the_path_of_the_contact_file(service: Served):
     service.submit(job("b", "sh", "-c", "echo $QCG_PM_ZMQ_ADDRESS $QCG_PM_CONTACT", stdout="told"))
     service.wait("b", "SUCCEED")
     told = (service.wd / "told").read_text().split()
@@ -85,14 +85,14 @@ def test_a_contact_file_that_others_can_read_is_not_used(service: Served):
     Manager.of_run(service.run_dir).cleanup()
 
 
-def test_the_contact_file_goes_with_the_service(tmp_path: Path):
+def test_the_contact_file_is_removed_at_the_end_of_the_manager(tmp_path: Path):
     with served(tmp_path, "--nodes", "1") as service:
         service.data("finish")
         service.process.wait(60)
         assert not (service.run_dir / "contact.json").exists()
 
 
-def test_a_resumed_service_has_new_keys(tmp_path: Path):
+def test_a_resumed_manager_has_new_keys(tmp_path: Path):
     with served(tmp_path, "--nodes", "1") as service:
         before = service.contact
         service.kill()

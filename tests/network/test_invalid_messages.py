@@ -1,4 +1,4 @@
-"""Without keys everybody on this host is heard: whatever they send, the service lives on and answers the others."""
+"""A manager without keys survives any message, and answers other clients."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def _the_service_lives_on(service: Served) -> Iterator[None]:
     assert "Traceback" not in service.log()
 
 
-def test_a_client_without_keys_gets_in(service: Served, stranger: Bare):
+def test_a_client_without_keys_can_connect_to_an_insecure_manager(service: Served, stranger: Bare):
     assert stranger.ask("resourcesInfo")["data"]["total_cores"] == 1
     assert service.contact.server_key == ""
 
 
-def test_the_log_warns(service: Served):
+def test_the_log_warns_of_an_insecure_manager(service: Served):
     assert "WARNING --insecure-net: everybody on this host can send requests" in service.log()
 
 
-def test_jobs_of_an_insecure_service_find_it(service: Served):
+def test_jobs_of_an_insecure_manager_can_connect_to_it(service: Served):
     service.submit(job("a", "sh", "-c", "echo $QCG_PM_ZMQ_ADDRESS", stdout="told"))
     service.wait("a", "SUCCEED")
     assert (service.wd / "told").read_text().strip() == service.contact.address
@@ -75,7 +75,7 @@ def test_jobs_of_an_insecure_service_find_it(service: Served):
     ],
     ids=range(16),
 )
-def test_a_strange_message_is_answered_and_does_no_harm(stranger: Bare, frames: list[bytes]):
+def test_an_invalid_message_is_answered_and_does_no_harm(stranger: Bare, frames: list[bytes]):
     stranger.send(*frames)
     answer = stranger.receive()
     assert answer is not None
@@ -91,7 +91,7 @@ def test_a_hundred_megabytes_are_not_read(service: Served, stranger: Bare):
     assert service.most_memory() < before + 20
 
 
-def test_a_large_message_that_is_allowed_is_answered_and_forgotten(service: Served, stranger: Bare):
+def test_a_large_valid_message_is_answered_and_its_memory_freed(service: Served, stranger: Bare):
     before = service.memory()
     for _ in range(3):
         stranger.send(b"", b"x" * (60 << 20))
@@ -104,13 +104,13 @@ def test_a_large_message_that_is_allowed_is_answered_and_forgotten(service: Serv
 
 
 @pytest.mark.parametrize("frames", [[b"x"] * 100, [b"x" * (5 << 20)] * 10], ids=["many", "large"])
-def test_a_long_way_back_is_not_gone(service: Served, stranger: Bare, frames: list[bytes]):
+def test_a_request_with_a_long_routing_envelope_is_dropped(service: Served, stranger: Bare, frames: list[bytes]):
     stranger.send(*frames, b'{"request": "listJobs"}')
     assert stranger.receive(NO_ANSWER) is None
     wait_for(lambda: f"a message of {len(frames) + 2} frames" in service.log(), what="a line in the log")
 
 
-def test_twenty_thousand_subscriptions_do_not_slow_the_service_down(service: Served):
+def test_twenty_thousand_subscriptions_do_not_slow_the_manager_down(service: Served):
     def seconds_of_a_burst(prefix: str) -> float:
         jobs = [job(f"{prefix}{number}", "true") for number in range(2000)]
         began = service.computed()
@@ -133,7 +133,7 @@ def test_twenty_thousand_subscriptions_do_not_slow_the_service_down(service: Ser
     assert after < 4 * before + 1
 
 
-def test_events_cannot_be_sent_to_the_service(service: Served):
+def test_subscribers_cannot_send_events_to_the_manager(service: Served):
     with Bare(service.contact.publisher, kind=zmq.XSUB) as stranger:
         stranger.send(b"\x01JFI")
         for size in (0, 1, 100, 60_000):
@@ -156,7 +156,7 @@ names = st.sampled_from([name for name in REQUESTS if name not in ("finish", "co
 @pytest.mark.sampled
 @settings(max_examples=per_tier(60, 1000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=names, more=st.dictionaries(keys, json_values, max_size=3))
-def test_whatever_the_values_are_there_is_an_answer(stranger: Bare, name: str, more: dict):
+def test_requests_with_random_values_are_answered(stranger: Bare, name: str, more: dict):
     stranger.send(b"", json.dumps({"request": name, **more}).encode())
     answer = stranger.receive()
     assert answer is not None
@@ -167,7 +167,7 @@ def test_whatever_the_values_are_there_is_an_answer(stranger: Bare, name: str, m
 @pytest.mark.sampled
 @settings(max_examples=per_tier(60, 1000), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(frames=st.lists(st.binary(max_size=200), min_size=1, max_size=5))
-def test_whatever_the_frames_are_there_is_an_answer(stranger: Bare, frames: list[bytes]):
+def test_requests_with_random_frames_are_answered(stranger: Bare, frames: list[bytes]):
     stranger.send(*frames)
     answer = stranger.receive()
     assert answer is not None

@@ -1,4 +1,4 @@
-"""Requests that cannot be answered yet: a limited number is worked on, the others wait in the network."""
+"""A limited number of requests is handled at once; the others wait in the network."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Handlers:
             await asyncio.wait_for(self._changed.wait(), PATIENCE)
 
 
-def test_no_more_requests_are_taken_while_the_most_are_under_way(monkeypatch: pytest.MonkeyPatch):
+def test_no_request_is_read_while_the_maximum_is_being_handled(monkeypatch: pytest.MonkeyPatch):
     async def scenario() -> None:
         handlers = Handlers()
         monkeypatch.setattr(network, "answer", handlers.answer)
