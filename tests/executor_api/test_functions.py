@@ -56,7 +56,7 @@ def until_file(path: Path) -> str:
     return path.name
 
 
-class InvalidJson(Exception):
+class Unpicklable(Exception):
     """Cannot be made again from what is pickled of it."""
 
     def __init__(self, one: int, two: int) -> None:
@@ -106,7 +106,7 @@ def test_an_exception_is_returned_with_its_traceback(shared: PilotExecutor):
         (lambda: sys.exit(3), r"SystemExit\(3\)"),
         (lambda: exec("raise KeyboardInterrupt"), "KeyboardInterrupt"),
         (lambda: threading.Lock(), "the result of .* cannot be brought back: .*pickle"),
-        (lambda: (lambda error: exec("raise error", {"error": error}))(InvalidJson(1, 2)), "Unreadable.*: 1 and 2"),
+        (lambda: (lambda error: exec("raise error", {"error": error}))(Unpicklable(1, 2)), "Unpicklable.*: 1 and 2"),
     ],
 )
 def test_results_that_cannot_be_pickled_raise_an_error(shared: PilotExecutor, function, told: str):
@@ -402,9 +402,9 @@ def test_a_number_first_is_the_limit_of_workers(run_dir: Path):
 
 def test_the_error_for_an_exception_that_cannot_be_pickled_has_the_reason(shared: PilotExecutor):
     def fail() -> None:
-        raise InvalidJson(1, 2)
+        raise Unpicklable(1, 2)
 
-    with pytest.raises(CallError, match=r"raised Unreadable: 1 and 2\..*missing 1 required .*super\(\).__init__"):
+    with pytest.raises(CallError, match=r"raised Unpicklable: 1 and 2\..*missing 1 required .*super\(\).__init__"):
         shared.submit(fail).result(PATIENCE)
 
 
