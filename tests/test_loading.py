@@ -11,7 +11,7 @@ import pytest
 @pytest.mark.parametrize(
     ("module", "spared"),
     [
-        ("qcg.pilotjob.agent.__main__", {"asyncio", "sqlite3", "qcg.pilotjob.cluster.fate"}),
+        ("qcg.pilotjob.agent.__main__", {"asyncio", "sqlite3", "qcg.pilotjob.cluster.base"}),
         # Before Ctrl-C is taken care of.
         ("qcg.pilotjob.cli.entrypoints", {"click", "msgspec", "typing", "contextlib", "qcg.pilotjob.cli.stdout"}),
         # Before the process of the agent is started.

@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
 from qcg.pilotjob.host.records import Ended, Started
@@ -392,11 +390,8 @@ def test_it_ends_what_other_agents_have_started_on_its_machine(
         assert rank.wait(60) == -signal.SIGKILL
 
 
-def test_sigterm_inside_an_allocation_gives_jobs_back(
-    first: Manager, run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    agent = AgentProcess(run_dir, settings={"agent.VERDICT_DELAY": 1000.0})
+def test_sigterm_inside_an_allocation_gives_jobs_back(first: Manager, run_dir: Path) -> None:
+    agent = AgentProcess(run_dir, "--allocation", "7", settings={"agent.VERDICT_DELAY": 1000.0})
     try:
         first.meet()
         first.start(launch("a", "sleep", "1000", wd=run_dir), launch("b", "sleep", "1000", wd=run_dir))

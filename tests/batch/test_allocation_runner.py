@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.batch.allocation_runner import InAllocation
-from qcg.pilotjob.batch.following import Following
-from qcg.pilotjob.cluster import slurm_jobs as slurm
+from qcg.pilotjob.batch.allocation_runner import AllocationRunner
+from qcg.pilotjob.batch.follower import Follower
+from qcg.pilotjob.cluster.base import AllocationView, Phase
 from qcg.pilotjob.cluster.errors import BatchError
-from qcg.pilotjob.cluster.slurm_jobs import JobView
+from qcg.pilotjob.cluster.slurm import queue as slurm_queue
+from qcg.pilotjob.cluster.slurm.queue import PHASES, SlurmQueue
 from qcg.pilotjob.common.exit_codes import JOBS_LEFT
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import FINISH_REQUESTED
-from qcg.pilotjob.runs.chain_state import Books, read_books, write_books
+from qcg.pilotjob.runs.chain_state import ChainState, read_chain_state, write_chain_state
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +32,9 @@ def test_when_slurm_is_about_to_kill_everything_it_is_not_waited_for(tmp_path: P
         patient.append(patience)
         raise BatchError("scontrol had no answer")
 
-    monkeypatch.setattr(slurm, "_call", call)
-    write_books(tmp_path, Books(allocations=["7"]))
-    inside = InAllocation(tmp_path, tmp_path / "run", 1, [], {"SLURM_JOB_ID": "7"})
+    monkeypatch.setattr(slurm_queue, "_call", call)
+    write_chain_state(tmp_path, ChainState(allocations=["7"]))
+    inside = AllocationRunner(tmp_path, tmp_path / "run", 1, [], {"SLURM_JOB_ID": "7"})
     inside._on_term(signal.SIGTERM, None)
     assert patient == [2.0]
 
@@ -41,19 +42,19 @@ def test_when_slurm_is_about_to_kill_everything_it_is_not_waited_for(tmp_path: P
 def test_a_controller_that_was_late_is_asked_once_more_when_the_manager_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    answers: list[BatchError | JobView] = [BatchError("scontrol had no answer"), seen("7", "COMPLETING")]
+    answers: list[BatchError | AllocationView] = [BatchError("scontrol had no answer"), seen("7", "COMPLETING")]
     given_back: list[str] = []
 
-    def look(job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> JobView:
+    def look(self: SlurmQueue, job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> AllocationView:
         answer = answers.pop(0)
         if isinstance(answer, BatchError):
             raise answer
         return answer
 
-    monkeypatch.setattr(slurm, "look", look)
-    monkeypatch.setattr(slurm, "cancel", lambda job_id, environ: given_back.append(job_id))
-    write_books(tmp_path, Books(allocations=["7", "8"]))
-    inside = InAllocation(tmp_path, tmp_path / "run", 2, [], {"SLURM_JOB_ID": "7"})
+    monkeypatch.setattr(SlurmQueue, "look", look)
+    monkeypatch.setattr(SlurmQueue, "cancel", lambda self, job_id, environ: given_back.append(job_id))
+    write_chain_state(tmp_path, ChainState(allocations=["7", "8"]))
+    inside = AllocationRunner(tmp_path, tmp_path / "run", 2, [], {"SLURM_JOB_ID": "7"})
 
     def manager() -> int:
         inside._on_term(signal.SIGTERM, None)
@@ -62,7 +63,7 @@ def test_a_controller_that_was_late_is_asked_once_more_when_the_manager_has_ende
     monkeypatch.setattr(inside, "_run_manager", manager)
     assert inside.run() == JOBS_LEFT
     assert given_back == ["8"]
-    assert read_books(tmp_path) == Books(["7"], cancelled="7", exit_code=JOBS_LEFT)
+    assert read_chain_state(tmp_path) == ChainState(["7"], cancelled="7", exit_code=JOBS_LEFT)
 
 
 @pytest.mark.parametrize("codes", [[JOBS_LEFT], [-signal.SIGKILL]], ids=["shut down", "killed in its shutdown"])
@@ -70,54 +71,54 @@ def test_a_run_that_was_told_to_finish_gets_no_further_manager_and_no_further_al
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codes: list[int]
 ):
     given_back: list[str] = []
-    monkeypatch.setattr(slurm, "look", lambda job_id, environ: seen(job_id, "COMPLETING"))
-    monkeypatch.setattr(slurm, "cancel", lambda job_id, environ: given_back.append(job_id))
+    monkeypatch.setattr(SlurmQueue, "look", lambda self, job_id, environ: seen(job_id, "COMPLETING"))
+    monkeypatch.setattr(SlurmQueue, "cancel", lambda self, job_id, environ: given_back.append(job_id))
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     journal = Journal.create(run_dir / FILE_NAME)
     journal.set_metadata(FINISH_REQUESTED, True)
     journal.close()
-    write_books(tmp_path, Books(allocations=["7", "8"]))
-    inside = InAllocation(tmp_path, run_dir, 2, [], {"SLURM_JOB_ID": "7"})
+    write_chain_state(tmp_path, ChainState(allocations=["7", "8"]))
+    inside = AllocationRunner(tmp_path, run_dir, 2, [], {"SLURM_JOB_ID": "7"})
     monkeypatch.setattr(inside, "_run_once", codes.pop)
     assert inside.run() == JOBS_LEFT
     assert not codes
     assert given_back == ["8"]
-    books = read_books(tmp_path)
+    books = read_chain_state(tmp_path)
     assert (books.allocations, books.cancelled, books.exit_code) == (["7"], "7", JOBS_LEFT)
 
 
 def test_after_an_allocation_that_was_cancelled_unnoticed_nobody_asks_for_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(slurm, "look", lambda job_id, environ: seen(job_id, "CANCELLED"))
-    write_books(tmp_path, Books(allocations=["7", "8"]))
-    assert InAllocation(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"}).run() == JOBS_LEFT
+    monkeypatch.setattr(SlurmQueue, "look", lambda self, job_id, environ: seen(job_id, "CANCELLED"))
+    write_chain_state(tmp_path, ChainState(allocations=["7", "8"]))
+    assert AllocationRunner(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"}).run() == JOBS_LEFT
     submitted: list[Path] = []
 
-    def submit(script: Path, environ: Mapping[str, str], *options: str) -> str:
+    def submit(self: SlurmQueue, script: Path, environ: Mapping[str, str], after: str = "") -> str:
         submitted.append(script)
         return "9"
 
-    monkeypatch.setattr(slurm, "submit", submit)
-    assert Following(tmp_path, "8", 3, {}, lambda sentence: None).wait() == JOBS_LEFT
+    monkeypatch.setattr(SlurmQueue, "submit", submit)
+    assert Follower(SlurmQueue(), tmp_path, "8", 3, {}, lambda sentence: None).wait() == JOBS_LEFT
     assert not submitted
 
 
 def test_one_that_is_cancelled_while_it_asks_how_the_last_one_ended_starts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def look(job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> JobView:
+    def look(self: SlurmQueue, job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> AllocationView:
         if job_id == "7":
             inside._on_term(signal.SIGTERM, None)
         return seen(job_id, "COMPLETED" if job_id == "7" else "RUNNING")
 
-    monkeypatch.setattr(slurm, "look", look)
-    write_books(tmp_path, Books(allocations=["7"]))
-    inside = InAllocation(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"})
+    monkeypatch.setattr(SlurmQueue, "look", look)
+    write_chain_state(tmp_path, ChainState(allocations=["7"]))
+    inside = AllocationRunner(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"})
     assert inside.run() == JOBS_LEFT
-    assert read_books(tmp_path) == Books(["7", "8"], cancelled="8", exit_code=JOBS_LEFT)
+    assert read_chain_state(tmp_path) == ChainState(["7", "8"], cancelled="8", exit_code=JOBS_LEFT)
 
 
-def seen(job_id: str, state: str) -> JobView:
-    return JobView(job_id, state, "None", restarts=0, exit_code=0, output="", nodes="")
+def seen(job_id: str, state: str) -> AllocationView:
+    return AllocationView(job_id, PHASES.get(state, Phase.ENDING), state, cancelled=state == "CANCELLED")

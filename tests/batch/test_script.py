@@ -7,31 +7,30 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.batch.script import Inside, batch_script, further_options, has_option
+from qcg.pilotjob.batch.script import ScriptCommand, batch_script
 from qcg.pilotjob.cluster.errors import BatchError
-from qcg.pilotjob.cluster.slurm_jobs import environment_for
+from qcg.pilotjob.cluster.slurm.options import directives, environment, further_options, has_option
 
 
-def inside(**changes: Any) -> Inside:
+def command(**changes: Any) -> ScriptCommand:
     given: dict[str, Any] = {
         "python": "/opt/env/bin/python",
         "python_path": "",
-        "books": "/home/me/.notes",
+        "state": "/home/me/.notes",
         "run_dir": "/home/me/.run",
         "most": 3,
         "run": ["/home/me/jobs.json", "--wd=/home/me"],
     }
-    return Inside(**{**given, **changes})
+    return ScriptCommand(**{**given, **changes})
 
 
 def test_the_script_has_the_options_and_one_command():
-    assert batch_script(["--nodes=4", "--no-kill"], inside()).splitlines() == [
+    assert batch_script(directives(["--nodes=4", "--no-kill"]), command()).splitlines() == [
         "#!/bin/bash",
         "#SBATCH --nodes=4",
         "#SBATCH --no-kill",
         "",
-        "# Runs the requests, or goes on with the run where it has begun: in a further allocation, or after Slurm has",
-        "# queued this job again.",
+        "# Runs the requests, or continues the run: in a further allocation, or after this job was queued again.",
         "exec /opt/env/bin/python -m qcg.pilotjob.batch --books=/home/me/.notes --run-dir=/home/me/.run --most=3 -- \\",
         "    /home/me/jobs.json --wd=/home/me",
     ]
@@ -42,7 +41,7 @@ AWKWARD = ["two words", "it's", 'say "x"', "$HOME `id`", "back\\slash", "#no com
 
 @pytest.mark.parametrize("text", AWKWARD)
 def test_arguments_and_paths_reach_the_command_as_they_are(text: str):
-    script = batch_script([], inside(python="/bin/echo", python_path=text, run=[text, f"--wd={text}"]))
+    script = batch_script([], command(python="/bin/echo", python_path=text, run=[text, f"--wd={text}"]))
     printing = script.replace("exec /bin/echo", "printf '%s\\0' \"$PYTHONPATH\"; exec printf '%s\\0'")
     printed = subprocess.run(["bash", "-c", printing], capture_output=True, check=True).stdout.decode().split("\0")
     assert printed[0] == text
@@ -51,7 +50,7 @@ def test_arguments_and_paths_reach_the_command_as_they_are(text: str):
 
 def test_options_of_several_lines_are_refused():
     with pytest.raises(BatchError, match="several lines"):
-        batch_script(["--comment=a\nb"], inside())
+        directives(["--comment=a\nb"])
 
 
 @pytest.mark.parametrize(
@@ -100,4 +99,4 @@ def test_what_is_asked_for_goes_before_the_users_defaults_and_allocations_do_not
         "HOME": "/home/me",
     }
     kept = {"SBATCH_ACCOUNT": "mine", "SLURM_CONF": "/etc/other.conf", "HOME": "/home/me"}
-    assert environment_for(["--partition=fast"], environ) == kept
+    assert environment(environ, ["--partition=fast"]) == kept

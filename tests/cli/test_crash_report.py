@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "python -m qcg.pilotjob.batch": (
         "import sys; sys.argv = ['x', '--books', 'b', '--run-dir', 'private-directory', '--most', '1', 'run'];"
-        "import qcg.pilotjob.batch.__main__ as place; place.InAllocation = defect; main = place.main"
+        "import qcg.pilotjob.batch.__main__ as place; place.AllocationRunner = defect; main = place.main"
     ),
 }
 DEFECT = """

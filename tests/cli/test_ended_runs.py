@@ -271,7 +271,7 @@ def test_a_run_of_an_allocation_resumes_in_another_one_or_with_resources_local(d
     done = run("qcg-pm", "run", "--resume", wd, env=outside())
     assert (done.returncode, done.stderr) == (
         2,
-        f"Error: this run was in Slurm allocation 7, and this is no allocation: go on with {how},"
+        f"Error: this run was in allocation 7, and this is no allocation: go on with {how},"
         " or give --resources local if you mean this machine\n",
     )
     (wd / "go").touch()
@@ -293,7 +293,7 @@ def test_no_resume_hint_is_printed_when_another_allocation_continues(tmp_path: P
 
 # -- one of several tasks of srun -------------------------------------------------------------------------------------
 
-TASK = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
+TASK = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
 
 
 @pytest.mark.parametrize("command", ["qcg-pm run r.json", "qcg-pm-service --file-path r.json"])

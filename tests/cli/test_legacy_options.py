@@ -81,5 +81,5 @@ def test_a_part_of_an_allocation_and_virtual_nodes_contradict_each_other(tmp_pat
     for other in (("--nodes", "4"), ("--resources", "local")):
         done = run("qcg-pm", "run", "r.json", "--slurm-limit-nodes-range-end", "2", *other, cwd=tmp_path)
         assert done.returncode == 2
-        assert f"--slurm-limit-nodes-range-end chooses nodes of a Slurm allocation, and {other[0]}" in done.stderr
+        assert f"--slurm-limit-nodes-range-end chooses nodes of an allocation, and {other[0]}" in done.stderr
         assert not list(tmp_path.iterdir())

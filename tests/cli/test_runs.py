@@ -15,17 +15,17 @@ from click.testing import CliRunner, Result
 
 from qcg.pilotjob.agent.pidfile import write_agent_pid
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.batch.spec import Shape
-from qcg.pilotjob.batch.submissions import Submission, write_submission
 from qcg.pilotjob.cli.main import main
+from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.core.effects import Added, Transition
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL
-from qcg.pilotjob.runs.chain_state import Books, write_books
+from qcg.pilotjob.runs.chain_state import ChainState, write_chain_state
 from qcg.pilotjob.runs.states import age_in_words
+from qcg.pilotjob.runs.submissions import Submission, write_submission
 from qcg.pilotjob.wire import contact
 from tests.cli.test_manager_lookup import make_run
 from tests.support.pilot import job, run, write_requests
@@ -219,8 +219,8 @@ def submitted(run_dir: Path, exit_code: int | None) -> Path:
     """What `qcg-pm sbatch` has left of a run."""
     directory = run_dir.with_name(run_dir.name.replace("-service-", "-sbatch-"))
     directory.mkdir()
-    write_submission(directory, Submission("7", str(run_dir), Shape()))
-    write_books(directory, Books(["7"], exit_code=exit_code))
+    write_submission(directory, Submission("7", str(run_dir), AllocationSpec()))
+    write_chain_state(directory, ChainState(["7"], exit_code=exit_code))
     return directory
 
 
@@ -231,5 +231,5 @@ def test_batch_scripts_go_with_their_run(tmp_path: Path, monkeypatch: pytest.Mon
     done = pm("clean", tmp_path, code=1)
     assert not over.exists()
     assert unknown.is_dir()
-    assert "unknown was not removed: it is not known whether Slurm jobs of it are left" in done.stderr
+    assert "unknown was not removed: it is not known whether allocations of it are left" in done.stderr
     assert left_in(tmp_path) == {"unknown", unknown.name}

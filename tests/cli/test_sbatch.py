@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.batch.spec import Shape
-from qcg.pilotjob.batch.submissions import Submission, write_submission
-from qcg.pilotjob.runs.chain_state import Books, write_books
+from qcg.pilotjob.cluster.spec import AllocationSpec
+from qcg.pilotjob.runs.chain_state import ChainState, write_chain_state
+from qcg.pilotjob.runs.submissions import Submission, write_submission
 from tests.support.pilot import environment, job, run, write_requests
 from tests.support.slurm_programs import SlurmPrograms
 
@@ -164,10 +164,10 @@ def left(tmp_path: Path) -> Path:
     return tmp_path / ".qcgpjm-service-left"
 
 
-def remember(run_dir: Path, shape: Shape, job_id: str = "5", books: Books | None = None) -> None:
+def remember(run_dir: Path, shape: AllocationSpec, job_id: str = "5", books: ChainState | None = None) -> None:
     """An earlier submission of this run."""
     directory = run_dir.with_name(".qcgpjm-sbatch-left")
-    write_books(directory, books or Books([job_id], exit_code=4))
+    write_chain_state(directory, books or ChainState([job_id], exit_code=4))
     write_submission(directory, Submission(job_id, str(run_dir), shape))
 
 
@@ -175,7 +175,7 @@ ENOUGH = "--time-limit=20h"
 
 
 def test_a_run_that_is_continued_keeps_the_shape_of_its_allocations(left: Path, programs: SlurmPrograms):
-    remember(left, Shape("2", 4, "1h", "main", account="me", most=3, further=["--constraint=fast", "--hold"]))
+    remember(left, AllocationSpec("2", 4, "1h", "main", account="me", most=3, further=["--constraint=fast", "--hold"]))
     done = submit(programs, "--resume=.", ENOUGH, "--time=2h")
     assert done.returncode == 0, done.stderr
     assert (
@@ -194,7 +194,7 @@ def test_a_run_that_is_continued_keeps_the_shape_of_its_allocations(left: Path, 
 
 
 def test_what_is_left_of_a_run_is_checked_against_the_allocation(left: Path, programs: SlurmPrograms):
-    remember(left, Shape("1", 1, "1h"))
+    remember(left, AllocationSpec("1", 1, "1h"))
     done = submit(programs, "--resume=.", ENOUGH)
     assert done.returncode == 2
     assert "job 'big' can never run: 2 cores asked for" in done.stderr
@@ -216,7 +216,7 @@ def test_a_run_with_nothing_left_gets_no_allocation(programs: SlurmPrograms, sma
 
 
 def test_a_run_that_still_has_jobs_of_slurm_gets_no_more_of_them(left: Path, programs: SlurmPrograms):
-    remember(left, Shape(), "1", Books(["1", "2"]))
+    remember(left, AllocationSpec(), "1", ChainState(["1", "2"]))
     programs.know("1", "RUNNING", nodes="n1")
     programs.know("2", "PENDING", "Dependency")
     done = submit(programs, "--resume=.", ENOUGH)

@@ -9,7 +9,7 @@ import pytest
 
 from qcg.pilotjob.cluster.commands import call
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, CommandFailed, NoCommand
-from qcg.pilotjob.cluster.scontrol import scontrol
+from qcg.pilotjob.cluster.slurm.scontrol import scontrol
 
 
 def test_what_a_command_prints_is_its_answer():
@@ -34,7 +34,7 @@ def test_a_command_that_is_not_there_or_does_not_start_or_answer_is_told(tmp_pat
     (tmp_path / "sbatch").touch(mode=0o644)
     with pytest.raises(ClusterError, match="`sbatch` could not be started: Permission denied"):
         call(["sbatch"], {"PATH": str(tmp_path)})
-    with pytest.raises(ClusterError, match="`sleep 60` had no answer in 0.01 s; is the controller of Slurm up?"):
+    with pytest.raises(ClusterError, match="`sleep 60` had no answer in 0.01 s; is the batch system up?"):
         call(["sleep", "60"], os.environ, 0.01)
 
 

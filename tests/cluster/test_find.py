@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.base import Allocation, NodeRange
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
-from qcg.pilotjob.cluster.local import local_nodes
-from qcg.pilotjob.cluster.slurm import Allocation, NodeRange
+from qcg.pilotjob.cluster.local.machine import local_nodes
 from qcg.pilotjob.core.resources import NodeSpec
 
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
@@ -67,7 +68,7 @@ def test_slurm_and_pretended_nodes_contradict_each_other():
 
 def allocation(*names: str) -> Allocation:
     return Allocation(
-        job_id="7",
+        ref=AllocationRef("7", "", "slurm"),
         specs=[NodeSpec(name, (0, 1), (), 100) for name in names],
         cpus=dict.fromkeys(names, (0, 1)),
         addresses={name: f"{name}.example" for name in names},

@@ -18,17 +18,16 @@ from click.testing import CliRunner, Result
 from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import FileError, NoManager
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.batch.spec import Shape
-from qcg.pilotjob.batch.submissions import Submission, last_shape, write_submission
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.cli.shell_completion import run_directories
+from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.host.ledger import Ledger, LedgerError
 from qcg.pilotjob.journal import schema
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.runs.discovery import find_runs, has_agents, has_manager, holder_of, to_resume, unfinished
-from qcg.pilotjob.runs.submissions import free_directory, waiting_in
+from qcg.pilotjob.runs.submissions import Submission, free_directory, last_spec, waiting_in, write_submission
 from tests.support.pilot import job, run, start, write_requests
 from tests.support.second_user import NAME, UID, give_away, needs_root, odd_things, run_as_second_user
 from tests.support.waiting import wait_for
@@ -469,9 +468,9 @@ def test_the_log_of_a_client_is_not_written_through_a_link_of_another_user(serve
 def test_submissions_of_another_user_give_no_options_to_a_batch_job(shared: Path):
     mine = run_dir_in(shared, "mine")
     theirs = free_directory(mine)
-    write_submission(theirs, Submission("1", str(mine), Shape(further=["--wrap=evil"])))
-    assert last_shape(mine) is not None
+    write_submission(theirs, Submission("1", str(mine), AllocationSpec(further=["--wrap=evil"])))
+    assert last_spec(mine) is not None
     give_away(theirs)
-    assert last_shape(mine) is None
+    assert last_spec(mine) is None
     assert waiting_in(shared, {}) == []
     assert free_directory(mine) != theirs

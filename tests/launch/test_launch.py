@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from qcg.pilotjob.cluster.slurm.environment import SCHEMA, compress
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.binding import Layout, binding
 from qcg.pilotjob.launch.compose import command_line, compose, directory_of, program_name, stream_paths
-from qcg.pilotjob.launch.environment import compress, job_environment
+from qcg.pilotjob.launch.environment import job_environment
 from qcg.pilotjob.launch.setup import script_command, wrapped
 from qcg.pilotjob.launch.site import Site
 
@@ -31,7 +32,7 @@ def launch(
 
 
 def test_a_job_knows_what_it_was_given():
-    assert job_environment(TWO, None, "7.0", SITE, slurm=False) == {
+    assert job_environment(TWO, None, "7.0", SITE, None) == {
         "QCG_PM_NNODES": "2",
         "QCG_PM_NODELIST": "n1,n2",
         "QCG_PM_NPROCS": "5",
@@ -51,7 +52,7 @@ def test_a_job_sees_just_its_gpus():
 
 
 def test_with_the_schema_of_slurm_a_job_believes_that_slurm_started_it():
-    slurm = replace(SITE, slurm_environment=True, files="/run/files")
+    slurm = replace(SITE, schema=SCHEMA, files="/run/files")
     found = launch(TWO, slurm).env
     assert {name: value for name, value in found.items() if name.startswith("SLURM")} == {
         "SLURM_NNODES": "2",
@@ -108,9 +109,9 @@ def test_cores_are_called_by_what_they_are_where_that_is_known():
 def test_gpus_have_the_names_that_programs_know_them_by():
     grant = Grant((NodePart("n1", (0,), ("2", "3")),))
     site = replace(SITE, visible_gpus={"n1": {"1": "0", "2": "1", "3": "2"}})
-    environment = job_environment(grant, None, "1.0", site, slurm=False)
+    environment = job_environment(grant, None, "1.0", site, None)
     assert (environment["CUDA_VISIBLE_DEVICES"], environment["QCG_PM_GPUS"]) == ("1,2", "2,3")
-    assert job_environment(grant, None, "1.0", SITE, slurm=False)["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert job_environment(grant, None, "1.0", SITE, None)["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
 WITH_THREADS = [[0, 4], [1, 5], [2, 6], [3, 7]]
@@ -144,14 +145,14 @@ def test_core_ids_are_places_among_the_cpus_of_a_node(
 
 
 def test_a_machine_file_has_a_line_for_each_core():
-    slurm = replace(SITE, slurm_environment=True, files="/run/files")
+    slurm = replace(SITE, schema=SCHEMA, files="/run/files")
     made = launch(TWO, slurm)
     assert made.files == {"machines": "n1\nn1\nn2\nn2\nn2\n"}
     assert made.env["SLURM_HOSTFILE"] == "/run/files/7.0/machines"
 
 
 def test_jobs_inside_a_node_share_machine_files():
-    slurm = replace(SITE, slurm_environment=True, files="/run/files")
+    slurm = replace(SITE, schema=SCHEMA, files="/run/files")
     a, b = (launch(Grant((NodePart("n1", cores),)), slurm) for cores in ((0, 1), (2, 3)))
     other = launch(ONE, slurm)
     assert a.files == b.files

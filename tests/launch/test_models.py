@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from qcg.pilotjob.cluster.slurm.environment import NOT_FOR_JOBS, SCHEMA, variables_of_allocation
+from qcg.pilotjob.cluster.slurm.srun import MULTI_NODE
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelName, ModelOptions
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.compose import command_line, compose
-from qcg.pilotjob.launch.environment import variables_of_allocation
 from qcg.pilotjob.launch.site import Site
 
-LOCAL = Site(root_wd="/data/here", instance="abc", files="/run/files")
-SLURM = replace(LOCAL, allocation="77", slurm_environment=True)
+LOCAL = Site(root_wd="/data/here", instance="abc", files="/run/files", hidden_from_mpi=("SLURM_JOB_ID", "SLURM_JOBID"))
+SLURM = replace(LOCAL, allocation="77", schema=SCHEMA, multi_node=MULTI_NODE, hidden=NOT_FOR_JOBS, hidden_from_mpi=())
 BOUND = {"n1": {0: 4, 1: 0, 2: 5, 3: 1}, "n2": {0: 4, 1: 0, 2: 5, 3: 1}}
 ONE = Grant((NodePart("n1", (0, 1)),))
 UNEVEN = Grant((NodePart("n1", (0, 1)), NodePart("n2", (0, 1, 2))))
@@ -285,7 +286,7 @@ def test_the_user_s_own_environment_wins_over_that_of_the_model(model: str):
 
 
 def test_parallel_models_see_slurm_in_an_allocation_whatever_the_schema():
-    common = replace(SLURM, slurm_environment=False)
+    common = replace(SLURM, schema=None)
     assert launch("openmpi", UNEVEN, common).env["SLURM_TASKS_PER_NODE"] == "2,3"
     assert "SLURM_TASKS_PER_NODE" not in launch("default", UNEVEN, common).env
 
@@ -293,7 +294,7 @@ def test_parallel_models_see_slurm_in_an_allocation_whatever_the_schema():
 def test_jobs_know_the_allocation_also_where_agents_do_not():
     env = launch("default", ONE, SLURM).env
     assert env["SLURM_JOB_ID"] == env["SLURM_JOBID"] == "77"
-    assert "SLURM_JOB_ID" not in launch("default", ONE, replace(LOCAL, slurm_environment=True)).env
+    assert "SLURM_JOB_ID" not in launch("default", ONE, replace(LOCAL, schema=SCHEMA)).env
 
 
 def test_in_an_allocation_jobs_do_not_see_the_step_of_the_agent():
@@ -307,7 +308,7 @@ def test_jobs_outside_the_allocation_of_their_manager_do_not_see_it():
     site = replace(LOCAL, hidden=variables_of_allocation(names))
     made = launch("default", ONE, site)
     assert made.unset == ["SLURMD_NODENAME", "SLURM_JOB_ID", "PMI_*", "PMI2_*", "PMIX_*"]
-    own = launch("default", ONE, replace(site, slurm_environment=True))
+    own = launch("default", ONE, replace(site, schema=SCHEMA))
     assert own.env["SLURM_NTASKS"] == "2"
     assert "SLURM_JOB_ID" not in own.env
 

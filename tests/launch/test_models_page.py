@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from qcg.pilotjob.cluster.slurm.environment import SCHEMA
+from qcg.pilotjob.cluster.slurm.srun import MULTI_NODE
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import Launch
@@ -20,7 +22,7 @@ PAGE = ROOT / "docs/reference/models.md"
 BLOCKS = blocks_of(PAGE)
 SHOWN = [line for block in BLOCKS if block.language == "text" for line in block.text.splitlines()]
 
-UNBOUND = Site(root_wd="/data", instance="abc", files="FILES", allocation="77", slurm_environment=True)
+UNBOUND = Site(root_wd="/data", instance="abc", files="FILES", allocation="77", schema=SCHEMA, multi_node=MULTI_NODE)
 CPUS = {0: 4, 1: 0, 2: 5}
 BOUND = replace(UNBOUND, bindings={"n1": CPUS, "n2": CPUS})
 ACROSS = Grant((NodePart("n1", (0, 1)), NodePart("n2", (0, 1, 2))))

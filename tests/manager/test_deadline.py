@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.base import Allocation
 from qcg.pilotjob.cluster.errors import AllocationOver
-from qcg.pilotjob.cluster.slurm import Allocation
+from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.common.clock import Clock
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.events import Deadline, NodesLost, ShutDown
@@ -62,7 +64,7 @@ def an_engine() -> Any:
         pass
 
     state = SimpleNamespace(
-        runs={"1.0": None}, unfinished=1, executing=1, deadline=None, nodes=[SimpleNamespace(name="n1")]
+        attempts={"1.0": None}, unfinished=1, executing=1, deadline=None, nodes=[SimpleNamespace(name="n1")]
     )
     engine = SimpleNamespace(
         executor=SimpleNamespace(exit_reason="", flush=lambda: None),
@@ -89,7 +91,7 @@ def a_pilot() -> Any:
 
 def an_allocation(seconds: float) -> Allocation:
     """That ends in so many seconds."""
-    return Allocation("7", [], {}, {}, NOON + seconds)
+    return Allocation(AllocationRef("7"), [], {}, NOON + seconds)
 
 
 def within(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -126,7 +128,7 @@ def test_a_clock_that_is_set_neither_ends_a_run_nor_lets_it_go_on(jump: float):
 def test_the_end_of_the_allocation_and_the_limit_are_compared(
     monkeypatch: pytest.MonkeyPatch, limit: float | None, seconds: float
 ):
-    monkeypatch.setattr(deadline, "find_end", lambda environ, patience: NOON + seconds)
+    monkeypatch.setattr(batch_system(), "find_end", lambda environ, patience: NOON + seconds)
 
     async def scenario() -> None:
         pilot, clock = a_pilot(), MovedClock()
@@ -144,7 +146,7 @@ def test_the_end_of_the_allocation_and_the_limit_are_compared(
 
 
 def test_a_limit_of_the_allocation_that_is_raised_counts(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(deadline, "find_end", lambda environ, patience: NOON + HOUR)
+    monkeypatch.setattr(batch_system(), "find_end", lambda environ, patience: NOON + HOUR)
 
     async def scenario() -> None:
         pilot, clock = a_pilot(), MovedClock()
@@ -174,7 +176,7 @@ def test_a_manager_whose_allocation_is_over_ends_too(monkeypatch: pytest.MonkeyP
     def find_end(environ: object, patience: float) -> None:
         raise AllocationOver("job 7 does not run: it is CANCELLED")
 
-    monkeypatch.setattr(deadline, "find_end", find_end)
+    monkeypatch.setattr(batch_system(), "find_end", find_end)
 
     async def scenario() -> None:
         pilot, clock = a_pilot(), MovedClock()

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from qcg.pilotjob.agent.protocol import Hello
-from qcg.pilotjob.cluster.slurm import Allocation
+from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.base import Allocation
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
@@ -20,7 +21,9 @@ from qcg.pilotjob.manager.placement import Place, _bind_as_agents_tell
 def said_hello(*hellos: Hello, bind: bool = True) -> tuple[Site, list[str]]:
     """The site after these; and the nodes whose cores are not known."""
     specs = [NodeSpec(name, (0, 1), ("1", "3")) for name in ("n1", "n2")]
-    allocation = Allocation("7", specs, {"n1": (0, 1), "n2": (0, 1)}, {}, None, {"n1": (2, 1), "n2": (2, 1)})
+    allocation = Allocation(
+        AllocationRef("7"), specs, {}, None, {"n1": (0, 1), "n2": (0, 1)}, {"n1": (2, 1), "n2": (2, 1)}
+    )
     engine: Any = SimpleNamespace(site=Site("/wd", "i"), executor=SimpleNamespace())
     unbound = _bind_as_agents_tell(allocation, engine, bind=bind)
     for hello in hellos:

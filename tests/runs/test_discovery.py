@@ -11,21 +11,23 @@ import msgspec
 import pytest
 
 from qcg.pilotjob.agent.pidfile import AgentPid, write_agent_pid
+from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.errors import ClusterError
-from qcg.pilotjob.cluster.fate import Fate
+from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.runs import discovery
 
 
 @pytest.fixture(autouse=True)
-def fates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Job 7 is over, job 8 is at work, and nobody knows of others."""
+def states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allocation 7 is over, allocation 8 is active, and the state of others is not known."""
 
-    def fate_of(job_id: str, cluster: str, environ: Mapping[str, str]) -> Fate:
-        if job_id not in ("7", "8"):
-            raise ClusterError("nobody knows")
-        return Fate.OVER if job_id == "7" else Fate.AT_WORK
+    def state_of(allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
+        if allocation.id not in ("7", "8"):
+            raise ClusterError("not known")
+        return AllocationState.OVER if allocation.id == "7" else AllocationState.ACTIVE
 
-    monkeypatch.setattr(discovery, "fate_of", fate_of)
+    monkeypatch.setattr(batch_system(), "state_of", state_of)
 
 
 def an_agent(run_dir: Path, name: str, allocation: str, host: str = "far", pid: int = 1) -> None:

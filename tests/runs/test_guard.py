@@ -154,9 +154,7 @@ def test_without_slurm_an_allocation_does_not_count_as_ended(run_dir: Path, slur
 def test_a_live_agent_of_another_allocation_on_this_host_is_an_error(
     run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
-    in_allocation(monkeypatch, "17")
-    write_agent_pid(run_dir, "n1")
-    monkeypatch.delenv("SLURM_JOB_ID")
+    write_agent_pid(run_dir, "n1", "17", "big", "slurm")
     slurm()
     with pytest.raises(UsageError, match="is at work on this host, for allocation 17"):
         guard.check_agents(run_dir, "i")

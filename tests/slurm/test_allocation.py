@@ -102,13 +102,13 @@ def test_each_task_of_an_array_has_its_own_allocation(cluster: Cluster):
     outputs = [cluster.cwd / f"{task}.out" for task in (1, 2, 3)]
     wait_for(lambda: all(path.exists() and path.read_text().count("\n") == 2 for path in outputs), 60, "the array")
     found = [json.loads(path.read_text().splitlines()[0]) for path in outputs]
-    assert [one["job_id"] for one in found] == [path.read_text().splitlines()[1] for path in outputs]
+    assert [one["ref"]["id"] for one in found] == [path.read_text().splitlines()[1] for path in outputs]
     assert sorted((spec.name, spec.cores) for one in found for spec in specs_of(one)) == [
         ("n2", (0,)),
         ("n2", (1,)),
         ("n2", (2,)),
     ]
-    assert job.id in {one["job_id"] for one in found}
+    assert job.id in {one["ref"]["id"] for one in found}
 
 
 def test_the_end_is_that_of_the_time_limit_also_when_it_is_changed(cluster: Cluster):

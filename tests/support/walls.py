@@ -23,12 +23,18 @@ PURE_ROOMS = {
 }
 
 # Packages that hold pure and other modules. Importing a module runs the `__init__` of its packages: that is pure too.
-MIXED_PACKAGES = {PACKAGE, f"{PACKAGE}.batch", f"{PACKAGE}.common", f"{PACKAGE}.cluster", f"{PACKAGE}.host"}
+MIXED = ("batch", "cluster", "cluster.hostfile", "cluster.local", "cluster.slurm", "common", "host")
+MIXED_PACKAGES = {
+    PACKAGE,
+    *(f"{PACKAGE}.{name}" for name in MIXED),
+}
 
 PURE_MODULES = {
     f"{PACKAGE}.host.records",
+    f"{PACKAGE}.batch.script",
     *(f"{PACKAGE}.common.{name}" for name in ("environment", "exit_codes", "wording")),
-    *(f"{PACKAGE}.batch.{name}" for name in ("script", "sizes", "times")),
+    *(f"{PACKAGE}.cluster.{name}" for name in ("errors", "spec", "time_limits", "local.virtual_nodes")),
+    *(f"{PACKAGE}.cluster.slurm.{name}" for name in ("environment", "options", "parse", "sizes", "srun")),
 }
 
 # What a pure room may import besides. When one is missing that does no I/O and reads no clock, add it.
@@ -82,7 +88,7 @@ def is_pure(module: str) -> bool:
     """Whether this module lives in a pure room, or is a pure one of another room."""
     if module in MIXED_PACKAGES or module in PURE_MODULES:
         return True
-    return _room(module) in PURE_ROOMS or module.startswith((f"{PACKAGE}.cluster.parse", f"{PACKAGE}.cluster.errors"))
+    return _room(module) in PURE_ROOMS
 
 
 def breaches(module: str, source: str, is_package: bool = False) -> list[str]:

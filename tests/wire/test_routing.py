@@ -10,8 +10,9 @@ import pytest
 import zmq
 
 from qcg.pilotjob.api.target import complete_address
+from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.base import Allocation
 from qcg.pilotjob.cluster.errors import ClusterError
-from qcg.pilotjob.cluster.slurm import Allocation
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.manager.placement import Place
 from qcg.pilotjob.wire import routing
@@ -82,7 +83,7 @@ def test_names_that_lead_nowhere_give_no_address(names: dict[str, list[str]]):
 
 def place(*nodes: str) -> Place:
     specs = [NodeSpec(name, (0,)) for name in nodes]
-    return Place(specs, {}, Allocation("1", specs, {}, {name: name for name in nodes}, None))
+    return Place(specs, {}, Allocation(AllocationRef("1"), specs, {name: name for name in nodes}))
 
 
 def test_one_node_is_this_machine_and_several_that_cannot_be_reached_are_told(names: dict[str, list[str]]):

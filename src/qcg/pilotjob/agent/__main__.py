@@ -27,8 +27,8 @@ class Order(msgspec.Struct):
 def main() -> int:
     parser = argparse.ArgumentParser(prog="qcg.pilotjob.agent", description="Runs the jobs of a manager on this node.")
     parser.add_argument("--run-dir", type=Path, required=True, help="run directory of the manager")
-    node = os.environ.get("SLURMD_NODENAME")
-    parser.add_argument("--name", default=node, required=node is None, help="name of this agent in the run")
+    parser.add_argument("--name", default="", help="name of this agent in the run")
+    parser.add_argument("--name-variable", default="", help="environment variable with the name of this agent")
     parser.add_argument("--linger", type=float, default=600.0, help="seconds to wait for a manager without jobs")
     parser.add_argument("--parent", type=int, default=0, help="pid of the manager, when that is what starts this agent")
     parser.add_argument("--pretend", action="store_true", help="start nothing: jobs end at once")
@@ -41,12 +41,18 @@ def main() -> int:
         metavar="SECONDS",
         help="kill the agent of this name, if there is one here and it does nothing at all for so long",
     )
-    parser.add_argument("--outside", action="store_true", help="not started by Slurm, which so does not end it")
+    parser.add_argument("--outside", action="store_true", help="not started, so not ended, by the batch system")
     parser.add_argument("--until", type=float, default=None, help="when the allocation ends, in seconds of the epoch")
+    parser.add_argument("--allocation", default="", help="id of the allocation that this node belongs to")
+    parser.add_argument("--cluster", default="", help="cluster of the allocation")
+    parser.add_argument("--batch-system", default="", help="batch system of the allocation")
     arguments = sys.argv[1:]
     if arguments == ["--later"] and not (arguments := _told_later()):
         return 0  # nobody needs it
     options = parser.parse_args(arguments)
+    options.name = options.name or os.environ.get(options.name_variable, "")
+    if not options.name:
+        parser.error("the name of the agent is missing: give --name, or --name-variable with a variable that is set")
     open_files = _raise_limit_of_open_files(options.open_files)
     run_dir = options.run_dir.resolve()
     claimed = False
@@ -60,14 +66,20 @@ def main() -> int:
             return 2
         claimed = True
         # Before the ledger is opened: whoever opens it ends what the one before has left.
-        write_agent_pid(run_dir, options.name, outside=options.outside)
-        agent = Agent(
-            run_dir, options.name, options.linger, options.parent, pretend=options.pretend, open_files=open_files
+        write_agent_pid(
+            run_dir, options.name, options.allocation, options.cluster, options.batch_system, outside=options.outside
         )
-        if options.outside:
-            from qcg.pilotjob.agent import allocation_watchdog  # here: few need it, and all would wait for it
-
-            allocation_watchdog.start(run_dir, options.until)
+        agent = Agent(
+            run_dir,
+            options.name,
+            options.linger,
+            options.parent,
+            in_allocation=bool(options.allocation),
+            pretend=options.pretend,
+            open_files=open_files,
+        )
+        if options.outside and options.allocation:
+            _start_watchdog(options)
     except (OSError, LedgerError) as error:
         say(f"the agent {options.name} cannot work in {run_dir}: {error}")
         if claimed:  # otherwise it may tell of another one, which lives
@@ -77,6 +89,15 @@ def main() -> int:
     agent.run()
     remove_agent_pid(run_dir, options.name)
     return 0
+
+
+def _start_watchdog(options: argparse.Namespace) -> None:
+    """Start the process that ends this agent when the allocation is over. It loads what asks the batch system."""
+    command = [sys.executable, "-m", "qcg.pilotjob.cluster.watchdog", "--run-dir", str(options.run_dir.resolve())]
+    command += ["--allocation", options.allocation, "--cluster", options.cluster]
+    command += ["--batch-system", options.batch_system, "--agent", str(os.getpid())]
+    command += [] if options.until is None else ["--until", f"{options.until:.0f}"]
+    os.posix_spawn(sys.executable, command, os.environ, setsigmask=())
 
 
 def _raise_limit_of_open_files(wanted: int) -> int:

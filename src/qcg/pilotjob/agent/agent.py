@@ -32,10 +32,10 @@ NEVER_MET = 5.0
 """Seconds that it waits at most once that one is dead: it has nothing to tell."""
 END_GRACE = 5.0
 CLOSE_GRACE = 2.0
-"""Seconds for jobs when an allocation ends: Slurm may kill everything five seconds after its first signal."""
+"""Seconds for jobs when an allocation ends: a batch system may kill everything five seconds after its first signal."""
 VERDICT_DELAY = 1.0
 """Seconds between an end of a job that may be due to the end of the allocation, and its being told as such or not."""
-MOST_SIGNALS_OF_SLURM = 3
+MOST_SIGNALS_OF_ALLOCATION = 3
 MANY_SIGNALS = 200
 """Fewer than the wakeup has room for."""
 PAUSE = 0.02
@@ -46,9 +46,18 @@ STARTS_A_TURN = 16
 
 class Agent:
     def __init__(
-        self, run_dir: Path, name: str, linger: float, parent: int = 0, *, pretend: bool = False, open_files: int = 0
+        self,
+        run_dir: Path,
+        name: str,
+        linger: float,
+        parent: int = 0,
+        *,
+        in_allocation: bool = False,
+        pretend: bool = False,
+        open_files: int = 0,
     ) -> None:
-        """`open_files`: the soft limit of open files that jobs get; 0: the limit of this process."""
+        """`in_allocation`: the batch system ends this agent with its allocation. `open_files`: the soft limit of open
+        files that jobs get; 0: the limit of this process."""
         self._linger = linger
         self._ledger = Ledger(str(run_dir / f"agent-{name}.ledger"))
         if self._ledger.unreadable_lines:
@@ -57,7 +66,7 @@ class Agent:
         self._wakeup, self._signalled = socket.socketpair()
         self._wakeup.setblocking(False)
         self._signalled.setblocking(False)
-        self._in_allocation = bool(os.environ.get("SLURM_JOB_ID"))
+        self._in_allocation = in_allocation
         self._host = _host(
             self._ledger,
             name,
@@ -134,7 +143,7 @@ class Agent:
             self._signals += 1
             say("told to end" if self._signals == 1 else "told to end at once")
             # The end of an allocation is no fault of the jobs. Its signal may come more than once.
-            hurry = self._signals > (MOST_SIGNALS_OF_SLURM if self._in_allocation else 1)
+            hurry = self._signals > (MOST_SIGNALS_OF_ALLOCATION if self._in_allocation else 1)
             reason = "closed" if self._in_allocation else "lost"
             self._exit(0.0 if hurry else CLOSE_GRACE if self._in_allocation else END_GRACE, reason, TOLD_TO_END)
         # There was no room for one more byte, perhaps, when there were so many.

@@ -31,18 +31,21 @@ class AgentPid(msgspec.Struct, frozen=True):
     """When the process started, in clock ticks after boot: a pid alone may be given to another process."""
     host: str
     allocation: str = ""
-    """The Slurm job that it runs in."""
+    """The allocation that it runs in."""
     cluster: str = ""
-    """Whose job that is."""
+    """The cluster of the allocation."""
     outside: bool = False
-    """Slurm has not started it, so it may outlive that job by a while."""
+    """The batch system has not started it, so it may outlive the allocation by a while."""
+    batch_system: str = ""
+    """The batch system of the allocation; empty in files of earlier versions."""
 
 
-def write_agent_pid(run_dir: Path, name: str, *, outside: bool = False) -> None:
+def write_agent_pid(
+    run_dir: Path, name: str, allocation: str = "", cluster: str = "", batch_system: str = "", *, outside: bool = False
+) -> None:
     process = read_process(os.getpid())
     assert process is not None
-    allocation, cluster = (os.environ.get(variable, "") for variable in ("SLURM_JOB_ID", "SLURM_CLUSTER_NAME"))
-    info = AgentPid(process.pid, process.start_ticks, host_name(), allocation, cluster, outside)
+    info = AgentPid(process.pid, process.start_ticks, host_name(), allocation, cluster, outside, batch_system)
     temporary = run_dir / f".agent-{name}.json.{os.getpid()}"
     temporary.touch(mode=0o600)
     temporary.write_bytes(msgspec.json.encode(info))

@@ -1,4 +1,4 @@
-"""`python -m qcg.pilotjob.batch`: what a batch script runs."""
+"""`python -m qcg.pilotjob.batch`: the command of batch scripts."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import os
 import sys
 from pathlib import Path
 
-from qcg.pilotjob.batch.allocation_runner import InAllocation
+from qcg.pilotjob.batch.allocation_runner import AllocationRunner
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.common.crash_report import report_crash
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="qcg.pilotjob.batch", description=__doc__)
-    parser.add_argument("--books", type=Path, required=True, help="where allocations of this run leave notes")
-    parser.add_argument("--run-dir", type=Path, required=True, help="of the run, which may not be there yet")
-    parser.add_argument("--most", type=int, required=True, help="allocations for the run")
+    parser.add_argument("--books", type=Path, required=True, help="directory with the state of the allocation chain")
+    parser.add_argument("--run-dir", type=Path, required=True, help="run directory, which may not exist yet")
+    parser.add_argument("--most", type=int, required=True, help="largest number of allocations for the run")
     parser.add_argument("run", nargs="+", help="arguments of qcg-pm run")
     given = parser.parse_args()
     try:
-        code = InAllocation(given.books, given.run_dir, given.most, given.run, os.environ).run()
+        code = AllocationRunner(given.books, given.run_dir, given.most, given.run, os.environ).run()
     except BatchError as error:
         sys.exit(f"Error: {error}")
-    except Exception as error:  # noqa: BLE001 the last resort for what nobody has thought of
+    except Exception as error:  # noqa: BLE001 the last resort for unexpected errors
         sys.exit(report_crash("python -m qcg.pilotjob.batch", error))
     sys.exit(code)
 

@@ -1,4 +1,4 @@
-"""Whether an allocation was of any use to its run."""
+"""Whether an allocation brought its run forward, read from the registry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qcg.pilotjob.journal.snapshot import snapshot
 
 
 def progress_of(run_dir: Path) -> tuple[int, int] | None:
-    """How many runs were started and how many jobs have ended, so far; None when the registry cannot be read."""
+    """How many attempts were started and how many jobs have ended; None when the registry cannot be read."""
     if not (run_dir / FILE_NAME).exists():
         return 0, 0
     try:
@@ -36,13 +36,13 @@ def was_told_to_finish(run_dir: Path) -> bool:
 
 
 def is_too_long(run_dir: Path, seconds: float | None) -> bool:
-    """Whether a job that is left takes longer than a whole allocation."""
+    """Whether an unfinished job takes longer than a whole allocation."""
     longest = _longest(run_dir)
     return longest is not None and seconds is not None and (longest.wall_time or 0) >= seconds
 
 
 def longest_of(run_dir: Path) -> str:
-    """A sentence about the job that needs the longest allocation, where jobs say how long they take."""
+    """A sentence about the unfinished job with the longest wall time; empty where jobs have none."""
     longest = _longest(run_dir)
     if longest is None or not longest.wall_time:
         return ""

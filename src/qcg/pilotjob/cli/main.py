@@ -31,7 +31,8 @@ COMMANDS = {
     "remove": "Remove jobs that have ended.",
     "resources": "Show how many cores there are and how many are free.",
     "finish": "End a running manager.",
-    "sbatch": "Run a request file in an allocation of Slurm.",
+    "alloc": "Run a request file in allocations of the batch system.",
+    "sbatch": "The same as alloc, for sbatch.",
     "completion": "Print the script for completion in a shell.",
     "bench": "Measure how fast a pilot is here.",
 }
@@ -42,7 +43,7 @@ TAKE_TARGET = frozenset(
 """Commands with `--path` and `--address`, which may also be given before the command."""
 TAKE_PATH = frozenset(("report", "runs", "clean"))
 """Commands that take a directory alone."""
-WORKING_DIRECTORY = dict.fromkeys(("run", "sbatch", "bench"), "; its working directory is given with --wd")
+WORKING_DIRECTORY = dict.fromkeys(("run", "alloc", "sbatch", "bench"), "; its working directory is given with --wd")
 
 ELSEWHERE = {
     "resume": "to go on with a run: qcg-pm run --resume DIR, or to serve it again: qcg-pm-service --net --resume DIR",

@@ -12,9 +12,10 @@ import click
 
 from qcg.pilotjob.cli.console import tell
 from qcg.pilotjob.cli.legacy_options import OLD_LEVEL, accept_legacy_options, log_level
-from qcg.pilotjob.cli.param_types import Number, Whole
+from qcg.pilotjob.cli.param_types import NodeSource, Number, Whole
 from qcg.pilotjob.cli.shell_completion import run_directories
-from qcg.pilotjob.cluster.parse_nodes import MOST_CORES
+from qcg.pilotjob.cluster.local.virtual_nodes import MOST_CORES
+from qcg.pilotjob.cluster.registry import schema_names, start_methods
 from qcg.pilotjob.common.logs import LEVELS
 from qcg.pilotjob.common.options import Options, Resumption, UsageError
 from qcg.pilotjob.description.errors import DescriptionError
@@ -40,7 +41,7 @@ _SHARED = [
     click.option("--nodes", help=NODES_HELP),
     click.option(
         "--resources",
-        type=click.Choice(["auto", "local", "slurm"]),
+        type=NodeSource(),
         default="auto",
         show_default=True,
         help="Where nodes come from.",
@@ -49,7 +50,8 @@ _SHARED = [
         "--envschema",
         default="auto",
         show_default=True,
-        help="Environment of jobs: auto, common or slurm (also the variables that Slurm sets).",
+        help=f"Environment of jobs: auto, common or {' or '.join(schema_names())} (also the variables that the batch"
+        " system sets).",
     ),
     click.option(
         "--report-format",
@@ -148,10 +150,10 @@ _SHARED = [
     ),
     click.option(
         "--nl-start-method",
-        type=click.Choice(["slurm", "ssh"]),
-        default="slurm",
+        type=click.Choice(start_methods()),
+        default=start_methods()[0],
         show_default=True,
-        help="Start these agents with srun, or with ssh.",
+        help="Start these agents with the batch system, or with ssh.",
     ),
     click.option(
         "--slurm-limit-nodes-range-begin",
@@ -216,7 +218,7 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
         begun = queued_again(Path(values["wd"]), path, values["id"], os.environ) if path else None
         if begun is None:
             return Options(**values), None
-        tell(f"Slurm has queued this job again: going on with {begun}, which it had begun.")
+        tell(f"The batch system has queued this job again: going on with {begun}, which it had begun.")
         wait_until_free(begun)
         return Options(), Resumption(begun, {})
     if values["id"] is not None:
@@ -256,8 +258,9 @@ def _signal_name(given: str | None) -> str | None:
 
 def _check_schema(schema: str) -> None:
     for name in schema.split(","):
-        if name.strip() not in ("auto", "common", "slurm"):
-            raise UsageError(f"--envschema {name.strip()!r} is not known; use auto, common or slurm")
+        if name.strip() not in ("auto", "common", *schema_names()):
+            known = " or ".join(["auto, common", *schema_names()])
+            raise UsageError(f"--envschema {name.strip()!r} is not known; use {known}")
 
 
 def _check_part(values: dict[str, Any]) -> None:
@@ -265,7 +268,7 @@ def _check_part(values: dict[str, Any]) -> None:
     if part and (values["nodes"] is not None or values["resources"] == "local"):
         other = "--nodes" if values["nodes"] is not None else "--resources local"
         raise UsageError(
-            f"--slurm-limit-nodes-range-{part[0]} chooses nodes of a Slurm allocation, and {other} uses this machine:"
+            f"--slurm-limit-nodes-range-{part[0]} chooses nodes of an allocation, and {other} uses this machine:"
             " leave out one"
         )
 

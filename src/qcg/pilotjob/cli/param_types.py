@@ -1,11 +1,14 @@
-"""Numbers among the options of commands."""
+"""Types of command-line options."""
 
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import click
+
+from qcg.pilotjob.cluster.registry import resource_names, sources_of_files
 
 
 class Number(click.FloatRange):
@@ -34,3 +37,23 @@ class Whole(click.IntRange):
         except ValueError:
             self.fail(f"{value!r} is not a whole number; write it in digits, such as 60", param, ctx)
         return int(super().convert(number, param, ctx))
+
+
+class NodeSource(click.Choice[str]):
+    """A value of `--resources`: a name, or `NAME:FILE` for sources of nodes that are described in a file."""
+
+    name = "source"
+
+    def __init__(self) -> None:
+        super().__init__(resource_names())
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join([*self.choices, *(f'{name}:FILE' for name in sources_of_files())])}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name, _, path = str(value).partition(":")
+        if name not in sources_of_files():
+            return str(super().convert(value, param, ctx))
+        if not path:
+            self.fail(f"{name} needs a file: --resources {name}:FILE", param, ctx)
+        return f"{name}:{os.path.abspath(path)}"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from qcg.pilotjob.batch.times import time_limit
 from qcg.pilotjob.cli.commands.validate import never_run, problems_of
 from qcg.pilotjob.cli.console import many, tell
 from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.time_limits import time_limit
 from qcg.pilotjob.common.options import Options, grace_period
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import Submit

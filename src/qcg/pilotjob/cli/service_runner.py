@@ -16,6 +16,7 @@ from qcg.pilotjob.cli.interrupt_notice import InterruptNotice
 from qcg.pilotjob.cli.legacy_options import print_ignored_options
 from qcg.pilotjob.cli.options import build
 from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.registry import system_in_use
 from qcg.pilotjob.common.gc_tuning import collect_seldom
 from qcg.pilotjob.common.options import Options, Resumption, UsageError
 from qcg.pilotjob.executors.prestart import SpareAgent
@@ -62,18 +63,10 @@ def run_service(
 
 
 def refuse_many_at_once(resources: str, environ: Mapping[str, str]) -> None:
-    """`srun qcg-pm run …` is started once for each task, and every one of them would run all jobs.
-
-    Jobs of a pilot, and pilots in them, have the number of tasks of a step in their environment but not which of them
-    they are, unless `srun` has started them indeed.
-    """
-    step, rank, tasks = (environ.get(f"SLURM_{name}", "") for name in ("STEP_ID", "PROCID", "STEP_NUM_TASKS"))
-    if resources != "local" and step.isdecimal() and rank.isdecimal() and tasks.isdecimal() and int(tasks) > 1:
-        raise UsageError(
-            f"this is task {rank} of the {tasks} that srun has started, and each of them would run every job: call it"
-            " without srun, it uses all nodes of the allocation by itself (or give --resources local, for a run of"
-            " its own in each task)"
-        )
+    """Refuse a manager that the batch system starts as one of several tasks, each of which would run all jobs."""
+    system = system_in_use(environ)
+    if resources != "local" and system is not None:
+        system.check_started_once(environ)
 
 
 def _other_runs(options: Options, resumption: Resumption | None, resume: str | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs the commands of Slurm."""
+"""Runs commands of a batch system."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from qcg.pilotjob.cluster.errors import ClusterError, CommandFailed, NoCommand
 
 PATIENCE = 120.0
-"""Seconds for the controller to answer: the commands themselves try for about a minute."""
-MOST_SAID = 600
-"""Characters of what a command says that are passed on."""
+"""Seconds for a command to answer: commands of batch systems try for about a minute to reach the controller."""
+LONGEST_MESSAGE = 600
+"""Characters of an error message that are passed on."""
 
 
 def call(command: Sequence[str], environ: Mapping[str, str], patience: float = PATIENCE) -> str:
-    """What it prints."""
+    """Run a command and return its standard output. Raises ClusterError."""
     shown = " ".join(command)[:200]
     try:
         answer = subprocess.run(
@@ -32,7 +32,7 @@ def call(command: Sequence[str], environ: Mapping[str, str], patience: float = P
     except OSError as error:
         raise ClusterError(f"`{shown}` could not be started: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise ClusterError(f"`{shown}` had no answer in {patience:g} s; is the controller of Slurm up?") from None
+        raise ClusterError(f"`{shown}` had no answer in {patience:g} s; is the batch system up?") from None
     if answer.returncode:
         said = answer.stderr.strip() or answer.stdout.strip() or f"exit code {answer.returncode}"
         raise CommandFailed(shown, _in_one_line(said))
@@ -41,4 +41,4 @@ def call(command: Sequence[str], environ: Mapping[str, str], patience: float = P
 
 def _in_one_line(said: str) -> str:
     lines = [" ".join(line.split()) for line in said.splitlines()]
-    return "; ".join(line for line in lines if line)[:MOST_SAID]
+    return "; ".join(line for line in lines if line)[:LONGEST_MESSAGE]

@@ -1,4 +1,4 @@
-"""Errors about nodes, allocations and the batch system."""
+"""Exceptions about nodes and allocations."""
 
 from __future__ import annotations
 
@@ -8,32 +8,25 @@ class ClusterError(Exception):
 
 
 class NoAllocation(ClusterError):
-    """This is no place inside an allocation; the message says why."""
+    """This process is not inside an allocation; the message says why."""
 
 
 class AllocationOver(NoAllocation):
-    """Slurm itself says that the allocation has ended, or does not know it any more."""
+    """The batch system says that the allocation has ended, or does not know it any more."""
 
 
 class NoCommand(ClusterError):
-    """Slurm is not installed here, or not on the user's `$PATH`."""
+    """A command of the batch system is not installed here, or not on the user's `$PATH`."""
 
 
 class CommandFailed(ClusterError):
+    """A command of the batch system ended with an error."""
+
     def __init__(self, command: str, said: str) -> None:
         super().__init__(f"`{command}` failed: {said}")
         self.said = said
-        """In its own words."""
-
-    @property
-    def knows_no_job(self) -> bool:
-        """Whether it was asked about a job that Slurm has never known, or has forgotten."""
-        return "Invalid job id" in self.said
+        """The error message of the command, in one line."""
 
 
-class BatchError(Exception):
-    """An allocation could not be asked for, looked at or cancelled; the message says what to do."""
-
-
-class NoSuchJob(BatchError):
-    """Slurm has never known the job, or has forgotten it."""
+class BatchError(ClusterError):
+    """An allocation could not be submitted, followed or cancelled; the message says what to do."""

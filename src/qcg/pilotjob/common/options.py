@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-NodeSource = Literal["auto", "local", "slurm"]
-StartMethod = Literal["slurm", "ssh"]
 ReportFormat = Literal["text", "json", "none"]
 
 
@@ -28,9 +26,9 @@ class Options(Struct, frozen=True, omit_defaults=True):
     wait: bool = False
     """Wait for all jobs even when the request file does not ask for it."""
     nodes: str | None = None
-    """Virtual nodes on this machine."""
-    resources: NodeSource = "auto"
-    """Where nodes come from."""
+    """Virtual nodes of this machine."""
+    resources: str = "auto"
+    """Where nodes come from: `auto`, `local`, or the name of a batch system."""
     envschema: str = "auto"
     report_format: ReportFormat = "text"
     report_file: str = "jobs.report"
@@ -54,8 +52,8 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """Seconds for the agents of an allocation's nodes to connect."""
     nl_ready_threshold: float = 1.0
     """The part of these agents that must be connected before jobs are started."""
-    nl_start_method: StartMethod = "slurm"
-    """How these agents are started."""
+    nl_start_method: str = ""
+    """How these agents are started: `ssh`, or by the batch system itself."""
     slurm_limit_nodes_range_begin: int | None = None
     """The first node of the allocation to use, counted from 0; None: the first of all."""
     slurm_limit_nodes_range_end: int | None = None

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
-from qcg.pilotjob.executors.agent_commands import Start
+from qcg.pilotjob.cluster.agent_start import AgentStart
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.hang_safe import aside
 from qcg.pilotjob.executors.ledger_reader import written_by
@@ -54,7 +54,7 @@ class NodeAgents:
     def __init__(
         self,
         executor: AgentExecutor,
-        start: Start,
+        start: AgentStart,
         run_dir: Path,
         times: Times,
         threshold: float,

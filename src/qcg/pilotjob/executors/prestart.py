@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from qcg.pilotjob.cluster.registry import is_in_allocation
+
 
 class SpareAgent:
     """To be used once, or not at all: then it is gone at the end of the block."""
@@ -43,7 +45,7 @@ class SpareAgent:
 
 def is_wanted(resources: str, nodes: str | None, resume: str | None, environ: Mapping[str, str]) -> bool:
     """Whether a run with these options most likely takes place on this machine, and has no agent yet."""
-    here = resources == "local" or nodes is not None or (resources == "auto" and "SLURM_JOB_ID" not in environ)
+    here = resources == "local" or nodes is not None or (resources == "auto" and not is_in_allocation(environ))
     return here and resume is None
 
 

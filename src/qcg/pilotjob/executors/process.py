@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
+from qcg.pilotjob.cluster.registry import current_allocation
 from qcg.pilotjob.executors.prestart import SpareAgent
 from qcg.pilotjob.host.process_tree import Snapshot, read_process, send
 from qcg.pilotjob.host.safe_open import open_own
@@ -110,6 +111,8 @@ def start_agent(
 ) -> WatchedProcess:
     options = ["--run-dir", str(run_dir), "--name", name, "--linger", str(linger), "--parent", str(os.getpid())]
     options += ["--open-files", str(descriptors.GIVEN)]
+    allocation = current_allocation(os.environ)
+    options += allocation.agent_options() if allocation is not None else []
     if pretend:
         options.append("--pretend")
     if spare is not None and (child := spare.engage(run_dir, [*options, "--own-log"])) is not None:

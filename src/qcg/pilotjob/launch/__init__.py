@@ -1,1 +1,4 @@
-"""Execution models: a description and a grant become a command, an environment and files. Pure."""
+"""Execution models: a job description and a grant become a command, an environment and files.
+
+Pure. May import `description`, `core` and `host/records.py`.
+"""

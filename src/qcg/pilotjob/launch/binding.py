@@ -1,4 +1,4 @@
-"""Which CPUs of an operating system the cores of a grant are."""
+"""Maps the core ids of grants to CPUs of the operating system."""
 
 from __future__ import annotations
 
@@ -34,6 +34,18 @@ def binding(
         # The agent is confined to the cores of the allocation, wherever these are.
         return dict(zip(sorted(ids), usable, strict=True))
     return None
+
+
+def binding_by_count(
+    ids: Sequence[int], usable: Sequence[int], machine: Sequence[Sequence[int]]
+) -> Mapping[int, int] | None:
+    """The CPU for each core id of a node that is described by its number of cores alone: the first thread of each core
+    while there are enough cores, otherwise all threads. `None` when the node has fewer CPUs. Arguments as for
+    `binding`."""
+    allowed = frozenset(usable)
+    firsts = [next(cpu for cpu in cpus if cpu in allowed) for cpus in machine if not allowed.isdisjoint(cpus)]
+    cpus = firsts if len(ids) <= len(firsts) else usable
+    return dict(zip(ids, cpus, strict=False)) if len(ids) <= len(cpus) else None
 
 
 def _numbered(machine: Sequence[Sequence[int]], layout: Layout) -> dict[int, int]:

@@ -14,7 +14,7 @@ from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.variables import AT_LAUNCH, iteration_variable, launch_variables, rewrite, substitute
 from qcg.pilotjob.host.records import Launch, file_path, output_path
 from qcg.pilotjob.launch.binding import bound_cpus
-from qcg.pilotjob.launch.environment import NOT_FOR_JOBS, job_environment
+from qcg.pilotjob.launch.environment import job_environment
 from qcg.pilotjob.launch.machine_file import machine_file
 from qcg.pilotjob.launch.models import PARALLEL, start_of
 from qcg.pilotjob.launch.output import output_name
@@ -33,19 +33,21 @@ def compose(description: JobDescription, run: Attempt, site: Site) -> Launch:
         execution, refusal = _NOTHING, f"It cannot be started: {error}."
     grant = run.grant
     parallel = execution.model in PARALLEL
-    slurm = site.slurm_environment or (parallel and bool(site.allocation))
+    schema = site.schema
+    if schema is None and parallel and site.multi_node is not None:
+        schema = site.multi_node.schema
     cpus = bound_cpus(grant.parts[0], site)
-    environment = job_environment(grant, cpus, run.id, site, slurm=slurm)
+    environment = job_environment(grant, cpus, run.id, site, schema)
     marker = environment[STEP_ID]
     files: dict[str, str] = {}
-    if slurm:
+    if schema is not None:
         name, text = machine_file(grant)
         files[name] = text
-        environment["SLURM_HOSTFILE"] = file_path(site.files, run.id, name)
+        environment[schema.machine_file] = file_path(site.files, run.id, name)
     if execution.model == "threads" and not site.threads_chosen:
         environment["OMP_NUM_THREADS"] = str(len(grant.parts[0].cores))
     argv = program(execution)
-    unset = NOT_FOR_JOBS if site.allocation else list(site.hidden)
+    unset = site.hidden
     if parallel:
         start = start_of(execution, argv, grant, run.id, site)
         argv, refusal = start.argv, start.refusal

@@ -1,7 +1,8 @@
-"""The model `intelmpi`: `mpirun` of Intel MPI, or of another member of its family, such as MPICH's `mpiexec.hydra`.
+"""The model `intelmpi`: `mpirun` of Intel MPI, or of a relative such as MPICH's `mpiexec.hydra`.
 
 Intel MPI binds processes by a list for each node (`I_MPI_PIN_PROCESSOR_LIST`), MPICH by one list for all of them
-(`HYDRA_BINDING`); neither minds the other's. Where one list does not fit all nodes, each process binds itself.
+(`HYDRA_BINDING`); each ignores the variable of the other. Where one list does not fit all nodes, each process binds
+itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from qcg.pilotjob.launch.binding import all_bound_cpus
 from qcg.pilotjob.launch.environment import gpu_variables
 from qcg.pilotjob.launch.ranks import bound_rank
 from qcg.pilotjob.launch.site import Site
-from qcg.pilotjob.launch.start import STEP_OPTIONS, Start, without_separator
+from qcg.pilotjob.launch.start import Start, without_separator
 
 MACHINE_FILE = "processes"
 
@@ -26,8 +27,8 @@ def hydra(execution: Execution, program: list[str], grant: Grant, attempt_id: st
     cpus = all_bound_cpus(grant, site)
     env = _binding(cpus)
     program = without_separator(program)
-    if not site.allocation or len(grant.parts) == 1:
-        # All on this machine: nothing has to be started elsewhere, so Slurm is not asked.
+    if site.multi_node is None or len(grant.parts) == 1:
+        # All processes are on this machine, so that the batch system is not needed.
         command += ["-bootstrap", "fork", "-host", "localhost", *options.mpirun_args]
         pinned = _pinned(cpus[0]) if cpus else []
         return Start([*command, "-n", str(grant.ncores), *pinned, *program], env)
@@ -44,9 +45,8 @@ def hydra(execution: Execution, program: list[str], grant: Grant, attempt_id: st
             words += bound_rank(program, cpus[place], "MPI_LOCALRANKID")
         sets.append(words)
     argv = [*command, *sets[0], *chain.from_iterable([(":", *words) for words in sets[1:]])]
-    env["HYDRA_LAUNCHER_EXTRA_ARGS"] = env["I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS"] = STEP_OPTIONS
-    env["I_MPI_HYDRA_BOOTSTRAP"] = "slurm"
-    # Ours is in the machine file.
+    env.update(site.multi_node.hydra)
+    # The placement is in the machine file.
     env["I_MPI_JOB_RESPECT_PROCESS_PLACEMENT"] = "off"
     lines = [f"{part.node}:{len(part.cores)}\n" for part in grant.parts]
     return Start(argv, env, {MACHINE_FILE: "".join(lines)})

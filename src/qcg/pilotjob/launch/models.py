@@ -1,4 +1,4 @@
-"""Execution models: how a program is started on what it was given."""
+"""Execution models: how a program is started on its granted cores."""
 
 from __future__ import annotations
 
@@ -9,13 +9,30 @@ from qcg.pilotjob.description.model import Execution, ModelName
 from qcg.pilotjob.launch.hydra import hydra, hydra_singleton
 from qcg.pilotjob.launch.openmpi import openmpi, openmpi_singleton
 from qcg.pilotjob.launch.site import Site
-from qcg.pilotjob.launch.srun import srun, srun_singleton
 from qcg.pilotjob.launch.start import Start
+
+NO_STEPS = (
+    "The model srunmpi starts its processes with srun, and this run is not inside an allocation: start qcg-pm with"
+    " sbatch or salloc, or use another model: openmpi or intelmpi for MPI programs, threads or default for one process."
+)
+
+
+def srunmpi(execution: Execution, program: list[str], grant: Grant, attempt_id: str, site: Site) -> Start:
+    """The model `srunmpi`: a step of the batch system, on all granted nodes."""
+    if site.multi_node is None or site.multi_node.step is None:
+        return Start(program, refusal=NO_STEPS)
+    return site.multi_node.step(execution, program, grant, site)
+
+
+def srunmpi_singleton(program: list[str], attempt_id: str, site: Site) -> Start:
+    """One process without `srun`, so it needs no allocation."""
+    return Start(program)
+
 
 PARALLEL: dict[ModelName, Callable[[Execution, list[str], Grant, str, Site], Start]] = {
     "openmpi": openmpi,
     "intelmpi": hydra,
-    "srunmpi": srun,
+    "srunmpi": srunmpi,
 }
 """The models that start a process for each core; the others start the program itself, once."""
 
@@ -23,9 +40,9 @@ PARALLEL: dict[ModelName, Callable[[Execution, list[str], Grant, str, Site], Sta
 _SINGLETONS: dict[ModelName, Callable[[list[str], str, Site], Start]] = {
     "openmpi": openmpi_singleton,
     "intelmpi": hydra_singleton,
-    "srunmpi": srun_singleton,
+    "srunmpi": srunmpi_singleton,
 }
-"""How a parallel model starts a program on one core, without its starter."""
+"""How a parallel model starts a program on one core, without its launcher."""
 
 
 def start_of(execution: Execution, program: list[str], grant: Grant, attempt_id: str, site: Site) -> Start:
@@ -33,13 +50,13 @@ def start_of(execution: Execution, program: list[str], grant: Grant, attempt_id:
     model = PARALLEL.get(execution.model)
     if model is None:
         return Start(program)
-    if grant.ncores == 1 and not _has_starter_options(execution):
+    if grant.ncores == 1 and not _has_launcher_options(execution):
         return _SINGLETONS[execution.model](program, attempt_id, site)
     return model(execution, program, grant, attempt_id, site)
 
 
-def _has_starter_options(execution: Execution) -> bool:
-    """Whether the job says how its `mpirun` or `srun` is to be called, and so wants it to be called."""
+def _has_launcher_options(execution: Execution) -> bool:
+    """Whether the job has options for `mpirun` or `srun`, and so wants it to be called."""
     options = execution.model_opts
     if execution.model == "srunmpi":
         return bool(options.srun_args)

@@ -9,7 +9,7 @@ from qcg.pilotjob.launch.binding import all_bound_cpus
 from qcg.pilotjob.launch.environment import open_mpi_variables
 from qcg.pilotjob.launch.ranks import with_gpus_of_node
 from qcg.pilotjob.launch.site import Site
-from qcg.pilotjob.launch.start import STEP_OPTIONS, Start, without_separator
+from qcg.pilotjob.launch.start import Start, without_separator
 
 RANKFILE = "ranks"
 
@@ -21,8 +21,8 @@ def openmpi(execution: Execution, program: list[str], grant: Grant, attempt_id: 
     cpus = all_bound_cpus(grant, site)
     if cpus is None:
         command += ["-n", str(grant.ncores), "--bind-to", "none"]
-        if not site.allocation:
-            # Pretended cores may be more than real ones.
+        if site.multi_node is None:
+            # Virtual nodes may have more cores than the machine.
             command.append("--oversubscribe")
     else:
         files[RANKFILE] = _rankfile(grant, cpus)
@@ -31,20 +31,17 @@ def openmpi(execution: Execution, program: list[str], grant: Grant, attempt_id: 
         command += ["--rankfile", file_path(site.files, attempt_id, RANKFILE)]
     env = open_mpi_variables(attempt_id, site)
     program = without_separator(program)
-    if site.allocation and len(grant.parts) > 1:
-        env["OMPI_MCA_plm_slurm_args"] = STEP_OPTIONS
-        program = with_gpus_of_node(program, grant, site)
-    return Start([*command, *options.mpirun_args, *program], env, files, _unset(site))
+    if site.multi_node is not None and len(grant.parts) > 1:
+        env.update(site.multi_node.openmpi)
+        program = with_gpus_of_node(program, grant, site, site.multi_node.node_variable)
+        if site.multi_node.openmpi_hosts:
+            command += ["--host", ",".join([f"{part.node}:{len(part.cores)}" for part in grant.parts])]
+    return Start([*command, *options.mpirun_args, *program], env, files, site.hidden_from_mpi)
 
 
 def openmpi_singleton(program: list[str], attempt_id: str, site: Site) -> Start:
     """One process without `mpirun`. Open MPI makes a session directory for it as well."""
-    return Start(program, open_mpi_variables(attempt_id, site), unset=_unset(site))
-
-
-def _unset(site: Site) -> tuple[str, ...]:
-    """Without an allocation of ours, Open MPI must not find that of others."""
-    return () if site.allocation else ("SLURM_JOB_ID", "SLURM_JOBID")
+    return Start(program, open_mpi_variables(attempt_id, site), unset=site.hidden_from_mpi)
 
 
 def _rankfile(grant: Grant, cpus: list[tuple[int, ...]]) -> str:

@@ -1,7 +1,8 @@
-"""What each process of a parallel program does first, in a short script: take its CPU, and the GPUs of its node.
+"""A short script around each process of a parallel program, which binds it to its CPU and chooses the GPUs of its node.
 
-Slurm's own options for binding say the same for all nodes, depend on how a cluster is set up, and go unnoticed where
-they do not work. And a step of Slurm sees all GPUs that the allocation has on a node, whatever its environment said.
+Options of batch systems for binding are the same for all nodes, depend on the configuration of the cluster, and are
+ignored silently where they do not work. And processes that a batch system starts see all GPUs that the allocation has
+on a node, whatever the environment of the job was.
 """
 
 from __future__ import annotations
@@ -16,36 +17,41 @@ from qcg.pilotjob.launch.site import Site
 NAME = "qcg-pm-rank"
 
 
-def bound_ranks(program: list[str], grant: Grant, site: Site, *, bind: bool) -> list[str]:
-    """The program, for the processes of one step: with the CPU that is theirs alone, if they are to be bound."""
+def bound_ranks(
+    program: list[str], grant: Grant, site: Site, *, node_variable: str, rank_variable: str, bind: bool
+) -> list[str]:
+    """The program, for processes on all nodes of a grant, each bound to one CPU if `bind` says so.
+
+    `node_variable` tells a process the name of its node, `rank_variable` its number on that node.
+    """
     cpus = all_bound_cpus(grant, site) if bind else None
     settings = _gpu_settings(grant, site)
     if cpus is None:
-        return _with_settings(program, grant, settings, 'exec "$@"')
+        return _with_settings(program, grant, settings, node_variable, 'exec "$@"')
     settings = [_list_of(bound) + more for bound, more in zip(cpus, settings, strict=True)]
-    return _with_settings(program, grant, settings, _take_cpu("SLURM_LOCALID"))
+    return _with_settings(program, grant, settings, node_variable, _take_cpu(rank_variable))
 
 
-def bound_rank(program: list[str], cpus: tuple[int, ...], place: str) -> list[str]:
-    """The program, for the processes on one node: a variable tells each its place among them."""
-    return ["bash", "-c", f"{_list_of(cpus)}; {_take_cpu(place)}", NAME, *program]
+def bound_rank(program: list[str], cpus: tuple[int, ...], rank_variable: str) -> list[str]:
+    """The program, for the processes on one node: `rank_variable` tells each its number among them."""
+    return ["bash", "-c", f"{_list_of(cpus)}; {_take_cpu(rank_variable)}", NAME, *program]
 
 
 def _list_of(cpus: tuple[int, ...]) -> str:
     return f"cpus=({' '.join(map(str, cpus))})"
 
 
-def _take_cpu(place: str) -> str:
-    return f'exec taskset -c "${{cpus[{place}]}}" "$@"'
+def _take_cpu(rank_variable: str) -> str:
+    return f'exec taskset -c "${{cpus[{rank_variable}]}}" "$@"'
 
 
-def with_gpus_of_node(program: list[str], grant: Grant, site: Site) -> list[str]:
-    """The program, for processes that a step of Slurm has started somehow."""
-    return _with_settings(program, grant, _gpu_settings(grant, site), 'exec "$@"')
+def with_gpus_of_node(program: list[str], grant: Grant, site: Site, node_variable: str) -> list[str]:
+    """The program, for processes that see all GPUs of their node."""
+    return _with_settings(program, grant, _gpu_settings(grant, site), node_variable, 'exec "$@"')
 
 
 def _gpu_settings(grant: Grant, site: Site) -> list[str]:
-    """For each node, the words that set the variables; empty where GPUs are of no concern."""
+    """For each node, the shell text that sets the variables about GPUs; empty where there are none."""
     texts = []
     for part in grant.parts:
         pairs = [f"{name}={shlex.quote(value)}" for name, value in gpu_variables(part, site).items()]
@@ -53,7 +59,7 @@ def _gpu_settings(grant: Grant, site: Site) -> list[str]:
     return texts
 
 
-def _with_settings(program: list[str], grant: Grant, settings: list[str], last: str) -> list[str]:
+def _with_settings(program: list[str], grant: Grant, settings: list[str], node_variable: str, last: str) -> list[str]:
     nodes_by_setting: dict[str, list[str]] = {}
     for part, setting in zip(grant.parts, settings, strict=True):
         nodes_by_setting.setdefault(setting.removeprefix("; "), []).append(shlex.quote(part.node))
@@ -63,5 +69,5 @@ def _with_settings(program: list[str], grant: Grant, settings: list[str], last: 
         (first,) = nodes_by_setting
     else:
         cases = [f"{'|'.join(nodes)}) {setting};;" for setting, nodes in nodes_by_setting.items()]
-        first = f"case $SLURMD_NODENAME in {' '.join(cases)} esac"
+        first = f"case ${node_variable} in {' '.join(cases)} esac"
     return ["bash", "-c", f"{first}; {last}", NAME, *program]

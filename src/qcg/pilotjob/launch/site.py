@@ -1,40 +1,79 @@
-"""What all launches of one manager have in common."""
+"""The values that all launches of one manager have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.description.model import Execution
+from qcg.pilotjob.launch.start import Start
+
+
+class EnvironmentSchema(Struct, frozen=True):
+    """The variables with which a batch system describes the resources of a job."""
+
+    variables: Callable[[str, list[int]], dict[str, str]]
+    """The variables for a grant. Arguments: the names of its nodes, separated by commas, and the number of cores on
+    each of them."""
+    machine_file: str
+    """The variable with the path of the machine file."""
+    allocation: tuple[str, ...]
+    """The variables with the id of the allocation."""
+
+
+class MultiNode(Struct, frozen=True):
+    """How parallel programs get to the other nodes of their grant; the batch system provides it."""
+
+    schema: EnvironmentSchema | None = None
+    """Parallel programs see these variables, even where the user chose another schema."""
+    node_variable: str = "HOSTNAME"
+    """The variable that names the node, in processes on it."""
+    openmpi: dict[str, str] = {}
+    """Variables for the `mpirun` of Open MPI."""
+    openmpi_hosts: bool = False
+    """`mpirun` of Open MPI does not know the nodes: they are in its arguments."""
+    hydra: dict[str, str] = {}
+    """Variables for `mpirun` of Intel MPI and MPICH."""
+    step: Callable[[Execution, list[str], Grant, Site], Start] | None = None
+    """The model `srunmpi`, where the batch system has it."""
+
 
 class Site(Struct, frozen=True):
+    """The values that all launches of one manager have in common."""
+
     root_wd: str
     """The manager's working directory, absolute."""
     instance: str
-    """Unique among all pilots: with a run's id it marks every process of that run."""
+    """Unique among all managers: with the id of an attempt it marks every process of that attempt."""
     zmq_address: str = ""
     """Of the network interface, when there is one."""
     contact: str = ""
     """Path of the contact file, where a job that is a client finds the keys for that address."""
     allocation: str = ""
-    """The id of the Slurm job whose nodes these are; empty where Slurm has nothing to do with them."""
-    slurm_environment: bool = False
-    """Jobs see the variables that Slurm would have given them."""
+    """The id of the allocation whose nodes the run uses; empty without one."""
+    schema: EnvironmentSchema | None = None
+    """Jobs see these variables of a batch system, besides those that every job has."""
+    multi_node: MultiNode | None = None
+    """How parallel programs get to other nodes; None where all nodes are on this machine."""
     files: str = ""
     """The directory where hosts put the files of launches, absolute and the same on all nodes."""
     output: str = ""
-    """The directory where hosts save the output of jobs, absolute and the same on all nodes; without it, output that no
-    file is named for is dropped."""
+    """The directory where hosts save captured output of jobs, absolute and the same on all nodes; without it, captured
+    output is dropped."""
     keep_output: bool = False
-    """Save the output of jobs that succeed as well."""
+    """Save the captured output of jobs that succeed as well."""
     bindings: dict[str, Mapping[int, int]] = {}
-    """For each node whose cores are known, the CPU of its operating system for each core id of a grant. Processes on
-    other nodes are not bound. Filled in as agents tell."""
+    """For each node whose CPUs are known, the CPU of its operating system for each core id of a grant. Processes on
+    other nodes are not bound. Filled in as agents connect."""
     visible_gpus: dict[str, Mapping[str, str]] = {}
-    """For each node where programs call GPUs by other names than the grant: those names. Filled in as agents tell."""
+    """For each node where programs call GPUs by other names than the grant, those names. Filled in as agents report."""
     hides_gpus: bool = False
-    """GPUs were given to the manager by name: jobs see those that they asked for, and no others."""
-    hidden: tuple[str, ...] = ()
-    """Variables of the manager's environment that jobs must not see, as in `host/records.py:Launch.unset`."""
+    """GPUs were given to the manager by name: jobs see the GPUs that they asked for, and no others."""
+    hidden: list[str] = []
+    """Variables of the agent's environment that jobs must not see, as in `host/records.py:Launch.unset`."""
+    hidden_from_mpi: tuple[str, ...] = ()
+    """Variables that would lead `mpirun` to an allocation that the run does not use."""
     threads_chosen: bool = False
     """The user has set OMP_NUM_THREADS for everything."""

@@ -7,7 +7,13 @@ import os
 import uuid
 from pathlib import Path
 
-from qcg.pilotjob.cluster.slurm import job_id_of
+from qcg.pilotjob.cluster.registry import (
+    allocation_variables,
+    batch_system,
+    current_allocation,
+    schema_names,
+    system_in_use,
+)
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.executors.agents import AgentExecutor
@@ -27,8 +33,7 @@ from qcg.pilotjob.journal.metadata import (
     STARTED_IN_ALLOCATION,
     NodeSize,
 )
-from qcg.pilotjob.launch.environment import variables_of_allocation
-from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.launch.site import EnvironmentSchema, Site
 from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.placement import Place
@@ -57,13 +62,15 @@ def wire(
         zmq_address=clients.address if clients else "",
         contact=str(run_dir / FILE_NAME) if clients else "",
         allocation=place.job_id,
-        slurm_environment="slurm" in options.envschema or ("auto" in options.envschema and bool(place.allocation)),
+        schema=_schema(options, place),
+        multi_node=place.system.multi_node() if place.system is not None else None,
         files=str(run_dir / FILES),
         output=str(run_dir / OUTPUT),
         keep_output=options.keep_output,
         bindings=place.bindings,
         hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ or any(spec.gpus for spec in specs if place.allocation),
-        hidden=() if place.allocation or job_id_of(os.environ) is None else variables_of_allocation(os.environ),
+        hidden=_hidden(place),
+        hidden_from_mpi=() if place.job_id else allocation_variables(),
         threads_chosen="OMP_NUM_THREADS" in os.environ,
     )
     report_path = run_dir / options.report_file
@@ -97,10 +104,28 @@ def wire(
     return pilot
 
 
+def _schema(options: Options, place: Place) -> EnvironmentSchema | None:
+    """The schema that `--envschema` chooses: by name, or that of the batch system whose nodes the run uses."""
+    wanted = [name.strip() for name in options.envschema.split(",")]
+    for name in wanted:
+        if name in schema_names():
+            return batch_system(name).schema
+    return place.system.schema if "auto" in wanted and place.system is not None else None
+
+
+def _hidden(place: Place) -> list[str]:
+    """Variables that jobs must not see, because they describe the agent, or an allocation that the run does not use."""
+    system = place.system or system_in_use(os.environ)
+    if system is None:
+        return []
+    return system.variables_to_hide() if place.system is not None else system.variables_of_allocation(os.environ)
+
+
 def _remember(journal: Journal, options: Options, site: Site, place: Place) -> None:
     """What a resumed manager and the report want to know."""
     resources = [NodeSize(name=spec.name, cores=len(spec.cores)) for spec in place.specs]
-    journal.set_metadata(STARTED_IN_ALLOCATION, place.job_id or job_id_of(os.environ) or "")
+    inside = current_allocation(os.environ)
+    journal.set_metadata(STARTED_IN_ALLOCATION, place.job_id or (inside.id if inside is not None else ""))
     journal.set_metadata(NODES_OF_ALLOCATION, place.job_id)
     longest = max(options.node_timeout, journal.metadata(LONGEST_NODE_TIMEOUT))
     journal.set_metadata(LONGEST_NODE_TIMEOUT, longest)

@@ -14,8 +14,9 @@ import os
 import signal
 import time
 
+from qcg.pilotjob.cluster.base import Allocation
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError
-from qcg.pilotjob.cluster.slurm import Allocation, find_end
+from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.common.clock import Clock
 from qcg.pilotjob.common.options import Options, grace_period
 from qcg.pilotjob.core.can_progress import why_over
@@ -175,6 +176,7 @@ class ManagerDeadline:
             return
         self._read_at = self._clock.steady()
         try:
+            find_end = batch_system(self._allocation.ref.system).find_end
             end = await asyncio.get_running_loop().run_in_executor(None, find_end, os.environ, patience)
         except AllocationOver as error:
             self.end_now(str(error))

@@ -32,7 +32,7 @@ class Ending(msgspec.Struct, kw_only=True):
     continued: int | None = None
     """Number of jobs that a resumed run continued with; None for a new run."""
     allocation: str = ""
-    """The Slurm job whose nodes the manager had."""
+    """The allocation whose nodes the manager had."""
     serves: bool = False
     """The manager served clients until it was told to finish."""
     unwritten: bool = False

@@ -38,7 +38,7 @@ from qcg.pilotjob.manager.bootstrap import wire
 from qcg.pilotjob.manager.deadline import ManagerDeadline
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.host_cores import HostCores
-from qcg.pilotjob.manager.placement import Place, find_place, look_after_agents
+from qcg.pilotjob.manager.placement import Place, find_place, hosts_of_file, look_after_agents
 from qcg.pilotjob.manager.run_result import Ending
 from qcg.pilotjob.manager.shutdown import ShutdownSequence
 from qcg.pilotjob.manager.signals import EarlySignals, SignalWatch
@@ -94,9 +94,9 @@ class Service:
             run_dir = self.resumption.run_dir
             check_free(run_dir)
             journal = Journal.open(run_dir / FILE_NAME)
-            check_agents(run_dir, journal.metadata(INSTANCE))
             before = resume.stored_options(journal)
             self.options = msgspec.structs.replace(before, **self.resumption.changes)
+            check_agents(run_dir, journal.metadata(INSTANCE), hosts_of_file(self.options))
             resume.forget_end(journal, when_done=self.resumption.anew)
             if self.options.file_path != before.file_path:
                 forget_file(journal)
@@ -178,7 +178,7 @@ class Service:
         engine.executor.on_incompatible = agents.on_hopeless
         deadline = ManagerDeadline(pilot, self.options, place.allocation, Clock())
         shutdown = ShutdownSequence(engine, pilot.shutdown, deadline)
-        in_allocation = place.allocation is not None
+        in_allocation = bool(place.job_id)
         signals = SignalWatch(early_signals, engine, pilot.shutdown, shutdown, deadline, in_allocation=in_allocation)
         signals.begin()
         _watch_defects(pilot, run_dir)

@@ -1,4 +1,4 @@
-"""What the allocations of one run tell each other, and whoever waits for them: a small file."""
+"""The state of a chain of allocations: a small file, shared by the allocations of one run and by `--wait`."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, read_ow
 SCRIPT = "batch.sh"
 _FILE = "books.json"
 MOST_BYTES = 1 << 20
-"""Of a note that is read."""
+"""Largest size of a file that is read."""
 
-Note = TypeVar("Note", bound=msgspec.Struct)
+Content = TypeVar("Content", bound=msgspec.Struct)
 
 
-class Books(msgspec.Struct, omit_defaults=True):
-    """Written by the allocation that is there, one at a time."""
+class ChainState(msgspec.Struct, omit_defaults=True):
+    """The state of a chain of allocations; the allocation that runs writes it."""
 
     allocations: list[str] = []
-    """Slurm's job ids, in order; the last may be one that still waits for the one before it."""
+    """Ids of the allocations, in order; the last may still wait for the one before it."""
     cancelled: str = ""
-    """The job that was cancelled by its user: there are to be no further ones."""
+    """The allocation that the user cancelled: no further one is submitted."""
     exit_code: int | None = None
-    """Of the run, when it is over or no further allocation is asked for."""
+    """The exit code of the run, once it is over or no further allocation follows."""
     idle: int = 0
     """Allocations in a row in which no job was started or ended."""
     stuck: bool = False
-    """Nothing would happen in one more allocation like the last: there is to be none."""
+    """One more allocation like the last would be useless, so none is submitted."""
 
 
-def read_books(directory: Path) -> Books:
-    return read_note(directory, _FILE, Books) or Books()
+def read_chain_state(directory: Path) -> ChainState:
+    return read_json(directory, _FILE, ChainState) or ChainState()
 
 
-def write_books(directory: Path, books: Books) -> None:
-    write_note(directory, _FILE, books)
+def write_chain_state(directory: Path, state: ChainState) -> None:
+    write_json(directory, _FILE, state)
 
 
-def read_note(directory: Path, name: str, form: type[Note]) -> Note | None:
+def read_json(directory: Path, name: str, form: type[Content]) -> Content | None:
+    """The content of a file in the user's own directory; None when there is no such file."""
     try:
         check_own_directory(directory)
         return msgspec.json.decode(read_own(directory / name, MOST_BYTES), type=form)
@@ -55,13 +56,13 @@ def read_note(directory: Path, name: str, form: type[Note]) -> Note | None:
         raise BatchError(f"{directory / name} cannot be read: {error}") from None
 
 
-def write_note(directory: Path, name: str, note: msgspec.Struct) -> None:
-    """At once: whoever reads sees the note before or after, never a part of it."""
+def write_json(directory: Path, name: str, content: msgspec.Struct) -> None:
+    """Write a file atomically: a reader sees the old content or the new one, never a part."""
     try:
-        directory.mkdir(mode=0o700, exist_ok=True)  # not there when a printed script was submitted by hand
+        directory.mkdir(mode=0o700, exist_ok=True)  # missing when a printed script was submitted by hand
         check_own_directory(directory)
         with tempfile.NamedTemporaryFile(dir=directory, prefix=f".{name}.", delete=False) as file:
-            file.write(msgspec.json.encode(note))
+            file.write(msgspec.json.encode(content))
             file.flush()
             os.fsync(file.fileno())
         os.replace(file.name, directory / name)

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from qcg.pilotjob.agent.pidfile import is_alive as is_at_work
 from qcg.pilotjob.agent.pidfile import read_agent_pid
+from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.errors import ClusterError
-from qcg.pilotjob.cluster.fate import Fate, fate_of
-from qcg.pilotjob.cluster.slurm import job_id_of
-from qcg.pilotjob.cluster.slurm_jobs import environment_for
+from qcg.pilotjob.cluster.registry import batch_system, system_in_use
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.host.hostname import host_name
@@ -56,7 +56,7 @@ class Left(NamedTuple):
     run_dir: Path
     unfinished: int
     allocation: str = ""
-    """The Slurm job whose nodes its manager had."""
+    """The allocation whose nodes its manager had."""
     serves: bool = False
     """Its manager served clients until it was told to finish."""
 
@@ -203,16 +203,16 @@ def to_resume(path: Path) -> Path:
 
 
 def queued_again(wd: Path, file_path: str, id: str | None, environ: Mapping[str, str]) -> Path | None:
-    """The run that this job of Slurm had begun with this file, before Slurm queued it again."""
-    restarts = environ.get("SLURM_RESTART_COUNT", "")
-    job_id = job_id_of(environ)
-    if job_id is None or not restarts.isdecimal() or not int(restarts):
+    """The run that this allocation had begun with this file, before the batch system queued it again."""
+    system = system_in_use(environ)
+    allocation = None if system is None else system.current(environ)
+    if system is None or allocation is None or not system.restarts(environ):
         return None
     try:
         runs = [run.resolve() for run in runs_of(wd) if id is None or run.name == f"{PREFIX}{id}"]
     except RunsError:
         return None
-    mine = [run for run in runs[:MOST_LOOKED_AT] if _began_with(run, job_id, file_path)]
+    mine = [run for run in runs[:MOST_LOOKED_AT] if _began_with(run, allocation.id, file_path)]
     return next((run for run in mine if unfinished(run)), mine[0] if mine else None)
 
 
@@ -351,34 +351,36 @@ def _others(run: Path) -> list[str]:
 def has_agents(run_dir: Path) -> bool | None:
     """Whether an agent of a run without a manager is at work, and jobs with it; None when that cannot be told."""
     known: bool | None = False
-    fates: dict[tuple[str, str], bool | None] = {}
+    asked: dict[AllocationRef, bool | None] = {}
     for path in sorted(run_dir.glob("agent-*.json")):
         found = read_agent_pid(run_dir, path.stem.removeprefix("agent-"))
         if found is None:
             continue
-        whose = (found.allocation, found.cluster)
+        allocation = AllocationRef(found.allocation, found.cluster, found.batch_system)
         if found.host == host_name():
             at_work: bool | None = is_at_work(found)
-        elif whose in fates:
+        elif allocation in asked:
             continue
         else:
-            at_work = fates[whose] = _is_at_work(*whose)
+            at_work = asked[allocation] = _is_at_work(allocation)
         if at_work:
             return True
         known = None if at_work is None else known
     return known
 
 
-def _is_at_work(allocation: str, cluster: str) -> bool | None:
+def _is_at_work(allocation: AllocationRef) -> bool | None:
+    if not allocation.id:
+        return None
     try:
-        return fate_of(allocation, cluster, os.environ) is not Fate.OVER if allocation else None
+        return batch_system(allocation.system).state_of(allocation, os.environ) is not AllocationState.OVER
     except ClusterError:
         return None
 
 
 def waiting_runs(wd: Path) -> list[str]:
-    """Sentences about runs that were submitted to Slurm, and are not there yet."""
-    return waiting_in(wd, environment_for([], dict(os.environ)))
+    """Sentences about runs that were submitted to a batch system, and have not begun."""
+    return waiting_in(wd, os.environ)
 
 
 def told_of_waiting(wd: Path) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
 
+from qcg.pilotjob.agent.pidfile import AgentPid, is_claimed, is_damaged, read_agent_pid, remove_agent_pid
 from qcg.pilotjob.agent.pidfile import is_alive as is_at_work
-from qcg.pilotjob.agent.pidfile import is_claimed, is_damaged, read_agent_pid, remove_agent_pid
+from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.errors import ClusterError
-from qcg.pilotjob.cluster.fate import Fate, fate_of
-from qcg.pilotjob.cluster.slurm import cluster_of, is_on_node, job_id_of
+from qcg.pilotjob.cluster.registry import batch_system, current_allocation, system_in_use
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.executors.ssh_probe import has_left
 from qcg.pilotjob.host.hostname import host_name
@@ -25,7 +27,7 @@ from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact, Contact, Co
 FRESH = 30.0
 """A manager touches its contact file every few seconds: on another host, one younger than this is alive."""
 ENDING = 15.0
-"""Seconds for Slurm to end an allocation, before whoever wants to go on with its run is told to wait."""
+"""Seconds for the batch system to end an allocation, before a user who resumes its run is told to wait."""
 PAUSE = 2.0
 """Seconds between two looks at one that seems to be at work elsewhere."""
 
@@ -41,15 +43,15 @@ def check_free(run_dir: Path) -> None:
     if not is_alive(run_dir, found):
         return
     # On this host the process itself has just been seen; of another one only its file, which gets old slowly.
-    if found.host == host_name() or not _ended_with(found.allocation, found.cluster):
+    if found.host == host_name() or not _ended_with(AllocationRef(found.allocation, found.cluster, found.batch_system)):
         raise UsageError(
             f"a manager (pid {found.pid} on {found.host}) is at work in {run_dir}; wait for it, or end it first"
         )
 
 
 def wait_until_free(run_dir: Path) -> None:
-    """A manager of the same job, before Slurm queued it again on other nodes, counts as alive until its contact file is
-    old. One that is alive indeed is told about when the run is taken up."""
+    """A manager of the same allocation, before it was queued again on other nodes, counts as alive until its contact
+    file is old. One that is alive indeed is told about when the run is taken up."""
     patience = time.monotonic() + FRESH + 5 * PAUSE
     while time.monotonic() < patience:
         try:
@@ -73,30 +75,34 @@ def is_alive(run_dir: Path, found: Contact) -> bool:
         return False
 
 
-def _ended_with(allocation: str, cluster: str) -> bool:
+def _ended_with(allocation: AllocationRef) -> bool:
     """Whether it is sure that the allocation is over, and with it all that ran there."""
     try:
-        return bool(allocation) and _settled_fate(allocation, cluster) is Fate.OVER
+        return bool(allocation.id) and _settled_state(allocation) is AllocationState.OVER
     except ClusterError:
         return False
 
 
-def _settled_fate(allocation: str, cluster: str) -> Fate:
-    """An allocation that Slurm is about to end is over a few seconds later, as a rule."""
+def _settled_state(allocation: AllocationRef) -> AllocationState:
+    """The state of an allocation. One that is about to end is usually over a few seconds later: that is waited for."""
     patience = time.monotonic() + ENDING
-    while (fate := fate_of(allocation, cluster, os.environ)) is Fate.ENDING and time.monotonic() < patience:
+    system = batch_system(allocation.system)
+    while (state := system.state_of(allocation, os.environ)) is AllocationState.ENDING:
+        if time.monotonic() >= patience:
+            break
         time.sleep(PAUSE)
-    return fate
+    return state
 
 
-def check_agents(run_dir: Path, instance: str) -> None:
+def check_agents(run_dir: Path, instance: str, hosts: Collection[str] = ()) -> None:
     """Refuse a run whose agents may be at work elsewhere: what they run must not be started again here.
 
     Those of the allocation that the manager is in are called to it. Those of one that is over are gone.
-    `instance`: the mark of all processes of the run's jobs.
+    `instance`: the mark of all processes of the run's jobs. `hosts`: hosts of a host file, whose agents are called too.
     """
-    mine = (job_id_of(os.environ), cluster_of(os.environ))
-    over: dict[tuple[str, str], bool] = {}
+    current = current_allocation(os.environ)
+    mine = None if current is None else (current.id, current.cluster)
+    over: dict[AllocationRef, bool] = {}
     for path in sorted(run_dir.glob("agent-*.json")):
         name = path.stem.removeprefix("agent-")
         found = read_agent_pid(run_dir, name)
@@ -108,6 +114,9 @@ def check_agents(run_dir: Path, instance: str) -> None:
         if found is None or (found.allocation, found.cluster) == mine:
             continue
         here = found.host == host_name()
+        if found.outside and not found.allocation:
+            _check_host_of_file(run_dir, name, found, instance, hosts)
+            continue
         if here and not found.allocation:
             continue  # called, or followed by another one that ends what it has left
         if here and is_at_work(found):
@@ -121,10 +130,10 @@ def check_agents(run_dir: Path, instance: str) -> None:
                 f"an agent of {run_dir} was started on {found.host} and may still run jobs there; resume the run on"
                 f" {found.host}, or remove {path} when that host is gone for good"
             )
-        whose = (found.allocation, found.cluster)
-        if whose not in over:
-            over[whose] = _is_over(run_dir, *whose)
-        if not over[whose]:
+        allocation = AllocationRef(found.allocation, found.cluster, found.batch_system)
+        if allocation not in over:
+            over[allocation] = _is_over(run_dir, allocation)
+        if not over[allocation]:
             raise UsageError(
                 f"an agent of {run_dir} was started on {found.host} in allocation {found.allocation}, which is not"
                 " over, and may still run jobs there; resume the run inside that allocation, or cancel it first"
@@ -138,17 +147,29 @@ def check_agents(run_dir: Path, instance: str) -> None:
         remove_agent_pid(run_dir, name)
 
 
-def _is_over(run_dir: Path, allocation: str, cluster: str) -> bool:
+def _check_host_of_file(run_dir: Path, name: str, found: AgentPid, instance: str, hosts: Collection[str]) -> None:
+    """Refuse a run with an agent on a host of a host file that is at work, and that this manager does not call."""
+    if name in hosts:
+        return
+    if not has_left(name, found.pid, instance):
+        raise UsageError(
+            f"an agent of {run_dir} was started on {name} by ssh and may still run jobs there; resume the run with a"
+            f" host file that lists {name}, or remove {run_dir / f'agent-{name}.json'} when nothing of it is left there"
+        )
+    remove_agent_pid(run_dir, name)
+
+
+def _is_over(run_dir: Path, allocation: AllocationRef) -> bool:
     try:
-        fate = _settled_fate(allocation, cluster)
+        state = _settled_state(allocation)
     except ClusterError as error:
         raise UsageError(f"agents of {run_dir} may still run jobs: {error}") from None
-    if fate is Fate.ENDING:
+    if state is AllocationState.ENDING:
         raise UsageError(
-            f"agents of {run_dir} may still run jobs: allocation {allocation} is about to end; wait until job"
-            f" {allocation} has ended"
+            f"agents of {run_dir} may still run jobs: allocation {allocation.id} is about to end; wait until job"
+            f" {allocation.id} has ended"
         )
-    return fate is Fate.OVER
+    return state is AllocationState.OVER
 
 
 def _now_of(directory: Path) -> float:
@@ -163,7 +184,9 @@ def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | Non
     """From now on agents and clients find this manager."""
     process = read_process(os.getpid())
     assert process is not None
-    allocation = (job_id_of(os.environ) or "") if is_on_node(os.environ) else ""
+    system = system_in_use(os.environ)
+    found = system.current(os.environ) if system is not None and system.is_on_node(os.environ) else None
+    allocation = found or AllocationRef()
     contact.write(
         run_dir,
         Contact(
@@ -172,8 +195,9 @@ def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | Non
             process.start_ticks,
             host_name(),
             clients,
-            allocation,
-            cluster_of(os.environ) if allocation else "",
+            allocation.id,
+            allocation.cluster,
+            allocation.system,
         ),
     )
 

@@ -7,11 +7,10 @@ import shutil
 from pathlib import Path
 
 from qcg.pilotjob.cluster.errors import BatchError
-from qcg.pilotjob.cluster.slurm_jobs import environment_for
 from qcg.pilotjob.runs.discovery import has_manager, holder_of
 from qcg.pilotjob.runs.rundir import PREFIX, relink
 from qcg.pilotjob.runs.states import RunInfo, RunState
-from qcg.pilotjob.runs.submissions import jobs_under_way, submissions_of
+from qcg.pilotjob.runs.submissions import allocations_under_way, submission_directories
 
 STARTING = 60.0
 """Seconds for which a directory without a registry may belong to a manager that is starting."""
@@ -68,9 +67,9 @@ def remove_run(run_dir: Path) -> None:
 
 def _batch_scripts(run_dir: Path) -> list[Path]:
     try:
-        jobs = jobs_under_way(run_dir, environment_for([], dict(os.environ)))
+        allocations = allocations_under_way(run_dir, os.environ)
     except BatchError as error:
-        raise RemovalError(f"it is not known whether Slurm jobs of it are left: {error}") from None
-    if jobs:
-        raise RemovalError(f"Slurm job {jobs[0].id} of it has not ended")
-    return [directory for directory, _ in submissions_of(run_dir)]
+        raise RemovalError(f"it is not known whether allocations of it are left: {error}") from None
+    if allocations:
+        raise RemovalError(f"allocation {allocations[0].id} of it has not ended")
+    return submission_directories(run_dir)

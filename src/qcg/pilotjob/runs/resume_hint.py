@@ -15,7 +15,7 @@ def are_left(jobs: int) -> str:
 
 
 def how_to_go_on(run_dir: Path, allocation: str, *, serves: bool = False) -> str:
-    """The commands that continue a run. `allocation`: the Slurm job whose nodes it had. `serves`: its manager served
+    """The commands that continue a run. `allocation`: the allocation whose nodes it had. `serves`: its manager served
     clients until it was told to finish."""
     path = shlex.quote(str(run_dir))
     here = f"`qcg-pm-service --net --resume {path}`" if serves else f"`qcg-pm run --resume {path}`"
@@ -30,6 +30,6 @@ def is_followed() -> bool:
 def refuse_elsewhere(run_dir: Path, allocation: str) -> None:
     """Of a run that has had nodes of an allocation, and would go on with this machine though nobody has said so."""
     raise UsageError(
-        f"this run was in Slurm allocation {allocation}, and this is no allocation: go on with"
+        f"this run was in allocation {allocation}, and this is no allocation: go on with"
         f" {how_to_go_on(run_dir, allocation)}, or give --resources local if you mean this machine"
     )

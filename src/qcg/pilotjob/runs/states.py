@@ -52,7 +52,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     """Of a live manager; 0 when it is not known."""
     host: str = ""
     allocation: str = ""
-    """The Slurm job whose nodes the latest manager had."""
+    """The allocation whose nodes the latest manager had."""
     agents: bool | None = False
     """Whether agents without a manager are still at work; None when that cannot be told."""
     problem: str = ""

@@ -1,4 +1,4 @@
-"""The submissions of a working directory: which batch jobs were submitted for its runs, and which are still queued."""
+"""The submissions for the runs of a directory, and the state of their allocations."""
 
 from __future__ import annotations
 
@@ -8,92 +8,136 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from qcg.pilotjob.cluster.errors import BatchError
-from qcg.pilotjob.cluster.slurm_jobs import JobView, look
+from qcg.pilotjob.cluster.base import AllocationView, Phase
+from qcg.pilotjob.cluster.errors import BatchError, ClusterError
+from qcg.pilotjob.cluster.registry import batch_system, queue_of
+from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.host.safe_open import check_own_directory
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.runs.chain_state import read_books, read_note
+from qcg.pilotjob.runs.chain_state import read_chain_state, read_json, write_json
 from qcg.pilotjob.runs.rundir import PREFIX
 
 DIRECTORY = ".qcgpjm-sbatch-"
-"""Prefix of a submission directory, which holds the batch script and the state of the allocations of one submission."""
-SUBMISSION_FILE = "submission.json"
-MOST_QUERIED = 5
-"""The newest submissions of a directory, about which the batch system is asked."""
+"""Prefix of the directory with the batch script and the chain state of one submission, in the working directory."""
+MOST_ASKED_FOR = 5
+"""Number of submissions of a directory about which the batch system is asked, the newest."""
 SHORT_PATIENCE = 10.0
-"""Seconds that the batch system has to answer when its answer only adds to a message."""
+"""Seconds for the batch system to answer, when the answer is not essential."""
+_FILE = "submission.json"
 
 
 class Submission(Struct, frozen=True):
-    """One submission of a run. `batch/` writes more fields to the same file."""
+    """A batch script that was submitted: the content of `submission.json`."""
 
     job: str
-    """The batch system's id of the first allocation."""
+    """Id of the first allocation."""
     run_dir: str
+    shape: AllocationSpec
+    system: str = ""
+    """Name of the batch system; empty in files of earlier versions."""
 
 
-def submissions_of(run_dir: Path) -> Iterator[tuple[Path, Submission]]:
-    """The submission directories of this run, the oldest first, with their contents."""
-    for directory in _candidates(run_dir):
-        if not os.path.lexists(directory):
-            return
-        if not any(_own([directory])):
-            continue  # another user's: its contents would become options of a batch job
-        submission = read_note(directory, SUBMISSION_FILE, Submission)
-        # The name of another run may end in a number, too.
-        if submission is not None and submission.run_dir == str(run_dir):
-            yield directory, submission
+def write_submission(directory: Path, submission: Submission) -> None:
+    write_json(directory, _FILE, submission)
+
+
+def read_submission(directory: Path) -> Submission | None:
+    return read_json(directory, _FILE, Submission)
 
 
 def free_directory(run_dir: Path) -> Path:
-    """The directory for the next submission of this run. It does not exist yet."""
+    """A directory for one more submission of this run."""
     return next(directory for directory in _candidates(run_dir) if not os.path.lexists(directory))
 
 
-def jobs_under_way(run_dir: Path, environ: Mapping[str, str]) -> list[JobView]:
-    """Batch jobs of this run that have not ended. Raises BatchError when the batch system does not answer."""
+def last_spec(run_dir: Path) -> AllocationSpec | None:
+    """The spec of the latest allocations of this run."""
+    specs = [submission.shape for _, submission in _submissions(run_dir)]
+    return specs[-1] if specs else None
+
+
+def refuse_while_under_way(run_dir: Path, environ: Mapping[str, str]) -> None:
+    """Refuse to submit a run that still has allocations: two managers would be in each other's way."""
+    views = allocations_under_way(run_dir, environ)
+    if not views:
+        return
+    holding = [view for view in views if view.phase is not Phase.WAITING]
+    following = [view for view in views if view.phase is Phase.WAITING]
+    system = batch_system(_last_system(run_dir))
+    said = [f"{system.label} job {view.id} still holds {view.nodes or 'nodes'} for this run" for view in holding]
+    said += [f"{system.label} job {view.id} ({view.state}) will go on with this run" for view in following]
+    cancel = queue_of(system.name).cancel_command(*[view.id for view in [*holding, *following]])
+    raise BatchError(f"{', and '.join(said)}; wait for that, or `{cancel}` first. Nothing was submitted")
+
+
+def allocations_under_way(run_dir: Path, environ: Mapping[str, str]) -> list[AllocationView]:
+    """Allocations of this run that have not ended. Raises BatchError when the batch system cannot be asked."""
     found = []
-    for directory, submission in submissions_of(run_dir):
-        books = read_books(directory)
-        if books.exit_code is not None:
+    for directory, submission in _submissions(run_dir):
+        chain = read_chain_state(directory)
+        if chain.exit_code is not None:
             continue
-        for job in dict.fromkeys([submission.job, *books.allocations]):
-            seen = look(job, environ)
+        queue = queue_of(submission.system)
+        for job in dict.fromkeys([submission.job, *chain.allocations]):
+            seen = queue.look(job, queue.environment(environ))
             if seen is not None and not seen.is_over:
                 found.append(seen)
     return found
 
 
+def submission_directories(run_dir: Path) -> list[Path]:
+    """The directories of the submissions of this run."""
+    return [directory for directory, _ in _submissions(run_dir)]
+
+
 def waiting_in(wd: Path, environ: Mapping[str, str]) -> list[str]:
-    """Sentences about runs of this working directory that were submitted and have not started."""
+    """Sentences about runs of this working directory that were submitted, and have not begun."""
     found = []
     try:
         directories = sorted(_own(wd.glob(f"{DIRECTORY}*")), key=lambda path: -path.stat().st_mtime_ns)
     except OSError:
         return []
-    for directory in directories[:MOST_QUERIED]:
+    for directory in directories[:MOST_ASKED_FOR]:
         try:
-            submission = read_note(directory, SUBMISSION_FILE, Submission)
+            submission = read_submission(directory)
             if submission is None or Path(submission.run_dir, FILE_NAME).exists():
                 continue
-            seen = look(submission.job, environ, SHORT_PATIENCE)
-        except BatchError as error:
+            system, queue = batch_system(submission.system), queue_of(submission.system)
+            seen = queue.look(submission.job, queue.environment(environ), SHORT_PATIENCE)
+        except ClusterError as error:
             found.append(f"What was submitted from {directory} is not known: {error}.")
             continue
         name = Path(submission.run_dir).name.removeprefix(PREFIX)
         if seen is None:
-            found.append(f"Run {name} was submitted as Slurm job {submission.job}, which Slurm knows no more.")
+            job = f"{system.label} job {submission.job}"
+            found.append(f"Run {name} was submitted as {job}, which {system.label} knows no more.")
         else:
-            why = f", {seen.reason}" if seen.reason != "None" else ""
+            why = f", {seen.reason}" if seen.reason else ""
             found.append(
-                f"Run {name} was submitted as Slurm job {seen.id} ({seen.state}{why}), and has not begun."
-                f" {seen.hopeless}".rstrip()
+                f"Run {name} was submitted as {system.label} job {seen.id} ({seen.state}{why}), and has not begun."
+                f" {seen.blocked}".rstrip()
             )
     return found
 
 
+def _last_system(run_dir: Path) -> str:
+    return [submission.system for _, submission in _submissions(run_dir)][-1]
+
+
+def _submissions(run_dir: Path) -> Iterator[tuple[Path, Submission]]:
+    for directory in _candidates(run_dir):
+        if not os.path.lexists(directory):
+            return
+        if not any(_own([directory])):
+            continue  # another user's: its content would become options of a batch job
+        submission = read_submission(directory)
+        # A directory of another run, whose name ends in a number, has the same name.
+        if submission is not None and submission.run_dir == str(run_dir):
+            yield directory, submission
+
+
 def _own(directories: Iterable[Path]) -> Iterator[Path]:
-    """Only the caller's own directories: in a shared directory anybody may have created others."""
+    """Only the directories of this user: in a shared working directory others may have put some."""
     for directory in directories:
         try:
             check_own_directory(directory)

@@ -53,9 +53,11 @@ class Contact(msgspec.Struct, frozen=True):
     clients: ClientsContact | None = None
     """Where there is a network interface."""
     allocation: str = ""
-    """The Slurm job that the manager ends with; empty where it does not, also when it has nodes of one."""
+    """The allocation that the manager ends with; empty where it does not, even when it uses nodes of one."""
     cluster: str = ""
-    """Whose job that is."""
+    """The cluster of the allocation."""
+    batch_system: str = ""
+    """The batch system of the allocation; empty in files of earlier versions."""
 
 
 def read(run_dir: Path) -> Contact | None:

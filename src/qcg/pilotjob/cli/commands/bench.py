@@ -31,7 +31,7 @@ from qcg.pilotjob.cli.param_types import Number, Whole
 from qcg.pilotjob.cli.signals import exiting_on_signals, signals_deferred
 from qcg.pilotjob.cli.tables import show_table
 from qcg.pilotjob.cluster.errors import ClusterError
-from qcg.pilotjob.cluster.parse_nodes import MOST_CORES, MOST_IN_ALL, parse_nodes
+from qcg.pilotjob.cluster.local.virtual_nodes import MOST_CORES, MOST_IN_ALL, parse_nodes
 from qcg.pilotjob.common.wording import pluralize
 
 MOST_NODES = 10_000

@@ -20,7 +20,7 @@ from qcg.pilotjob.cli.param_types import Whole
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
-from qcg.pilotjob.cluster.parse_nodes import MOST_CORES
+from qcg.pilotjob.cluster.local.virtual_nodes import MOST_CORES
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Transition

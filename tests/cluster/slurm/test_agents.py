@@ -7,23 +7,34 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.executors.agent_commands import AgentCommand, SlurmStart, SshStart
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, AllocationRef
+from qcg.pilotjob.cluster.slurm.agents import SrunStart, ssh_start
 
-AGENT = AgentCommand(Path("/runs/a b"), 600.0)
+AGENT = AgentCommand(Path("/runs/a b"), 600.0, allocation=AllocationRef("7", "big", "slurm"))
 
 
 def test_one_srun_is_for_all_nodes_and_waits_for_no_other_step():
-    [(nodes, command)] = SlurmStart(AGENT, {}).commands(["n1", "n2", "n3"])
+    [(nodes, command)] = SrunStart(AGENT, {}).commands(["n1", "n2", "n3"])
     assert nodes == ["n1", "n2", "n3"]
     assert command[:2] == ["srun", "--overlap"]
     assert "--mem=0" in command
     assert command[command.index("-w") + 1] == "n1,n2,n3"
     assert command[command.index("-N") + 1] == command[command.index("-n") + 1] == "3"
     assert command[command.index("--run-dir") + 1] == "/runs/a b"
+    assert command[-2:] == ["--name-variable", "SLURMD_NODENAME"]
 
 
-@pytest.mark.parametrize("start", [SlurmStart(AGENT, {}), SshStart(AGENT, {})])
-def test_an_agent_is_told_when_it_may_take_the_place_of_another(start: SlurmStart | SshStart):
+def test_agents_are_told_their_allocation_and_with_ssh_their_name():
+    [(_, by_srun)] = SrunStart(AGENT, {}).commands(["n1"])
+    [(_, by_ssh)] = ssh_start(AGENT, {}).commands(["n1"])
+    told = "--allocation 7 --cluster big --batch-system slurm"
+    assert told in " ".join(by_srun)
+    assert told in by_ssh[-1]
+    assert "--name n1 --outside" in by_ssh[-1]
+
+
+@pytest.mark.parametrize("start", [SrunStart(AGENT, {}), ssh_start(AGENT, {})])
+def test_an_agent_is_told_when_it_may_take_the_place_of_another(start: AgentStart):
     [(_, alone)] = start.commands(["n1"])
     assert "--replace-after" not in " ".join(alone)
     [(_, later)] = start.commands(["n1"], 5.0)
@@ -35,12 +46,12 @@ def test_an_agent_is_told_when_it_may_take_the_place_of_another(start: SlurmStar
 def test_what_the_job_was_asked_for_with_does_not_shape_the_step():
     environ = {"SLURM_MEM_PER_CPU": "100", "SLURM_NTASKS_PER_NODE": "4", "SLURM_CPUS_PER_TASK": "14"}
     kept = {"SLURM_JOB_ID": "7", "SLURM_CONF": "/etc/slurm.conf", "PATH": "/bin"}
-    assert SlurmStart(AGENT, {**environ, **kept}).environ == kept
+    assert SrunStart(AGENT, {**environ, **kept}).environ == kept
 
 
 def test_ssh_is_for_one_node_each_and_carries_what_an_agent_needs():
     environ = {"PATH": "/bin", "PYTHONPATH": "/a b", "SLURM_JOB_ID": "7", "HOME": "/home/me"}
-    commands = SshStart(AGENT, environ).commands(["n1", "n2"])
+    commands = ssh_start(AGENT, environ).commands(["n1", "n2"])
     assert [nodes for nodes, _ in commands] == [["n1"], ["n2"]]
     words = shlex.split(commands[1][1][-1])
     assert words[:2] == ["exec", "env"]
@@ -51,10 +62,10 @@ def test_ssh_is_for_one_node_each_and_carries_what_an_agent_needs():
 
 def test_ssh_shows_no_secrets_and_says_when_the_agent_has_to_end():
     environ = {"SLURM_JOB_ID": "7", "SLURM_CLUSTER_NAME": "big", "SLURM_JWT": "secret", "SLURM_MY_TOKEN": "secret"}
-    [(_, command)] = SshStart(AgentCommand(Path("/runs"), 600.0, 1800000000.0), environ).commands(["n1"])
+    [(_, command)] = ssh_start(AgentCommand(Path("/runs"), 600.0, 1800000000.0), environ).commands(["n1"])
     assert "secret" not in " ".join(command)
     words = shlex.split(command[-1])
     assert "SLURM_CLUSTER_NAME=big" in words
     assert words[-3:] == ["--outside", "--until", "1800000000"]
-    [(_, by_slurm)] = SlurmStart(AGENT, environ).commands(["n1"])
+    [(_, by_slurm)] = SrunStart(AGENT, environ).commands(["n1"])
     assert "--outside" not in by_slurm

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qcg.pilotjob.batch.sizes import UNKNOWN, largest_allocation
 from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.slurm.sizes import UNKNOWN, largest_allocation
 
 
 def size(*options: str, largest: tuple[int, int] | None = (64, 256_000)) -> tuple[int, int, int, int]:

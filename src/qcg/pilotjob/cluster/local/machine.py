@@ -1,4 +1,4 @@
-"""This machine as a cluster: its real cores, or as many pretended nodes as one likes."""
+"""The nodes of a run on this machine: its real cores, or virtual nodes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from qcg.pilotjob.cluster.parse_nodes import parse_nodes
+from qcg.pilotjob.cluster.local.virtual_nodes import parse_nodes
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.host.hostname import host_name
 
 
 class Nodes(Struct, frozen=True):
+    """Nodes on this machine."""
+
     specs: list[NodeSpec]
     real: bool
-    """Core ids are those of real cores, so that jobs can be bound to them."""
+    """Core ids are CPUs of this machine, so that jobs can be bound to them."""
 
 
 def local_nodes(wanted: str | None, environ: Mapping[str, str]) -> Nodes:
-    """This host with all its usable cores, or the pretended nodes of `--nodes`."""
+    """This host with all its usable cores, or the virtual nodes that `--nodes` describes."""
     memory = _memory()
     if wanted is None:
         cores = tuple(sorted(os.sched_getaffinity(0)))
@@ -40,5 +42,5 @@ def _gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _memory() -> int:
-    """MiB."""
+    """Memory of this machine in MiB."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20

@@ -1,4 +1,4 @@
-"""What Slurm prints, as records: on outputs of real clusters (`slurm_shapes/`), and on small texts."""
+"""What Slurm prints, as records: on outputs of real clusters (`shapes/`), and on small texts."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from qcg.pilotjob.cluster.base import Allocation
 from qcg.pilotjob.cluster.errors import ClusterError
-from qcg.pilotjob.cluster.node_lists import expand
-from qcg.pilotjob.cluster.parse_slurm import JobRecord, parse_gpus, parse_ids, parse_jobs, parse_shown_nodes
-from qcg.pilotjob.cluster.slurm import Allocation, allocation_of
+from qcg.pilotjob.cluster.slurm.allocation import allocation_of
+from qcg.pilotjob.cluster.slurm.node_lists import expand
+from qcg.pilotjob.cluster.slurm.parse import JobRecord, parse_gpus, parse_ids, parse_jobs, parse_shown_nodes
 from qcg.pilotjob.core.resources import NodeSpec
 
-SHAPES = Path(__file__).parent / "slurm_shapes"
+SHAPES = Path(__file__).parent / "shapes"
 
 
 def jobs_of(shape: str) -> list[JobRecord]:
@@ -50,7 +51,7 @@ def allocation(shape: str, job_id: str) -> Allocation:
 )
 def test_an_allocation_is_what_slurm_gave(shape: str, job_id: str, nodes: list[NodeSpec]):
     found = allocation(shape, job_id)
-    assert found.job_id == job_id
+    assert found.ref.id == job_id
     assert found.specs == nodes
     assert found.addresses == {node.name: f"10.77.0.{node.name[1:]}" for node in nodes}
 
@@ -93,7 +94,7 @@ def test_a_node_that_slurm_does_not_describe_is_named():
 
 def test_jobs_that_wait_or_have_ended_are_known_by_their_state():
     (waiting,) = jobs_of("waiting")
-    assert (waiting.state, waiting.nodes, waiting.parts) == ("PENDING", "", [])
+    assert (waiting.state, waiting.nodes, waiting.shares) == ("PENDING", "", [])
     (ended,) = jobs_of("ended")
     assert ended.state == "COMPLETED"
 

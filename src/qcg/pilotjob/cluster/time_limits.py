@@ -1,4 +1,4 @@
-"""Time limits of allocations as people write them, in the form of Slurm."""
+"""Time limits of allocations as users write them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from qcg.pilotjob.description.walltime import parse_wall_time
 
 ACCEPTED = "1h30m, 01:30:00, 90:00 (minutes and seconds), 90 (minutes), 1-12 (days and hours), PT1H30M, or unlimited"
 LONGEST = 365 * 86400
-"""Seconds: what no partition allows, so that it is a slip."""
+"""Seconds; no partition allows more, so a longer limit is a mistake."""
 
 _ENDLESS = ("unlimited", "infinite")
-# What `sbatch` reads otherwise than wall times of jobs are read, or what those do not have.
-_OF_SLURM = tuple(
+# Forms that batch systems read, and that wall times of jobs do not have or read otherwise.
+_BATCH_FORMS = tuple(
     re.compile(form, re.ASCII)
     for form in (
         r"(?P<m>[0-9]{1,8})(?::(?P<s>[0-5]?[0-9]))?",
@@ -25,7 +25,7 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def time_limit(given: str) -> int | None:
-    """Minutes, which is what Slurm counts in; None for no limit. A number alone is minutes, as for `sbatch` itself."""
+    """Minutes, rounded up; None for no limit. A number alone is minutes, as batch systems read it."""
     text = given.strip()
     if text.lower() in _ENDLESS:
         return None
@@ -37,17 +37,8 @@ def time_limit(given: str) -> int | None:
     return int(-(-seconds // 60))
 
 
-def slurm_time(given: str) -> str:
-    """`1-02:03:00`, for `sbatch --time`."""
-    minutes = time_limit(given)
-    if minutes is None:
-        return "UNLIMITED"
-    days, rest = divmod(minutes, 24 * 60)
-    return f"{days}-{rest // 60:02d}:{rest % 60:02d}:00" if days else f"{rest // 60:02d}:{rest % 60:02d}:00"
-
-
 def _seconds(text: str) -> float | None:
-    for form in _OF_SLURM:
+    for form in _BATCH_FORMS:
         match = form.fullmatch(text)
         if match:
             return sum(int(amount) * _UNITS[unit] for unit, amount in match.groupdict().items() if amount)

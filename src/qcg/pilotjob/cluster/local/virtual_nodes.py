@@ -1,4 +1,4 @@
-"""`--nodes`: `4`, `2x4`, `n1:2`, `4,2,2`, `n1:4, n2:4`."""
+"""Parses `--nodes`, which describes virtual nodes: `4`, `2x4`, `n1:2`, `4,2,2`, `n1:4, n2:4`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from qcg.pilotjob.cluster.errors import ClusterError
 
 _ENTRY = re.compile(r"(?:(?P<name>[^\s:,\[\]{}()'\"]+)\s*:\s*|:\s*|(?P<count>[0-9]+)\s*[xX]\s*)?(?P<cores>[0-9]+)")
 _DIGITS = 20
-"""That are read of a number: one with more is too large in any case."""
+"""Digits of a number that are read; a number with more is too large in any case."""
 _FORMS = "write 4, 2x4, n1:2, 4,2,2 or n1:4,n2:4"
 
 MOST_CORES = 10_000
-"""Of one node: what is kept of it grows with their square."""
+"""Most cores of one node: memory for a node grows with the square of this number."""
 MOST_IN_ALL = 10_000_000
+"""Most cores of all nodes together."""
 
 
 def parse_nodes(text: str) -> list[tuple[str, int]]:
-    """Names and numbers of cores; nodes without a name are called n0, n1 … by their position."""
+    """Names and core counts of the nodes. Nodes without a name are called n0, n1 … by their position."""
     nodes: dict[str, int] = {}
     total = 0
     for entry in text.split(","):

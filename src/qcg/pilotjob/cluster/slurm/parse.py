@@ -1,6 +1,6 @@
-"""What `scontrol show job -d` and `scontrol show node` print, as records.
+"""Parsers for the output of `scontrol show job -d`, `scontrol show node` and `scontrol show config`.
 
-Each fact is looked for where its line begins: names of jobs, commands and comments may hold any text.
+Each field is searched for at the beginning of its line: names of jobs, commands and comments may hold any text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HET_IDS = re.compile(r"^ +HetJobIdSet=(\S+)", re.MULTILINE)
 _END = re.compile(r"^ +StartTime=\S+ EndTime=(\S+)", re.MULTILINE)
 _NODES = re.compile(r"^ +NodeList=(\S*)", re.MULTILINE)
 _THREADS = re.compile(r"^ +NumNodes=.* ReqB:S:C:T=[^:\s]+:[^:\s]+:[^:\s]+:(\d+)", re.MULTILINE)
-_PART = re.compile(r"^ +Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(.*)$", re.MULTILINE)
+_SHARE = re.compile(r"^ +Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(.*)$", re.MULTILINE)
 
 _NODE = re.compile(r"^NodeName=(\S+) ", re.MULTILINE)
 _ADDRESS = re.compile(r"^ +NodeAddr=(\S+)", re.MULTILINE)
@@ -36,40 +36,44 @@ _GPU = re.compile(r"gpu(?::[^:(]+)??(?::(\d+))?(?:\((IDX|CNT):([^)]*)\))?")
 _IDS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-class Part(Struct, frozen=True):
-    """What a job has on each of some nodes that are alike."""
+class NodeShare(Struct, frozen=True):
+    """The resources of a job on each of several nodes that are alike."""
 
     nodes: str
-    """A compressed list."""
+    """A node list such as `n[1-3]`."""
     cpus: tuple[int, ...]
     gpus: tuple[str, ...]
     memory: int
-    """MiB; 0 where memory is not shared out."""
+    """MiB; 0 where Slurm does not manage memory."""
 
 
 class JobRecord(Struct, frozen=True):
+    """A job in the output of `scontrol show job -d`."""
+
     id: str
     state: str
     nodes: str
-    """A compressed list; empty before the start."""
-    parts: list[Part]
+    """A node list; empty before the start."""
+    shares: list[NodeShare]
     end: float | None
-    """Epoch seconds, where the job has a limit."""
+    """Epoch seconds; None without a limit."""
     threads: int | None
-    """Threads of each core that tasks may use, where that was asked for: `--hint=nomultithread` gives 1."""
+    """Threads per core that tasks may use, where the user asked for that: `--hint=nomultithread` gives 1."""
     het_ids: str
-    """Of all components, when the job is one of a heterogeneous job."""
+    """The ids of all components, when the job is a component of a heterogeneous job."""
 
 
 class NodeRecord(Struct, frozen=True):
+    """A node in the output of `scontrol show node`."""
+
     name: str
     address: str
-    """An address or a name that leads to the node."""
+    """An address or a name at which the node is reached."""
     threads: int
-    """Of each core."""
+    """Threads per core."""
     cores: int = 0
     cpus: int = 0
-    """That it gives to jobs: its cores, or all threads of them."""
+    """CPUs that Slurm gives to jobs: the cores, or all threads of them."""
     memory: int = 0
     """MiB."""
 
@@ -85,7 +89,7 @@ def parse_shown_nodes(text: str) -> list[NodeRecord]:
 
 
 def parse_cluster_name(text: str) -> str:
-    """In the output of `scontrol show config`; empty when it is not there."""
+    """The name of the cluster in the output of `scontrol show config`; empty when it is missing."""
     return _found(_CLUSTER, text)
 
 
@@ -101,7 +105,7 @@ def parse_ids(text: str) -> tuple[int, ...]:
 
 
 def parse_gpus(text: str) -> tuple[str, ...]:
-    """The ids in what `GRES=` says: `gpu:tesla:2(IDX:0-1),gpu:1(IDX:3)` is 0, 1, 3."""
+    """The GPU ids in a value of `GRES=`: `gpu:tesla:2(IDX:0-1),gpu:1(IDX:3)` is 0, 1, 3."""
     ids: list[int] = []
     for entry in _COMMA_OUTSIDE_PARENTHESES.split(text.strip()):
         match = _GPU.fullmatch(entry)
@@ -111,7 +115,7 @@ def parse_gpus(text: str) -> tuple[str, ...]:
         if kind == "IDX":
             ids += parse_ids(given) if given not in ("", "N/A") else ()
         else:
-            ids += range(len(ids), len(ids) + int(count or 0))  # without files, so without ids of their own
+            ids += range(len(ids), len(ids) + int(count or 0))  # GPUs without device files have no ids of their own
     return tuple(map(str, sorted(ids)))
 
 
@@ -128,9 +132,9 @@ def _job(text: str) -> JobRecord:
         id=_found(_JOB, text),
         state=_found(_STATE, text),
         nodes="" if nodes == "(null)" else nodes,
-        parts=[
-            Part(names, parse_ids(cpus), parse_gpus(gres), int(memory))
-            for names, cpus, memory, gres in _PART.findall(text)
+        shares=[
+            NodeShare(names, parse_ids(cpus), parse_gpus(gres), int(memory))
+            for names, cpus, memory, gres in _SHARE.findall(text)
             if cpus
         ],
         end=float(end) if end.isdecimal() else None,

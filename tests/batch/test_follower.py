@@ -1,4 +1,4 @@
-"""What `qcg-pm sbatch --wait` shows."""
+"""The output of `qcg-pm alloc --wait`, with programs in place of those of Slurm."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.batch.following import Following
-from qcg.pilotjob.runs.chain_state import Books, write_books
+from qcg.pilotjob.batch.follower import Follower
+from qcg.pilotjob.cluster.slurm.system import SYSTEM
+from qcg.pilotjob.runs.chain_state import ChainState, write_chain_state
 from tests.support.pilot import environment
 from tests.support.slurm_programs import SlurmPrograms
 
@@ -17,11 +18,11 @@ def programs(tmp_path: Path) -> SlurmPrograms:
     return SlurmPrograms(tmp_path)
 
 
-def follow(programs: SlurmPrograms, books: Books, told: list[str]) -> int:
+def follow(programs: SlurmPrograms, books: ChainState, told: list[str]) -> int:
     directory = programs.path.parent / "notes"
-    write_books(directory, books)
+    write_chain_state(directory, books)
     environ = environment(PATH=str(programs.path))
-    return Following(directory, books.allocations[0], 3, environ, told.append).wait()
+    return Follower(SYSTEM.queue, directory, books.allocations[0], 3, environ, told.append).wait()
 
 
 def test_the_output_of_every_allocation_is_shown_also_of_those_that_were_too_quick_to_be_seen(
@@ -32,7 +33,7 @@ def test_the_output_of_every_allocation_is_shown_also_of_those_that_were_too_qui
         output.write_text(f"words of {job}\n")
         programs.know(job, "RUNNING" if job == "1" else "COMPLETED", output=str(output))
     told: list[str] = []
-    assert follow(programs, Books(["1", "2", "3"], exit_code=0), told) == 0
+    assert follow(programs, ChainState(["1", "2", "3"], exit_code=0), told) == 0
     assert capsys.readouterr().out == "words of 1\nwords of 2\nwords of 3\n"
     assert told[-2:] == ["Job 1 has ended; job 2 is next.", "Job 2 has ended; job 3 is next."]
 
@@ -43,6 +44,6 @@ def test_an_allocation_that_was_given_back_is_not_spoken_of(
     programs.know("1", "RUNNING")
     programs.know("2", "CANCELLED", output=str(programs.path.parent / "slurm-2.out"))
     told: list[str] = []
-    assert follow(programs, Books(["1", "2"], exit_code=0), told) == 0
+    assert follow(programs, ChainState(["1", "2"], exit_code=0), told) == 0
     assert told == ["Job 1 is RUNNING."]
     assert capsys.readouterr().out == ""

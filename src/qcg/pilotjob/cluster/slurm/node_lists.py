@@ -1,4 +1,4 @@
-"""Lists of nodes as Slurm writes them: `n[1-3,7]`, `r[01-02]n[1-4],login`."""
+"""Expands node lists of Slurm: `n[1-3,7]`, `r[01-02]n[1-4],login`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[]*\])")
 
 
 def expand(text: str) -> list[str]:
-    """The names, in the order in which they are listed."""
-    # Not above: it takes long to import, and only allocations need it.
+    """The node names, in the order of the list."""
+    # Imported here: it loads slowly, and only allocations need it.
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     names: list[str] = []
-    # Piece by piece: a NodeSet of the whole would be sorted.
+    # One NodeSet for each piece: a NodeSet of the whole list would be sorted.
     for piece in _COMMA_OUTSIDE_BRACKETS.split(text):
         try:
             found = list(NodeSet(piece, resolver=RESOLVER_NOGROUP))

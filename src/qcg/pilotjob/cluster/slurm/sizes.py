@@ -1,16 +1,16 @@
-"""What an allocation will have at most, for checks before it is asked for."""
+"""The largest allocation that options of `sbatch` can give, for checks before the submission."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from qcg.pilotjob.batch.script import has_option
 from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.slurm.options import has_option
 from qcg.pilotjob.core.resources import NodeSpec
 
 UNKNOWN = 4096
-"""Cores or GPUs of a node, where it is not known how many: more than any job asks for."""
+"""Cores or GPUs of a node where their number is not known: more than any job asks for."""
 
 _NODES = re.compile(r"(?:\d{1,9}-)?(\d{1,9})", re.ASCII)
 _LAST_NUMBER = re.compile(r"(?:.*[:=])?(\d{1,9})", re.ASCII)
@@ -20,7 +20,7 @@ _MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}
 
 
 def largest_allocation(options: Sequence[str], largest_node: tuple[int, int] | None) -> list[NodeSpec]:
-    """`largest_node`: CPUs and MiB of the largest node that there is, where that is known."""
+    """`largest_node`: CPUs and MiB of the largest node of the partition, where they are known."""
     given = dict(option.partition("=")[::2] for option in options)
     cpus, memory = largest_node or (UNKNOWN, 0)
     if "--ntasks-per-node" in given and not has_option(options, "--cpus-per-task", "-c"):

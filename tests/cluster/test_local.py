@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from qcg.pilotjob.cluster.errors import ClusterError
-from qcg.pilotjob.cluster.local import local_nodes
-from qcg.pilotjob.cluster.parse_nodes import parse_nodes
+from qcg.pilotjob.cluster.local.machine import local_nodes
+from qcg.pilotjob.cluster.local.virtual_nodes import parse_nodes
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qcg.pilotjob.batch.times import slurm_time
 from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.slurm.options import slurm_time
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,236 @@
+"""The batch-system port: the interface between the project and a batch system.
+
+A batch system is one package in `cluster/` with a class that derives from `BatchSystem`, and one line in
+`cluster/registry.py`. `AllocationQueue` is the part that submits allocations; sources of nodes without a queue have
+none. Methods raise `ClusterError`, with a message for the user, where the batch system cannot be asked.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, auto
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, AllocationRef
+from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.spec import AllocationSpec
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.launch.site import EnvironmentSchema, MultiNode
+
+
+class Allocation(Struct, frozen=True):
+    """Nodes that a run may use, as their batch system describes them."""
+
+    ref: AllocationRef
+    specs: list[NodeSpec]
+    """The nodes in the order of the batch system, with the core ids that it uses."""
+    addresses: dict[str, str]
+    """For each node, an address or name at which it is reached."""
+    end: float | None = None
+    """Epoch seconds; None without a limit."""
+    cpus: dict[str, tuple[int, ...]] = {}
+    """For each node, all core ids that the allocation has there: also threads of cores that jobs must not use."""
+    layouts: dict[str, tuple[int, int]] = {}
+    """For each node, how core ids count its CPUs: number of cores, and threads of each core. A node that is missing
+    here is described by a number of cores alone."""
+
+
+class NodeRange(Struct, frozen=True):
+    """A contiguous part of the nodes of an allocation: positions `begin` to `end` - 1, counted from 0."""
+
+    begin: int | None = None
+    """None: from the first node on."""
+    end: int | None = None
+    """None: up to the last node."""
+
+    def of(self, allocation: Allocation) -> Allocation:
+        """The allocation reduced to these nodes."""
+        if self.begin is None and self.end is None:
+            return allocation
+        count = len(allocation.specs)
+        begin, end = self.begin or 0, count if self.end is None else self.end
+        if not 0 <= begin < end <= count:
+            raise ClusterError(
+                f"--slurm-limit-nodes-range-begin {begin} and --slurm-limit-nodes-range-end {end} choose no part of the"
+                f" {count} nodes of allocation {allocation.ref.id}: 0 <= begin < end <= {count} must hold"
+            )
+        specs = allocation.specs[begin:end]
+        names = {spec.name for spec in specs}
+        return replace(
+            allocation,
+            specs=specs,
+            addresses={name: found for name, found in allocation.addresses.items() if name in names},
+            cpus={name: found for name, found in allocation.cpus.items() if name in names},
+            layouts={name: found for name, found in allocation.layouts.items() if name in names},
+        )
+
+
+class AllocationState(Enum):
+    """Whether processes of an allocation can still be running."""
+
+    ACTIVE = auto()
+    ENDING = auto()
+    """The batch system is about to end everything on its nodes."""
+    OVER = auto()
+
+
+class Phase(Enum):
+    """Where a submitted allocation is between its submission and its end."""
+
+    WAITING = auto()
+    STARTING = auto()
+    RUNNING = auto()
+    SUSPENDED = auto()
+    ENDING = auto()
+    OVER = auto()
+
+
+class AllocationView(Struct, frozen=True):
+    """The state of a submitted allocation, as the batch system reports it."""
+
+    id: str
+    phase: Phase
+    state: str
+    """The word of the batch system for its state."""
+    reason: str = ""
+    """Why it waits, or why the batch system ended it; empty when there is no such reason."""
+    restarts: int = 0
+    """How often it was queued again."""
+    exit_code: int = 0
+    output: str = ""
+    """Path of the file with its output."""
+    nodes: str = ""
+    limit: str = ""
+    """Its time limit, in a form that `cluster/time_limits.py` reads."""
+    cancelled: bool = False
+    """It is over because it was cancelled."""
+    blocked: str = ""
+    """A sentence when it waits for something that does not come by itself."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase is Phase.OVER
+
+    def __str__(self) -> str:
+        where = f" on {self.nodes}" if self.nodes and self.phase is Phase.RUNNING else ""
+        why = f" ({self.reason})" if self.reason else ""
+        return f"Job {self.id} is {self.state}{where}{why}."
+
+
+class AllocationQueue(ABC):
+    """Submits, follows and cancels allocations. Every method but the pure ones raises `BatchError`."""
+
+    program: str
+    """The command that submits a batch script; users may give further options of it."""
+
+    @abstractmethod
+    def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
+        """The options for the submission of such an allocation, as `--name=value`. `name` is that in the queue."""
+
+    @abstractmethod
+    def further_options(self, words: Iterable[str]) -> list[str]:
+        """Options of `program` as a user gave them, in one word or two, as `--name=value`."""
+
+    @abstractmethod
+    def options_kept(self, earlier: Sequence[str], further: Sequence[str]) -> list[str]:
+        """The further options of an earlier submission that hold for the next one, which has others besides."""
+
+    @abstractmethod
+    def directives(self, options: Sequence[str]) -> list[str]:
+        """The lines of a batch script that ask for these options."""
+
+    @abstractmethod
+    def environment(self, environ: Mapping[str, str], options: Iterable[str] = ()) -> dict[str, str]:
+        """The environment for commands of the batch system: without variables of an allocation that this process is in,
+        or those that would overrule `options`."""
+
+    @abstractmethod
+    def largest_allocation(self, options: Sequence[str], environ: Mapping[str, str]) -> list[NodeSpec]:
+        """The most that an allocation with these options can have."""
+
+    @abstractmethod
+    def submit(self, script: Path, environ: Mapping[str, str], after: str = "") -> str:
+        """Submit a batch script and return the id of its allocation, which starts when allocation `after` is over."""
+
+    @abstractmethod
+    def look(self, allocation_id: str, environ: Mapping[str, str], patience: float = ...) -> AllocationView | None:
+        """The state of an allocation. None: the batch system has forgotten it, so it ended some time ago."""
+
+    @abstractmethod
+    def cancel(self, allocation_id: str, environ: Mapping[str, str]) -> None: ...
+
+    @abstractmethod
+    def cancel_command(self, *allocation_ids: str) -> str:
+        """The command with which a user cancels allocations."""
+
+
+class BatchSystem(ABC):
+    """A source of nodes: finds the allocation this process is in, and starts agents on its nodes."""
+
+    name: str
+    """The value of `--resources` and `--envschema`."""
+    label: str
+    """Its name in messages."""
+    queue: AllocationQueue | None = None
+    schema: EnvironmentSchema | None = None
+    """The variables about its resources that a job of the batch system has."""
+    address_hint: str = ""
+    """Where a user sees the addresses of nodes, as the end of a sentence."""
+    start_hint: str = ""
+    """What a user does to get into an allocation, as a clause."""
+
+    # -- the allocation of this process -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
+        """The allocation that the environment names."""
+
+    @abstractmethod
+    def find_allocation(self, environ: Mapping[str, str], argument: str = "") -> Allocation:
+        """The nodes of the allocation, with their cores, GPUs and layout. `argument`: what follows `NAME:` in
+        `--resources`. Raises `NoAllocation` when this process is in none."""
+
+    def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
+        """When the allocation ends, as far as is known now: limits can be changed while it runs. Raises
+        `AllocationOver`."""
+        return None
+
+    def is_on_node(self, environ: Mapping[str, str]) -> bool:
+        """Whether this process is on a node of the allocation, and ends with it."""
+        return False
+
+    def restarts(self, environ: Mapping[str, str]) -> int:
+        """How often the batch system has queued this allocation again."""
+        return 0
+
+    def check_started_once(self, environ: Mapping[str, str]) -> None:
+        """Refuse a manager that is one of several tasks, each of which would run all jobs."""
+        return
+
+    # -- other allocations ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
+        """What became of an allocation that another process was in."""
+
+    # -- agents and jobs --------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def agent_start(self, method: str, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
+        """The commands that start agents on nodes. `method`: the value of `--nl-start-method`."""
+
+    @abstractmethod
+    def multi_node(self) -> MultiNode:
+        """How parallel programs of jobs get to the other nodes of their grant."""
+
+    def variables_to_hide(self) -> list[str]:
+        """Variables of an agent's environment that its jobs must not see, as in `host/records.py:Launch.unset`."""
+        return []
+
+    def variables_of_allocation(self, names: Iterable[str]) -> list[str]:
+        """Variables to hide from jobs of a manager that does not use the allocation it runs in."""
+        return []

@@ -1,0 +1,114 @@
+"""The list of batch systems, and the one that this process uses.
+
+Systems are loaded when they are needed: most runs need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.cluster.agent_start import AllocationRef
+    from qcg.pilotjob.cluster.base import AllocationQueue, BatchSystem
+
+
+class Registration(NamedTuple):
+    """A batch system that can be loaded."""
+
+    name: str
+    module: str
+    """The module whose `SYSTEM` is the instance."""
+    variables: tuple[str, ...] = ()
+    """Each process in one of its allocations has one of these variables."""
+    takes_file: bool = False
+    """The value of `--resources` is `NAME:FILE`."""
+
+
+SYSTEMS = (Registration("slurm", "qcg.pilotjob.cluster.slurm.system", ("SLURM_JOB_ID", "SLURM_JOBID")),)
+"""All batch systems; the first is meant where files of earlier versions name none."""
+
+LOCAL = ("auto", "local")
+"""Values of `--resources` that are no batch system."""
+
+
+def resource_names() -> list[str]:
+    """The values of `--resources` that are a name alone."""
+    return [*LOCAL, *(system.name for system in SYSTEMS if not system.takes_file)]
+
+
+def sources_of_files() -> list[str]:
+    """The names in values of `--resources` such as `NAME:FILE`."""
+    return [system.name for system in SYSTEMS if system.takes_file]
+
+
+def schema_names() -> list[str]:
+    """The values of `--envschema` besides `auto` and `common`."""
+    return [system.name for system in SYSTEMS if system.variables]
+
+
+def start_methods() -> list[str]:
+    """The values of `--nl-start-method`; the first is the default."""
+    return [*(system.name for system in SYSTEMS if system.variables), "ssh"]
+
+
+def queue_names() -> list[str]:
+    """The batch systems that allocations can be submitted to."""
+    return [system.name for system in SYSTEMS if not system.takes_file]
+
+
+def allocation_variables() -> tuple[str, ...]:
+    """The variables that tell programs that they are in an allocation."""
+    return tuple(variable for system in SYSTEMS for variable in system.variables)
+
+
+def is_in_allocation(environ: Mapping[str, str]) -> bool:
+    return any(environ.get(variable) for variable in allocation_variables())
+
+
+def batch_system(name: str = "") -> BatchSystem:
+    """The batch system of this name; that of earlier versions without a name."""
+    registration = next((system for system in SYSTEMS if system.name == name), None) if name else SYSTEMS[0]
+    if registration is None:
+        from qcg.pilotjob.cluster.errors import ClusterError
+
+        known = ", ".join(system.name for system in SYSTEMS)
+        raise ClusterError(f"there is no batch system {name[:100]!r}; those that are known: {known}")
+    system: BatchSystem = import_module(registration.module).SYSTEM
+    return system
+
+
+def system_in_use(environ: Mapping[str, str]) -> BatchSystem | None:
+    """The batch system whose allocation this process is in."""
+    for system in SYSTEMS:
+        if any(environ.get(variable) for variable in system.variables):
+            return batch_system(system.name)
+    return None
+
+
+def current_allocation(environ: Mapping[str, str]) -> AllocationRef | None:
+    """The allocation that this process is in."""
+    system = system_in_use(environ)
+    return None if system is None else system.current(environ)
+
+
+def queue_of(name: str) -> AllocationQueue:
+    """The queue of a batch system that allocations were submitted to."""
+    from qcg.pilotjob.cluster.errors import BatchError
+
+    system = batch_system(name)
+    if system.queue is None:
+        raise BatchError(f"no allocations can be submitted to {system.label}")
+    return system.queue
+
+
+def system_for_submission(environ: Mapping[str, str]) -> str:
+    """The batch system to submit to: that of this allocation, or the first whose program is installed."""
+    from shutil import which  # here: commands that start a run must load quickly
+
+    inside = system_in_use(environ)
+    if inside is not None and inside.queue is not None:
+        return inside.name
+    installed = [name for name in queue_names() if which(queue_of(name).program, path=environ.get("PATH"))]
+    return (installed or queue_names())[0]

@@ -1,0 +1,74 @@
+"""Slurm as a batch system of the port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, AllocationRef
+from qcg.pilotjob.cluster.base import Allocation, AllocationState, BatchSystem
+from qcg.pilotjob.cluster.slurm import allocation, scontrol
+from qcg.pilotjob.cluster.slurm.agents import SrunStart, ssh_start
+from qcg.pilotjob.cluster.slurm.environment import NOT_FOR_JOBS, SCHEMA, variables_of_allocation
+from qcg.pilotjob.cluster.slurm.queue import SlurmQueue
+from qcg.pilotjob.cluster.slurm.srun import MULTI_NODE
+from qcg.pilotjob.common.options import UsageError
+from qcg.pilotjob.launch.site import MultiNode
+
+
+class Slurm(BatchSystem):
+    """Slurm, asked with its own commands."""
+
+    name = allocation.NAME
+    label = "Slurm"
+    queue = SlurmQueue()
+    schema = SCHEMA
+    address_hint = ", and NodeAddr in `scontrol show node`"
+    start_hint = "start inside sbatch or salloc"
+
+    def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
+        return allocation.current(environ)
+
+    def find_allocation(self, environ: Mapping[str, str], argument: str = "") -> Allocation:
+        return allocation.find_allocation(environ)
+
+    def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
+        return allocation.find_end(environ, patience)
+
+    def is_on_node(self, environ: Mapping[str, str]) -> bool:
+        return allocation.is_on_node(environ)
+
+    def restarts(self, environ: Mapping[str, str]) -> int:
+        count = environ.get("SLURM_RESTART_COUNT", "")
+        return int(count) if count.isdecimal() else 0
+
+    def check_started_once(self, environ: Mapping[str, str]) -> None:
+        """`srun qcg-pm run …` is started once for each task, and every one of them would run all jobs.
+
+        Jobs of a pilot, and pilots in them, have the number of tasks of a step in their environment but not which of
+        them they are, unless `srun` has started them indeed.
+        """
+        step, rank, tasks = (environ.get(f"SLURM_{name}", "") for name in ("STEP_ID", "PROCID", "STEP_NUM_TASKS"))
+        if step.isdecimal() and rank.isdecimal() and tasks.isdecimal() and int(tasks) > 1:
+            raise UsageError(
+                f"this is task {rank} of the {tasks} that srun has started, and each of them would run every job: call"
+                " it without srun, it uses all nodes of the allocation by itself (or give --resources local, for a run"
+                " of its own in each task)"
+            )
+
+    def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
+        return scontrol.state_of(allocation, environ)
+
+    def agent_start(self, method: str, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
+        return ssh_start(agent, environ) if method == "ssh" else SrunStart(agent, environ)
+
+    def multi_node(self) -> MultiNode:
+        return MULTI_NODE
+
+    def variables_to_hide(self) -> list[str]:
+        return NOT_FOR_JOBS
+
+    def variables_of_allocation(self, names: Iterable[str]) -> list[str]:
+        return variables_of_allocation(names)
+
+
+SYSTEM = Slurm()
