@@ -26,7 +26,10 @@ class Registration(NamedTuple):
     """The value of `--resources` is `NAME:FILE`."""
 
 
-SYSTEMS = (Registration("slurm", "qcg.pilotjob.cluster.slurm.system", ("SLURM_JOB_ID", "SLURM_JOBID")),)
+SYSTEMS = (
+    Registration("slurm", "qcg.pilotjob.cluster.slurm.system", ("SLURM_JOB_ID", "SLURM_JOBID")),
+    Registration("hostfile", "qcg.pilotjob.cluster.hostfile.system", takes_file=True),
+)
 """All batch systems; the first is meant where files of earlier versions name none."""
 
 LOCAL = ("auto", "local")
