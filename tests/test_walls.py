@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,25 @@ def test_a_breach_is_told_with_its_place(module: str, line: str, told: str):
 )
 def test_what_a_room_is_for_is_allowed(module: str, line: str):
     assert breaches(f"qcg.pilotjob.{module}", line) == []
+
+
+KNOWS_SLURM = ("cluster/slurm/", "cluster/registry.py", "cli/commands/sbatch.py")
+"""The batch system itself, its line of registration, and the command that is named after it."""
+OLD_OPTIONS = re.compile(
+    r"slurm[-_]limit[-_]nodes[-_]range[-_](?:begin|end|\{)|--slurm-(?:partition-nodes|resources-file)", re.IGNORECASE
+)
+"""Options of earlier versions keep their names."""
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("qcg.pilotjob")])
+def test_only_the_package_of_slurm_mentions_slurm(module: str):
+    path = MODULES[module]
+    place = path.relative_to(SOURCE / "qcg/pilotjob").as_posix()
+    if not place.startswith(KNOWS_SLURM):
+        lines = OLD_OPTIONS.sub("", path.read_text()).splitlines()
+        assert [f"{place}:{number} {line}" for number, line in enumerate(lines, 1) if "slurm" in line.lower()] == []
+
+
+def test_the_batch_system_is_registered_in_one_line():
+    text = MODULES["qcg.pilotjob.cluster.registry"].read_text()
+    assert len([line for line in text.splitlines() if "slurm" in line.lower()]) == 1
