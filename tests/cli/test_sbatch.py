@@ -197,7 +197,7 @@ def test_what_is_left_of_a_run_is_checked_against_the_allocation(left: Path, pro
     remember(left, AllocationSpec("1", 1, "1h"))
     done = submit(programs, "--resume=.", ENOUGH)
     assert done.returncode == 2
-    assert "job 'big' can never run: 2 cores asked for" in done.stderr
+    assert "job 'big' can never run: 2 cores requested" in done.stderr
     assert f"{left} has 1 problem, checked against 1 core on 1 node; nothing was submitted" in done.stderr
     short = submit(programs, "--resume=.", ENOUGH, "--cores=2", "--time=20")
     assert "job 'big' can never run: its wall time of 1800 s is not over within --time 20" in short.stderr
