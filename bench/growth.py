@@ -150,7 +150,7 @@ async def _serve(directory: Path, shape: str, queued: int, step: int, nodes: int
         began = time.process_time()
         await inside.submit(list(itertools.islice(jobs, step)))
         await inside.executor.apply_to_jobs(step)
-        await inside.engine.store()
+        await inside.engine.commits.store()
         print((time.process_time() - began) / step, flush=True)
     await inside.engine.close()
 

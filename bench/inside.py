@@ -24,24 +24,52 @@ from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.common.gc_tuning import collect_seldom
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.executors.agents import Agent, AgentExecutor, Listener
+from qcg.pilotjob.executors.agents import Agent, AgentExecutor
+from qcg.pilotjob.executors.base import ExecutorObserver
+from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.host.records import Ended, Launch
 from qcg.pilotjob.interfaces.dispatch import answer
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.engine import Engine
+from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 from qcg.pilotjob.report.writer import ReportWriter
 from qcg.pilotjob.runs import rundir
 
 ROOT = Path(__file__).parents[1]
 
 
+class Unsupervised(AgentSupervisor):
+    """For agents that are in this process, and never die."""
+
+    def start(self) -> None:
+        pass
+
+    def hello(self, hello: protocol.Hello) -> None:
+        pass
+
+    def heard(self, name: str) -> None:
+        pass
+
+    def ready(self, name: str) -> None:
+        pass
+
+    def bye(self, name: str) -> None:
+        pass
+
+    async def end(self, grace: float) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
+
+
 class Answering(AgentExecutor):
     """Its agents are here, and done at once with whatever they are sent: all of it, or as much as they are allowed."""
 
-    def __init__(self, listener: Listener, agents: dict[str, list[str]]) -> None:
-        super().__init__(listener, agents, {})
+    def __init__(self, observer: ExecutorObserver, agents: dict[str, list[str]]) -> None:
+        super().__init__(observer, agents, {}, None, lambda executor: Unsupervised())
         self._loop = asyncio.get_running_loop()
         self._numbers = dict.fromkeys(agents, 0)
         self._waiting: deque[tuple[Agent, list[Launch]]] = deque()
@@ -51,12 +79,13 @@ class Answering(AgentExecutor):
         self.at_rest = asyncio.Event()
         """As many have ended as are allowed."""
 
-    def connect(self) -> None:
+    def start(self) -> None:
+        self._observer.hosts_gathered([])
         for agent in self.agents.values():
             agent.peer = agent.name.encode()
             self._by_peer[agent.peer] = agent
             agent.ready = True
-            self._listener.agent_ready(agent.name, agent.nodes, [])
+            self._observer.host_ready(agent.name, agent.nodes, [])
 
     async def apply_to_jobs(self, count: int) -> None:
         """Let so many jobs end, also such as are not started yet; all others stay as they are."""
@@ -114,24 +143,28 @@ class Inside:
         specs = [NodeSpec(f"n{number}", tuple(range(cores))) for number in range(nodes)]
         report = ReportWriter(run_dir / "jobs.report", "text")
         site = Site(str(directory), "bench")
-        self.engine = Engine(Core(specs), self.journal, report, site)
         names = [spec.name for spec in specs]
         shares = {f"agent{number}": names[number::agents] for number in range(agents)}
-        self.executor = self.engine.executor = Answering(self.engine, shares)
-        self.pilot = Pilot(self.engine, "bench")
-        self.executor.connect()
+
+        def make_executor(observer: ExecutorObserver) -> Answering:
+            self.executor = Answering(observer, shares)
+            return self.executor
+
+        self.engine = Engine(Core(specs), self.journal, report, site, make_executor, ShutdownRequest())
+        self.manager = Manager(self.engine, "bench")
+        self.engine.executor.start()
 
     async def submit(self, jobs: list[dict[str, Any]]) -> None:
         await self.submit_text(json.dumps({"request": "submit", "jobs": jobs}).encode())
 
     async def submit_text(self, request: bytes) -> None:
-        reply = await answer(self.pilot, request)
+        reply = await answer(self.manager, request)
         if reply.code:
             raise BenchError(str(reply.message))
 
     async def all_done(self) -> None:
         await self.engine.all_done.wait()
-        await self.engine.store()
+        await self.engine.commits.store()
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def test_a_contact_file_that_is_touched_speaks_for_a_manager_and_a_stale_one_aga
 
 
 def test_a_manager_that_is_busy_or_looked_at_seldom_is_not_taken_for_dead():
-    assert service.BEAT + allocation_agents.ASLEEP + max(LOOK, SELDOM) < STALE
+    assert service.CONTACT_INTERVAL + allocation_agents.ASLEEP + max(LOOK, SELDOM) < STALE
 
 
 @pytest.mark.parametrize("lost", [20.0, 25.0])

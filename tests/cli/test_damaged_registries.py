@@ -21,12 +21,12 @@ from click.testing import CliRunner, Result
 
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.common.options import Options, UsageError
+from qcg.pilotjob.interfaces.factory import InterfaceFactory
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
-from qcg.pilotjob.manager.bootstrap import wire
-from qcg.pilotjob.manager.placement import find_place
 from qcg.pilotjob.manager.resume import stored_options
 from qcg.pilotjob.manager.service import Service
+from tests.manager.wired import assemble_resumed
 from tests.support.pilot import job, write_requests
 from tests.support.tiers import per_tier
 
@@ -81,7 +81,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The working directory of a run that was left with jobs waiting, running, lost and ended."""
     wd = tmp_path_factory.mktemp("left")
     options = Options(wd=str(wd), nodes="4", file_path=str(write_requests(wd / "r.json", JOBS)), wait=True, id="x")
-    asyncio.run(asyncio.wait_for(Service(options).run(), 100))
+    asyncio.run(asyncio.wait_for(Service(options, interfaces=InterfaceFactory()).run(), 100))
     with closing(sqlite3.connect(wd / RUN / FILE_NAME, isolation_level=None)) as registry:
         number = dict(registry.execute("SELECT name, seq FROM submitted_jobs"))
         registry.execute("DELETE FROM runs WHERE place = ? << 32", (number["waits"],))
@@ -119,7 +119,7 @@ def resume(wd: Path) -> str:
         journal = Journal.open(wd / RUN / FILE_NAME)
         try:
             options = stored_options(journal)
-            pilot = wire(options, find_place(options), wd, wd / RUN, journal, None, resumed=True)
+            pilot = assemble_resumed(options, wd, wd / RUN, journal)
             await pilot.engine.close()
         finally:
             journal.close(commit=False)

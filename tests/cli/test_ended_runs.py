@@ -28,7 +28,7 @@ from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.metadata import NODES_OF_ALLOCATION, OPTIONS, PUT_VALUE
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.manager.run_result import ManagerEnd, RunResult
 from qcg.pilotjob.runs.discovery import look_at_left
 from qcg.pilotjob.runs.guard import announce
 from qcg.pilotjob.wire import contact
@@ -283,7 +283,7 @@ def test_a_run_of_an_allocation_resumes_in_another_one_or_with_resources_local(d
 
 def test_no_resume_hint_is_printed_when_another_allocation_continues(tmp_path: Path):
     counts = [1, 0, 2, 0, 0, 0, 0]
-    ending = Ending(run_dir=tmp_path, counts=counts, cause=Cause.TIME, reason="the time is over", allocation="7")
+    ending = RunResult(run_dir=tmp_path, counts=counts, end=ManagerEnd(Cause.TIME, "the time is over"), allocation="7")
     assert ending.last_line(followed=True) == "3 jobs are left, because the time is over."
     assert ending.last_line() == (
         f"3 jobs are left, because the time is over. Go on with: qcg-pm sbatch --resume {tmp_path}"

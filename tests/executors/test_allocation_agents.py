@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,15 @@ from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.connection import SELDOM
 from qcg.pilotjob.agent.manager_liveness import STALE
 from qcg.pilotjob.executors import allocation_agents
-from qcg.pilotjob.executors.agents import AgentExecutor, Listener
-from qcg.pilotjob.executors.allocation_agents import NodeAgents
+from qcg.pilotjob.executors.agents import AgentExecutor
+from qcg.pilotjob.executors.allocation_agents import AllocationAgents, NodeLayouts
+from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from qcg.pilotjob.executors.liveness import Standing, Times
 from qcg.pilotjob.host import process_tree
 from qcg.pilotjob.host.ledger import Ledger, OpenStart
 from qcg.pilotjob.host.records import Ended, Started
 from qcg.pilotjob.manager import service
+from tests.executors.fake_agents import FakePort, NotingObserver, agent_executor
 from tests.support.waiting import wait_for
 
 NAMES = ["n1", "n2", "n3", "n4"]
@@ -42,20 +45,50 @@ class Commands:
         return [(list(names), self._command)]
 
 
-class Supervised:
+class NoLayouts(NodeLayouts):
+    def hello(self, hello: protocol.Hello) -> None:
+        pass
+
+    def notices(self) -> list[str]:
+        return []
+
+
+class Supervised(NotingObserver):
     def __init__(self, run_dir: Path, commands: Commands, threshold: float, times: Times) -> None:
-        self.executor = AgentExecutor(Listener(), {name: [name] for name in NAMES}, {})
-        self.agents = NodeAgents(self.executor, commands, run_dir, times, threshold)  # type: ignore[arg-type]
-        self.gathered: list[list[str]] = []
-        self.hopeless: list[str] = []
-        self.lost: list[str] = []
-        self.agents.on_gathered = self.gathered.append
-        self.agents.on_hopeless = self.hopeless.append
-        self.agents.on_lost = lambda names, message: self.lost.extend(names)
+        super().__init__()
+        self.contact = ContactKeeper(lambda: None)
+
+        def supervise(executor: AgentExecutor) -> AllocationAgents:
+            self.agents = AllocationAgents(
+                executor,
+                self,
+                commands,  # type: ignore[arg-type]
+                run_dir,
+                self.contact,
+                NoLayouts(),
+                times,
+                threshold,
+            )
+            return self.agents
+
+        self.executor = agent_executor(self, {name: [name] for name in NAMES}, FakePort(), supervise)
+
+    @property
+    def gathered(self) -> list[list[str]]:
+        """For each time that enough agents were there, the sentences about missing ones."""
+        return [list(notices) for notices in self.noted("gathered")]
+
+    @property
+    def hopeless(self) -> list[str]:
+        return [reason for (reason,) in self.noted("failed")]
+
+    @property
+    def lost(self) -> list[str]:
+        return [node for (nodes,) in self.noted("lost") for node in nodes]
 
     def ready(self, *names: str) -> None:
         for name in names:
-            self.executor.on_ready(name)
+            self.agents.ready(name)
 
     async def until(self, condition: Callable[[], object]) -> None:
         await asyncio.to_thread(wait_for, condition)
@@ -70,14 +103,14 @@ def run(
 ) -> None:
     async def within() -> None:
         supervised = Supervised(run_dir, commands, threshold, times or Times())
-        supervised.agents.start()
+        supervised.executor.start()
         try:
             await test(supervised)
         finally:
             for process in list(supervised.agents._starters):
                 process.kill()
                 await process.exited.wait()
-            supervised.agents.abandon()
+            supervised.executor.abandon()
 
     asyncio.run(within())
 
@@ -90,7 +123,7 @@ def test_a_command_is_left_alone_only_where_it_has_brought_an_agent(run_dir: Pat
         if has_connected:
             supervised.ready("n1")
         (process,) = supervised.agents._starters
-        supervised.agents.abandon()
+        supervised.executor.abandon()
         if not has_connected:
             await supervised.until(lambda: _is_dead(process.pid))
             return
@@ -126,7 +159,7 @@ def test_with_a_threshold_those_that_are_missing_are_not_waited_for_once_their_c
         assert supervised.gathered == []  # the command that started them may still end them all
         monkeypatch.setattr(allocation_agents, "SETTLING", 0.0)
         await supervised.until(lambda: supervised.gathered)
-        assert supervised.gathered == [["n3"]]
+        assert supervised.gathered == [["no agent has connected from n3 so far; jobs are started on the other nodes"]]
 
     run(run_dir, test, Commands("sleep", "1000"), threshold=0.75)
 
@@ -135,7 +168,8 @@ def test_those_that_never_come_are_told_and_jobs_start_without_them(run_dir: Pat
     async def test(supervised: Supervised) -> None:
         supervised.ready("n1", "n2")
         await supervised.until(lambda: supervised.gathered)
-        assert supervised.gathered == [["n3", "n4"]]
+        [[notice]] = supervised.gathered
+        assert notice == "no agent has connected from n3, n4 so far; jobs are started on the other nodes"
         assert supervised.lost == ["n3", "n4"]
         assert supervised.hopeless == []
 
@@ -256,21 +290,16 @@ def test_what_a_lost_agent_has_written_down_is_told_before_its_node_is_lost(
     size = Path(ledger.path).stat().st_size
     happened: list[object] = []
 
-    class Told(Listener):
-        def agent_told(self, agent: str, records: Sequence[protocol.Record]) -> None:
-            happened.append((agent, [(record.number, record.body.id) for record in records]))
-
     async def test(supervised: Supervised) -> None:
-        supervised.executor._listener = Told()
-        supervised.agents.on_lost = lambda names, message: happened.append(names)
         supervised.ready(*NAMES)
         supervised.agents._vigils["n4"].heard -= 1000
         supervised.agents._vigils["n4"]._pulse -= 1000
-        await supervised.until(lambda: ["n4"] in happened)
+        await supervised.until(lambda: supervised.lost)
+        happened.extend(supervised.seen[-2:])
         assert supervised.executor.agents["n4"].seen == 2
 
     run(run_dir, test, Commands("sleep", "1000"))
-    assert happened == [("n4", [(1, "1.1"), (2, "1.1")]), ["n4"]]
+    assert happened == [("records", "n4", [(1, "1.1"), (2, "1.1")]), ("lost", ["n4"])]
     assert Path(ledger.path).stat().st_size == size
     ledger.close()
 
@@ -305,13 +334,13 @@ def test_nothing_is_lost_while_agents_may_take_the_manager_for_dead(run_dir: Pat
 
     async def test(supervised: Supervised) -> None:
         supervised.ready(*NAMES)
-        supervised.executor.touched -= allocation_agents.UNTOUCHED
+        supervised.agents._began -= allocation_agents.UNTOUCHED
         supervised.agents._tick()
         supervised.agents._vigils["n4"].heard -= 1000
         supervised.agents._vigils["n4"]._pulse -= 1000
         supervised.agents._tick()
         seen = [supervised.agents._vigils["n4"].standing]
-        supervised.executor.touched += 1000
+        supervised.contact.refreshed_at = time.monotonic() + 1000
         supervised.agents._vigils["n4"]._pulse -= 1000
         supervised.agents._tick()
         seen.append(supervised.agents._vigils["n4"].standing)
@@ -321,5 +350,5 @@ def test_nothing_is_lost_while_agents_may_take_the_manager_for_dead(run_dir: Pat
 
 
 def test_agents_doubt_the_manager_later_than_it_doubts_itself():
-    assert service.BEAT + allocation_agents.TICK < allocation_agents.UNTOUCHED
+    assert service.CONTACT_INTERVAL + allocation_agents.TICK < allocation_agents.UNTOUCHED
     assert allocation_agents.UNTOUCHED + SELDOM < STALE

@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from qcg.pilotjob.executors.agents import AgentExecutor, Listener
-from qcg.pilotjob.executors.contact_keeper import KeptFresh
+from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from tests.support.waiting import wait_for
 
 
@@ -20,14 +19,13 @@ def test_a_file_system_that_hangs_is_waited_for_by_nobody_and_asked_once():
             calls.append(1)
             answers.wait(20)
 
-        executor = AgentExecutor(Listener(), {}, {})
-        kept = KeptFresh(refresh, executor)
+        kept = ContactKeeper(refresh)
         for _ in range(3):
             kept.touch()
             await asyncio.sleep(0.01)
-        assert executor.touched == 0.0
+        assert kept.refreshed_at == 0.0
         answers.set()
-        await asyncio.to_thread(wait_for, lambda: executor.touched)
+        await asyncio.to_thread(wait_for, lambda: kept.refreshed_at)
         assert calls == [1]
         kept.touch()
         await asyncio.to_thread(wait_for, lambda: len(calls) == 2)
@@ -40,9 +38,9 @@ def test_a_file_that_cannot_be_touched_is_told_and_counts_for_nothing(caplog: py
         def refresh() -> None:
             raise PermissionError("not yours")
 
-        executor = AgentExecutor(Listener(), {}, {})
-        KeptFresh(refresh, executor).touch()
+        kept = ContactKeeper(refresh)
+        kept.touch()
         await asyncio.to_thread(wait_for, lambda: "not yours" in caplog.text)
-        assert executor.touched == 0.0
+        assert kept.refreshed_at == 0.0
 
     asyncio.run(test())

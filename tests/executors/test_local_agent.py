@@ -8,24 +8,36 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.executors import local_agent
-from qcg.pilotjob.executors.agents import AgentExecutor, Listener
+from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.local_agent import LocalAgent
 from qcg.pilotjob.executors.process import WatchedProcess
+from tests.executors.fake_agents import FakePort, NotingObserver, agent_executor
 
 
-class _Deaf(Listener):
-    def agent_ready(self, *told: Any) -> None:
-        pass
+class Local:
+    """An executor with the agent of this host, and what was reported."""
 
-    def agent_away(self, *told: Any) -> None:
-        pass
+    def __init__(self, run_dir: Path, linger: float = 600.0, **more: Any) -> None:
+        self.observer = NotingObserver()
+        self.port = FakePort()
+
+        def supervise(executor: AgentExecutor) -> LocalAgent:
+            self.agent = LocalAgent(executor, self.observer, run_dir, linger, **more)
+            return self.agent
+
+        self.executor = agent_executor(self.observer, {local_agent.NAME: ["n0"]}, self.port, supervise)
+
+    def hello(self, pid: int, *, peer: str = "it", host: str = "host", **more: Any) -> None:
+        self.port.hello(local_agent.NAME, peer, host, pid, **more)
+
+    def report(self, peer: str = "it") -> None:
+        self.port.say(peer, protocol.Report([], []))
 
 
 def started_agents(monkeypatch: pytest.MonkeyPatch) -> list[WatchedProcess]:
@@ -78,16 +90,12 @@ def test_only_an_agent_that_may_have_jobs_is_left_to_the_next_manager(
     )
 
     async def scenario() -> None:
-        executor = AgentExecutor(_Deaf(), {local_agent.NAME: ["n0"]}, {})
-        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
-        agent = LocalAgent(executor, tmp_path, 600.0)
-        agent.start()
-        executor._message(
-            b"it", protocol.Hello(local_agent.NAME, "host", child.pid, [0], "1.0", protocol=protocol.PROTOCOL)
-        )
+        local = Local(tmp_path)
+        local.executor.start()
+        local.hello(child.pid)
         if has_worked:
-            executor._message(b"it", protocol.Report([], []))
-        agent.abandon()
+            local.report()
+        local.executor.abandon()
 
     asyncio.run(scenario())
     child.returncode = None  # it was let go of, so that nobody warns about it
@@ -109,24 +117,20 @@ def test_an_agent_that_came_late_and_works_is_kept_when_the_one_after_it_finds_t
     )
 
     async def scenario() -> None:
-        executor = AgentExecutor(_Deaf(), {local_agent.NAME: ["n0"]}, {})
-        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
-        agent = LocalAgent(executor, tmp_path, 600.0)
-        agent.start()
+        local = Local(tmp_path)
+        local.executor.start()
+        agent = local.agent
         # Its pid file may be gone.
-        executor._message(
-            b"late",
-            protocol.Hello(local_agent.NAME, socket.gethostname(), late.pid, [0], "1.0", protocol=protocol.PROTOCOL),
-        )
-        executor._message(b"late", protocol.Report([], []))
+        local.hello(late.pid, peer="late", host=socket.gethostname())
+        local.report("late")
         watched = agent._process
         assert watched is not None
         watched.kill()
         await watched.exited.wait()
-        assert executor.agents[local_agent.NAME].ready
+        assert local.executor.agents[local_agent.NAME].ready
         assert agent._process is not None
         assert agent._process.pid == late.pid
-        agent.abandon()
+        local.executor.abandon()
 
     asyncio.run(scenario())
     late.kill()
@@ -140,18 +144,14 @@ def test_last_words_that_are_read_after_the_end_of_the_process_are_heard(
     started = started_agents(monkeypatch)
 
     async def scenario() -> None:
-        executor = AgentExecutor(Listener(), {local_agent.NAME: ["n0"]}, {})
-        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
-        agent = LocalAgent(executor, tmp_path, 0.0)
-        agent.start()
-        executor._message(
-            b"it", protocol.Hello(local_agent.NAME, "host", started[0].pid, [0], "1.0", protocol=protocol.PROTOCOL)
-        )
-        ending = asyncio.ensure_future(agent.end(0.0))
+        local = Local(tmp_path, 0.0)
+        local.executor.start()
+        local.hello(started[0].pid)
+        ending = asyncio.ensure_future(local.executor.shut_down(0.0, "closed"))
         await asyncio.sleep(0)
         started[0].kill()
         await started[0].exited.wait()
-        executor._message(b"it", protocol.Bye())
+        local.port.say("it", protocol.Bye())
         await ending
 
     asyncio.run(scenario())
@@ -164,21 +164,15 @@ def test_an_agent_that_connects_and_dies_is_replaced_at_once_and_the_next_one_af
     started = started_agents(monkeypatch)
 
     async def scenario() -> None:
-        executor = AgentExecutor(_Deaf(), {local_agent.NAME: ["n0"]}, {})
-        executor._port = SimpleNamespace(send=lambda frames: None)  # type: ignore[assignment]
         seconds = 0.0
-        agent = LocalAgent(executor, tmp_path, 600.0, now=lambda: seconds)
-        agent.start()
+        local = Local(tmp_path, now=lambda: seconds)
+        agent = local.agent
+        local.executor.start()
 
         async def connects_and_dies() -> None:
-            peer, process = str(len(started)).encode(), started[-1]
-            executor._message(
-                peer,
-                protocol.Hello(
-                    local_agent.NAME, socket.gethostname(), process.pid, [0], "1.0", protocol=protocol.PROTOCOL
-                ),
-            )
-            executor._message(peer, protocol.Report([], []))
+            peer, process = str(len(started)), started[-1]
+            local.hello(process.pid, peer=peer, host=socket.gethostname())
+            local.report(peer)
             process.kill()
             await process.exited.wait()
 
@@ -193,19 +187,18 @@ def test_an_agent_that_connects_and_dies_is_replaced_at_once_and_the_next_one_af
         assert len(started) == 4, "after a long life it is replaced at once"
         started[-1].kill()
         await started[-1].exited.wait()
-        agent.abandon()
+        local.executor.abandon()
 
     asyncio.run(scenario())
 
 
 def test_an_agent_of_another_version_is_not_used_and_the_reason_says_what_to_do(tmp_path: Path):
-    sent: list[Any] = []
-    reasons: list[str] = []
-    executor = AgentExecutor(_Deaf(), {local_agent.NAME: ["n0"]}, {})
-    executor._port = SimpleNamespace(send=sent.append)  # type: ignore[assignment]
-    executor.on_incompatible = reasons.append
-    executor._message(b"it", protocol.Hello(local_agent.NAME, "host", 4711, [0], "0.9", protocol=protocol.PROTOCOL - 1))
-    assert sent == []
-    (reason,) = reasons
-    assert "agent local (pid 4711 on host) belongs to another version of QCG-PilotJob (0.9)" in reason
-    assert "`kill 4711`" in reason
+    async def scenario() -> None:
+        local = Local(tmp_path)
+        local.hello(4711, version="0.9", protocol=protocol.PROTOCOL - 1)
+        assert local.port.sent == []
+        [(reason,)] = local.observer.noted("failed")
+        assert "agent local (pid 4711 on host) belongs to another version of QCG-PilotJob (0.9)" in reason
+        assert "`kill 4711`" in reason
+
+    asyncio.run(scenario())

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.manager.acks import Acknowledging
+from qcg.pilotjob.manager.acks import AckTracker
 
 
 def test_what_was_told_is_settled_and_said_once() -> None:
-    acknowledging = Acknowledging()
-    acknowledging.told("n1", 3)
-    acknowledging.told("n2", 8)
+    acknowledging = AckTracker()
+    acknowledging.handled("n1", 3)
+    acknowledging.handled("n2", 8)
     assert acknowledging.settled(()) == {"n1": 3, "n2": 8}
     assert acknowledging.settled(()) == {}
 
 
 def test_an_end_that_is_held_holds_what_comes_after_it_from_the_same_agent() -> None:
-    acknowledging = Acknowledging()
-    acknowledging.told("n1", 5)
+    acknowledging = AckTracker()
+    acknowledging.handled("n1", 5)
     acknowledging.hold("n1", 4, "7.1")
-    acknowledging.told("n2", 9)
+    acknowledging.handled("n2", 9)
     assert acknowledging.settled({"7.1"}) == {"n1": 3, "n2": 9}
-    acknowledging.told("n1", 6)
+    acknowledging.handled("n1", 6)
     assert acknowledging.settled({"7.1"}) == {}
     assert acknowledging.settled(()) == {"n1": 6}
 
 
 def test_of_several_that_are_held_the_first_counts() -> None:
-    acknowledging = Acknowledging()
-    acknowledging.told("n1", 9)
+    acknowledging = AckTracker()
+    acknowledging.handled("n1", 9)
     acknowledging.hold("n1", 6, "8.1")
     acknowledging.hold("n1", 2, "7.1")
     assert acknowledging.settled({"7.1", "8.1"}) == {"n1": 1}

@@ -47,16 +47,19 @@ class MovedClock(Clock):
         self._set_by += by
 
 
-class SlowAgents:
-    """Agents that end their jobs only when the test lets them."""
+class SlowExecutor:
+    """Its hosts end their jobs only when the test lets them."""
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
+    def __init__(self, state: Any) -> None:
+        self._state = state
         self.may_end = asyncio.Event()
 
-    async def end(self, grace: float) -> None:
+    def flush(self) -> None:
+        pass
+
+    async def shut_down(self, grace: float, reason: str) -> None:
         await self.may_end.wait()
-        self._engine.state.attempts = {}
+        self._state.attempts = {}
 
 
 def an_engine() -> Any:
@@ -67,12 +70,11 @@ def an_engine() -> Any:
         attempts={"1.0": None}, unfinished=1, executing=1, deadline=None, nodes=[SimpleNamespace(name="n1")]
     )
     engine = SimpleNamespace(
-        executor=SimpleNamespace(exit_reason="", flush=lambda: None),
+        executor=SlowExecutor(state),
         state=state,
         gathering=False,
-        try_to_commit=lambda: None,
+        commits=SimpleNamespace(try_to_commit=lambda: None, store=store),
         notice=lambda text: None,
-        store=store,
         events=[],
     )
 
@@ -196,7 +198,7 @@ def test_the_end_of_its_time_is_not_missed_by_a_manager_without_jobs():
         pilot, clock = a_pilot(), MovedClock()
         pilot.engine.state.unfinished = 0
         manager = ManagerDeadline(pilot, Options(time_limit=30.0, grace=4.0), None, clock)
-        manager.all_read = True
+        manager.requests_read()
         while not pilot.shutdown.is_made:
             await manager._look()
             clock.passes(manager._until_next_look())
@@ -217,7 +219,7 @@ def test_jobs_of_a_file_that_are_read_after_the_first_look_do_not_wait_for_a_sel
         manager = ManagerDeadline(pilot, Options(), None, MovedClock())
         assert manager._until_next_look() == deadline.TICK, "more requests may come from the file"
         pilot.engine.state.unfinished = 1
-        manager.all_read = True
+        manager.requests_read()
         assert manager._until_next_look() == deadline.TICK
         await manager._look()
         assert pilot.shutdown.reason == "not enough time is left"
@@ -235,13 +237,13 @@ async def shut_down(
     monkeypatch.setattr(shutdown, "ENDING", 0.01)
     monkeypatch.setattr(deadline, "KILL_GRACE", 0.01)
     pilot, clock = a_pilot(), MovedClock()
-    engine, agents = pilot.engine, SlowAgents(pilot.engine)
+    engine = pilot.engine
     manager = ManagerDeadline(pilot, options, allocation, clock)
     pilot.shutdown.make(Cause.TIME, "the time of this manager is over")
-    carrying_out = asyncio.ensure_future(ShutdownSequence(engine, pilot.shutdown, manager).carry_out(agents))  # type: ignore[arg-type]
+    carrying_out = asyncio.ensure_future(ShutdownSequence(engine, pilot.shutdown, manager).carry_out())
     await asyncio.wait({carrying_out}, timeout=patience)
     waits = not carrying_out.done()
-    agents.may_end.set()
+    engine.executor.may_end.set()
     await carrying_out
     return waits, engine
 
@@ -265,10 +267,10 @@ def test_at_the_end_of_an_allocation_what_runs_ends_with_it(monkeypatch: pytest.
 def test_an_end_that_no_agent_has_told_is_left_to_the_next_manager(monkeypatch: pytest.MonkeyPatch):
     """The ledger of an agent that died may have it: a job that has succeeded must not run again."""
 
-    async def die(self: SlowAgents, grace: float) -> None:
+    async def die(self: SlowExecutor, grace: float, reason: str) -> None:
         await self.may_end.wait()
 
-    monkeypatch.setattr(SlowAgents, "end", die)
+    monkeypatch.setattr(SlowExecutor, "shut_down", die)
     _, engine = asyncio.run(shut_down(monkeypatch, Options(time_limit=10.0), None, patience=0))
     assert not lost(engine)
     assert engine.state.attempts

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.agent.protocol import EndedRecord, Record, StartedRecord
-from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import Cancel, Remove, Submit
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.manager import engine
-from tests.manager.wired import GRANT, Wired, jobs, run
+from qcg.pilotjob.manager import commits, engine
+from tests.manager.wired import GRANT, TWO_HOSTS, Wired, jobs, run
 from tests.support.waiting import wait_for
 
 
@@ -38,15 +36,14 @@ def test_more_jobs_than_are_started_in_one_turn_are_started_in_the_next_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async def test(wired: Wired) -> None:
-        wired.add_node("n1")
-        wired.engine.agent_ready("n1", ["n1"], [])
+        wired.executor.connect("n1")
         wired.reported()
         await wired.engine.submit(jobs("one", "two"))
         await wired.until("launch 1.1")
         await wired.until("launch 2.1")
 
-    monkeypatch.setattr(engine, "STARTS_A_TURN", 1)
-    run(tmp_path, test)
+    monkeypatch.setattr(engine, "STARTS_PER_TURN", 1)
+    run(tmp_path, test, TWO_HOSTS)
 
 
 def test_no_next_attempt_starts_while_nothing_can_be_committed(tmp_path: Path):
@@ -73,11 +70,7 @@ def test_records_are_acknowledged_once_they_are_synced(tmp_path: Path):
         await wired.until("launch 1.1")
         await wired.until_all_is_written()
         wired.happened.clear()
-        told: list[Record] = [
-            StartedRecord(1, Started("1.1", 7, 1.0, GRANT)),
-            EndedRecord(2, Ended("1.1", 2.0, 0, "exit", "", 7, 1.0)),
-        ]
-        wired.engine.agent_told("local", told)
+        wired.executor.report("local", Started("1.1", 7, 1.0, GRANT), Ended("1.1", 2.0, 0, "exit", "", 7, 1.0))
         await wired.until("acknowledge 2")
         assert [what for what in wired.happened if not what.startswith("launch")] == ["commit", "sync", "acknowledge 2"]
 
@@ -95,17 +88,17 @@ def test_all_that_is_synced_is_acknowledged_after_two_syncs_at_once_have_failed(
         wired.journal.unsyncable = True
         syncs = []
         for number in (1, 2):
-            engine.agent_told("local", [EndedRecord(number, Ended(f"{number}.1", 2.0, 0, "exit", "", 7, 1.0))])
-            engine.commit()
-            syncs.append(asyncio.ensure_future(engine.sync()))
+            wired.executor.report("local", Ended(f"{number}.1", 2.0, 0, "exit", "", 7, 1.0))
+            engine.commits.commit()
+            syncs.append(asyncio.ensure_future(engine.commits.sync()))
             await asyncio.sleep(0)  # it has begun, and knows what it is about
         failures = await asyncio.gather(*syncs, return_exceptions=True)
         assert [type(failure) for failure in failures] == [JournalError] * 2
         wired.journal.unsyncable = False
-        await engine.sync()
+        await engine.commits.sync()
         assert wired.happened[-1] == "acknowledge 2"
 
-    monkeypatch.setattr(engine, "SYNC_DELAY", 1000)
+    monkeypatch.setattr(commits, "SYNC_DELAY", 1000)
     run(tmp_path, test)
 
 
@@ -113,44 +106,41 @@ def test_the_end_of_a_run_on_two_nodes_is_acknowledged_when_both_have_told(tmp_p
     """Else a manager that dies meanwhile would never learn how it ended."""
 
     async def test(wired: Wired) -> None:
-        wired.add_node("n1")
-        wired.engine.agent_ready("n1", ["n1"], [])
+        wired.executor.connect("n1")
         wired.reported()
         await wired.engine.submit(jobs("wide", numNodes=2))
         await wired.until("launch 1.1")
         grant: list[NodeGrant] = [("n0", (0, 1), ()), ("n1", (0, 1), ())]
-        wired.engine.agent_told("local", [StartedRecord(1, Started("1.1", 7, 1.0, grant))])
-        wired.engine.agent_told("local", [EndedRecord(2, Ended("1.1", 2.0, 0, "exit", "", 7, 1.0))])
+        wired.executor.report("local", Started("1.1", 7, 1.0, grant))
+        wired.executor.report("local", Ended("1.1", 2.0, 0, "exit", "", 7, 1.0))
         await wired.until("acknowledge 1")
         assert "sweep 1.1 on n1" in wired.happened
         assert wired.journal.acked() == {"local": 1}
-        wired.engine.agent_swept("n1", ["n1"], ["1.1"])
+        wired.executor.report_swept("n1", "1.1")
         await wired.until("acknowledge 2")
         assert wired.engine.all_done.is_set()
 
-    run(tmp_path, test)
+    run(tmp_path, test, TWO_HOSTS)
 
 
 def test_jobs_are_told_to_be_found_running_only_when_their_agent_meets_a_new_manager(tmp_path: Path):
     async def test(wired: Wired) -> None:
         told: list[str] = []
-        wired.engine.notice = told.append  # type: ignore[method-assign, assignment]
-        wired.add_node("n1")
+        wired.engine.observers.notices.append(told.append)
         await wired.engine.submit(jobs("one"))
         live = [Running("1.1", 7, 1.0, [("n1", (0,), ())])]
-        wired.engine.agent_ready("n1", ["n1"], live)
-        wired.engine.agent_away("n1", ["n1"])
-        wired.engine.agent_ready("n1", ["n1"], live)
+        wired.executor.connect("n1", *live)
+        wired.executor.disconnect("n1")
+        wired.executor.connect("n1", *live)
         assert told == ["1 job was found running"]
 
-    run(tmp_path, test)
+    run(tmp_path, test, TWO_HOSTS)
 
 
 def test_who_waits_behind_others_or_must_end_is_not_told_to_be_found_running(tmp_path: Path):
     async def test(wired: Wired) -> None:
         told: list[str] = []
-        wired.engine.notice = told.append  # type: ignore[method-assign, assignment]
-        wired.engine.core = Core(wired.engine.state.nodes, fallback_node="n0")
+        wired.engine.observers.notices.append(told.append)
         await wired.engine.submit(jobs("runs", "waits", "displaced"))
         displaced = Running("3.1", 8, 1.0, [("n0", (2,), ())])
         wired.reported(
@@ -158,7 +148,7 @@ def test_who_waits_behind_others_or_must_end_is_not_told_to_be_found_running(tmp
         )
         assert told == ["1 job was found running"]
 
-    run(tmp_path, test)
+    run(tmp_path, test, fallback_node="n0")
 
 
 def test_a_failure_without_a_message_is_logged_without_a_colon(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -166,7 +156,7 @@ def test_a_failure_without_a_message_is_logged_without_a_colon(tmp_path: Path, c
         wired.reported()
         await wired.engine.submit(jobs("it", iteration=1))
         await wired.until("launch 1:0.1")
-        wired.engine.agent_told("local", [EndedRecord(1, Ended("1:0.1", 2.0, 3, "exit", "", 7, 1.0))])
+        wired.executor.report("local", Ended("1:0.1", 2.0, 3, "exit", "", 7, 1.0))
 
     logger = logging.getLogger("qcg.pilotjob.manager.engine")
     logger.addHandler(caplog.handler)
@@ -232,7 +222,7 @@ def test_jobs_of_a_submission_that_cannot_be_synced_are_gone_once_they_are_ended
         with pytest.raises(JournalError):
             await wired.engine.submit(jobs("a"))
         assert set(wired.engine.state.jobs) == {"a"}
-        wired.engine.agent_told("local", [EndedRecord(1, Ended("1.1", 2.0, -15, "cancel", "", 7, 1.0))])
+        wired.executor.report("local", Ended("1.1", 2.0, -15, "cancel", "", 7, 1.0))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert wired.engine.state.jobs == {}

@@ -79,7 +79,7 @@ def test_jobs_refused_by_a_failed_sync_leave_no_entry_in_the_report(tmp_path: Pa
         with pytest.raises(JournalError):
             await wired.engine.submit([*jobs("a"), *jobs("b", after=["a"]), *jobs("c", iteration=3)])
         wired.journal.unsyncable = False
-        wired.engine.commit()
+        wired.engine.commits.commit()
         assert wired.engine.state.jobs.keys() == {"before"}
         assert reported(tmp_path) == ["before"]
         await wired.engine.submit(jobs("a"))
@@ -104,7 +104,7 @@ def test_a_job_omitted_by_a_refused_one_is_in_the_report(tmp_path: Path):
         with pytest.raises(JournalError):
             await wired.engine.submit(jobs("a"))
         wired.journal.on_sync, wired.journal.unsyncable = (lambda: None), False
-        wired.engine.commit()
+        wired.engine.commits.commit()
         assert {name: job.state.name for name, job in wired.engine.state.jobs.items()} == {"later": "OMITTED"}
         assert "later" in reported(tmp_path)
 
@@ -122,7 +122,7 @@ def test_an_answer_says_when_the_cancellation_of_refused_jobs_is_not_on_disk(
         assert wired.engine.state.jobs == {}
         wired.journal.unsyncable = wired.journal.broken = False
         wired.journal.on_sync = lambda: None
-        wired.engine.commit()
+        wired.engine.commits.commit()
         assert stored(tmp_path) == []
 
     run(tmp_path, test)

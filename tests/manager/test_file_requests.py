@@ -12,9 +12,10 @@ import msgspec
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.interfaces.dispatch import answer
-from qcg.pilotjob.interfaces.file import FileProgress, how_far, is_file_done, run_requests
+from qcg.pilotjob.interfaces.file import how_far, is_file_done, run_requests
 from qcg.pilotjob.interfaces.handlers.submit import FURTHER
-from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.ports import FileProgress
 from tests.manager.wired import Wired, run
 from tests.support.pilot import job
 
@@ -30,12 +31,12 @@ def submit(name: str) -> dict[str, Any]:
 def test_a_submission_that_cannot_be_stored_is_tried_again(tmp_path: Path):
     async def test(wired: Wired) -> None:
         wired.journal.broken = True
-        requests = asyncio.ensure_future(run_requests(Pilot(wired.engine, "x"), raw(submit("a"), submit("b"))))
+        requests = asyncio.ensure_future(run_requests(Manager(wired.engine, "x"), raw(submit("a"), submit("b"))))
         await asyncio.sleep(0.1)
         assert wired.engine.state.jobs == {}
         assert not requests.done()
         wired.journal.broken = False
-        assert await requests == FileProgress()
+        assert await requests == FileProgress(0, 0, [])
         assert set(wired.engine.state.jobs) == {"a", "b"}
         assert is_file_done(wired.journal)
 
@@ -46,14 +47,14 @@ def test_a_submission_that_waits_for_room_is_not_counted_as_run(tmp_path: Path):
     """Else a manager that comes after a crash would pass it over."""
 
     async def test(wired: Wired) -> None:
-        pilot = Pilot(wired.engine, "x")
+        pilot = Manager(wired.engine, "x")
         wired.journal.broken = True
         requests = asyncio.ensure_future(run_requests(pilot, raw(submit("a"))))
         await asyncio.sleep(0.1)
         pilot.shutdown.make(Cause.SIGNAL, "the test ends it")
-        assert await requests == FileProgress(unread=1)
+        assert await requests == FileProgress(0, 1, [])
         wired.journal.broken = False
-        wired.engine.commit()
+        wired.engine.commits.commit()
         assert not is_file_done(wired.journal)
 
     run(tmp_path, test)
@@ -65,10 +66,10 @@ MANY = {"request": "submit", "jobs": [job(f"j{number}", "true") for number in ra
 
 def test_a_request_counts_as_done_in_the_commit_that_stores_its_jobs(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        requests = asyncio.ensure_future(run_requests(Pilot(wired.engine, "x"), raw(MANY)))
+        requests = asyncio.ensure_future(run_requests(Manager(wired.engine, "x"), raw(MANY)))
         seen = set()
         while not requests.done():
-            wired.engine.try_to_commit()
+            wired.engine.commits.try_to_commit()
             seen.add((how_far(wired.journal), bool(wired.engine.state.jobs)))
             await asyncio.sleep(0)
         assert seen >= {((0, 1), False), ((1, 1), True)}
@@ -79,19 +80,19 @@ def test_a_request_counts_as_done_in_the_commit_that_stores_its_jobs(tmp_path: P
 
 def test_a_submission_that_is_parsed_when_the_manager_ends_is_left_for_the_next_one(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        pilot = Pilot(wired.engine, "x")
+        pilot = Manager(wired.engine, "x")
         requests = asyncio.ensure_future(run_requests(pilot, raw(MANY, submit("last"))))
         await asyncio.sleep(0)
         pilot.shutdown.make(Cause.SIGNAL, "the test ends it")
-        assert await requests == FileProgress(unread=2)
-        assert (pilot.refusals, wired.engine.state.jobs, how_far(wired.journal)) == ([], {}, (0, 2))
+        assert await requests == FileProgress(0, 2, [])
+        assert (wired.engine.state.jobs, how_far(wired.journal)) == ({}, (0, 2))
 
     run(tmp_path, test)
 
 
 def test_finish_with_cancel_is_stored_before_it_is_answered(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        pilot = Pilot(wired.engine, "x")
+        pilot = Manager(wired.engine, "x")
         request, finish = raw(submit("a"), {"request": "finish", "cancel": True})
         await answer(pilot, request)
         assert (await answer(pilot, finish)).code == 0
@@ -103,13 +104,14 @@ def test_finish_with_cancel_is_stored_before_it_is_answered(tmp_path: Path):
 
 def test_other_requests_go_on_and_are_stored_later(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        pilot = Pilot(wired.engine, "x")
+        pilot = Manager(wired.engine, "x")
         wired.journal.broken = True
         wait = {"request": "control", "command": "finishAfterAllTasksDone"}
-        assert await run_requests(pilot, raw(wait, {"request": "nonsense"})) == FileProgress(errors=1)
-        assert wired.engine.stalled
+        progress = await run_requests(pilot, raw(wait, {"request": "nonsense"}))
+        assert (progress.errors, progress.unread) == (1, 0)
+        assert wired.engine.commits.stalled
         wired.journal.broken = False
-        await wired.engine.store()
+        await wired.engine.commits.store()
         assert is_file_done(wired.journal)
 
     run(tmp_path, test)
@@ -117,12 +119,11 @@ def test_other_requests_go_on_and_are_stored_later(tmp_path: Path):
 
 def test_every_line_about_dependencies_names_its_request(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        pilot = Pilot(wired.engine, "x")
+        pilot = Manager(wired.engine, "x")
         jobs = [job("a", "true", after=["x1", "x2"]), job("b", "true", after=["b"])]
-        assert await run_requests(pilot, raw(submit("first"), {"request": "submit", "jobs": jobs})) == FileProgress(
-            errors=1
-        )
-        assert pilot.refusals[0].splitlines() == [
+        progress = await run_requests(pilot, raw(submit("first"), {"request": "submit", "jobs": jobs}))
+        assert (progress.errors, progress.unread) == (1, 0)
+        assert progress.refusals[0].splitlines() == [
             "request 2: job 'a' waits for 'x1', and there is no job 'x1'",
             "request 2: job 'a' waits for 'x2', and there is no job 'x2'",
             "request 2: job 'b' waits for itself and could never start",
@@ -134,10 +135,10 @@ def test_every_line_about_dependencies_names_its_request(tmp_path: Path):
 def test_misspelt_variables_are_told_to_those_who_submit_and_to_those_who_watch(tmp_path: Path):
     async def test(wired: Wired) -> None:
         told: list[str] = []
-        wired.engine.followers.notices.append(told.append)
+        wired.engine.observers.notices.append(told.append)
         fine = {"request": "submit", "jobs": [job("fine", "echo", "${it} ${HOME}", iteration=2)]}
         slips = {"request": "submit", "jobs": [job(f"j{number}", "echo", "${itt}") for number in range(20)]}
-        without, reply = [(await answer(Pilot(wired.engine, "x"), one)).data or {} for one in raw(fine, slips)]
+        without, reply = [(await answer(Manager(wired.engine, "x"), one)).data or {} for one in raw(fine, slips)]
         assert "warnings" not in without
         assert reply["submitted"] == 20
         slip = "${itt} is no variable and stays as it is; did you mean ${it}?"

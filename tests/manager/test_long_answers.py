@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.agent.protocol import EndedRecord
 from qcg.pilotjob.core.events import Cancel, Remove
 from qcg.pilotjob.description.requests import InfoParams, JobInfo, ListJobs
 from qcg.pilotjob.host.records import Ended
 from qcg.pilotjob.interfaces.handlers import job_info, list_jobs
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer
+from qcg.pilotjob.manager.manager import Manager
 from tests.manager.wired import Wired, jobs, run
 
 
@@ -35,7 +34,7 @@ def test_jobs_may_go_while_all_are_listed(tmp_path: Path, monkeypatch: pytest.Mo
         names = [f"job{number}" for number in range(10)]
         await wired.engine.submit(jobs(*names))
         wired.engine.dispatch(Cancel(["job0", "job9"]))
-        listing = asyncio.ensure_future(list_jobs.list_jobs(Pilot(wired.engine, "x"), ListJobs()))
+        listing = asyncio.ensure_future(list_jobs.list_jobs(Manager(wired.engine, "x"), ListJobs()))
         assert await pauses(listing, lambda: wired.engine.dispatch(Remove(["job0", "job9"])))
         data = (await listing).data
         assert data is not None
@@ -58,9 +57,9 @@ def test_a_job_may_go_while_its_iterations_are_looked_up(
         for position in range(10):
             await wired.until(f"launch 1:{position}.1")
             ended = Ended(f"1:{position}.1", 2.0, position % 2, "exit", "", 7, 1.0)
-            wired.engine.agent_told("local", [EndedRecord(position + 1, ended)])
+            wired.executor.report("local", ended)
         request = JobInfo(job_names=["many"], params=InfoParams(with_childs=True))
-        telling = asyncio.ensure_future(job_info.job_info(Pilot(wired.engine, "x"), request))
+        telling = asyncio.ensure_future(job_info.job_info(Manager(wired.engine, "x"), request))
         assert await pauses(telling, lambda: removed and wired.engine.dispatch(Remove(["many"])))
         data = (await telling).data
         assert data is not None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 from qcg.pilotjob.agent.protocol import Hello
 from qcg.pilotjob.cluster.agent_start import AllocationRef
@@ -15,7 +13,7 @@ from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import LONGEST_NODE_TIMEOUT
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.bootstrap import _remember
-from qcg.pilotjob.manager.placement import Place, _bind_as_agents_tell
+from qcg.pilotjob.manager.placement import AllocationLayouts, Place
 
 
 def said_hello(*hellos: Hello, bind: bool = True) -> tuple[Site, list[str]]:
@@ -24,11 +22,11 @@ def said_hello(*hellos: Hello, bind: bool = True) -> tuple[Site, list[str]]:
     allocation = Allocation(
         AllocationRef("7"), specs, {}, None, {"n1": (0, 1), "n2": (0, 1)}, {"n1": (2, 1), "n2": (2, 1)}
     )
-    engine: Any = SimpleNamespace(site=Site("/wd", "i"), executor=SimpleNamespace())
-    unbound = _bind_as_agents_tell(allocation, engine, bind=bind)
+    site = Site("/wd", "i")
+    layouts = AllocationLayouts(allocation, site, "Slurm", bind=bind)
     for hello in hellos:
-        engine.executor.on_hello(hello)
-    return engine.site, unbound
+        layouts.hello(hello)
+    return site, layouts.unbound
 
 
 def test_cores_are_those_of_its_machine_where_these_are_as_slurm_counts_them():

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 
 from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.interfaces.factory import InterfaceFactory
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import OPTIONS, REPORT_SIZE
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.manager.bootstrap import wire
-from qcg.pilotjob.manager.placement import find_place
 from qcg.pilotjob.manager.resume import stored_options
 from qcg.pilotjob.manager.service import Service
 from qcg.pilotjob.report.recovery import entries_of
 from qcg.pilotjob.report.writer import Format
+from tests.manager.wired import assemble_resumed
 from tests.support.pilot import job, write_requests
 
 JOBS = [
@@ -42,7 +42,7 @@ def ended(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     wd = tmp_path_factory.mktemp(format)
     path = write_requests(wd / "r.json", JOBS)
     options = Options(wd=str(wd), nodes="4", file_path=str(path), wait=True, report_format=format, id="x")
-    asyncio.run(asyncio.wait_for(Service(options).run(), 100))
+    asyncio.run(asyncio.wait_for(Service(options, interfaces=InterfaceFactory()).run(), 100))
     return wd / ".qcgpjm-service-x"
 
 
@@ -59,7 +59,7 @@ def resume(run_dir: Path) -> None:
         journal = Journal.open(run_dir / FILE_NAME)
         options = stored_options(journal)
         wd = Path(options.wd)  # where the jobs were, although this is a copy of the run directory
-        pilot = wire(options, find_place(options), wd, run_dir, journal, None, resumed=True)
+        pilot = assemble_resumed(options, wd, run_dir, journal)
         await pilot.engine.close()
 
     asyncio.run(within())

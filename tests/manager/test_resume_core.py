@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.agent.protocol import EndedRecord
 from qcg.pilotjob.core import finalize
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.events import Event
@@ -56,7 +55,7 @@ def test_of_the_iterations_of_a_job_that_failed_nothing_but_their_states_is_read
         for position in range(4):
             await wired.until(f"launch 1:{position}.1")
             ended = Ended(f"1:{position}.1", 2.0, int(position == 2), "exit", "", 7, 1.0)
-            wired.engine.agent_told("local", [EndedRecord(position + 1, ended)])
+            wired.executor.report("local", ended)
         await wired.until_all_is_written()
         for module in (queries, saved_run):
             monkeypatch.setattr(module, "to_attempt", lambda row: pytest.fail(f"{row} was read"))

@@ -16,12 +16,13 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import Launch
+from qcg.pilotjob.interfaces.factory import InterfaceFactory
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.launch.compose import compose
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager import engine, service
-from qcg.pilotjob.manager.job_views import Stories
-from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.manager.job_views import JobViews
+from qcg.pilotjob.manager.run_result import RunResult
 from qcg.pilotjob.manager.service import Service
 from tests.support.conversation import Conversation, talk
 from tests.support.pilot import job, write_requests
@@ -42,7 +43,7 @@ def test_a_contact_file_that_cannot_be_written_is_told_in_a_sentence(
         raise OSError(number, os.strerror(number))
 
     async def begin() -> None:
-        await Service(Options(wd=str(tmp_path), nodes="1")).run()
+        await Service(Options(wd=str(tmp_path), nodes="1"), interfaces=InterfaceFactory()).run()
 
     monkeypatch.setattr(service, "announce", cannot)
     with pytest.raises(UsageError, match=f"cannot be written: {told}"):
@@ -50,15 +51,15 @@ def test_a_contact_file_that_cannot_be_written_is_told_in_a_sentence(
     assert not list(tmp_path.iterdir()), "nothing is left of a run that could not begin"
 
 
-@pytest.mark.parametrize("step", ["Journal.create", "log_to", "wire", "announce"])
+@pytest.mark.parametrize("step", ["prepare.Journal.create", "service.log_to", "service.assemble", "service.announce"])
 def test_no_run_directory_is_left_by_a_start_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str):
     def fail(*given: object, **options: object) -> None:
         raise MemoryError
 
     async def begin() -> None:
-        await Service(Options(wd=str(tmp_path), nodes="1")).run()
+        await Service(Options(wd=str(tmp_path), nodes="1"), interfaces=InterfaceFactory()).run()
 
-    monkeypatch.setattr(f"qcg.pilotjob.manager.service.{step}", fail)
+    monkeypatch.setattr(f"qcg.pilotjob.manager.{step}", fail)
     with pytest.raises(MemoryError):
         asyncio.run(begin())
     assert not list(tmp_path.iterdir())
@@ -69,9 +70,9 @@ def requests_of(directory: Path, *jobs: dict[str, Any]) -> Options:
     return Options(wd=str(directory), nodes="1", file_path=str(path), wait=True)
 
 
-def serve(options: Options, resumption: Resumption | None = None) -> Ending:
-    async def within() -> Ending:
-        return await asyncio.wait_for(Service(options, resumption).run(), 100)
+def serve(options: Options, resumption: Resumption | None = None) -> RunResult:
+    async def within() -> RunResult:
+        return await asyncio.wait_for(Service(options, resumption, interfaces=InterfaceFactory()).run(), 100)
 
     return asyncio.run(within())
 
@@ -90,7 +91,7 @@ def test_a_defect_in_a_turn_is_told_and_leaves_the_run_to_be_resumed(tmp_path: P
         patch.setattr(engine, "compose", defective)
         left = serve(options)
     assert left.exit_code == 3
-    assert left.reason.startswith("an unexpected error occurred, see ")
+    assert left.end.reason.startswith("an unexpected error occurred, see ")
     log = (tmp_path / "service.log").read_text()
     assert "CRITICAL" in log
     assert "RuntimeError: a defect" in log
@@ -99,14 +100,14 @@ def test_a_defect_in_a_turn_is_told_and_leaves_the_run_to_be_resumed(tmp_path: P
 
 
 def test_a_defect_on_the_way_of_what_an_agent_told_does_not_lose_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    end_of = Stories.end_of
+    end_of = JobViews.end_of
 
-    def defective(stories: Stories, transition: Transition) -> Any:
-        monkeypatch.setattr(Stories, "end_of", end_of)
+    def defective(views: JobViews, transition: Transition) -> Any:
+        monkeypatch.setattr(JobViews, "end_of", end_of)
         raise RuntimeError("a defect")
 
     options = requests_of(tmp_path, *(job(f"a{number}", "true") for number in range(3)))
-    monkeypatch.setattr(Stories, "end_of", defective)
+    monkeypatch.setattr(JobViews, "end_of", defective)
     left = serve(options)
     assert left.exit_code == 3
     resumed = serve(options, Resumption(left.run_dir, {}))
@@ -114,12 +115,12 @@ def test_a_defect_on_the_way_of_what_an_agent_told_does_not_lose_it(tmp_path: Pa
 
 
 def test_a_defect_in_one_request_is_answered_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def defective(stories: Stories, job: Job, position: int) -> Any:
+    def defective(views: JobViews, job: Job, position: int) -> Any:
         raise RuntimeError("a defect")
 
     async def walk(service: Conversation) -> None:
         await service.data("submit", jobs=[job("a", "true")])
-        monkeypatch.setattr(Stories, "story_of", defective)
+        monkeypatch.setattr(JobViews, "view_of", defective)
         answered = await service.ask("jobInfo", jobNames=["a"])
         assert (answered["code"], answered["message"]) == (1, "internal error, see service.log")
         await service.data("submit", jobs=[job("b", "true")])
@@ -140,6 +141,6 @@ def test_a_request_that_breaks_the_books_is_the_last_one(tmp_path: Path, monkeyp
     options = requests_of(tmp_path, job("a", "true"))
     monkeypatch.setattr(Journal, "record", defective)
     left = serve(options)
-    assert (left.exit_code, left.refusals) == (3, ["request 1: internal error, see service.log"])
+    assert (left.exit_code, left.requests.refusals) == (3, ["request 1: internal error, see service.log"])
     resumed = serve(options, Resumption(left.run_dir, {}))
     assert (resumed.exit_code, resumed.counts[State.SUCCEED]) == (0, 1)

@@ -12,7 +12,8 @@ import pytest
 
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.manager.ports import FileProgress
+from qcg.pilotjob.manager.run_result import ManagerEnd, RunResult
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 from qcg.pilotjob.manager.signals import EarlySignals, SignalWatch
 
@@ -28,8 +29,7 @@ class Watched:
         self.request = ShutdownRequest()
         engine: Any = SimpleNamespace(
             notice=self.notices.append,
-            try_to_commit=lambda: None,
-            stalled=False,
+            commits=SimpleNamespace(try_to_commit=lambda: None, stalled=False),
             state=SimpleNamespace(unfinished=20, executing=4),
         )
         sequence: Any = SimpleNamespace(waits_for_disk=False)
@@ -125,9 +125,15 @@ def test_the_first_cause_counts_unless_an_unexpected_error_occurs():
 # -- exit codes -------------------------------------------------------------------------------------------------------
 
 
-def ended(tmp_path: Any, cause: Cause, *states: State, **more: Any) -> Ending:
+def ended(tmp_path: Any, cause: Cause, *states: State, **more: Any) -> RunResult:
     counts = [states.count(state) for state in State]
-    return Ending(run_dir=tmp_path, counts=counts, cause=cause, reason="it ended", **more)
+    return RunResult(
+        run_dir=tmp_path,
+        counts=counts,
+        end=ManagerEnd(cause, "it ended", more.pop("signal", 0), more.pop("unwritten", False)),
+        requests=FileProgress(more.pop("request_errors", 0), more.pop("unread", 0), more.pop("refusals", ())),
+        **more,
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,6 +194,11 @@ def test_a_signal_during_the_start_is_acted_upon_when_the_manager_is_ready():
 )
 def test_the_last_line_counts_jobs_and_requests_that_are_left(jobs: int, requests: int, sentence: str):
     counts = [jobs, *[0] * (len(State) - 1)]
-    ending = Ending(run_dir=Path("/x"), counts=counts, cause=Cause.TIME, reason="it was told so", unread=requests)
+    ending = RunResult(
+        run_dir=Path("/x"),
+        counts=counts,
+        end=ManagerEnd(Cause.TIME, "it was told so"),
+        requests=FileProgress(unread=requests),
+    )
     assert ending.exit_code == 4
     assert ending.last_line(followed=True) == sentence

@@ -1,4 +1,4 @@
-"""An engine with its rooms, for tests: what happened in them, and a journal that can be broken."""
+"""An engine with its parts, for tests: what happened in them, and a journal that can be broken."""
 
 from __future__ import annotations
 
@@ -8,18 +8,30 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import SubmissionContext
-from qcg.pilotjob.executors.agents import AgentExecutor
-from qcg.pilotjob.host.records import Launch, NodeGrant, Running
+from qcg.pilotjob.executors.base import Executor, ExecutorObserver
+from qcg.pilotjob.executors.contact_keeper import ContactKeeper
+from qcg.pilotjob.host.records import NodeGrant, Running
+from qcg.pilotjob.interfaces.factory import InterfaceFactory
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.manager.bootstrap import assemble
 from qcg.pilotjob.manager.engine import Engine
+from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.placement import find_place
+from qcg.pilotjob.manager.prepare import PreparedRun
+from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 from qcg.pilotjob.report.writer import ReportWriter
+from qcg.pilotjob.wire.hub import Hub
+from tests.support.memory_executor import MemoryExecutor
 from tests.support.pilot import job
 from tests.support.waiting import wait_for
 
@@ -49,44 +61,29 @@ class NotedJournal(Journal):
         self.happened.append("sync")
 
 
-class NotedExecutor(AgentExecutor):
-    happened: list[str]
-
-    def launch(self, node: str, launch: Launch) -> None:
-        self.happened.append(f"launch {launch.id}")
-
-    def sweep(self, node: str, attempt_id: str, grace: float = 0.0) -> None:
-        self.happened.append(f"sweep {attempt_id} on {node}")
-
-    def acknowledge(self, seen: dict[str, int]) -> None:
-        self.happened += [f"acknowledge {number}" for number in seen.values()]
-
-
 class Wired:
-    """An engine with its rooms, and what happened in them."""
+    """An engine with its parts, and what happened in them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, hosts: dict[str, list[str]], fallback_node: str) -> None:
         self.happened: list[str] = []
         journal = NotedJournal.create(directory / "registry.sqlite")
         assert isinstance(journal, NotedJournal)
         self.journal = journal
         self.journal.happened = self.happened
         report = ReportWriter(directory / "jobs.report", "json")
-        self.engine = Engine(Core([NodeSpec("n0", (0, 1))]), journal, report, Site(str(directory), "i"))
-        self._give_executor({"local": ["n0"]})
+        core = Core([NodeSpec(node, (0, 1)) for nodes in hosts.values() for node in nodes], fallback_node=fallback_node)
+        self.executor: MemoryExecutor
 
-    def add_node(self, name: str) -> None:
-        """With an agent of its own. Before anything has happened."""
-        self.engine.core = Core([*self.engine.state.nodes, NodeSpec(name, (0, 1))])
-        self._give_executor({"local": ["n0"], name: [name]})
+        def make_executor(observer: ExecutorObserver) -> Executor:
+            self.executor = MemoryExecutor(observer, hosts, self.happened)
+            return self.executor
 
-    def _give_executor(self, agents: dict[str, list[str]]) -> None:
-        executor = NotedExecutor(self.engine, agents, {})
-        executor.happened = self.happened
-        self.engine.executor = executor
+        self.engine = Engine(core, journal, report, Site(str(directory), "i"), make_executor, ShutdownRequest())
+        self.engine.executor.start()
 
     def reported(self, *live: Running) -> None:
-        self.engine.agent_ready("local", ["n0"], list(live))
+        """The first host has connected."""
+        self.executor.connect("local", *live)
 
     async def until(self, what: str) -> None:
         await asyncio.to_thread(wait_for, lambda: what in self.happened, what=what)
@@ -95,7 +92,7 @@ class Wired:
         engine, loop = self.engine, asyncio.get_running_loop()
 
         async def is_written() -> bool:
-            return not (engine._commit_timer or engine._sync_timer or engine._syncing)
+            return engine.commits.is_idle
 
         # Asked in the loop: from outside, a commit that is under way looks like one that nobody wants.
         await asyncio.to_thread(wait_for, lambda: asyncio.run_coroutine_threadsafe(is_written(), loop).result())
@@ -107,11 +104,31 @@ def jobs(*names: str, **more: Any) -> list[JobDescription]:
     )
 
 
-def run(tmp_path: Path, test: Callable[[Wired], Awaitable[None]]) -> None:
+ONE_HOST = {"local": ["n0"]}
+TWO_HOSTS = {"local": ["n0"], "n1": ["n1"]}
+
+
+def run(
+    tmp_path: Path,
+    test: Callable[[Wired], Awaitable[None]],
+    hosts: dict[str, list[str]] = ONE_HOST,
+    fallback_node: str = "",
+) -> None:
     async def within() -> None:
-        wired = Wired(tmp_path)
+        wired = Wired(tmp_path, hosts, fallback_node)
         await asyncio.wait_for(test(wired), 100)
         wired.journal.broken = False
         await wired.engine.close()
 
     asyncio.run(within())
+
+
+def assemble_resumed(options: Options, wd: Path, run_dir: Path, journal: Journal) -> Manager:
+    """A manager with the jobs of an earlier one, which has not started yet."""
+    requests = InterfaceFactory().read_file(msgspec.structs.replace(options, file_path=None))
+    prepared = PreparedRun(wd, run_dir, options, journal, find_place(options), requests, None, is_resumed=True)
+    hub = Hub()
+    try:
+        return assemble(prepared, hub, ContactKeeper(lambda: None))
+    finally:
+        hub.close()

@@ -13,8 +13,8 @@ import pytest
 from qcg.pilotjob.core.effects import Added
 from qcg.pilotjob.description.requests import EndedJobs
 from qcg.pilotjob.interfaces.handlers.ended_jobs import ended_jobs
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.manager.manager import Manager
 from tests.journal.samples import ended, job, run
 
 
@@ -33,9 +33,10 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 def reply(journal: Journal, after: int | None, *, unfinished: int = 0, full: bool = False) -> dict[str, Any]:
     """`full`: nothing can be written at the moment."""
-    engine = SimpleNamespace(journal=journal, try_to_commit=(lambda: None) if full else journal.commit)
+    commits = SimpleNamespace(try_to_commit=(lambda: None) if full else journal.commit)
+    engine = SimpleNamespace(journal=journal, commits=commits)
     pilot = SimpleNamespace(engine=engine, state=SimpleNamespace(unfinished=unfinished))
-    data = asyncio.run(ended_jobs(cast(Pilot, pilot), EndedJobs(after))).data
+    data = asyncio.run(ended_jobs(cast(Manager, pilot), EndedJobs(after))).data
     assert data is not None
     return {**data, "ends": [end["number"] for end in data["ends"]]}
 

@@ -14,7 +14,7 @@ from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.interfaces import network
 from qcg.pilotjob.interfaces.network import LIMITS, MOST_UNDER_WAY, NetworkInterface
 from qcg.pilotjob.interfaces.replies import Answer, ok
-from qcg.pilotjob.manager.observers import Followers
+from qcg.pilotjob.manager.observers import Observers
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.routing import LOOPBACK
 from tests.support.serving import PATIENCE, Bare
@@ -61,8 +61,8 @@ def test_no_request_is_read_while_the_maximum_is_being_handled(monkeypatch: pyte
         hub = Hub()
         try:
             interface = NetworkInterface(hub, Options(insecure_net=True), LOOPBACK)
-            engine = SimpleNamespace(followers=Followers())
-            interface.serve(SimpleNamespace(run_id="x", interfaces=[], engine=engine))  # type: ignore[arg-type]
+            engine = SimpleNamespace(observers=Observers())
+            interface.serve(SimpleNamespace(run_id="x", engine=engine))  # type: ignore[arg-type]
             with Bare(interface.contact.address, kind=zmq.DEALER) as client:
                 for _ in range(REQUESTS):
                     client.send(b"", b"{}")

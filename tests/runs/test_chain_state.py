@@ -10,7 +10,7 @@ from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.common.exit_codes import JOBS_LEFT
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.manager.run_result import ManagerEnd, RunResult
 from qcg.pilotjob.runs.chain_state import ChainState, read_chain_state, write_chain_state
 
 
@@ -34,5 +34,5 @@ def test_a_damaged_chain_state_is_an_error(tmp_path: Path):
 
 def test_a_manager_that_leaves_jobs_ends_with_the_exit_code_that_asks_for_another_allocation(tmp_path: Path):
     counts = [int(state is State.QUEUED) for state in State]
-    ending = Ending(run_dir=tmp_path, counts=counts, cause=Cause.TIME, reason="the time is over")
-    assert ending.exit_code == JOBS_LEFT == 4
+    result = RunResult(run_dir=tmp_path, counts=counts, end=ManagerEnd(Cause.TIME, "the time is over"))
+    assert result.exit_code == JOBS_LEFT == 4

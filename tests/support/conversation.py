@@ -13,18 +13,20 @@ from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.interfaces.dispatch import answer
-from qcg.pilotjob.interfaces.pilot import Pilot
-from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.interfaces.factory import InterfaceFactory
+from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.prepare import PreparedRun
+from qcg.pilotjob.manager.run_result import RunResult
 from qcg.pilotjob.manager.service import Service
 
 PATIENCE = 60.0
 
 
 class Conversation:
-    def __init__(self, pilot: Pilot) -> None:
-        self.pilot = pilot
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
         self._reached: dict[tuple[str, str], asyncio.Event] = {}
-        pilot.engine.followers.changes.append(self._watch)
+        manager.engine.observers.transitions.append(self._watch)
 
     def _watch(self, transition: Transition) -> None:
         name = name_of(transition.job, transition.position)
@@ -42,7 +44,7 @@ class Conversation:
         self._reached = {key: event for key, event in self._reached.items() if key[0] != name}
 
     async def text(self, raw: bytes) -> dict[str, Any]:
-        reply: dict[str, Any] = json.loads(json.dumps((await answer(self.pilot, raw)).to_dict()))
+        reply: dict[str, Any] = json.loads(json.dumps((await answer(self.manager, raw)).to_dict()))
         return reply
 
     async def ask(self, request: str, **more: Any) -> Any:
@@ -65,26 +67,30 @@ class Conversation:
 class _Open(Service):
     """Stays until it is told to end, as it would for a client."""
 
-    async def _until_the_end(self, pilot: Pilot, *, read: bool) -> None:
-        await pilot.shutdown.wait()
+    async def _wait_for_end(self, manager: Manager, prepared: PreparedRun) -> None:
+        await manager.shutdown.wait()
 
 
-def talk(wd: Path, scenario: Callable[[Conversation], Awaitable[None]], nodes: str | None = "4", **more: Any) -> Ending:
+def talk(
+    wd: Path, scenario: Callable[[Conversation], Awaitable[None]], nodes: str | None = "4", **more: Any
+) -> RunResult:
     """Run a service in this process and a scenario against it; how the service ended."""
     return asyncio.run(_talk(Options(wd=str(wd), nodes=nodes, **more), scenario))
 
 
-async def _talk(options: Options, scenario: Callable[[Conversation], Awaitable[None]]) -> Ending:
-    service = _Open(options)
+async def _talk(options: Options, scenario: Callable[[Conversation], Awaitable[None]]) -> RunResult:
     talking: list[asyncio.Future[None]] = []
 
-    async def converse(pilot: Pilot) -> None:
+    async def converse(manager: Manager) -> None:
         try:
-            await scenario(Conversation(pilot))
+            await scenario(Conversation(manager))
         finally:
-            pilot.shutdown.make(Cause.FINISH_AND_CANCEL, "the scenario is over")
+            manager.shutdown.make(Cause.FINISH_AND_CANCEL, "the scenario is over")
 
-    service.on_ready = lambda pilot: talking.append(asyncio.ensure_future(converse(pilot)))
+    def begin(manager: Manager) -> None:
+        talking.append(asyncio.ensure_future(converse(manager)))
+
+    service = _Open(options, interfaces=InterfaceFactory(), on_ready=begin)
     ending = await service.run()
     await asyncio.gather(*talking)
     return ending

@@ -10,8 +10,8 @@ from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.manager.engine import Engine
+from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.report.progress import progress_line
 
 PLAIN_INTERVAL = 2.0
@@ -20,7 +20,7 @@ MOST_FAILURES = 20
 """Failures that are printed while jobs run; the closing table has the rest."""
 
 
-def print_transitions(pilot: Pilot) -> None:
+def print_transitions(manager: Manager) -> None:
     """Print a line for each start and each end of a job."""
 
     def print_transition(transition: Transition) -> None:
@@ -30,7 +30,7 @@ def print_transitions(pilot: Pilot) -> None:
         elif transition.state.is_final:
             echo(f"{datetime.now()} job {printable(name)} finished: {transition.state.name}")
 
-    pilot.engine.followers.changes.append(print_transition)
+    manager.engine.observers.transitions.append(print_transition)
 
 
 class Progress:
@@ -44,14 +44,14 @@ class Progress:
         self._last = ""
         self._task: asyncio.Future[None] | None = None
 
-    def start(self, pilot: Pilot) -> None:
+    def start(self, manager: Manager) -> None:
         escape_unencodable()
-        self._engine = pilot.engine
+        self._engine = manager.engine
         if self._silent:
-            pilot.engine.followers.notices.append(echo_err)
+            manager.engine.observers.notices.append(echo_err)
             return
-        pilot.engine.followers.failures.append(self._failed)
-        pilot.engine.followers.notices.append(echo)
+        manager.engine.observers.failures.append(self._failed)
+        manager.engine.observers.notices.append(echo)
         self._task = asyncio.ensure_future(self._live() if on_terminal() else self._plain())
 
     def stop(self) -> None:
@@ -73,7 +73,7 @@ class Progress:
 
     def _line(self) -> str:
         line = progress_line(self._engine.state)
-        return f"{line}; nothing can be written, service.log says why" if self._engine.stalled else line
+        return f"{line}; nothing can be written, service.log says why" if self._engine.commits.stalled else line
 
     def _print(self) -> None:
         line = self._line()

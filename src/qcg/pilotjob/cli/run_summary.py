@@ -13,19 +13,19 @@ from qcg.pilotjob.cli.tables import show_json
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.manager.run_result import RunResult
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.run_report import RunReport
 from qcg.pilotjob.runs.rundir import discard
 
 
-def print_summary(ending: Ending, *, followed: bool, as_json: bool = False) -> None:
+def print_summary(ending: RunResult, *, followed: bool, as_json: bool = False) -> None:
     """Print the end of a run. `followed`: another allocation continues with the jobs that are left."""
-    if ending.refusals:
+    if ending.requests.refusals:
         nothing = "" if sum(ending.counts) else ", and nothing was run"
-        echo_err(f"Error: {_were_refused(len(ending.refusals))}{nothing}:")
-    for refusal in ending.refusals:
+        echo_err(f"Error: {_were_refused(len(ending.requests.refusals))}{nothing}:")
+    for refusal in ending.requests.refusals:
         echo_err(refusal)
     if ending.nothing_accepted:
         discard(ending.run_dir.parent, ending.run_dir)
@@ -43,16 +43,16 @@ def print_summary(ending: Ending, *, followed: bool, as_json: bool = False) -> N
             show_json(run_result(ending, None))
     if ending.continued == 0:
         echo_err("There was nothing to continue: all jobs of this run had ended. A new run runs them again.")
-    earlier = ending.request_errors - len(ending.refusals)
+    earlier = ending.requests.errors - len(ending.requests.refusals)
     if earlier:
         echo_err(f"{_were_refused(earlier)} before this run was resumed; service.log says why.")
-    if ending.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
-        echo_err(f"The run could not go on: {ending.reason}")
+    if ending.end.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
+        echo_err(f"The run could not go on: {ending.end.reason}")
     if last_line := ending.last_line(followed=followed):
         echo_err(last_line)
 
 
-def run_result(ending: Ending, report: RunReport | None) -> dict[str, Any]:
+def run_result(ending: RunResult, report: RunReport | None) -> dict[str, Any]:
     """The output of `run --json`; there is no report when the registry cannot be read."""
     command = "sbatch" if ending.allocation else "run"
     return {
@@ -61,8 +61,8 @@ def run_result(ending: Ending, report: RunReport | None) -> dict[str, Any]:
         "jobs": {state.name: ending.counts[state] for state in State if ending.counts[state]},
         "jobs_left": ending.jobs_left,
         "resume": f"qcg-pm {command} --resume {shlex.quote(str(ending.run_dir))}" if ending.jobs_left else None,
-        "refusals": ending.refusals,
-        "trouble": ending.reason if ending.cause in (Cause.NO_AGENT, Cause.DEFECT) else None,
+        "refusals": ending.requests.refusals,
+        "trouble": ending.end.reason if ending.end.cause in (Cause.NO_AGENT, Cause.DEFECT) else None,
         "report": msgspec.to_builtins(report),
     }
 

@@ -20,11 +20,12 @@ from qcg.pilotjob.cluster.registry import system_in_use
 from qcg.pilotjob.common.gc_tuning import collect_seldom
 from qcg.pilotjob.common.options import Options, Resumption, UsageError
 from qcg.pilotjob.executors.prestart import SpareAgent
+from qcg.pilotjob.interfaces.factory import InterfaceFactory
 from qcg.pilotjob.interfaces.file import FileError, how_far
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
-from qcg.pilotjob.manager.run_result import Ending
+from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.run_result import RunResult
 from qcg.pilotjob.manager.service import Service
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.runs.discovery import find_runs, left_runs
@@ -35,10 +36,10 @@ def run_service(
     context: click.Context,
     given: dict[str, Any],
     fixed: dict[str, Any],
-    on_ready: Callable[[Pilot], None],
+    on_ready: Callable[[Manager], None],
     on_end: Callable[[], None] = lambda: None,
     spare: SpareAgent | None = None,
-) -> Ending:
+) -> RunResult:
     print_ignored_options(context)
     try:
         check_machine()
@@ -48,16 +49,17 @@ def run_service(
 
         notice = InterruptNotice()
 
-        def ready(pilot: Pilot) -> None:
+        def ready(manager: Manager) -> None:
             # Not before: when it cannot begin, that is what counts.
-            for note in [*notes, *file_again(resumption, pilot.engine.journal), *pilot.start_notices]:
+            for note in [*notes, *file_again(resumption, manager.engine.journal), *manager.start_notices]:
                 tell(note)
             # From here until its end, the service itself takes care of Ctrl-C.
-            notice.run_dir = pilot.engine.journal.path.parent
-            on_ready(pilot)
+            notice.run_dir = manager.engine.journal.path.parent
+            on_ready(manager)
 
         with notice:
-            return asyncio.run(_run(Service(options, resumption, spare), ready, on_end))
+            service = Service(options, resumption, interfaces=InterfaceFactory(), spare=spare, on_ready=ready)
+            return asyncio.run(_run(service, on_end))
     except (UsageError, ClusterError, FileError, JournalError, ReportError) as error:
         raise Refusal(str(error)) from None
 
@@ -99,8 +101,7 @@ def file_again(resumption: Resumption | None, journal: Journal) -> list[str]:
     ]
 
 
-async def _run(service: Service, on_ready: Callable[[Pilot], None], on_end: Callable[[], None]) -> Ending:
-    service.on_ready = on_ready
+async def _run(service: Service, on_end: Callable[[], None]) -> RunResult:
     collect_seldom()
     try:
         return await service.run()

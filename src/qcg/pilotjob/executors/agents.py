@@ -1,15 +1,18 @@
-"""Carries launches and kills to agents, and what they tell back to the engine."""
+"""The executor that reaches hosts through agents, which connect to this manager over ZeroMQ."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.executors.base import Executor, ExecutorObserver
 from qcg.pilotjob.executors.heartbeats import Pulses
-from qcg.pilotjob.host.records import Ended, Launch, Running, Started
+from qcg.pilotjob.executors.supervision import AgentSupervisor
+from qcg.pilotjob.host.records import Ended, Launch, Started
 from qcg.pilotjob.wire.contact import AgentsContact
 from qcg.pilotjob.wire.hub import Frames, Hub, Port
 from qcg.pilotjob.wire.keys import Keys
@@ -19,24 +22,12 @@ log = logging.getLogger(__name__)
 DOMAIN = "agents"
 
 
-class Listener:
-    """What an executor tells. The engine is one."""
+class Endpoint(NamedTuple):
+    """Where agents connect to this manager."""
 
-    def agent_told(self, agent: str, records: Sequence[protocol.Record]) -> None:
-        """Runs have begun or ended; each record once, in order."""
-        raise NotImplementedError
-
-    def agent_ready(self, agent: str, nodes: list[str], live: list[Running]) -> None:
-        """An agent has connected, and this is all it has under way."""
-        raise NotImplementedError
-
-    def agent_swept(self, agent: str, nodes: list[str], run_ids: list[str]) -> None:
-        """Nothing is left there of runs that others have started."""
-        raise NotImplementedError
-
-    def agent_away(self, agent: str, nodes: list[str]) -> None:
-        """An agent has gone, perhaps for good."""
-        raise NotImplementedError
+    hub: Hub
+    keys: Keys
+    address: str
 
 
 class Agent:
@@ -46,59 +37,67 @@ class Agent:
         self.name = name
         self.nodes = nodes
         self.acked = acked
-        """Its last record that the journal has."""
+        """Its last record that is in the journal."""
         self.seen = acked
         """Its last record that was handled."""
         self.peer: bytes | None = None
-        """Its connection, once it has said Hello."""
+        """Its connection, after its Hello."""
         self.ready = False
-        """It has reported, so that whatever it is sent from now on is not missing from its report."""
+        """It has reported its attempts, so that what it is sent from now on is not missing from that report."""
         self.given_up = False
-        """Its jobs were taken for lost, and it has not reported since."""
+        """Its attempts were declared lost, and it has not reported since."""
         self.launches: list[Launch] = []
         self.kills: dict[tuple[str, str], list[str]] = {}
         """By reason and message."""
-        self.recalls: list[str] = []
+        self.retracts: list[str] = []
         self.sweeps: list[str] = []
-        """Runs to end here that were started from other nodes."""
+        """Attempts started from other nodes, to be ended on the nodes of this agent."""
 
 
-class AgentExecutor:
+class AgentExecutor(Executor):
     def __init__(
-        self, listener: Listener, agents: dict[str, list[str]], acked: dict[str, int], instance: str = ""
+        self,
+        observer: ExecutorObserver,
+        agents: Mapping[str, list[str]],
+        acked: Mapping[str, int],
+        endpoint: Endpoint | None,
+        supervise: Callable[[AgentExecutor], AgentSupervisor],
+        *,
+        instance: str = "",
+        fence: float = 0.0,
     ) -> None:
-        """`agents`: the nodes that each agent looks after. `acked`: what the journal has of them. `instance`: what the
-        markers of all jobs begin with."""
-        self._listener = listener
+        """`agents`: the nodes of each agent. `acked`: the last record of each agent that is in the journal. `endpoint`:
+        None only where no socket is wanted. `instance`: the first part of the markers of all jobs. `fence`: seconds
+        after which an agent that is cut off ends its attempts; 0: never."""
+        self._observer = observer
+        self._endpoint = endpoint
         self._instance = instance
-        self.fence = 0.0
-        """Seconds after which an agent that is cut off ends its jobs; 0: never."""
+        self._fence = fence
         self.agents = {name: Agent(name, nodes, acked.get(name, 0)) for name, nodes in agents.items()}
         self._by_node = {node: self.agents[name] for name, nodes in agents.items() for node in nodes}
         self._by_peer: dict[bytes, Agent] = {}
         self._port: Port | None = None
         self.pulses: Pulses | None = None
-        """Where agents that may be cut off are heard and answered, too."""
-        self.touched = 0.0
-        """When the contact file was kept fresh last, in monotonic seconds."""
-        self.on_hello: Callable[[protocol.Hello], None] = lambda hello: None
-        self.on_incompatible: Callable[[str], None] = lambda reason: None
-        """Called with a clause when an agent of another version connects."""
-        self.on_heard: Callable[[str], None] = lambda name: None
-        self.on_ready: Callable[[str], None] = lambda name: None
-        self.on_bye: Callable[[str], None] = lambda name: None
-        self.exit_reason = "cancel"
-        """What the records of those will say that agents end with themselves."""
+        """The heartbeats of agents that may be cut off."""
         self._exit: protocol.Exit | None = None
-        """Set once agents are to end."""
+        """Set during the shutdown."""
+        self._supervisor = supervise(self)
 
-    def open(self, hub: Hub, keys: Keys, address: str) -> AgentsContact:
-        """Listen; what agents need to connect."""
+    @property
+    def hosts(self) -> Mapping[str, Sequence[str]]:
+        return {agent.name: agent.nodes for agent in self.agents.values()}
+
+    def open(self) -> AgentsContact:
+        assert self._endpoint is not None
+        hub, keys, address = self._endpoint
         self._port = hub.router(DOMAIN, keys, address, self._messages)
-        if self.fence:
+        if self._fence:
             self.pulses = Pulses(keys, address, self.agents)
         pulse = self.pulses.address if self.pulses else ""
         return AgentsContact(self._port.address, keys.server_public, keys.client_public, keys.client_secret, pulse)
+
+    def start(self) -> None:
+        self._supervisor.start()
 
     def launch(self, node: str, launch: Launch) -> None:
         self._by_node[node].launches.append(launch)
@@ -106,34 +105,30 @@ class AgentExecutor:
     def kill(self, node: str, attempt_id: str, reason: str = "cancel", message: str = "") -> None:
         self._by_node[node].kills.setdefault((reason, message), []).append(attempt_id)
 
-    def same_agent(self, node: str, other: str) -> bool:
+    def same_host(self, node: str, other: str) -> bool:
         return self._by_node[node] is self._by_node[other]
 
-    def signal(self, run_ids: dict[str, list[str]], number: int) -> None:
-        """Give a signal to runs, by the node that has started them."""
-        for node, ids in run_ids.items():
+    def signal(self, attempt_ids: Mapping[str, list[str]], number: int) -> None:
+        for node, ids in attempt_ids.items():
             self._send(self._by_node[node], protocol.Signal(ids, number))
 
-    def retract(self, node: str, run_ids: list[str]) -> None:
-        """Take back those of these runs that stand behind others."""
-        self._by_node[node].recalls += run_ids
+    def retract(self, node: str, attempt_ids: list[str]) -> None:
+        self._by_node[node].retracts += attempt_ids
 
     def sweep(self, node: str, attempt_id: str) -> None:
-        """End what a run that was started from another node has on this one."""
         self._by_node[node].sweeps.append(attempt_id)
 
     def flush(self) -> None:
-        """Send what has gathered; what is for an agent that is away is dropped, and its report puts the books right."""
         for agent in self.agents.values():
             if agent.launches:
                 if agent.ready:
                     self._send(agent, protocol.Start(agent.launches))
                 agent.launches = []
-            if agent.recalls:
-                # Before those are ended that they stand behind.
+            if agent.retracts:
+                # Before the kills: a launch that waits in a lane would start when the attempt before it is killed.
                 if agent.ready:
-                    self._send(agent, protocol.Retract(agent.recalls))
-                agent.recalls = []
+                    self._send(agent, protocol.Retract(agent.retracts))
+                agent.retracts = []
             if agent.kills:
                 for (reason, message), ids in agent.kills.items() if agent.ready else ():
                     self._send(agent, protocol.Kill(ids, reason, message))
@@ -143,19 +138,34 @@ class AgentExecutor:
                     self._send(agent, protocol.Sweep(agent.sweeps, self._instance))
                 agent.sweeps = []
 
-    def acknowledge(self, seen: dict[str, int]) -> None:
-        """The journal has everything up to these records."""
-        for name, number in seen.items():
+    def acknowledge(self, numbers: Mapping[str, int]) -> None:
+        for name, number in numbers.items():
             agent = self.agents[name]
             if number > agent.acked:
                 agent.acked = number
                 self._send(agent, protocol.Ack(number))
 
-    def tell_to_exit(self, grace: float) -> None:
-        """Those that have not connected yet are told when they do."""
-        self._exit = protocol.Exit(grace, self.exit_reason)
+    async def shut_down(self, grace: float, reason: str) -> None:
+        self._tell_to_exit(protocol.Exit(grace, reason))
+        await self._supervisor.end(grace)
+
+    def hurry(self) -> None:
+        assert self._exit is not None
+        self._tell_to_exit(protocol.Exit(0.0, self._exit.reason))
+
+    def abandon(self) -> None:
+        if self.pulses is not None:
+            self.pulses.close()
+            self.pulses = None
+        self._supervisor.abandon()
+
+    def _tell_to_exit(self, message: protocol.Exit) -> None:
+        """Agents that connect later get it after their Hello."""
+        self._exit = message
         for agent in self.agents.values():
-            self._send(agent, self._exit)
+            self._send(agent, message)
+
+    # -- for the supervisor ---------------------------------------------------------------------------------------
 
     def gone(self, name: str) -> None:
         """An agent, or its connection, has ended."""
@@ -165,16 +175,18 @@ class AgentExecutor:
         agent.peer = None
         if agent.ready and self._exit is None:
             agent.ready = False
-            self._listener.agent_away(name, agent.nodes)
+            self._observer.host_away(name, agent.nodes)
 
     def give_up(self, names: Sequence[str]) -> None:
-        """Jobs of these agents are taken for lost: should one still be there, it ends them before anything else."""
+        """Declare the attempts of these agents lost. An agent that connects again ends them before anything else."""
         for name in names:
             self.agents[name].given_up = True
 
-    def told_in_writing(self, name: str, records: Sequence[tuple[int, Started | Ended]]) -> None:
-        """What an agent that is not heard any more has written down."""
+    def ledger_read(self, name: str, records: Sequence[tuple[int, Started | Ended]]) -> None:
+        """Handle the records in the ledger of an agent that cannot send them any more."""
         self._records(self.agents[name], [protocol.record(number, body) for number, body in records])
+
+    # -- messages -------------------------------------------------------------------------------------------------
 
     def _send(self, agent: Agent, message: protocol.FromManager) -> None:
         if agent.peer is not None and self._port is not None:
@@ -197,48 +209,50 @@ class AgentExecutor:
             assert self._port is not None
             self._port.send([peer, protocol.encode(protocol.Identify())])
         else:
-            self.on_heard(agent.name)
-            self._words(agent, message)
+            self._supervisor.heard(agent.name)
+            self._agent_message(agent, message)
 
-    def _words(self, agent: Agent, message: protocol.FromAgent) -> None:
+    def _agent_message(self, agent: Agent, message: protocol.FromAgent) -> None:
         if isinstance(message, protocol.Beat):
-            self._send(agent, message)  # at once: its time tells the agent since when it is known to be alive
+            self._send(agent, message)  # at once: the agent measures from this time how long it may be cut off
         elif isinstance(message, protocol.News):
             self._records(agent, message.records)
         elif isinstance(message, protocol.Report):
             self._records(agent, message.records)
             agent.ready = True
             agent.given_up = False
-            self._listener.agent_ready(agent.name, agent.nodes, message.live)
-            self.on_ready(agent.name)
+            self._observer.host_ready(agent.name, agent.nodes, message.live)
+            self._supervisor.ready(agent.name)
         elif isinstance(message, protocol.Leaving):
             others = {self._by_node[node].name: self._by_node[node] for node in message.nodes if node in self._by_node}
             for other in others.values():
                 if other is not agent:
                     self._send(other, protocol.Sweep([message.id], self._instance, message.grace))
         elif isinstance(message, protocol.Swept):
-            self._listener.agent_swept(agent.name, agent.nodes, message.ids)
+            self._observer.host_swept(agent.name, agent.nodes, message.ids)
         elif isinstance(message, protocol.Bye):
-            self.on_bye(agent.name)
+            self._supervisor.bye(agent.name)
 
     def _hello(self, peer: bytes, hello: protocol.Hello) -> None:
         agent = self.agents.get(hello.agent)
         if agent is None:
-            log.error("an agent that nobody asked for says hello: %s on %s; it is left alone", hello.agent, hello.host)
+            log.error(
+                "agent %s on %s connected, but is not an agent of this run; it is ignored", hello.agent, hello.host
+            )
             return
         if hello.protocol != protocol.PROTOCOL:
-            self.on_incompatible(
+            self._observer.executor_failed(
                 f"agent {hello.agent} (pid {hello.pid} on {hello.host}) belongs to another version of QCG-PilotJob"
                 f" ({hello.version}) and would not understand this one; resume the run with that version, or end the"
                 f" agent and its jobs with `kill {hello.pid}` first"
             )
             return
-        self.gone(agent.name)  # its earlier connection; until it has reported, it gets nothing
+        self.gone(agent.name)  # its earlier connection; it gets nothing until it has reported
         agent.peer = peer
         self._by_peer[peer] = agent
         log.info("agent %s connected from %s (pid %d)", hello.agent, hello.host, hello.pid)
-        self.on_hello(hello)
-        self._send(agent, protocol.Welcome(agent.acked, agent.seen, self._instance, self.fence, agent.given_up))
+        self._supervisor.hello(hello)
+        self._send(agent, protocol.Welcome(agent.acked, agent.seen, self._instance, self._fence, agent.given_up))
         if self._exit is not None:
             self._send(agent, self._exit)
 
@@ -246,4 +260,4 @@ class AgentExecutor:
         fresh = [record for record in records if record.number > agent.seen]
         if fresh:
             agent.seen = fresh[-1].number
-            self._listener.agent_told(agent.name, fresh)
+            self._observer.records_received(agent.name, fresh)

@@ -6,19 +6,24 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
+from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
 from qcg.pilotjob.cluster.agent_start import AgentStart
+from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.executors.agents import AgentExecutor
-from qcg.pilotjob.executors.hang_safe import aside
+from qcg.pilotjob.executors.base import ExecutorObserver
+from qcg.pilotjob.executors.contact_keeper import ContactKeeper
+from qcg.pilotjob.executors.hang_safe import call_in_thread, reraise_task_error
 from qcg.pilotjob.executors.ledger_reader import written_by
 from qcg.pilotjob.executors.liveness import Standing, Step, Times, Vigil
 from qcg.pilotjob.executors.process import WatchedProcess, start_apart
-from qcg.pilotjob.executors.supervision import raise_its_error
+from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.host.records import Ended, Started
 
 log = logging.getLogger(__name__)
@@ -42,6 +47,15 @@ ENDING = 10.0
 """Seconds that agents have to end, besides the grace of their jobs."""
 
 
+class NodeLayouts(Protocol):
+    """Learns from agents which cores and GPUs their nodes have."""
+
+    def hello(self, hello: protocol.Hello) -> None: ...
+
+    def notices(self) -> list[str]:
+        """Sentences for the user, once enough agents have connected."""
+
+
 class Starting(Struct):
     """What a command is to bring."""
 
@@ -50,12 +64,15 @@ class Starting(Struct):
     """Those whose agents have neither reported nor been given up since."""
 
 
-class NodeAgents:
+class AllocationAgents(AgentSupervisor):
     def __init__(
         self,
         executor: AgentExecutor,
+        observer: ExecutorObserver,
         start: AgentStart,
         run_dir: Path,
+        contact: ContactKeeper,
+        layouts: NodeLayouts,
         times: Times,
         threshold: float,
         earlier: Times | None = None,
@@ -64,7 +81,10 @@ class NodeAgents:
 
         `earlier`: the longest times that a manager of this run has told its agents."""
         self._executor = executor
+        self._observer = observer
         self._start = start
+        self._contact = contact
+        self._layouts = layouts
         self._run_dir = run_dir
         self._threshold = threshold
         self._gathering = True
@@ -83,29 +103,21 @@ class NodeAgents:
         self._losing: set[asyncio.Future[None]] = set()
         """Nodes are being given up."""
         self._ticking: asyncio.Future[None] | None = None
-        self.on_hopeless: Callable[[str], None] = lambda reason: None
-        self.on_gathered: Callable[[list[str]], None] = lambda missing: None
-        """Jobs may start from now on; told the nodes whose agents are not there."""
-        self.on_lost: Callable[[list[str], str], None] = lambda nodes, message: None
-        executor.on_heard = self._heard
-        executor.on_ready = self._ready
-        executor.on_bye = self._bye
 
     def start(self) -> None:
-        now = self._began = self._ticked = self._executor.touched = time.monotonic()
+        now = self._began = self._ticked = time.monotonic()
         for name in self._executor.agents:
             has_run = read_agent_pid(self._run_dir, name) is not None
             self._vigils[name] = Vigil(self._times, now, earlier=self._earlier if has_run else None)
         found = [name for name, vigil in self._vigils.items() if vigil.standing is Standing.AWAY]
         if found:
-            log.info("agents of an earlier manager are expected on %s", listed(found))
+            log.info("agents of an earlier manager are expected on %s", list_names(found))
         self._tick()
         self._ticking = asyncio.ensure_future(self._keep_ticking())
-        self._ticking.add_done_callback(raise_its_error)
+        self._ticking.add_done_callback(reraise_task_error)
 
     async def end(self, grace: float) -> None:
         self._ending = True
-        self._executor.tell_to_exit(grace)
         deadline = time.monotonic() + grace + ENDING
         while self._still_expected(deadline):
             self._changed.clear()
@@ -120,9 +132,6 @@ class NodeAgents:
     def abandon(self) -> None:
         self._ending = True
         self._stop_ticking()
-        if self._executor.pulses is not None:
-            self._executor.pulses.close()
-            self._executor.pulses = None
         for process in self._starters:
             if not self._met:
                 process.kill()  # it would start agents for a manager that has ended
@@ -131,10 +140,13 @@ class NodeAgents:
 
     # -- what agents say ------------------------------------------------------------------------------------------
 
-    def _heard(self, name: str) -> None:
+    def hello(self, hello: protocol.Hello) -> None:
+        self._layouts.hello(hello)
+
+    def heard(self, name: str) -> None:
         self._vigils[name].hears(time.monotonic())
 
-    def _ready(self, name: str) -> None:
+    def ready(self, name: str) -> None:
         self._met = True
         vigil = self._vigils[name]
         if vigil.standing is Standing.LOST:
@@ -143,7 +155,7 @@ class NodeAgents:
         self._gather(time.monotonic())
         self._release_starters([name])
 
-    def _bye(self, name: str) -> None:
+    def bye(self, name: str) -> None:
         self._vigils[name].said_goodbye()
         self._changed.set()
 
@@ -172,10 +184,12 @@ class NodeAgents:
             losing = asyncio.ensure_future(self._lose(lost, message))
             self._losing.add(losing)
             losing.add_done_callback(self._losing.discard)
-            losing.add_done_callback(raise_its_error)
+            losing.add_done_callback(reraise_task_error)
         never_came = _with(due, Step.NEVER_CAME)
         if never_came:
-            self.on_lost(never_came, f"node lost: no agent has connected from it within {self._times.never_came:g} s")
+            self._observer.nodes_lost(
+                never_came, f"node lost: no agent has connected from it within {self._times.never_came:g} s"
+            )
         self._release_starters(lost + never_came)
         for name in _with(due, Step.GIVE_UP_START):
             self._give_up_start(name)
@@ -189,7 +203,7 @@ class NodeAgents:
             pulses.deaf = frozenset(name for name, vigil in self._vigils.items() if vigil.is_deaf_to(now))
             for name, at in pulses.heard.copy().items():
                 self._vigils[name].pulses(at)
-        if now - self._executor.touched > UNTOUCHED:
+        if now - max(self._began, self._contact.refreshed_at) > UNTOUCHED:
             # Agents that are cut off may take this manager for dead, and keep their jobs.
             for vigil in self._vigils.values():
                 vigil.pulses(now)
@@ -201,18 +215,18 @@ class NodeAgents:
             return {name: written_by(self._run_dir, name) for name in names}
 
         try:
-            found = await asyncio.wait_for(aside(read, "last words"), LAST_WORDS)
+            found = await asyncio.wait_for(call_in_thread(read, "last words"), LAST_WORDS)
         except asyncio.TimeoutError:
             log.error(
-                "the ledgers of %s cannot be read in time; what their agents have not told is lost", listed(names)
+                "the ledgers of %s cannot be read in time; what their agents have not told is lost", list_names(names)
             )
             found = {}
         # One that has come back meanwhile has ended its jobs, and told of them itself.
         lost = [name for name in names if self._executor.agents[name].given_up]
         for name in lost:
-            self._executor.told_in_writing(name, found.get(name, []))
+            self._executor.ledger_read(name, found.get(name, []))
         if lost:
-            self.on_lost(lost, message)
+            self._observer.nodes_lost(lost, message)
 
     def _wanted(self, names: list[str]) -> list[str]:
         """At the end, only where jobs may be left is somebody needed to end them."""
@@ -240,7 +254,7 @@ class NodeAgents:
                 self._run_starter(nodes, command)
 
     def _run_starter(self, nodes: list[str], command: list[str]) -> None:
-        log.log(self._importance(nodes), "starting agents on %s", listed(nodes))
+        log.log(self._importance(nodes), "starting agents on %s", list_names(nodes))
         now = time.monotonic()
         for name in nodes:
             self._vigils[name].starts(now)
@@ -257,7 +271,7 @@ class NodeAgents:
         if self._ending:
             return
         if starting.awaited:
-            self._was_useless(starting.nodes, f"what started the agents of {listed(starting.nodes)} has ended")
+            self._was_useless(starting.nodes, f"what started the agents of {list_names(starting.nodes)} has ended")
         else:
             self._ended_for(starting.nodes)
 
@@ -270,7 +284,7 @@ class NodeAgents:
             if starting.awaited.intersection(names):
                 starting.awaited.difference_update(names)
                 if not starting.awaited and not self._start.agents_end_with_it:
-                    log.debug("what started the agents of %s is ended; they go on", listed(starting.nodes))
+                    log.debug("what started the agents of %s is ended; they go on", list_names(starting.nodes))
                     process.kill_alone()
 
     def _was_useless(self, nodes: list[str], why: str) -> None:
@@ -280,7 +294,7 @@ class NodeAgents:
         if not self._met:
             self._useless += 1
             if self._useless == MOST_USELESS:
-                self.on_hopeless(why)
+                self._observer.executor_failed(why)
 
     def _ended_for(self, nodes: list[str]) -> None:
         now = time.monotonic()
@@ -309,11 +323,18 @@ class NodeAgents:
         if enough or all(self._vigils[name].standing is Standing.LOST for name in missing):
             self._gathering = False
             if ready:
-                self.on_gathered(missing)
+                self._observer.hosts_gathered(self._gathering_notices(missing))
             else:
-                self.on_hopeless(
+                self._observer.executor_failed(
                     f"no agent has connected within {now - self._began:.0f} s; {self._run_dir / LOG_NAME} says more"
                 )
+
+    def _gathering_notices(self, missing: list[str]) -> list[str]:
+        notices = self._layouts.notices()
+        if missing:
+            sentence = f"no agent has connected from {list_names(missing)} so far; jobs are started on the other nodes"
+            notices = [sentence, *notices]
+        return notices
 
     def _settled(self, now: float) -> bool:
         """A command for many nodes that fails on one of them ends the agents on all of them, with their jobs."""
@@ -349,8 +370,3 @@ class NodeAgents:
 
 def _with(due: dict[str, list[Step]], step: Step) -> list[str]:
     return [name for name, steps in due.items() if step in steps]
-
-
-def listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:10])
-    return f"{shown} and {len(names) - 10} more" if len(names) > 10 else shown

@@ -1,4 +1,4 @@
-"""Calls that may hang, such as those that touch a shared file system: nobody else waits for them."""
+"""Calls that may hang, such as those to a shared file system, and tasks that no code awaits."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def aside(call: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Its result, in time. In a thread of its own, which does not keep this process alive."""
+def call_in_thread(call: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """Run a call in a thread of its own, which does not keep this process alive. Only OSError is passed on."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -32,3 +32,9 @@ def aside(call: Callable[[], T], name: str) -> asyncio.Future[T]:
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return future
+
+
+def reraise_task_error(task: asyncio.Future[None]) -> None:
+    """A callback for tasks that no code awaits: raises their exception, so that the event loop reports it."""
+    if not task.cancelled():
+        task.result()

@@ -13,9 +13,11 @@ from pathlib import Path
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.pidfile import remove_agent_pid
 from qcg.pilotjob.executors.agents import AgentExecutor
+from qcg.pilotjob.executors.base import ExecutorObserver
 from qcg.pilotjob.executors.prestart import SpareAgent
 from qcg.pilotjob.executors.process import WatchedProcess, find_agent, start_agent
 from qcg.pilotjob.executors.restarts import Restarts
+from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.host.process_tree import read_process
 
 log = logging.getLogger(__name__)
@@ -28,10 +30,11 @@ ENDING = 10
 """Seconds that an agent has to end, besides the grace of its jobs."""
 
 
-class LocalAgent:
+class LocalAgent(AgentSupervisor):
     def __init__(
         self,
         executor: AgentExecutor,
+        observer: ExecutorObserver,
         run_dir: Path,
         linger: float,
         *,
@@ -43,6 +46,7 @@ class LocalAgent:
         """`spare`: one to begin with, where it was started in time. `now`: seconds of a clock that does not jump.
         `on_connected`: called with the pid of each agent that connects from this machine."""
         self._executor = executor
+        self._observer = observer
         self._run_dir = run_dir
         self._linger = linger
         self._pretend = pretend
@@ -59,13 +63,14 @@ class LocalAgent:
         self._ending = False
         self._has_worked = False
         """It may have jobs, or know of some."""
-        self.on_hopeless: Callable[[str], None] = lambda reason: None
-        """Told when no agent stays alive."""
+        self._said_bye = asyncio.Event()
 
     def start(self) -> None:
-        """Call the agent that an earlier manager left, or start one; it connects through the contact file."""
-        self._executor.on_ready = self._at_work
-        self._executor.on_hello = self._hello
+        """Find the agent that an earlier manager left, or start one; it connects through the contact file."""
+        self._observer.hosts_gathered([])  # jobs are started as soon as the agent is ready
+        self._find_or_start()
+
+    def _find_or_start(self) -> None:
         self._started = self._now()
         try:
             self._process = find_agent(self._run_dir, NAME, self._exited)
@@ -82,13 +87,19 @@ class LocalAgent:
             self._process = None
             self._failed_to_start(f"no agent can be started: {error}")
 
-    def _hello(self, hello: protocol.Hello) -> None:
+    def hello(self, hello: protocol.Hello) -> None:
         self._connected_pid = hello.pid if hello.host == socket.gethostname() else 0
         if self._connected_pid:
             self._on_connected(self._connected_pid)
 
-    def _at_work(self, name: str) -> None:
+    def heard(self, name: str) -> None:
+        pass  # the process is watched, not its messages
+
+    def ready(self, name: str) -> None:
         self._has_worked = True
+
+    def bye(self, name: str) -> None:
+        self._said_bye.set()
 
     async def _expect(self, process: WatchedProcess) -> None:
         """An agent that does not connect is of no use to anybody."""
@@ -132,7 +143,7 @@ class LocalAgent:
     def _failed_to_start(self, why: str) -> None:
         pause = self._restarts.after_failed_start()
         if pause is None:
-            self.on_hopeless(why)
+            self._observer.executor_failed(why)
         elif not self._ending:
             log.error("%s; it is tried again", why)
             self._start_after(pause)
@@ -145,25 +156,22 @@ class LocalAgent:
 
     def _start_again(self) -> None:
         if not self._ending:
-            self.start()
+            self._find_or_start()
 
     async def end(self, grace: float) -> None:
-        """Tell the agent to end everything it runs, and wait until it is gone."""
         self._ending = True
-        said_bye = asyncio.Event()
-        self._executor.on_bye = lambda name: said_bye.set()
-        self._executor.tell_to_exit(grace)
+        self._said_bye.clear()  # an earlier agent may have set it
         while not self._restarts.are_hopeless:
             if self._process is not None:
-                await self._gone(self._process, grace, said_bye)
-            if said_bye.is_set():
+                await self._gone(self._process, grace)
+            if self._said_bye.is_set():
                 break
-            # It was killed, and its jobs may live on: the next one ends what it has left.
+            # It was killed, and its jobs may live on: the next agent ends them.
             self._restarts.after_failed_start()
-            self.start()
+            self._find_or_start()
         remove_agent_pid(self._run_dir, NAME)
 
-    async def _gone(self, process: WatchedProcess, grace: float, said_bye: asyncio.Event) -> None:
+    async def _gone(self, process: WatchedProcess, grace: float) -> None:
         slow = asyncio.ensure_future(_happens(process.exited.is_set, int(grace) + ENDING))
         gone = asyncio.ensure_future(process.exited.wait())
         await asyncio.wait({slow, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -172,9 +180,9 @@ class LocalAgent:
             log.error("the agent (pid %d) does not end; it is killed", process.pid)
             process.kill()
         await gone
-        # Its last words may still be on their way.
+        # Its last messages may still be on their way.
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(said_bye.wait(), 1)
+            await asyncio.wait_for(self._said_bye.wait(), 1)
 
     def abandon(self) -> None:
         """Leave the agent alone: it keeps its jobs, and waits for another manager. One that has never been at work has

@@ -1,27 +1,39 @@
-"""What a service asks of whatever looks after its agents."""
+"""The interface between an agent executor and the component that keeps its agents alive."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from abc import ABC, abstractmethod
+
+from qcg.pilotjob.agent import protocol
 
 
-class Supervision(Protocol):
-    on_hopeless: Callable[[str], None]
-    """Told when no agent can be had."""
+class AgentSupervisor(ABC):
+    """Starts the agents of an executor, watches them, and replaces those that die."""
 
+    @abstractmethod
     def start(self) -> None:
         """Find or start agents, and look after them from now on."""
 
+    @abstractmethod
+    def hello(self, hello: protocol.Hello) -> None:
+        """An agent has connected; it reports its attempts next."""
+
+    @abstractmethod
+    def heard(self, name: str) -> None:
+        """A message of this agent has arrived."""
+
+    @abstractmethod
+    def ready(self, name: str) -> None:
+        """An agent has reported its attempts."""
+
+    @abstractmethod
+    def bye(self, name: str) -> None:
+        """An agent has ended its attempts, and exits."""
+
+    @abstractmethod
     async def end(self, grace: float) -> None:
-        """Tell all agents to end everything they run, and wait until they are gone."""
+        """Wait until all agents are gone, after they were told to exit with this grace period for their attempts."""
 
+    @abstractmethod
     def abandon(self) -> None:
-        """Leave the agents alone: they keep their jobs, and wait for another manager."""
-
-
-def raise_its_error(task: asyncio.Future[None]) -> None:
-    """For tasks that nobody waits for: what went wrong in them is not lost."""
-    if not task.cancelled():
-        task.result()
+        """Stop watching: agents keep their attempts, and wait for another manager."""

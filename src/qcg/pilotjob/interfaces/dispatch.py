@@ -24,15 +24,15 @@ from qcg.pilotjob.interfaces.handlers.resources_info import resources_info
 from qcg.pilotjob.interfaces.handlers.status import status
 from qcg.pilotjob.interfaces.handlers.submit import submit
 from qcg.pilotjob.interfaces.handlers.why import why
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, error
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.manager.engine import Counted
+from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.submission import Counted
 from qcg.pilotjob.report.errors import ReportError
 
 log = logging.getLogger(__name__)
 
-_HANDLERS: dict[type[Request], Callable[[Pilot, Any], Awaitable[Answer]]] = {
+_HANDLERS: dict[type[Request], Callable[[Manager, Any], Awaitable[Answer]]] = {
     requests.Control: control,
     requests.ListJobs: list_jobs,
     requests.JobStatus: job_status,
@@ -47,22 +47,22 @@ _HANDLERS: dict[type[Request], Callable[[Pilot, Any], Awaitable[Answer]]] = {
 }
 
 
-async def answer(pilot: Pilot, raw: bytes | msgspec.Raw, path: str = "") -> Answer:
+async def answer(manager: Manager, raw: bytes | msgspec.Raw, path: str = "") -> Answer:
     """Also of a request that could not be stored: whoever has sent it can send it again."""
     try:
-        return await attempt(pilot, raw, path)
+        return await attempt(manager, raw, path)
     except (JournalError, ReportError, ManagerEnding) as problem:
         return error(_at(path, problem))
 
 
-async def attempt(pilot: Pilot, raw: bytes | msgspec.Raw, path: str, counted: Counted | None = None) -> Answer:
+async def attempt(manager: Manager, raw: bytes | msgspec.Raw, path: str, counted: Counted | None = None) -> Answer:
     """Raises JournalError or ReportError when there is no room for what the request does, and ManagerEnding when it
     came too late: then it has done nothing. `counted`: stored together with the jobs of a submission."""
     try:
         request = decode_request(raw, path)
         if isinstance(request, requests.Submit):
-            return await submit(pilot, request, counted)
-        return await _HANDLERS[type(request)](pilot, request)
+            return await submit(manager, request, counted)
+        return await _HANDLERS[type(request)](manager, request)
     except RequestError as problem:
         return error(str(problem))
     except DescriptionError as problem:

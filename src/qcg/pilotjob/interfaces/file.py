@@ -8,7 +8,6 @@ import logging
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +15,6 @@ from qcg.pilotjob.description.errors import RequestError
 from qcg.pilotjob.description.requests import decode_request_file
 from qcg.pilotjob.host.safe_open import read_input
 from qcg.pilotjob.interfaces.dispatch import attempt
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
@@ -26,7 +24,10 @@ from qcg.pilotjob.journal.metadata import (
     FILE_REQUESTS_REFUSED,
     FILE_REQUESTS_TOTAL,
 )
-from qcg.pilotjob.manager.engine import RETRY_DELAY, Counted
+from qcg.pilotjob.manager.commits import RETRY_DELAY
+from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.ports import FileProgress
+from qcg.pilotjob.manager.submission import Counted
 from qcg.pilotjob.report.errors import ReportError
 
 log = logging.getLogger(__name__)
@@ -100,51 +101,43 @@ def _digest(path: Path) -> str:
     return found.hexdigest()
 
 
-class FileProgress(NamedTuple):
-    """How far the requests of a file have been carried out, by this manager and earlier ones."""
-
-    errors: int = 0
-    """Requests that were answered with an error."""
-    unread: int = 0
-    """Requests that are left for the next manager."""
-
-
-async def run_requests(pilot: Pilot, requests: list[msgspec.Raw]) -> FileProgress:
+async def run_requests(manager: Manager, requests: list[msgspec.Raw]) -> FileProgress:
     """Run those that have not been run before, until a shutdown is requested."""
-    journal = pilot.engine.journal
+    journal = manager.engine.journal
     done = journal.metadata(FILE_REQUESTS_DONE)
     errors = journal.metadata(FILE_REQUESTS_REFUSED)
+    refusals: list[str] = []
     if requests:
         # From here on, a manager that resumes the run knows of requests that were not carried out.
         journal.set_metadata(FILE_REQUESTS_TOTAL, len(requests))
-        pilot.engine.try_to_commit()
+        manager.engine.commits.try_to_commit()
     for number, request in enumerate(requests[done:], done):
-        reply = await _answer(pilot, request, number)
+        reply = await _answer(manager, request, number)
         if reply is None:
-            return FileProgress(errors, len(requests) - number)
+            return FileProgress(errors, len(requests) - number, refusals)
         journal.set_metadata(FILE_REQUESTS_DONE, number + 1)
         if reply.code:
             errors += 1
             journal.set_metadata(FILE_REQUESTS_REFUSED, errors)
-        pilot.engine.try_to_commit()
+        manager.engine.commits.try_to_commit()
         text = msgspec.json.encode(reply.to_dict()).decode()
         if reply.code:
             log.error("request %d was refused:\n%s", number + 1, reply.message)
-            pilot.refusals.append(reply.message or "")
+            refusals.append(reply.message or "")
         log.info("request %d answered: %s", number + 1, text if len(text) <= 2000 else text[:2000] + " …")
         await asyncio.sleep(0)  # agents and signals want to be heard between requests, too
-    return FileProgress(errors)
+    return FileProgress(errors, 0, refusals)
 
 
-async def _answer(pilot: Pilot, request: msgspec.Raw, number: int) -> Answer | None:
+async def _answer(manager: Manager, request: msgspec.Raw, number: int) -> Answer | None:
     """Nobody is there to send the request again, so it waits for room on the disk. None when the end comes sooner."""
     waits = False
-    while not pilot.shutdown.is_made:
+    while not manager.shutdown.is_made:
         try:
             # Jobs are stored in the same commit as the number of requests done: after a crash, the request is carried
             # out by the next manager, or it has been carried out.
             return await attempt(
-                pilot, request, f"request {number + 1}", Counted(FILE_REQUESTS_DONE, number, number + 1)
+                manager, request, f"request {number + 1}", Counted(FILE_REQUESTS_DONE, number, number + 1)
             )
         except ManagerEnding:
             return None
@@ -153,5 +146,5 @@ async def _answer(pilot: Pilot, request: msgspec.Raw, number: int) -> Answer | N
                 log.error("request %d waits until it can be stored: %s", number + 1, problem)
                 waits = True
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(pilot.shutdown.wait(), RETRY_DELAY)
+            await asyncio.wait_for(manager.shutdown.wait(), RETRY_DELAY)
     return None

@@ -9,9 +9,9 @@ import msgspec
 
 from qcg.pilotjob.common.options import Options, UsageError
 from qcg.pilotjob.interfaces.dispatch import answer
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.publisher import Publisher
 from qcg.pilotjob.interfaces.replies import Answer, error
+from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.wire.contact import MOST_BYTES, ClientsContact
 from qcg.pilotjob.wire.hub import BindError, Frames, Hub, Limits
 from qcg.pilotjob.wire.keys import make_keys
@@ -53,16 +53,14 @@ class NetworkInterface:
             client_public=keys.client_public if keys else "",
             client_secret=keys.client_secret if keys else "",
         )
-        self._pilot: Pilot | None = None
+        self._manager: Manager | None = None
         self._under_way: dict[asyncio.Future[None], tuple[Frames, int]] = {}
         """The frames that lead back to the client, and the size of its request."""
         self._bytes_under_way = 0
 
-    def serve(self, pilot: Pilot) -> None:
-        self._pilot = pilot
-        pilot.interfaces.append("network")
-        pilot.publisher = self.contact.publisher
-        self._publisher.follow(pilot)
+    def serve(self, manager: Manager) -> None:
+        self._manager = manager
+        self._publisher.follow(manager)
         self._port.resume()
         log.info("network interface at %s, events at %s", self.contact.address, self.contact.publisher)
         if not self.contact.server_key:
@@ -89,8 +87,8 @@ class NetworkInterface:
         return len(self._under_way) >= MOST_UNDER_WAY or self._bytes_under_way >= MOST_BYTES_UNDER_WAY
 
     async def _answer(self, way_back: Frames, body: bytes) -> None:
-        assert self._pilot is not None
-        self._send(way_back, await answer(self._pilot, body))
+        assert self._manager is not None
+        self._send(way_back, await answer(self._manager, body))
 
     def _send(self, way_back: Frames, reply: Answer) -> None:
         self._port.send([*way_back, _encode(reply.to_dict())])

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from qcg.pilotjob.core.effects import Transition
-from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.wire.hub import Frames, Hub, Limits
 from qcg.pilotjob.wire.keys import Keys
 
@@ -44,12 +44,12 @@ class Publisher:
         self._loop = asyncio.get_running_loop()
         self._beating: asyncio.Handle | None = None
 
-    def follow(self, pilot: Pilot) -> None:
-        self._run_id = pilot.run_id
-        self._watchers = pilot.engine.followers.changes
+    def follow(self, manager: Manager) -> None:
+        self._run_id = manager.run_id
+        self._watchers = manager.engine.observers.transitions
         self._watch_if_wanted()
-        pilot.engine.followers.many_ended.append(self._many_ended)
-        pilot.engine.followers.all_done.append(self._all_done)
+        manager.engine.observers.bulk_ends.append(self._many_ended)
+        manager.engine.observers.all_done.append(self._all_done)
 
     def close(self) -> None:
         if self._beating is not None:

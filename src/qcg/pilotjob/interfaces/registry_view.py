@@ -19,7 +19,7 @@ from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
 from qcg.pilotjob.journal.registry_reader import RegistryReader
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.launch.site import Site
-from qcg.pilotjob.manager.job_views import Stories
+from qcg.pilotjob.manager.job_views import JobViews
 
 
 class RegistryView:
@@ -37,7 +37,7 @@ class RegistryView:
             """What a damaged registry does not tell."""
             self._registry = RegistryReader(connection)
             self.descriptions = Descriptions(self._registry)
-            self.stories = Stories(self._registry, self.descriptions, _site(run_dir, self._registry))
+            self.views = JobViews(self._registry, self.descriptions, _site(run_dir, self._registry))
             self._interrupted = frozenset(self._registry.interrupted())
             self.state = CoreState([])
             for record in self._registry.job_records():

@@ -7,7 +7,7 @@ from typing import Protocol
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.journal.descriptions import Descriptions
-from qcg.pilotjob.manager.job_views import Stories
+from qcg.pilotjob.manager.job_views import JobViews
 
 
 class RunView(Protocol):
@@ -17,7 +17,7 @@ class RunView(Protocol):
     def state(self) -> CoreState: ...
 
     @property
-    def stories(self) -> Stories: ...
+    def views(self) -> JobViews: ...
 
     @property
     def descriptions(self) -> Descriptions: ...

@@ -1,34 +1,36 @@
-"""How much of what agents have told they may forget."""
+"""Which records of hosts are safe in the journal, so that the hosts may forget them."""
 
 from __future__ import annotations
 
 from collections.abc import Container
 
 
-class Acknowledging:
-    """Numbers of records, by agent. The end of a run that leaves several nodes is not in the books before all of them
-    have told; until then its agent keeps that record, and all after it."""
+class AckTracker:
+    """Record numbers by host. The end of an attempt on several nodes is final only when all of these nodes have
+    reported; until then its host keeps the record of the end and all later ones."""
 
     def __init__(self) -> None:
-        self._told: dict[str, int] = {}
+        self._handled: dict[str, int] = {}
         self._held: dict[str, tuple[str, int]] = {}
-        """By run, the record of its end."""
+        """By attempt id: the host, and the number of the record of its end."""
         self._settled: dict[str, int] = {}
 
-    def told(self, agent: str, number: int) -> None:
-        """Everything up to this record was handled."""
-        self._told[agent] = number
+    def handled(self, host: str, number: int) -> None:
+        """Every record up to this one was handled."""
+        self._handled[host] = number
 
-    def hold(self, agent: str, number: int, attempt_id: str) -> None:
-        self._held.setdefault(attempt_id, (agent, number))
+    def hold(self, host: str, number: int, attempt_id: str) -> None:
+        """Do not acknowledge the record of this end while the attempt leaves its other nodes."""
+        self._held.setdefault(attempt_id, (host, number))
 
     def settled(self, leaving: Container[str]) -> dict[str, int]:
-        """What is in the books for good and was not when this was asked the last time. `leaving`: the runs whose ends
-        are still held."""
-        self._held = {attempt_id: place for attempt_id, place in self._held.items() if attempt_id in leaving}
-        settled = dict(self._told)
-        for agent, number in self._held.values():
-            settled[agent] = min(settled[agent], number - 1)
-        news = {agent: number for agent, number in settled.items() if number > self._settled.get(agent, 0)}
+        """By host, the last record that needs no other one any more, where it is a later one than at the last call.
+
+        `leaving`: the attempts whose ends are still held."""
+        self._held = {attempt_id: record for attempt_id, record in self._held.items() if attempt_id in leaving}
+        settled = dict(self._handled)
+        for host, number in self._held.values():
+            settled[host] = min(settled[host], number - 1)
+        news = {host: number for host, number in settled.items() if number > self._settled.get(host, 0)}
         self._settled.update(news)
         return news

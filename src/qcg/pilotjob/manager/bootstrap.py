@@ -1,10 +1,11 @@
-"""Puts the rooms of one manager together."""
+"""Assembly of a manager from its parts: core, journal, report, executor and engine."""
 
 from __future__ import annotations
 
 import logging
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from qcg.pilotjob.cluster.registry import (
@@ -16,10 +17,12 @@ from qcg.pilotjob.cluster.registry import (
 )
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.executors.agents import AgentExecutor
+from qcg.pilotjob.executors.agents import Endpoint
+from qcg.pilotjob.executors.composite import composite
+from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from qcg.pilotjob.executors.ledger_reader import untold
+from qcg.pilotjob.executors.prestart import SpareAgent
 from qcg.pilotjob.host.records import FILES, OUTPUT
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import (
@@ -36,29 +39,65 @@ from qcg.pilotjob.journal.metadata import (
 from qcg.pilotjob.launch.site import EnvironmentSchema, Site
 from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.engine import Engine
-from qcg.pilotjob.manager.placement import Place
+from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.placement import Place, agent_executor
+from qcg.pilotjob.manager.prepare import PreparedRun
+from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 from qcg.pilotjob.report.writer import ReportWriter
 from qcg.pilotjob.runs import rundir
 from qcg.pilotjob.wire.contact import FILE_NAME, ClientsContact
+from qcg.pilotjob.wire.hub import Hub
+from qcg.pilotjob.wire.keys import make_keys
 
 log = logging.getLogger(__name__)
 
 
-def wire(
-    options: Options,
-    place: Place,
-    wd: Path,
-    run_dir: Path,
-    journal: Journal,
-    clients: ClientsContact | None,
-    *,
-    resumed: bool,
-) -> Pilot:
-    """A pilot that is ready for requests, as far as its agents are."""
-    specs = place.specs
-    site = Site(
-        root_wd=str(wd),
-        instance=journal.metadata(INSTANCE) or uuid.uuid4().hex,
+def assemble(
+    prepared: PreparedRun,
+    hub: Hub,
+    contact: ContactKeeper,
+    on_local_agent: Callable[[int], None] = lambda pid: None,
+    spare: SpareAgent | None = None,
+) -> Manager:
+    """Put the parts of a manager together, and restore the jobs of a resumed run. Nothing is started yet.
+
+    `on_local_agent`: called with the pid of the agent of this host when it connects."""
+    options, run_dir, journal, place = prepared.options, prepared.run_dir, prepared.journal, prepared.place
+    clients = prepared.network.contact if prepared.network is not None else None
+    site = _site(prepared, clients)
+    report_path = run_dir / options.report_file
+    report = ReportWriter(report_path, options.report_format, keep=journal.metadata(REPORT_SIZE))
+    if options.report_format != "none":
+        rundir.link(prepared.wd, report_path, "jobs.report")
+    _remember(journal, options, site, place)
+    core = Core(
+        place.specs, rerun_lost=options.rerun_lost, patience=options.patience, fallback_node=place.fallback_node
+    )
+    endpoint = Endpoint(hub, make_keys(), f"tcp://{place.address}:*")
+    agents = agent_executor(place, options, run_dir, site, journal, endpoint, contact, on_local_agent, spare)
+    engine = Engine(core, journal, report, site, composite([agents]), ShutdownRequest())
+    manager = Manager(
+        engine,
+        run_dir.name.removeprefix(rundir.PREFIX),
+        clients=clients,
+        system_cores=int(options.system_core),
+        cluster_name=place.cluster_name,
+    )
+    if options.wait or journal.metadata(END_WHEN_DONE):
+        manager.end_when_done.set()
+    if prepared.is_resumed:
+        _restore(engine, run_dir, place)
+    total = sum(len(spec.cores) for spec in place.specs)
+    names = ", ".join(spec.name for spec in place.specs[:20])
+    log.info("%d nodes with %d cores: %s", len(place.specs), total, names)
+    return manager
+
+
+def _site(prepared: PreparedRun, clients: ClientsContact | None) -> Site:
+    options, run_dir, place = prepared.options, prepared.run_dir, prepared.place
+    return Site(
+        root_wd=str(prepared.wd),
+        instance=prepared.journal.metadata(INSTANCE) or uuid.uuid4().hex,
         zmq_address=clients.address if clients else "",
         contact=str(run_dir / FILE_NAME) if clients else "",
         allocation=place.job_id,
@@ -68,40 +107,11 @@ def wire(
         output=str(run_dir / OUTPUT),
         keep_output=options.keep_output,
         bindings=place.bindings,
-        hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ or any(spec.gpus for spec in specs if place.allocation),
+        hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ or any(spec.gpus for spec in place.specs if place.allocation),
         hidden=_hidden(place),
         hidden_from_mpi=() if place.job_id else allocation_variables(),
         threads_chosen="OMP_NUM_THREADS" in os.environ,
     )
-    report_path = run_dir / options.report_file
-    report = ReportWriter(report_path, options.report_format, keep=journal.metadata(REPORT_SIZE))
-    if options.report_format != "none":
-        rundir.link(wd, report_path, "jobs.report")
-    _remember(journal, options, site, place)
-    core = Core(specs, rerun_lost=options.rerun_lost, patience=options.patience, fallback_node=place.fallback_node)
-    engine = Engine(core, journal, report, site)
-    engine.executor = AgentExecutor(engine, place.agents, journal.acked(), site.instance)
-    pilot = Pilot(
-        engine,
-        run_dir.name.removeprefix(rundir.PREFIX),
-        system_cores=int(options.system_core),
-        cluster_name=place.cluster_name,
-    )
-    if options.wait or journal.metadata(END_WHEN_DONE):
-        pilot.end_when_done.set()
-    if resumed:
-        try:
-            followed = resume.restore(engine.state, journal, untold(run_dir, place.agents, journal.acked()))
-        except JournalError:
-            report.close()
-            raise
-        if not report.whole:
-            written = resume.complete_report(report, journal, engine.stories, engine.state)
-            log.warning("%s was damaged or cut short; entries written again: %d", report_path, written)
-        engine.take_over(followed)
-    cores = sum(len(spec.cores) for spec in specs)
-    log.info("%d nodes with %d cores: %s", len(specs), cores, ", ".join(spec.name for spec in specs[:20]))
-    return pilot
 
 
 def _schema(options: Options, place: Place) -> EnvironmentSchema | None:
@@ -121,8 +131,21 @@ def _hidden(place: Place) -> list[str]:
     return system.variables_to_hide() if place.system is not None else system.variables_of_allocation(os.environ)
 
 
+def _restore(engine: Engine, run_dir: Path, place: Place) -> None:
+    journal, report = engine.journal, engine.report
+    try:
+        followed = resume.restore(engine.state, journal, untold(run_dir, place.agents, journal.acked()))
+    except JournalError:
+        report.close()
+        raise
+    if not report.whole:
+        written = resume.complete_report(report, journal, engine.views, engine.state)
+        log.warning("%s was damaged or cut short; entries written again: %d", report.path, written)
+    engine.restored(followed)
+
+
 def _remember(journal: Journal, options: Options, site: Site, place: Place) -> None:
-    """What a resumed manager and the report want to know."""
+    """Store what a resumed manager and the report need."""
     resources = [NodeSize(name=spec.name, cores=len(spec.cores)) for spec in place.specs]
     inside = current_allocation(os.environ)
     journal.set_metadata(STARTED_IN_ALLOCATION, place.job_id or (inside.id if inside is not None else ""))
@@ -133,5 +156,5 @@ def _remember(journal: Journal, options: Options, site: Site, place: Place) -> N
     journal.set_metadata(OPTIONS, options)
     journal.set_metadata(RESOURCES, resources)
     journal.commit()
-    # Also what an earlier manager had no time to sync: agents forget what they are told is on disk.
+    # Includes what an earlier manager had no time to sync: agents forget the records that are acknowledged.
     journal.sync()

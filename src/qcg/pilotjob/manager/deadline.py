@@ -23,7 +23,7 @@ from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.events import Deadline, Warned
 from qcg.pilotjob.core.orphaned import agent_node
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
-from qcg.pilotjob.interfaces.pilot import Pilot
+from qcg.pilotjob.manager.manager import Manager
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +50,9 @@ DRIFT = 1.0
 class ManagerDeadline:
     """Requests the shutdown of its manager when the time is over, or when no job that is left can be started."""
 
-    def __init__(self, pilot: Pilot, options: Options, allocation: Allocation | None, clock: Clock) -> None:
-        self._engine = pilot.engine
-        self._pilot = pilot
+    def __init__(self, manager: Manager, options: Options, allocation: Allocation | None, clock: Clock) -> None:
+        self._engine = manager.engine
+        self._manager = manager
         self._options = options
         self._allocation = allocation
         self._clock = clock
@@ -65,18 +65,22 @@ class ManagerDeadline:
         self._warned = False
         self._quickly = False
         self._last_error = ""
-        self.all_read = False
+        self._all_read = False
         """No more requests come from a file."""
 
+    def requests_read(self) -> None:
+        """No more requests come from a file."""
+        self._all_read = True
+
     async def watch(self) -> None:
-        while not self._pilot.shutdown.is_made:
+        while not self._manager.shutdown.is_made:
             await self._look()
             await asyncio.sleep(self._until_next_look())
 
     def end_now(self, why: str) -> None:
         """The batch system ends the allocation within seconds."""
         self._quickly = True
-        self._pilot.shutdown.make(Cause.TIME, why)
+        self._manager.shutdown.make(Cause.TIME, why)
 
     @property
     def kill_grace(self) -> float:
@@ -105,7 +109,7 @@ class ManagerDeadline:
         return grace_period(self._options.grace, end - self._began)
 
     def _until_next_look(self) -> float:
-        if self._engine.state.unfinished or not self.all_read:
+        if self._engine.state.unfinished or not self._all_read:
             return TICK
         end = self._end
         left = math.inf if end is None else end - self._grace(end) - self._clock.steady()
@@ -118,8 +122,8 @@ class ManagerDeadline:
         if end is not None:
             await self._count_down(end)
         self._set_deadline()
-        shutdown = self._pilot.shutdown
-        if self.all_read and self._pilot.end_when_done.is_set() and not (self._engine.gathering or shutdown.is_made):
+        shutdown = self._manager.shutdown
+        if self._all_read and self._manager.end_when_done.is_set() and not (self._engine.gathering or shutdown.is_made):
             why = why_over(self._engine.state, self._clock.wall())
             if why is not None:
                 shutdown.make(Cause.TIME, why)
@@ -138,7 +142,7 @@ class ManagerDeadline:
             if now() >= end - grace:
                 self._warn(end)
         if now() >= end - _last(grace) and now() >= await self._read_end_again() - _last(grace):
-            self._pilot.shutdown.make(Cause.TIME, "the time of this manager is over")
+            self._manager.shutdown.make(Cause.TIME, "the time of this manager is over")
 
     async def _read_end_again(self) -> float:
         """The limit may have been raised since it was read."""

@@ -17,7 +17,7 @@ from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.record import IterationCounts, JobEnd
 
 
-class Stories:
+class JobViews:
     def __init__(self, journal: RegistryReader, descriptions: Descriptions, site: Site) -> None:
         self._journal = journal
         self._descriptions = descriptions
@@ -31,7 +31,7 @@ class Stories:
         times = run.scheduled, run.started, end.at
         return self._story(job, position, end.state, *times, run.grant, end.exit_code, run.pid, end.message)
 
-    def story_of(self, job: Job, position: int) -> JobEnd:
+    def view_of(self, job: Job, position: int) -> JobEnd:
         """All that is known now."""
         iterations = job.iterations
         state = job.state if position < 0 or iterations is None else iterations.state(position)

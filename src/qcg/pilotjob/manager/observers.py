@@ -1,4 +1,4 @@
-"""Who is told of what happens to jobs, besides the journal and the report."""
+"""Observers notified of job state changes, besides the journal and the report."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Callable
 from qcg.pilotjob.core.effects import Transition
 
 
-class Followers:
+class Observers:
+    """Functions to call, by kind of event. A list that is empty costs nothing."""
+
     def __init__(self) -> None:
-        self.changes: list[Callable[[Transition], None]] = []
-        """Of every change of a job or iteration,"""
+        self.transitions: list[Callable[[Transition], None]] = []
+        """Every state change of a job or iteration."""
         self.failures: list[Callable[[Transition], None]] = []
-        """of those that are FAILED,"""
-        self.many_ended: list[Callable[[], None]] = []
-        """of iterations that have ended before they began, many at once and without a change of each,"""
+        """Transitions to FAILED."""
+        self.bulk_ends: list[Callable[[], None]] = []
+        """Many iterations of a job ended before they were started, without a transition of each."""
         self.all_done: list[Callable[[], None]] = []
-        """that no job is left that is not final,"""
+        """Every job is final."""
         self.notices: list[Callable[[str], None]] = []
-        """and what a person who looks on should know."""
+        """Sentences for a user who watches the run."""

@@ -1,4 +1,4 @@
-"""Where a run takes place: its nodes, the address at which they reach the manager, and who looks after their agents."""
+"""Where a run takes place: its nodes, the address at which they reach the manager, and the executor for them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.registry import batch_system, sources_of_files
 from qcg.pilotjob.common.options import Options
-from qcg.pilotjob.core.events import NodesLost
+from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.executors.allocation_agents import NodeAgents, listed
+from qcg.pilotjob.executors.agents import AgentExecutor, Endpoint
+from qcg.pilotjob.executors.allocation_agents import AllocationAgents, NodeLayouts
+from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver
+from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from qcg.pilotjob.executors.liveness import Times
 from qcg.pilotjob.executors.local_agent import NAME, LocalAgent
 from qcg.pilotjob.executors.prestart import SpareAgent
-from qcg.pilotjob.executors.supervision import Supervision
+from qcg.pilotjob.executors.supervision import AgentSupervisor
+from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import LONGEST_NODE_TIMEOUT
 from qcg.pilotjob.launch.binding import Layout, binding, binding_by_count
-from qcg.pilotjob.manager.engine import Engine
+from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.wire.routing import LOOPBACK, address_towards
 
 
@@ -53,9 +57,10 @@ class Place(Struct, frozen=True):
             return LOOPBACK
         found = address_towards(self.allocation.addresses.values())
         if found is None and len(self.allocation.addresses) > 1:
+            addresses = list_names(list(self.allocation.addresses.values()))
             raise ClusterError(
                 "the nodes of the allocation cannot be reached from here: their names and addresses"
-                f" ({listed(list(self.allocation.addresses.values()))}) lead nowhere, or back to this machine; see what"
+                f" ({addresses}) lead nowhere, or back to this machine; see what"
                 f" /etc/hosts says about them{batch_system(self.allocation.ref.system).address_hint}"
             )
         return found or LOOPBACK
@@ -98,74 +103,95 @@ def without_system_core(place: Place) -> Place:
     return msgspec.structs.replace(place, specs=[first, *place.specs[1:]])
 
 
-def look_after_agents(
+def agent_executor(
     place: Place,
-    engine: Engine,
     options: Options,
     run_dir: Path,
+    site: Site,
+    journal: Journal,
+    endpoint: Endpoint,
+    contact: ContactKeeper,
     on_local_agent: Callable[[int], None] = lambda pid: None,
     spare: SpareAgent | None = None,
-) -> Supervision:
-    """`on_local_agent`: called with the pid of the agent of this host when it connects."""
+) -> ExecutorFactory:
+    """The executor for the nodes of a run. `on_local_agent`: called with the pid of the agent of this host when it
+    connects."""
     system = place.system
     if place.allocation is None or system is None:
-        return LocalAgent(
-            engine.executor,
-            run_dir,
-            options.linger,
-            pretend=options.pretend,
-            spare=spare,
-            on_connected=on_local_agent,
-        )
+
+        def local(observer: ExecutorObserver) -> Executor:
+            def supervise(executor: AgentExecutor) -> AgentSupervisor:
+                return LocalAgent(
+                    executor,
+                    observer,
+                    run_dir,
+                    options.linger,
+                    pretend=options.pretend,
+                    spare=spare,
+                    on_connected=on_local_agent,
+                )
+
+            return AgentExecutor(observer, place.agents, journal.acked(), endpoint, supervise, instance=site.instance)
+
+        return local
     times = Times(options.node_timeout, options.nl_init_timeout)
     agent = AgentCommand(run_dir, options.linger, place.allocation.end, place.allocation.ref)
     start = system.agent_start(options.nl_start_method, agent, os.environ)
-    earlier = Times(engine.journal.metadata(LONGEST_NODE_TIMEOUT) or options.node_timeout, options.nl_init_timeout)
-    agents = NodeAgents(engine.executor, start, run_dir, times, options.nl_ready_threshold, earlier)
-    engine.gathering = True
-    engine.executor.fence = times.fence
-    unbound = _bind_as_agents_tell(place.allocation, engine, bind=not options.no_bind)
+    earlier = Times(journal.metadata(LONGEST_NODE_TIMEOUT) or options.node_timeout, options.nl_init_timeout)
+    layouts = AllocationLayouts(place.allocation, site, system.label, bind=not options.no_bind)
 
-    def gathered(missing: list[str]) -> None:
-        if missing:
-            engine.notice(f"no agent has connected from {listed(missing)} so far; jobs are started on the other nodes")
-        if unbound:
-            names = listed(sorted(unbound))
-            engine.notice(
-                f"{names}: the CPUs there are not those that {system.label} counts; jobs are not bound to their cores"
-                " there"
-            )
-        engine.begin()
+    def in_allocation(observer: ExecutorObserver) -> Executor:
+        def supervise(executor: AgentExecutor) -> AgentSupervisor:
+            threshold = options.nl_ready_threshold
+            return AllocationAgents(executor, observer, start, run_dir, contact, layouts, times, threshold, earlier)
 
-    def lost(nodes: list[str], message: str) -> None:
-        engine.notice(f"{listed(nodes)}: {message}")
-        engine.dispatch(NodesLost(nodes, message))
+        return AgentExecutor(
+            observer,
+            place.agents,
+            journal.acked(),
+            endpoint,
+            supervise,
+            instance=site.instance,
+            fence=times.fence,
+        )
 
-    agents.on_gathered = gathered
-    agents.on_lost = lost
-    return agents
+    return in_allocation
 
 
-def _bind_as_agents_tell(allocation: Allocation, engine: Engine, *, bind: bool) -> list[str]:
-    """The nodes whose cores cannot be bound to, as they are found."""
-    unbound: list[str] = []
-    gpus = {spec.name: spec.gpus for spec in allocation.specs}
-    cores = {spec.name: spec.cores for spec in allocation.specs}
+class AllocationLayouts(NodeLayouts):
+    """Binds jobs to the cores and GPUs of nodes as their agents report them."""
 
-    def hello(said: protocol.Hello) -> None:
-        if len(said.gpus) == len(gpus[said.agent]):
-            engine.site.visible_gpus[said.agent] = dict(zip(gpus[said.agent], said.gpus, strict=True))
-        if not bind:
+    def __init__(self, allocation: Allocation, site: Site, system: str, *, bind: bool) -> None:
+        """`system`: the name of the batch system."""
+        self._allocation = allocation
+        self._site = site
+        self._system = system
+        self._bind = bind
+        self._gpus = {spec.name: spec.gpus for spec in allocation.specs}
+        self._cores = {spec.name: spec.cores for spec in allocation.specs}
+        self.unbound: list[str] = []
+        """Nodes whose cores cannot be bound to."""
+
+    def hello(self, hello: protocol.Hello) -> None:
+        node = hello.agent
+        if len(hello.gpus) == len(self._gpus[node]):
+            self._site.visible_gpus[node] = dict(zip(self._gpus[node], hello.gpus, strict=True))
+        if not self._bind:
             return
-        if said.agent in allocation.layouts:
-            layout = Layout(*allocation.layouts[said.agent])
-            found = binding(allocation.cpus[said.agent], said.cores, said.machine, layout)
+        if node in self._allocation.layouts:
+            layout = Layout(*self._allocation.layouts[node])
+            found = binding(self._allocation.cpus[node], hello.cores, hello.machine, layout)
         else:
-            found = binding_by_count(cores[said.agent], said.cores, said.machine)
+            found = binding_by_count(self._cores[node], hello.cores, hello.machine)
         if found is not None:
-            engine.site.bindings[said.agent] = found
-        elif said.agent not in unbound:
-            unbound.append(said.agent)
+            self._site.bindings[node] = found
+        elif node not in self.unbound:
+            self.unbound.append(node)
 
-    engine.executor.on_hello = hello
-    return unbound
+    def notices(self) -> list[str]:
+        if not self.unbound:
+            return []
+        names = list_names(sorted(self.unbound))
+        return [
+            f"{names}: the CPUs there are not those that {self._system} counts; jobs are not bound to their cores there"
+        ]

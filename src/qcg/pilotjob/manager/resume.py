@@ -13,7 +13,7 @@ from qcg.pilotjob.executors.ledger_reader import Untold
 from qcg.pilotjob.journal.descriptions import DamagedDescription
 from qcg.pilotjob.journal.journal import Journal, damaged
 from qcg.pilotjob.journal.metadata import END_WHEN_DONE, FINISH_REQUESTED, OPTIONS, REPORT_SIZE, DamagedMetadata
-from qcg.pilotjob.manager.job_views import Stories
+from qcg.pilotjob.manager.job_views import JobViews
 from qcg.pilotjob.report.writer import UNKNOWN, ReportWriter
 
 
@@ -26,7 +26,7 @@ def restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
         raise damaged(journal.path, str(error)) from None
 
 
-def complete_report(report: ReportWriter, journal: Journal, stories: Stories, core: CoreState) -> int:
+def complete_report(report: ReportWriter, journal: Journal, views: JobViews, core: CoreState) -> int:
     """Write again what a crash of the machine has taken from `jobs.report`; how many entries these are.
 
     The registry is synced more often, and has all of them but those of jobs removed since.
@@ -35,7 +35,7 @@ def complete_report(report: ReportWriter, journal: Journal, stories: Stories, co
     journal.set_metadata(REPORT_SIZE, UNKNOWN)
     journal.commit()
     known = report.recover()
-    return report.add_missing(stories.recorded_ends(core.jobs.values()), known)
+    return report.add_missing(views.recorded_ends(core.jobs.values()), known)
 
 
 def forget_end(journal: Journal, *, when_done: bool) -> None:

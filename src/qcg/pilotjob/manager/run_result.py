@@ -2,81 +2,120 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import msgspec
 
 from qcg.pilotjob.common.exit_codes import FAILURE, JOBS_LEFT, UNABLE, killed_by
+from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
+from qcg.pilotjob.manager.ports import FileProgress
+from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 from qcg.pilotjob.runs.discovery import has_agents, never_had_jobs
 from qcg.pilotjob.runs.resume_hint import are_left, how_to_go_on
 
+log = logging.getLogger(__name__)
 
-class Ending(msgspec.Struct, kw_only=True):
+
+class ManagerEnd(msgspec.Struct, frozen=True):
+    """Why a manager ended."""
+
+    cause: Cause
+    reason: str
+    """A clause for the user."""
+    signal: int = 0
+    """The first signal that ended the manager, 0 without one."""
+    unwritten: bool = False
+    """Nothing could be written, and the user did not wait: agents keep their jobs."""
+
+    @classmethod
+    def of(cls, request: ShutdownRequest, signal: int, *, run_is_left: bool) -> ManagerEnd:
+        assert request.cause is not None
+        unwritten = run_is_left and request.cause not in (Cause.NO_AGENT, Cause.DEFECT)
+        return cls(request.cause, request.reason, signal, unwritten)
+
+
+class RunResult(msgspec.Struct, kw_only=True):
+    """What one manager has made of its run."""
+
     run_dir: Path
     counts: list[int]
     """Number of jobs in each state."""
-    cause: Cause
-    reason: str
-    """Why the manager ended, as a clause."""
+    end: ManagerEnd
+    requests: FileProgress = FileProgress()
     unfinished: int = 0
     """Jobs that were not final when the shutdown began."""
-    unread: int = 0
-    """Requests of the file that were not carried out."""
-    request_errors: int = 0
-    refusals: list[str] = []
-    """Error messages for requests of the file that were refused."""
-    signal: int = 0
-    """The first signal that ended the manager, 0 without one."""
     continued: int | None = None
     """Number of jobs that a resumed run continued with; None for a new run."""
     allocation: str = ""
     """The allocation whose nodes the manager had."""
     serves: bool = False
     """The manager served clients until it was told to finish."""
-    unwritten: bool = False
-    """Nothing could be written, and the user did not wait: agents keep their jobs."""
 
     @property
     def nothing_accepted(self) -> bool:
         """Requests were refused, and the registry has never had a job: the run directory is of no use."""
-        ended_by_itself = self.cause in (Cause.DONE, Cause.REQUESTS_READ) and not (self.signal or self.unwritten)
-        return bool(self.refusals) and ended_by_itself and never_had_jobs(self.run_dir)
+        end = self.end
+        ended_by_itself = end.cause in (Cause.DONE, Cause.REQUESTS_READ) and not (end.signal or end.unwritten)
+        return bool(self.requests.refusals) and ended_by_itself and never_had_jobs(self.run_dir)
 
     @property
     def jobs_left(self) -> int:
         return sum(self.counts[: State.SUCCEED])
 
     @property
+    def requests_left(self) -> int:
+        """Requests of the file that were not carried out. `finish` with `cancel` cancels them like the jobs."""
+        return 0 if self.end.cause is Cause.FINISH_AND_CANCEL else self.requests.unread
+
+    @property
     def exit_code(self) -> int:
-        if self.cause is Cause.DEFECT:
+        if self.end.cause is Cause.DEFECT:
             return UNABLE
-        if self.signal:
-            return killed_by(self.signal)
-        if self.jobs_left or self.unread:
+        if self.end.signal:
+            return killed_by(self.end.signal)
+        if self.jobs_left or self.requests_left:
             return JOBS_LEFT
-        if self.cause is Cause.NO_AGENT:
+        if self.end.cause is Cause.NO_AGENT:
             return UNABLE
-        return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.request_errors else FAILURE
+        return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.requests.errors else FAILURE
 
     def last_line(self, *, followed: bool = False) -> str:
         """How many jobs and requests are left, why, and the command that continues with them; empty without any.
 
         `followed`: another allocation continues without the user."""
         go_on = how_to_go_on(self.run_dir, self.allocation, serves=self.serves).replace("`", "")
-        if self.unwritten:
+        if self.end.unwritten:
             runs = ": what runs goes on" if has_agents(self.run_dir) else ""
             return f"Nothing could be written, so the run is left as it is{runs}. Make room, and go on with: {go_on}"
-        if not (self.jobs_left or self.unread):
+        if not (self.jobs_left or self.requests_left):
             return ""
-        sentence = f"{self._what_is_left()}, because {self.reason}."
+        sentence = f"{self._what_is_left()}, because {self.end.reason}."
         return sentence if followed else f"{sentence} Go on with: {go_on}"
 
+    def log(self) -> None:
+        """Write the last lines of service.log."""
+        summary = ", ".join(f"{self.counts[state]} {state.name}" for state in State if self.counts[state])
+        log.info("the end: %s", summary or "no jobs")
+        if last_line := self.last_line():
+            log.warning("%s", last_line)
+
     def _what_is_left(self) -> str:
-        if not self.unread:
+        if not self.requests_left:
             return are_left(self.jobs_left)
-        requests = "1 request" if self.unread == 1 else f"{self.unread} requests"
+        requests = "1 request" if self.requests_left == 1 else f"{self.requests_left} requests"
         if not self.jobs_left:
-            return f"{requests} of the file {'is' if self.unread == 1 else 'are'} left"
+            return f"{requests} of the file {'is' if self.requests_left == 1 else 'are'} left"
         return f"{are_left(self.jobs_left)}, and {requests} of the file"
+
+
+def count_jobs(state: CoreState, *, run_is_left: bool) -> list[int]:
+    """Number of jobs in each state, after the end of the manager."""
+    counts = list(state.job_counts)
+    if not run_is_left:
+        # An iterated job of which some iterations have ended waits for its others.
+        counts[State.QUEUED] += counts[State.SCHEDULED] + counts[State.EXECUTING]
+        counts[State.SCHEDULED] = counts[State.EXECUTING] = 0
+    return counts

@@ -7,7 +7,6 @@ import logging
 
 from qcg.pilotjob.core.events import Deadline, NodesLost, ShutDown
 from qcg.pilotjob.core.shutdown import Cause, Disposition, Shutdown, decide
-from qcg.pilotjob.executors.supervision import Supervision
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.manager.deadline import ManagerDeadline
 from qcg.pilotjob.manager.engine import Engine
@@ -34,7 +33,7 @@ class ShutdownSequence:
         self.run_is_left = False
         """Nothing was settled: agents keep their jobs for a manager that resumes the run."""
 
-    async def carry_out(self, agents: Supervision) -> None:
+    async def carry_out(self) -> None:
         """Returns when no process is left, unless the run is left as it is."""
         assert self._request.cause is not None
         cause = self._request.cause
@@ -48,8 +47,11 @@ class ShutdownSequence:
         if cause is not Cause.TIME and not await self._stored():
             return
         self._settle_jobs(shutdown)
+        # An attempt that was not killed on request must not count as cancelled.
+        reason = "cancel" if shutdown.disposition is Disposition.CANCEL_ALL else "closed"
         ends_with_allocation = cause is Cause.TIME and self._deadline.is_end_of_allocation
-        await self._end_agents(agents, shutdown.grace, shutdown.grace + ENDING if ends_with_allocation else None)
+        timeout = shutdown.grace + ENDING if ends_with_allocation else None
+        await self._end_agents(shutdown.grace, reason, timeout)
         if self._engine.state.attempts:
             self._settle_unknown_ends(ends_with_allocation=ends_with_allocation)
         await self._stored()
@@ -66,11 +68,9 @@ class ShutdownSequence:
     def _settle_jobs(self, shutdown: Shutdown) -> None:
         engine = self._engine
         unfinished, attempts = engine.state.unfinished, engine.state.executing
-        # The end of an attempt that was not killed on request must not count as cancelled.
-        engine.executor.exit_reason = "cancel" if shutdown.disposition is Disposition.CANCEL_ALL else "closed"
         engine.dispatch(ShutDown(shutdown.disposition, self._request.reason))
         # First of all: after a crash from here on, the next manager knows what was decided.
-        engine.try_to_commit()
+        engine.commits.try_to_commit()
         engine.executor.flush()
         if unfinished:
             running = "no attempt runs" if not attempts else f"{_count(attempts, 'running attempt')} ended"
@@ -78,13 +78,13 @@ class ShutdownSequence:
             # The user has read it when the signal came.
             (log.info if shutdown.cause is Cause.SIGNAL else engine.notice)(sentence)
 
-    async def _end_agents(self, agents: Supervision, grace: float, timeout: float | None) -> None:
+    async def _end_agents(self, grace: float, reason: str, timeout: float | None) -> None:
         """`timeout`: seconds after which the allocation ends them."""
-        ending = asyncio.ensure_future(agents.end(grace))
+        ending = asyncio.ensure_future(self._engine.executor.shut_down(grace, reason))
         urgent = asyncio.ensure_future(self._request.urgent.wait())
         await asyncio.wait({ending, urgent}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if urgent.done() and not ending.done():
-            self._engine.executor.tell_to_exit(0.0)
+            self._engine.executor.hurry()
             await asyncio.wait({ending}, timeout=timeout)
         urgent.cancel()
         if ending.done():
@@ -96,7 +96,7 @@ class ShutdownSequence:
     async def _stored(self) -> bool:
         """Wait until everything is on the disk. False when a second signal comes while that is impossible."""
         engine = self._engine
-        storing = asyncio.ensure_future(engine.store())
+        storing = asyncio.ensure_future(engine.commits.store())
         urgent = asyncio.ensure_future(self._request.urgent.wait())
         await asyncio.wait({storing}, timeout=PATIENCE)
         if not storing.done():
@@ -114,7 +114,7 @@ class ShutdownSequence:
 
 def why_not_written(engine: Engine) -> str:
     try:
-        engine.commit()
+        engine.commits.commit()
     except (JournalError, ReportError) as error:
         return str(error)
     return "What is written has not reached the disk yet; should that fail, service.log says why."

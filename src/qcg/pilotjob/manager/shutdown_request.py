@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from qcg.pilotjob.core.shutdown import Cause
+
+log = logging.getLogger(__name__)
 
 
 class ShutdownRequest:
@@ -29,6 +32,11 @@ class ShutdownRequest:
         if cause is Cause.DEFECT:
             self.urgent.set()
         self._made.set()
+
+    def give_up(self, cause: Cause, reason: str) -> None:
+        """Request the end because the manager cannot continue."""
+        log.critical("%s", reason)
+        self.make(cause, reason)
 
     async def wait(self) -> None:
         await self._made.wait()

@@ -1,9 +1,13 @@
-"""Signals to a manager: SIGINT, SIGTERM and SIGHUP end it, and a second SIGINT or SIGTERM ends it at once."""
+"""Signals to a manager: SIGINT, SIGTERM and SIGHUP end it, and a second SIGINT or SIGTERM ends it at once. Also what
+it does about errors that no code handles."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
+from pathlib import Path
+from typing import Any
 
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
 from qcg.pilotjob.manager.deadline import ManagerDeadline
@@ -11,6 +15,8 @@ from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.shutdown import ShutdownSequence
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 from qcg.pilotjob.runs.resume_hint import are_left
+
+log = logging.getLogger(__name__)
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -80,8 +86,8 @@ class SignalWatch:
         self._request.make(Cause.SIGNAL, f"the manager got {number.name}")
 
     def _consequence(self, *, is_repeated: bool) -> str:
-        self._engine.try_to_commit()  # the disk may be full, and nothing was written since
-        cannot_write = self._engine.stalled or self._sequence.waits_for_disk
+        self._engine.commits.try_to_commit()  # the disk may be full, and nothing was written since
+        cannot_write = self._engine.commits.stalled or self._sequence.waits_for_disk
         if is_repeated:
             return "the run is left as it is, to be resumed" if cannot_write else "running jobs are killed at once"
         left = self._engine.state.unfinished
@@ -100,3 +106,14 @@ class SignalWatch:
 
 def _is_ignored_hangup(number: signal.Signals) -> bool:
     return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+
+
+def give_up_on_unexpected_errors(shutdown: ShutdownRequest, run_dir: Path) -> None:
+    """Log exceptions that no code handles. After one in a callback the run is left, to be resumed."""
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        log.critical("unexpected: %s", context["message"], exc_info=context.get("exception"))
+        if "handle" in context and shutdown.cause is not Cause.DEFECT:  # in a callback: nothing else handles it
+            shutdown.give_up(Cause.DEFECT, f"an unexpected error occurred, see {run_dir / 'service.log'}")
+
+    asyncio.get_running_loop().set_exception_handler(handle)

@@ -21,7 +21,7 @@ from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.executors.prestart import SpareAgent, is_wanted
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.interfaces.pilot import Pilot
+    from qcg.pilotjob.manager.manager import Manager
 
 DEFAULT_FILE = "qcg_pm_reqs.json"
 FIRST_PORT, LAST_PORT = 2222, 9999
@@ -77,20 +77,20 @@ def command(
     if path is not None:
         fixed["file_path"] = path
 
-    serving: list[Pilot] = []
+    serving: list[Manager] = []
 
-    def ready(pilot: Pilot) -> None:
+    def ready(manager: Manager) -> None:
         if show_progress:
             from qcg.pilotjob.cli.progress import print_transitions
 
-            print_transitions(pilot)
+            print_transitions(manager)
         if lifeline_fd is not None:
-            _end_with_owner(lifeline_fd, pilot, Cause.FINISH_AND_CANCEL if cancel_with_owner else Cause.OWNER_GONE)
+            _end_with_owner(lifeline_fd, manager, Cause.FINISH_AND_CANCEL if cancel_with_owner else Cause.OWNER_GONE)
         if ready_fd is not None:
-            _report_ready(ready_fd, pilot)
-        elif pilot.interfaces:
-            echo_err(_welcome(pilot))
-            serving.append(pilot)
+            _report_ready(ready_fd, manager)
+        elif manager.interfaces:
+            echo_err(_welcome(manager))
+            serving.append(manager)
 
     resolve_cores(given)
     with SpareAgent(wanted=is_wanted(given["resources"], given["nodes"], given["resume"], os.environ)) as spare:
@@ -99,21 +99,21 @@ def command(
         )
 
         ending = run_service(context, given, fixed, ready, spare=spare)
-    if ending.cause is Cause.REQUESTS_READ and ending.unfinished:
+    if ending.end.cause is Cause.REQUESTS_READ and ending.unfinished:
         unfinished = pluralize(ending.unfinished, "job was", "jobs were")
         echo_err(f"{unfinished} cut off: the request file has no finishAfterAllTasksDone. `qcg-pm run` always waits.")
     if serving:
         counts = ", ".join(f"{ending.counts[state]} {state.name}" for state in State if ending.counts[state])
         echo_err(f"The service has ended: {counts or 'no jobs'}.")
-    if ending.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
-        echo_err(f"The service could not go on: {ending.reason}")
+    if ending.end.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
+        echo_err(f"The service could not go on: {ending.end.reason}")
     if last_line := ending.last_line():
         echo_err(last_line)
     sys.exit(ending.exit_code)
 
 
-def _welcome(pilot: Pilot) -> str:
-    site = pilot.engine.site
+def _welcome(manager: Manager) -> str:
+    site = manager.engine.site
     return (
         f"Serving {Path(site.contact).parent} at {site.zmq_address}. Talk to it with `qcg-pm submit`, `qcg-pm jobs` and"
         f" others in {site.root_wd}, or with --path {site.root_wd} elsewhere; end it with `qcg-pm finish`, or Ctrl-C."
@@ -140,15 +140,15 @@ def _network_options(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _report_ready(descriptor: int, pilot: Pilot) -> None:
+def _report_ready(descriptor: int, manager: Manager) -> None:
     """Write the run directory and the addresses to the process that started this manager."""
-    site = pilot.engine.site
-    conf = {"run_dir": str(Path(site.contact).parent), "address": site.zmq_address, "publisher": pilot.publisher}
+    site = manager.engine.site
+    conf = {"run_dir": str(Path(site.contact).parent), "address": site.zmq_address, "publisher": manager.publisher}
     with os.fdopen(descriptor, "w") as ready:
         ready.write(json.dumps(conf) + "\n")
 
 
-def _end_with_owner(descriptor: int, pilot: Pilot, if_gone: Cause) -> None:
+def _end_with_owner(descriptor: int, manager: Manager, if_gone: Cause) -> None:
     """End the manager when the process at the other end of a pipe writes to it, which means `finish`, or ends."""
     import asyncio
 
@@ -160,9 +160,9 @@ def _end_with_owner(descriptor: int, pilot: Pilot, if_gone: Cause) -> None:
         loop.remove_reader(descriptor)
         os.close(descriptor)
         if told_to_finish:
-            pilot.shutdown.make(Cause.FINISH, "the manager was told to finish")
+            manager.shutdown.make(Cause.FINISH, "the manager was told to finish")
         else:
-            pilot.shutdown.make(if_gone, "the program that started the manager has ended")
+            manager.shutdown.make(if_gone, "the program that started the manager has ended")
 
     loop.add_reader(descriptor, readable)
 

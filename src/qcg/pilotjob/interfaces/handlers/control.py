@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from qcg.pilotjob.description.requests import Control
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.journal.metadata import END_WHEN_DONE
+from qcg.pilotjob.manager.manager import Manager
 
 
-async def control(pilot: Pilot, request: Control) -> Answer:
+async def control(manager: Manager, request: Control) -> Answer:
     """End the service when every job is final. Asked twice, it means the same."""
-    pilot.end_when_done.set()
-    pilot.engine.journal.set_metadata(END_WHEN_DONE, True)
+    manager.end_when_done.set()
+    manager.engine.journal.set_metadata(END_WHEN_DONE, True)
     return ok(message=f"{request.command} command accepted")

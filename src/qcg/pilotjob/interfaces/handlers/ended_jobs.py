@@ -1,18 +1,18 @@
 from __future__ import annotations
 
 from qcg.pilotjob.description.requests import EndedJobs
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.manager.manager import Manager
 
 LIMIT = 1000
 """Ends in one reply; a client asks again for the next ones."""
 
 
-async def ended_jobs(pilot: Pilot, request: EndedJobs) -> Answer:
+async def ended_jobs(manager: Manager, request: EndedJobs) -> Answer:
     """The next ends of jobs after a given one. Only committed ends are listed: their numbers survive a crash."""
-    engine, journal = pilot.engine, pilot.engine.journal
+    engine, journal = manager.engine, manager.engine.journal
     if journal.has_uncommitted_ends:
-        engine.try_to_commit()
+        engine.commits.try_to_commit()
     after = journal.last_end if request.after is None else min(request.after, journal.last_end)
     ends = journal.ends_after(after, LIMIT)
     listed = ends[-1].number if ends else after
@@ -23,6 +23,6 @@ async def ended_jobs(pilot: Pilot, request: EndedJobs) -> Answer:
             "last": journal.last_end,
             "first": journal.ends_before,
             "delayed": delayed,
-            "more": delayed or listed < journal.last_end or bool(pilot.state.unfinished),
+            "more": delayed or listed < journal.last_end or bool(manager.state.unfinished),
         }
     )

@@ -45,7 +45,7 @@ async def _childs(run: RunView, job: Job) -> list[dict[str, Any]]:
         if run.state.jobs.get(job.name) is not job:
             break
         positions = range(first, min(first + AT_ONCE, len(job.iterations)))
-        for position, story in run.stories.iterations_of(job, positions):
+        for position, story in run.views.iterations_of(job, positions):
             child = {
                 "iteration": job.iterations.indices[position],
                 "state": story.state.name,
@@ -57,13 +57,13 @@ async def _childs(run: RunView, job: Job) -> list[dict[str, Any]]:
 
 
 def _info(run: RunView, name: str, job: Job, position: int, childs: list[dict[str, Any]] | None) -> dict[str, Any]:
-    story = run.stories.story_of(job, position)
+    story = run.views.view_of(job, position)
     info: dict[str, Any] = {"jobName": name, "status": story.state.name}
     if story.message:
         info["messages"] = story.message
     if story.grant is not None:
         info["runtime"] = _runtime(run, job, position, story)
-        info["runtime"]["command"] = run.stories.command_of(job, position, story.grant)
+        info["runtime"]["command"] = run.views.command_of(job, position, story.grant)
     if position < 0 and job.iterations is not None:
         info["iterations"] = _iterations(job)
         if childs is not None:
@@ -74,7 +74,7 @@ def _info(run: RunView, name: str, job: Job, position: int, childs: list[dict[st
 
 def _runtime(run: RunView, job: Job, position: int, story: JobEnd) -> dict[str, str]:
     """What is known of the run, and where it writes to."""
-    streams = {} if story.grant is None else run.stories.streams_of(job, position, story.grant, _end(story))
+    streams = {} if story.grant is None else run.views.streams_of(job, position, story.grant, _end(story))
     return {**runtime_strings(story), **streams}
 
 

@@ -5,21 +5,21 @@ import asyncio
 from qcg.pilotjob.common.gc_tuning import release_memory
 from qcg.pilotjob.core.events import Remove
 from qcg.pilotjob.description.requests import RemoveJob
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.manager.manager import Manager
 
 MANY = 10_000
 """After the removal of so many jobs, it is worth the time to give their memory back."""
 
 
-async def remove_job(pilot: Pilot, request: RemoveJob) -> Answer:
-    data, remark = pilot.engine.carry_out(Remove(request.names))
+async def remove_job(manager: Manager, request: RemoveJob) -> Answer:
+    data, remark = manager.engine.carry_out(Remove(request.names))
     if len(request.names) >= MANY:
-        asyncio.get_running_loop().call_later(0.1, _give_memory_back, pilot)
+        asyncio.get_running_loop().call_later(0.1, _give_memory_back, manager)
     return ok(data, remark or None)
 
 
-def _give_memory_back(pilot: Pilot) -> None:
+def _give_memory_back(manager: Manager) -> None:
     """A moment after the answer, when the request is forgotten too."""
-    pilot.engine.journal.give_back_memory()
+    manager.engine.journal.give_back_memory()
     release_memory()

@@ -3,26 +3,26 @@ from __future__ import annotations
 from typing import Any
 
 from qcg.pilotjob.description.requests import ResourcesInfo
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.report.formats import timestamp
 
 
-async def resources_info(pilot: Pilot, request: ResourcesInfo) -> Answer:
-    return ok(resources(pilot))
+async def resources_info(manager: Manager, request: ResourcesInfo) -> Answer:
+    return ok(resources(manager))
 
 
-def resources(pilot: Pilot) -> dict[str, Any]:
+def resources(manager: Manager) -> dict[str, Any]:
     """The total is that of the allocation; what is free is so on nodes that are there. Those that are not, if any, are
     told by name."""
-    state = pilot.engine.state
-    used = state.pool.taken_cores + pilot.system_cores
-    total = state.pool.total_cores + pilot.system_cores
+    state = manager.engine.state
+    used = state.pool.taken_cores + manager.system_cores
+    total = state.pool.total_cores + manager.system_cores
     have: dict[str, Any] = {"total_nodes": len(state.pool.nodes), "total_cores": total, "used_cores": used}
     # On a single machine all nodes have one agent, and it is there at once or never.
     away = (
         [node for node in state.pool.nodes if node.spec.name in state.unreachable_since]
-        if pilot.engine.site.allocation
+        if manager.engine.site.allocation
         else []
     )
     have["free_cores"] = total - used - sum(node.nfree for node in away)

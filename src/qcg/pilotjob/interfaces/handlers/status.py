@@ -11,20 +11,20 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.description.requests import Status
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.interfaces.handlers.resources_info import resources
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.interfaces.run_view import RunView
+from qcg.pilotjob.manager.manager import Manager
 
 
-async def status(pilot: Pilot, request: Status) -> Answer:
+async def status(manager: Manager, request: Status) -> Answer:
     """An overview of the whole system, from counters alone."""
-    state = pilot.engine.state
+    state = manager.engine.state
     if request.all_jobs_finished:
         return ok({"AllJobsFinished": not state.unfinished})
-    have = resources(pilot)
+    have = resources(manager)
     return ok(
         {
-            "System": _system(pilot),
+            "System": _system(manager),
             "Resources": {
                 "TotalNodes": have["total_nodes"],
                 "TotalCores": have["total_cores"],
@@ -32,7 +32,7 @@ async def status(pilot: Pilot, request: Status) -> Answer:
                 "FreeCores": have["free_cores"],
                 **({"Away": have["away"]} if "away" in have else {}),
             },
-            **counts(pilot),
+            **counts(manager),
         }
     )
 
@@ -46,19 +46,19 @@ def counts(run: RunView) -> dict[str, dict[str, int]]:
     }
 
 
-def _system(pilot: Pilot) -> dict[str, Any]:
+def _system(manager: Manager) -> dict[str, Any]:
     now = datetime.now()
     return {
-        "InstanceId": pilot.run_id,
-        "Started": str(pilot.started),
+        "InstanceId": manager.run_id,
+        "Started": str(manager.started),
         "Generated": str(now),
-        "Uptime": str(now - pilot.started),
-        "Zmqaddress": pilot.engine.site.zmq_address,
-        "Ifaces": ";".join(pilot.interfaces),
-        "StatusPublisher": pilot.publisher,
+        "Uptime": str(now - manager.started),
+        "Zmqaddress": manager.engine.site.zmq_address,
+        "Ifaces": ";".join(manager.interfaces),
+        "StatusPublisher": manager.publisher,
         "Host": host_name(),
         "Account": _account(),
-        "Wd": pilot.engine.site.root_wd,
+        "Wd": manager.engine.site.root_wd,
         "PythonVersion": platform.python_version(),
         "Python": sys.executable,
         "Platform": sys.platform,

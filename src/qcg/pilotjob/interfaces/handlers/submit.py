@@ -7,28 +7,28 @@ from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import STEP, parse_in_steps
 from qcg.pilotjob.description.requests import Submit
 from qcg.pilotjob.description.warnings import variable_warnings
-from qcg.pilotjob.interfaces.pilot import Pilot
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, ok
-from qcg.pilotjob.manager.engine import Counted
+from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.submission import Counted
 
 MOST_WARNINGS = 10
 """Warnings about one submission: the same slip tends to stand in many jobs."""
 FURTHER = "other jobs were not checked after so many warnings; qcg-pm validate checks all jobs of a file"
 
 
-async def submit(pilot: Pilot, request: Submit, counted: Counted | None = None) -> Answer:
+async def submit(manager: Manager, request: Submit, counted: Counted | None = None) -> Answer:
     """Take in jobs. The answer means that they are on disk, with the number that counts this request.
 
     Raises ManagerEnding when the shutdown began while the jobs were parsed.
     """
-    jobs = await _parse(pilot, request)
-    if pilot.shutdown.is_made:
+    jobs = await _parse(manager, request)
+    if manager.shutdown.is_made:
         raise ManagerEnding("the service is ending and takes no more jobs")
-    data = await pilot.engine.submit(jobs, counted)
+    data = await manager.engine.submit(jobs, counted)
     if warnings := await _warnings(request, jobs):
         data = {**data, "warnings": warnings}
         for warning in warnings:
-            pilot.engine.notice(f"Warning: {warning}")
+            manager.engine.notice(f"Warning: {warning}")
     return ok(data, f"{data['submitted']} jobs submitted")
 
 
@@ -46,9 +46,9 @@ async def _warnings(request: Submit, jobs: list[JobDescription]) -> list[str]:
     return warnings
 
 
-async def _parse(pilot: Pilot, request: Submit) -> list[JobDescription]:
+async def _parse(manager: Manager, request: Submit) -> list[JobDescription]:
     """Others are served in between, however many jobs these are."""
-    steps = parse_in_steps(request.jobs, pilot.arrival())
+    steps = parse_in_steps(request.jobs, manager.arrival())
     while True:
         try:
             next(steps)

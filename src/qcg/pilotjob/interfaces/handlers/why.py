@@ -79,18 +79,18 @@ def _reason(run: RunView, explainer: WaitExplainer, job: Job, position: int) -> 
     attempt = job.attempt if iterations is None else iterations.attempts.get(position)
     if not run.alive and not state.is_final:
         reason = why_left(attempt, interrupted=run.was_interrupted(job, position))
-        return reason, {} if attempt is None else run.stories.streams_of(job, position, attempt.grant)
+        return reason, {} if attempt is None else run.views.streams_of(job, position, attempt.grant)
     if attempt is not None:
         since = timestamp(attempt.started or attempt.scheduled)
         cleanup = run.state.cleanups.get(attempt.id)
         unreachable = run.state.unreachable_since
         nodes = [part.node for part in attempt.grant.parts if part.node in unreachable]
         silent = {node: timestamp(unreachable[node]) for node in nodes}
-        return why_under_way(attempt, since, cleanup, silent), run.stories.streams_of(job, position, attempt.grant)
+        return why_under_way(attempt, since, cleanup, silent), run.views.streams_of(job, position, attempt.grant)
     if state is State.QUEUED:
         return explainer.why_waiting(job, position, run.descriptions.of(job)), {}
-    story = run.stories.story_of(job, position)
-    streams = {} if story.grant is None else run.stories.streams_of(job, position, story.grant, story)
+    story = run.views.view_of(job, position)
+    streams = {} if story.grant is None else run.views.streams_of(job, position, story.grant, story)
     return why_ended(story.state, story.message, story.exit_code), streams
 
 

@@ -1,4 +1,4 @@
-"""The running pilot as requests see it."""
+"""The running manager, as requests and displays see it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,35 @@ from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.metadata import SUBMISSIONS
 from qcg.pilotjob.manager.engine import Engine
-from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
+from qcg.pilotjob.wire.contact import ClientsContact
 
 
-class Pilot:
-    def __init__(self, engine: Engine, run_id: str, *, system_cores: int = 0, cluster_name: str = "local") -> None:
+class Manager:
+    def __init__(
+        self,
+        engine: Engine,
+        run_id: str,
+        *,
+        clients: ClientsContact | None = None,
+        system_cores: int = 0,
+        cluster_name: str = "local",
+    ) -> None:
+        """`clients`: how clients reach the network interface, where there is one."""
         self.engine = engine
-        self.stories = engine.stories
+        self.views = engine.views
         self.run_id = run_id
         self.started = datetime.now()
         self.system_cores = system_cores
         """Cores kept for the manager itself: they exist, and are always in use."""
         self._cluster_name = cluster_name
-        self.interfaces: list[str] = []
-        self.publisher = ""
-        """Where events are published, if they are."""
-        self.shutdown = ShutdownRequest()
+        self.interfaces = ["network"] if clients is not None else []
+        self.publisher = clients.publisher if clients is not None else ""
+        """The address where events are published; empty without a network interface."""
+        self.shutdown = engine.shutdown
         self.end_when_done = asyncio.Event()
-        """Somebody has asked for the end after all jobs are final."""
+        """Set when the manager is to end once all jobs are final."""
         self.start_notices: list[str] = []
-        """What the user is told when the run begins."""
-        self.refusals: list[str] = []
-        """What was said to requests of the file that were refused."""
+        """Sentences shown to the user when the run begins."""
         self._requests = engine.journal.metadata(SUBMISSIONS)
 
     @property
@@ -46,18 +53,18 @@ class Pilot:
 
     @property
     def stalled(self) -> bool:
-        return self.engine.stalled
+        return self.engine.commits.stalled
 
     @property
     def alive(self) -> bool:
         return True
 
     def was_interrupted(self, job: Job, position: int) -> bool:
-        """It waits again like any other one."""
+        """Always False: a job whose attempt was interrupted waits like any other one."""
         return False
 
     def arrival(self) -> SubmissionContext:
-        """What a submission that arrives now tells its variables."""
+        """The values of submission variables for a request that arrives now."""
         self._requests += 1
         self.engine.journal.set_metadata(SUBMISSIONS, self._requests)
         return SubmissionContext(self._requests, datetime.now(), self._cluster_name, uuid.uuid4().hex)

@@ -1,0 +1,119 @@
+"""The executor port: one interface for whatever carries launches and kills to hosts, and one for what comes back.
+
+A *host* owns one ledger of attempts: an agent, or a machine that is reached in another way. It looks after one or
+several nodes. Launches and kills name the node, because the core knows nodes only; records and acknowledgements name
+the host, because a ledger numbers its records.
+
+An executor is built for one observer: `factory(observer)`. It does not call the observer before `start`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+
+from qcg.pilotjob.agent.protocol import Record
+from qcg.pilotjob.host.records import Launch, Running
+from qcg.pilotjob.wire.contact import AgentsContact
+
+
+class ExecutorObserver(ABC):
+    """Receives what happens on the hosts of an executor. The engine is one."""
+
+    @abstractmethod
+    def hosts_gathered(self, notices: Sequence[str]) -> None:
+        """Enough hosts are ready: attempts may be started. Called once. `notices`: sentences for the user."""
+
+    @abstractmethod
+    def host_ready(self, host: str, nodes: list[str], live: list[Running]) -> None:
+        """A host has connected; `live` are all attempts that it has. Its earlier records were received before."""
+
+    @abstractmethod
+    def records_received(self, host: str, records: Sequence[Record]) -> None:
+        """Attempts have started or ended; each record once, in the order of its number."""
+
+    @abstractmethod
+    def host_swept(self, host: str, nodes: list[str], attempt_ids: list[str]) -> None:
+        """Nothing is left on these nodes of attempts that other hosts have started."""
+
+    @abstractmethod
+    def host_away(self, host: str, nodes: list[str]) -> None:
+        """The connection to a host is lost. Its attempts may still run."""
+
+    @abstractmethod
+    def nodes_lost(self, nodes: list[str], message: str) -> None:
+        """Nothing runs on these nodes any more, and how their attempts ended is not known."""
+
+    @abstractmethod
+    def executor_failed(self, reason: str) -> None:
+        """No host can be used, and none is tried any more. `reason`: a clause for the user."""
+
+
+class Executor(ABC):
+    """Carries launches, kills and signals to hosts.
+
+    `launch`, `kill`, `retract` and `sweep` collect; `flush` sends. What is for a host that is not ready is dropped: the
+    host reports its attempts when it connects, and the core compares.
+    """
+
+    @property
+    @abstractmethod
+    def hosts(self) -> Mapping[str, Sequence[str]]:
+        """The nodes of each host, by the name of the host."""
+
+    @abstractmethod
+    def open(self) -> AgentsContact | None:
+        """Listen for hosts. Returns what they need to connect; None when this executor connects to its hosts itself."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Find or start hosts, and keep them alive from now on."""
+
+    @abstractmethod
+    def launch(self, node: str, launch: Launch) -> None:
+        """Start an attempt from this node, the first one of its grant."""
+
+    @abstractmethod
+    def kill(self, node: str, attempt_id: str, reason: str = "cancel", message: str = "") -> None:
+        """End an attempt that was started from this node. The record of its end says `reason` and `message`."""
+
+    @abstractmethod
+    def retract(self, node: str, attempt_ids: list[str]) -> None:
+        """Take back those of these launches that still wait in a lane of their host."""
+
+    @abstractmethod
+    def sweep(self, node: str, attempt_id: str) -> None:
+        """End the processes on this node of an attempt that was started from another one."""
+
+    @abstractmethod
+    def same_host(self, node: str, other: str) -> bool:
+        """Whether one host looks after both nodes, so that it needs no sweep to end an attempt on the other one."""
+
+    @abstractmethod
+    def signal(self, attempt_ids: Mapping[str, list[str]], number: int) -> None:
+        """Send a signal to attempts, given by the node that they were started from. Not delayed until `flush`."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Send everything that was collected."""
+
+    @abstractmethod
+    def acknowledge(self, numbers: Mapping[str, int]) -> None:
+        """Tell hosts that their records up to these numbers are on disk: they may forget them."""
+
+    @abstractmethod
+    async def shut_down(self, grace: float, reason: str) -> None:
+        """End all attempts and all hosts. Returns when none is left.
+
+        `grace`: seconds between SIGTERM and SIGKILL. `reason`: for the records of attempts that end because of this."""
+
+    @abstractmethod
+    def hurry(self) -> None:
+        """Kill all attempts at once, during `shut_down`."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Release everything and end nothing: hosts keep their attempts for the next manager. Also after a shutdown."""
+
+
+ExecutorFactory = Callable[[ExecutorObserver], Executor]

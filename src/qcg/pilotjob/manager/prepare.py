@@ -1,0 +1,78 @@
+"""Preparation of a run, new or resumed: everything that can be refused before its manager starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from qcg.pilotjob.common.options import Options, Resumption
+from qcg.pilotjob.journal.journal import FILE_NAME, Journal
+from qcg.pilotjob.journal.metadata import INSTANCE, NODES_OF_ALLOCATION
+from qcg.pilotjob.manager import resume
+from qcg.pilotjob.manager.placement import Place, find_place, hosts_of_file
+from qcg.pilotjob.manager.ports import Interfaces, NetworkServer, RequestFile
+from qcg.pilotjob.runs import rundir
+from qcg.pilotjob.runs.guard import check_agents, check_free
+from qcg.pilotjob.runs.machine_check import check_connections
+from qcg.pilotjob.runs.resume_hint import refuse_elsewhere
+from qcg.pilotjob.wire.hub import Hub
+from qcg.pilotjob.wire.routing import LOOPBACK
+
+
+class PreparedRun(Struct, frozen=True):
+    """What a manager begins with."""
+
+    wd: Path
+    run_dir: Path
+    options: Options
+    journal: Journal
+    place: Place
+    requests: RequestFile
+    network: NetworkServer | None
+    is_resumed: bool
+
+    def discard(self) -> None:
+        """Remove the directory of a new run that could not begin."""
+        if not self.is_resumed:
+            rundir.discard(self.wd, self.run_dir)
+
+
+def prepare_new(options: Options, interfaces: Interfaces, hub: Hub) -> PreparedRun:
+    requests = interfaces.read_file(options)
+    # Before the run directory is made, so that nothing is left when nodes or ports are refused.
+    place = find_place(options)
+    network = _open_network(interfaces, hub, options, place)
+    wd = Path(options.wd).resolve()
+    run_dir = rundir.create(wd, options.id)
+    try:
+        journal = Journal.create(run_dir / FILE_NAME)
+    except BaseException:
+        rundir.discard(wd, run_dir)
+        raise
+    return PreparedRun(wd, run_dir, options, journal, place, requests, network, is_resumed=False)
+
+
+def prepare_resumed(resumption: Resumption, interfaces: Interfaces, hub: Hub) -> PreparedRun:
+    run_dir = resumption.run_dir
+    check_free(run_dir)
+    journal = Journal.open(run_dir / FILE_NAME)
+    before = resume.stored_options(journal)
+    options = msgspec.structs.replace(before, **resumption.changes)
+    check_agents(run_dir, journal.metadata(INSTANCE), hosts_of_file(options))
+    resume.forget_end(journal, when_done=resumption.anew)
+    given_again = "file_path" in resumption.changes
+    requests = interfaces.read_file_again(options, before, journal, given_again=given_again)
+    place = find_place(options)
+    was_in = journal.metadata(NODES_OF_ALLOCATION)
+    if was_in and place.allocation is None and options.nodes is None and options.resources == "auto":
+        refuse_elsewhere(run_dir, was_in)
+    network = _open_network(interfaces, hub, options, place)
+    return PreparedRun(run_dir.parent, run_dir, options, journal, place, requests, network, is_resumed=True)
+
+
+def _open_network(interfaces: Interfaces, hub: Hub, options: Options, place: Place) -> NetworkServer | None:
+    check_connections(place.address)
+    # Without keys, only users of this host may connect.
+    return interfaces.open_network(hub, options, LOOPBACK if options.insecure_net else place.address)

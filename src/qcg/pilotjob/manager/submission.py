@@ -1,0 +1,85 @@
+"""Submissions that are on disk before they are answered, and taken back when they cannot be stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from qcg.pilotjob.core import events
+from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.metadata import MetadataKey
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.manager.engine import Engine
+
+
+class Counted(NamedTuple):
+    """A number in the registry that changes in the same commit as a submission: both are stored, or neither."""
+
+    key: MetadataKey[int]
+    before: int
+    after: int
+
+
+class Submissions:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._refused: list[Job] = []
+        """Jobs of refused submissions that have not ended yet."""
+
+    async def submit(self, jobs: list[JobDescription], counted: Counted | None) -> dict[str, Any]:
+        engine = self._engine
+        report_length = engine.report.length
+        reply = engine.dispatch(events.Submit(jobs))
+        if counted is not None:
+            engine.journal.set_metadata(counted.key, counted.after)
+        try:
+            engine.commits.commit()
+        except Exception:  # whatever it is: the client gets an error, so the jobs must not run
+            engine.report.take_back(report_length)
+            engine.dispatch(events.Withdraw(reply["jobs"]))
+            if counted is not None:
+                engine.journal.set_metadata(counted.key, counted.before)
+            raise
+        accepted = [engine.state.jobs[name] for name in reply["jobs"]]
+        try:
+            await engine.commits.sync()
+        except JournalError as error:
+            self._refuse(accepted, counted)
+            if engine.commits.stalled:
+                raise JournalError(
+                    f"{error} The jobs were cancelled, which could not be written either: should this manager be killed"
+                    " before that works, --resume would run them."
+                ) from error
+            raise
+        return reply
+
+    def remove_refused(self) -> None:
+        """Remove those jobs of refused submissions that have ended."""
+        refused = self._still_there(self._refused)
+        self._refused = [job for job in refused if not job.state.is_final]
+        if ended := [job.name for job in refused if job.state.is_final]:
+            self._engine.dispatch(events.Remove(ended))
+
+    def _refuse(self, jobs: list[Job], counted: Counted | None) -> None:
+        """Jobs that were committed and cannot be synced: after a crash of the machine they might be there, or not."""
+        engine = self._engine
+        self._refused += jobs
+        self._cancel([job for job in self._still_there(jobs) if not job.state.is_final])
+        self.remove_refused()
+        if counted is not None:
+            engine.journal.set_metadata(counted.key, counted.before)
+        engine.commits.try_to_commit()
+
+    def _cancel(self, jobs: list[Job]) -> None:
+        """Cancel jobs of a refused submission. Jobs that have not started leave no entry in the report."""
+        engine = self._engine
+        report_length, unfinished = engine.report.length, engine.state.unfinished
+        engine.dispatch(events.Cancel([job.name for job in jobs]))
+        if unfinished - engine.state.unfinished == len(jobs):  # no other job ended with them
+            engine.report.take_back(report_length)
+
+    def _still_there(self, jobs: list[Job]) -> list[Job]:
+        """The jobs that were not removed meanwhile; another job may have such a name by now."""
+        return [job for job in jobs if self._engine.state.jobs.get(job.name) is job]

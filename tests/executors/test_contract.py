@@ -1,0 +1,347 @@
+"""What every executor does, whichever way it reaches its hosts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from qcg.pilotjob.agent import protocol
+from qcg.pilotjob.executors.base import Executor, ExecutorObserver
+from qcg.pilotjob.executors.composite import CompositeExecutor, composite
+from qcg.pilotjob.host.records import Ended, Launch, Running, Started
+from tests.agent.manager import launch as a_launch
+from tests.executors.fake_agents import FakePort, NotingObserver, agent_executor
+from tests.support.memory_executor import MemoryExecutor
+
+ONE, TWO = {"one": ["n1", "n2"]}, {"two": ["n3"]}
+HOSTS = {**ONE, **TWO}
+
+
+class Hosts(Protocol):
+    """The hosts of an executor, as the test moves them."""
+
+    def connect(self, host: str, *live: Running) -> None: ...
+
+    def disconnect(self, host: str) -> None: ...
+
+    def report(self, host: str, *bodies: Started | Ended) -> None: ...
+
+    def report_swept(self, host: str, *attempt_ids: str) -> None: ...
+
+    def leave(self, host: str) -> None: ...
+
+
+class AgentHosts(FakePort):
+    """Agents in memory."""
+
+    def __init__(self, sent: list[str]) -> None:
+        super().__init__()
+        self.executor: Executor
+        self._lines = sent
+        self._last_record = dict.fromkeys(HOSTS, 0)
+
+    def connect(self, host: str, *live: Running) -> None:
+        self.hello(host)
+        self.say(host, protocol.Report([], list(live)))
+
+    def disconnect(self, host: str) -> None:
+        self.executor.gone(host)  # type: ignore[attr-defined]
+
+    def report(self, host: str, *bodies: Started | Ended) -> None:
+        first = self._last_record[host] + 1
+        self._last_record[host] += len(bodies)
+        self.say(host, protocol.News([protocol.record(number, body) for number, body in enumerate(bodies, first)]))
+
+    def report_swept(self, host: str, *attempt_ids: str) -> None:
+        self.say(host, protocol.Swept(list(attempt_ids)))
+
+    def leave(self, host: str) -> None:
+        self.say(host, protocol.Bye())
+
+    def send(self, frames: list[bytes]) -> None:
+        super().send(frames)
+        peer, message = self.sent[-1]
+        self._lines += _lines(peer, message)
+
+
+def _lines(peer: str, message: protocol.FromManager) -> Iterator[str]:
+    if isinstance(message, protocol.Start):
+        yield from (f"launch {launch.id}" for launch in message.launches)
+    elif isinstance(message, protocol.Kill):
+        yield from (f"kill {id} {message.reason} {message.message}".rstrip() for id in message.ids)
+    elif isinstance(message, protocol.Retract):
+        yield from (f"retract {id}" for id in message.ids)
+    elif isinstance(message, protocol.Sweep):
+        yield from (f"sweep {id} on {peer}" for id in message.ids)
+    elif isinstance(message, protocol.Signal):
+        yield from (f"signal {message.number} {id}" for id in message.ids)
+    elif isinstance(message, protocol.Ack):
+        yield f"acknowledge {message.number}"
+    elif isinstance(message, protocol.Exit):
+        yield f"exit {message.grace:g} {message.reason}"
+
+
+class Routed:
+    """The hosts of several executors."""
+
+    def __init__(self, by_host: dict[str, Hosts]) -> None:
+        self._by_host = by_host
+
+    def connect(self, host: str, *live: Running) -> None:
+        self._by_host[host].connect(host, *live)
+
+    def disconnect(self, host: str) -> None:
+        self._by_host[host].disconnect(host)
+
+    def report(self, host: str, *bodies: Started | Ended) -> None:
+        self._by_host[host].report(host, *bodies)
+
+    def report_swept(self, host: str, *attempt_ids: str) -> None:
+        self._by_host[host].report_swept(host, *attempt_ids)
+
+    def leave(self, host: str) -> None:
+        self._by_host[host].leave(host)
+
+
+Made = tuple[Executor, Hosts]
+
+
+def in_memory(observer: ExecutorObserver, sent: list[str], hosts: dict[str, list[str]] = HOSTS) -> Made:
+    executor = MemoryExecutor(observer, hosts, sent)
+    return executor, executor
+
+
+def with_agents(observer: ExecutorObserver, sent: list[str], hosts: dict[str, list[str]] = HOSTS) -> Made:
+    agents = AgentHosts(sent)
+    agents.executor = agent_executor(observer, hosts, agents)
+    return agents.executor, agents
+
+
+def with_both(observer: ExecutorObserver, sent: list[str]) -> Made:
+    by_host: dict[str, Hosts] = {}
+
+    def first(observer: ExecutorObserver) -> Executor:
+        executor, by_host["one"] = in_memory(observer, sent, ONE)
+        return executor
+
+    def second(observer: ExecutorObserver) -> Executor:
+        executor, by_host["two"] = with_agents(observer, sent, TWO)
+        return executor
+
+    executor = composite([first, second])(observer)
+    assert isinstance(executor, CompositeExecutor)
+    return executor, Routed(by_host)
+
+
+class Case:
+    def __init__(self, make: Callable[[ExecutorObserver, list[str]], Made]) -> None:
+        self.observer = NotingObserver()
+        self.sent: list[str] = []
+        self.executor, self.hosts = make(self.observer, self.sent)
+
+    def begin(self) -> None:
+        """Both hosts are ready, and nothing else has happened."""
+        self.executor.start()
+        self.hosts.connect("one")
+        self.hosts.connect("two")
+        self.observer.seen.clear()
+
+
+@pytest.fixture(params=[in_memory, with_agents, with_both])
+def run(request: pytest.FixtureRequest) -> Callable[[Callable[[Case], Awaitable[None]]], None]:
+    """Run a test with each executor."""
+
+    def run(test: Callable[[Case], Awaitable[None]]) -> None:
+        async def within() -> None:
+            await asyncio.wait_for(test(Case(request.param)), 100)
+
+        asyncio.run(within())
+
+    return run
+
+
+Run = Callable[[Callable[[Case], Awaitable[None]]], None]
+
+
+def a(id: str) -> Launch:
+    return a_launch(id, "true", wd=Path("/"))
+
+
+def started(id: str) -> Started:
+    return Started(id, 7, 1.0, [("n1", (0,), ())])
+
+
+def ended(id: str) -> Ended:
+    return Ended(id, 2.0, 0, "exit", "", 7, 1.0)
+
+
+def test_an_executor_reports_nothing_before_its_start_and_gathers_once(run: Run):
+    async def test(case: Case) -> None:
+        assert case.observer.seen == []
+        case.executor.start()
+        assert case.observer.seen == [("gathered",)]
+        assert case.executor.hosts == HOSTS
+
+    run(test)
+
+
+def test_launches_are_sent_to_the_host_of_the_node_when_they_are_flushed(run: Run):
+    async def test(case: Case) -> None:
+        case.begin()
+        case.executor.launch("n2", a("1.1"))
+        case.executor.launch("n3", a("2.1"))
+        assert case.sent == []
+        case.executor.flush()
+        assert sorted(case.sent) == ["launch 1.1", "launch 2.1"]
+        case.executor.flush()
+        assert len(case.sent) == 2, "nothing is sent twice"
+
+    run(test)
+
+
+def test_messages_to_a_host_that_is_not_ready_are_dropped(run: Run):
+    async def test(case: Case) -> None:
+        case.executor.start()
+        case.hosts.connect("two")
+        case.executor.launch("n1", a("1.1"))
+        case.executor.kill("n1", "1.1")
+        case.executor.flush()
+        case.hosts.connect("one")
+        case.executor.flush()
+        assert case.sent == []
+
+    run(test)
+
+
+def test_launches_are_retracted_before_attempts_are_killed(run: Run):
+    async def test(case: Case) -> None:
+        case.begin()
+        case.executor.kill("n1", "1.1", "lost", "the node is needed")
+        case.executor.retract("n1", ["2.1", "3.1"])
+        case.executor.flush()
+        assert case.sent == ["retract 2.1", "retract 3.1", "kill 1.1 lost the node is needed"]
+
+    run(test)
+
+
+def test_a_sweep_goes_to_the_host_of_the_node_and_its_end_is_reported(run: Run):
+    async def test(case: Case) -> None:
+        case.begin()
+        assert case.executor.same_host("n1", "n2")
+        assert not case.executor.same_host("n1", "n3")
+        case.executor.sweep("n3", "1.1")
+        case.executor.flush()
+        assert case.sent == ["sweep 1.1 on two"]
+        case.hosts.report_swept("two", "1.1")
+        assert case.observer.seen == [("swept", "two", ["n3"], ["1.1"])]
+
+    run(test)
+
+
+def test_signals_are_sent_at_once(run: Run):
+    async def test(case: Case) -> None:
+        case.begin()
+        case.executor.signal({"n1": ["1.1"], "n3": ["2.1", "3.1"]}, 10)
+        assert sorted(case.sent) == ["signal 10 1.1", "signal 10 2.1", "signal 10 3.1"]
+
+    run(test)
+
+
+def test_records_are_reported_with_their_numbers_and_acknowledged_by_host(run: Run):
+    async def test(case: Case) -> None:
+        case.begin()
+        case.hosts.report("one", started("1.1"), ended("1.1"))
+        case.hosts.report("two", started("2.1"))
+        case.hosts.report("one", started("3.1"))
+        assert case.observer.noted("records") == [
+            ("one", [(1, "1.1"), (2, "1.1")]),
+            ("two", [(1, "2.1")]),
+            ("one", [(3, "3.1")]),
+        ]
+        case.executor.acknowledge({"one": 3})
+        assert case.sent == ["acknowledge 3"]
+        case.executor.acknowledge({"one": 3, "two": 1})
+        assert case.sent[-1] == "acknowledge 1"
+
+    run(test)
+
+
+def test_a_host_reports_its_live_attempts_when_it_connects_and_is_away_when_it_is_gone(run: Run):
+    async def test(case: Case) -> None:
+        case.executor.start()
+        case.observer.seen.clear()
+        case.hosts.connect("one", Running("1.1", 7, 1.0, [("n1", (0,), ())]))
+        assert case.observer.seen == [("ready", "one", ["n1", "n2"], ["1.1"])]
+        case.hosts.disconnect("one")
+        assert case.observer.noted("away") == [("one", ["n1", "n2"])]
+        case.executor.launch("n1", a("2.1"))
+        case.executor.flush()
+        assert case.sent == []
+
+    run(test)
+
+
+def test_a_shutdown_lasts_until_the_last_host_has_left_and_can_be_hurried(run: Run):
+    async def test(case: Case) -> None:
+        case.begin()
+        ending = asyncio.ensure_future(case.executor.shut_down(5.0, "closed"))
+        await asyncio.sleep(0.01)
+        assert case.sent == ["exit 5 closed"] * 2
+        case.executor.hurry()
+        assert case.sent[2:] == ["exit 0 closed"] * 2
+        case.hosts.leave("one")
+        await asyncio.sleep(0.01)
+        assert not ending.done()
+        case.hosts.leave("two")
+        await ending
+        case.executor.abandon()
+
+    run(test)
+
+
+def test_a_single_executor_is_used_without_a_composite():
+    observer, sent = NotingObserver(), list[str]()
+
+    async def test() -> None:
+        executor = composite([lambda observer: MemoryExecutor(observer, HOSTS, sent)])(observer)
+        assert isinstance(executor, MemoryExecutor)
+
+    asyncio.run(test())
+
+
+def test_two_executors_with_the_same_node_are_refused():
+    async def test() -> None:
+        factories = [
+            lambda observer: MemoryExecutor(observer, {"one": ["n1"]}, []),
+            lambda observer: MemoryExecutor(observer, {"two": ["n1"]}, []),
+        ]
+        with pytest.raises(ValueError, match="node of the same name"):
+            composite(factories)(NotingObserver())
+
+    asyncio.run(test())
+
+
+def test_attempts_are_started_when_all_executors_of_a_composite_have_gathered():
+    observer = NotingObserver()
+
+    async def test() -> None:
+        observers: list[ExecutorObserver] = []
+
+        def make(host: str) -> Callable[[ExecutorObserver], Executor]:
+            def factory(observer: ExecutorObserver) -> Executor:
+                observers.append(observer)
+                return MemoryExecutor(observer, {host: [host]}, [])
+
+            return factory
+
+        composite([make("one"), make("two")])(observer)
+        observers[0].hosts_gathered(["one is slow"])
+        assert observer.seen == []
+        observers[1].hosts_gathered(["two is slower"])
+        assert observer.seen == [("gathered", "one is slow", "two is slower")]
+
+    asyncio.run(test())
