@@ -23,7 +23,8 @@ from tests.support.waiting import wait_for
 
 WAITS = "echo x >> $0.starts; until [ -e go ]; do sleep 0.05; done"
 """A job that runs until the file `go` is there, and counts its starts."""
-IGNORES_SIGTERM = f"trap '' TERM; {WAITS}"
+SURVIVES_SIGTERM = f"trap 'touch $0.terminated' TERM; {WAITS}"
+"""The same, and SIGTERM does not end it."""
 
 
 def waits(name: str, script: str = WAITS, **more: Any) -> dict[str, Any]:
@@ -151,12 +152,13 @@ def tell_to_finish(wd: Path) -> None:
 
 def killed_in_shutdown(tmp_path: Path, end: Any) -> Crashing:
     """A run whose manager was killed after it had begun to shut down; `stubborn` is still in its grace period."""
-    jobs = [waits("stubborn", IGNORES_SIGTERM), waits("waiting", numCores=2)]
+    jobs = [waits("stubborn", SURVIVES_SIGTERM), waits("waiting", numCores=2)]
     crashing = Crashing(tmp_path, write_requests(tmp_path / "r.json", jobs), "--nodes", "2")
     manager = crashing.start()
     wait_for(lambda: starts(tmp_path, "stubborn"), what="the first job to start")
     end(manager)
     wait_for(lambda: "1 running attempt is ended" in crashing.log_so_far(), what="the shutdown to begin")
+    wait_for((tmp_path / "stubborn.terminated").exists, what="the agent to end the first job")
     crashing.kill_manager()
     return crashing
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tiers import per_tier
+
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "src/qcg/pilotjob/host").glob("*.py"))
 MODULES = [f"tests.host.{path.stem}" for path in Path(__file__).parent.glob("test_host_*.py") if path != Path(__file__)]
@@ -43,6 +45,7 @@ def test_every_file_is_python_3_6(path: Path) -> None:
     assert not imports
 
 
+@pytest.mark.sampled
 @pytest.mark.timeout(600)
 def test_behaviour_is_the_same_with_every_old_python_of_this_machine() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -55,7 +58,7 @@ def test_behaviour_is_the_same_with_every_old_python_of_this_machine() -> None:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for path in interpreters()
+        for path in interpreters()[: per_tier(1, len(OLD))]
     ]
     outputs = [(run.communicate()[0], run.returncode) for run in runs]
     assert [output for output, code in outputs if code != 0] == []
