@@ -83,8 +83,7 @@ def test_validate_warns_about_probable_mistakes(tmp_path: Path):
     assert done.stderr.splitlines() == [
         "Warning: request 1: job 'a': all 9 iterations write their stdout to the same file, \"out\"; put ${it} into its"
         " name",
-        "Warning: request 1: job 'b': ${it} stands for nothing in a job without iterations; give the job an"
-        ' "iteration"',
+        "Warning: request 1: job 'b': ${it} has no value in a job without iterations; give the job an \"iteration\"",
     ]
     assert "1 request, 2 jobs, 0 problems, 2 warnings; checked against" in done.stdout
 

@@ -1,7 +1,7 @@
-"""A scheduler that is slow and obvious: it keeps plain lists, looks at everybody every time and remembers nothing.
+"""A slow and obvious reference scheduler: it keeps plain lists and visits every job in every pass.
 
-Its rules are those of the documents: first come, first served; what does not fit lets the next one try; a range takes
-as much as is free. Where the documents leave open which cores these are: the first nodes and the lowest cores.
+It follows the documented rules: first come, first served; a job that does not fit is overtaken; a range takes
+as much as is free. Cores are taken from the first nodes, lowest numbers first.
 """
 
 from __future__ import annotations

@@ -195,11 +195,11 @@ def test_an_unknown_attempt_that_was_lost_is_repeated_as_the_next_attempt() -> N
 
 def test_an_adopted_attempt_of_a_waiting_job_goes_on_whatever_happens_to_its_prerequisites() -> None:
     """Its prerequisite must have succeeded before it started; the end record has not arrived yet."""
-    for outcome, exit_code in [("a SUCCEED", 0), ("a FAILED: exit code 1", 1)]:
+    for final, exit_code in [("a SUCCEED", 0), ("a FAILED: exit code 1", 1)]:
         driver = CoreDriver(machine(2))
         driver.submit(job("a"), job("b", after="a"))
         assert driver.handle(started("2.1")) == ["b SCHEDULED", "b EXECUTING"]
-        assert driver.handle(ended("1.1", exit_code)) == ["a SCHEDULED", "a EXECUTING", outcome]
+        assert driver.handle(ended("1.1", exit_code)) == ["a SCHEDULED", "a EXECUTING", final]
         assert driver.schedule() == []
         assert driver.end("b") == ["b SUCCEED", "all done"]
 

@@ -13,8 +13,8 @@ from qcg.pilotjob.core.job_states import State
 def test_positions_in_the_set_enter_the_state_and_others_stay(wanted: list[tuple[State, bool]]) -> None:
     states = bytearray(state for state, _ in wanted)
     chosen = bytes(mark for _, mark in wanted)
-    those = bitmaps.both(bitmaps.in_states(states, State.QUEUED), chosen)
-    assert list(bitmaps.entered(states, those, State.OMITTED)) == [
+    queued = bitmaps.both(bitmaps.in_states(states, State.QUEUED), chosen)
+    assert list(bitmaps.entered(states, queued, State.OMITTED)) == [
         State.OMITTED if mark and state is State.QUEUED else state for state, mark in wanted
     ]
 

@@ -183,9 +183,9 @@ def test_all_done_is_emitted_exactly_when_the_last_job_is_final() -> None:
     driver = CoreDriver(machine(4))
     driver.submit(job("a"), job("it", its=2), job("c", after="it"))
     driver.schedule()
-    told = driver.end("a", "it:0", "it:1")
+    effects = driver.end("a", "it:0", "it:1")
     driver.schedule()
-    assert "all done" not in told
+    assert "all done" not in effects
     assert driver.end("c") == ["c SUCCEED", "all done"]
     assert driver.submit(job("d"), job("huge", 99)) == ["huge FAILED: 99 cores requested, but only 4 exist"]
     assert driver.cancel("d") == ["d CANCELED", "all done", "reply {'canceled': 1}"]

@@ -125,7 +125,7 @@ def test_only_jobs_that_end_before_the_deadline_are_started() -> None:
     assert driver.schedule() == ["short on n1[0]", "any on n1[1]"]
     driver.now = 99.0
     driver.submit(job("late"))
-    assert driver.schedule() == [], "its time has come while nobody looked"
+    assert driver.schedule() == [], "the deadline has passed"
 
 
 def test_a_deadline_that_moves_lets_others_start() -> None:

@@ -127,7 +127,7 @@ def test_an_attempt_in_cleanup_unknown_to_its_agent_is_over_there() -> None:
     assert driver.report("n1") == ["a FAILED: the node is gone"]
 
 
-# -- runs that nobody wants --------------------------------------------------------------------------------------
+# -- strays ------------------------------------------------------------------------------------------------------
 
 
 def test_a_stray_on_a_returning_node_holds_its_cores_until_it_is_gone() -> None:
@@ -139,7 +139,7 @@ def test_a_stray_on_a_returning_node_holds_its_cores_until_it_is_gone() -> None:
     driver.lose("n1")
     assert driver.report("n1", live=[running]) == ["kill stray 1.1 on n1"]
     assert driver.schedule() == [], "one core is still in use"
-    assert driver.report("n1", live=[running]) == ["kill stray 1.1 on n1"], "told again"
+    assert driver.report("n1", live=[running]) == ["kill stray 1.1 on n1"], "repeated"
     assert late_end(driver, attempt) == []
     assert driver.schedule() == ["b on n1[0:1]"]
 

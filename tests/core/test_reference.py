@@ -48,7 +48,7 @@ class Both:
             name = f"j{len(known)}"
             descriptions.append(describe(name, draft, known))
             known[name] = draft.indices
-        if len(wanted) % 2:  # those who wait come before those they wait for
+        if len(wanted) % 2:  # dependents come before their prerequisites
             descriptions.reverse()
         try:
             self.driver.handle(Submit(descriptions))

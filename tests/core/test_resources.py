@@ -169,13 +169,13 @@ def test_an_unlimited_request_costs_no_more_on_many_nodes() -> None:
 
 def test_a_claim_holds_the_reported_resources() -> None:
     pool = pool_of([node("n1", 4, gpus=2, memory=100)])
-    told = Grant((NodePart("n1", (1, 2), ("1",), 60),))
-    assert pool.claim(told) == told
+    claimed = Grant((NodePart("n1", (1, 2), ("1",), 60),))
+    assert pool.claim(claimed) == claimed
     grant = pool.allocate(request(2, gpus=1))
     assert grant is not None
     assert grant.parts == (NodePart("n1", (0, 3), ("0",)),)
     assert given(pool, request(1, memory=60)) == [None]
-    pool.release(told)
+    pool.release(claimed)
     assert given(pool, request(1, memory=60)) == ["n1[1]"]
 
 

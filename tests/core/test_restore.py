@@ -66,8 +66,8 @@ def test_a_started_attempt_is_not_repeated_when_its_agent_does_not_know_it() -> 
     check(core.state)
     assert core.state.jobs["a"].state is State.EXECUTING
     assert core.state.iteration_counts[State.EXECUTING] == 1
-    told = [effect_text(effect) for effect in core.handle(AgentReported(["n1"], []), 9.0)]
-    assert told == [f"a FAILED: {FORGOTTEN}", f"it:1 FAILED: {FORGOTTEN}"]
+    effects = [effect_text(effect) for effect in core.handle(AgentReported(["n1"], []), 9.0)]
+    assert effects == [f"a FAILED: {FORGOTTEN}", f"it:1 FAILED: {FORGOTTEN}"]
 
 
 def test_a_started_attempt_continues_as_it_was() -> None:

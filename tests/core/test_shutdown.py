@@ -106,8 +106,8 @@ def test_finish_treats_an_attempt_that_has_not_started_as_a_waiting_job() -> Non
 
 
 def test_a_crash_in_the_middle_of_a_shutdown_loses_no_decision() -> None:
-    """The next manager ends what the first one wanted to end, and with the same outcome."""
-    for end_manager, message, outcome in (
+    """The next manager ends the same attempts, with the same result."""
+    for end_manager, message, final in (
         (CoreDriver.suspend, "stop a: closed", "a QUEUED"),
         (CoreDriver.finish, "kill a", "a CANCELED"),
     ):
@@ -116,7 +116,7 @@ def test_a_crash_in_the_middle_of_a_shutdown_loses_no_decision() -> None:
         resumed = next_manager(driver, 2)
         live = [driver.running("a"), driver.running("it:0")]
         assert message in resumed.report("n1", live=live)
-        assert outcome in resumed.end("a", exit_code=-15, reason="closed")
+        assert final in resumed.end("a", exit_code=-15, reason="closed")
 
 
 def test_a_lost_agent_changes_nothing_about_the_decision() -> None:

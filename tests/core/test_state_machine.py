@@ -75,7 +75,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.base = (SavedRun(0), copy.deepcopy(self.checker))
         """State before `history`: the resumed state, and the checker at that time."""
         self.unanswered: list[tuple[SimulatedHost, str]] = []
-        """Sweeps that are under way."""
+        """Sweeps that have not been answered."""
         self.now = 1.0
         self.history: list[tuple[Event, float]] = []
         self.committed = 0

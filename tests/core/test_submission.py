@@ -10,7 +10,7 @@ from qcg.pilotjob.description.model import JobDescription, Sharing
 from tests.core.core_driver import CoreDriver, job, machine
 
 
-def refused(driver: CoreDriver, *jobs: JobDescription) -> list[str]:
+def rejection_messages(driver: CoreDriver, *jobs: JobDescription) -> list[str]:
     """The sentences; and nothing of it has happened."""
     before = driver.states()
     with pytest.raises(SubmissionRejected) as caught:
@@ -150,31 +150,33 @@ def test_iterations_that_can_never_run_fail_together() -> None:
 def test_an_invalid_submission_is_rejected_as_a_whole(jobs: list[JobDescription], sentences: list[str]) -> None:
     driver = CoreDriver(machine(4))
     driver.submit(job("old"), job("it", its=3), job("odd", its=range(1, 5, 2)))
-    assert refused(driver, job("fine"), *jobs) == sentences
+    assert rejection_messages(driver, job("fine"), *jobs) == sentences
     assert driver.submit(job("fine"), job("a")) == []
 
 
 def test_a_long_cycle_is_listed_in_order() -> None:
     size = 5000
     jobs = [job(f"j{number}", after=f"j{(number + 1) % size}") for number in range(size)]
-    (sentence,) = refused(CoreDriver(machine(1)), *jobs)
+    (sentence,) = rejection_messages(CoreDriver(machine(1)), *jobs)
     names = sentence.rpartition(": ")[2].split(" -> ")
     assert names == [f"j{number}" for number in range(size)] + ["j0"]
 
 
 def test_only_the_first_of_many_cycles_are_listed() -> None:
     jobs = [job(f"j{number}", after=f"j{number} j{max(number - 1, 0)}") for number in range(3000)]
-    sentences = refused(CoreDriver(machine(1)), *jobs)
+    sentences = rejection_messages(CoreDriver(machine(1)), *jobs)
     assert len(sentences) == 20
     assert sentences[0] == "job 'j0' waits for itself and could never start"
 
 
 def test_only_the_first_of_many_unknown_names_get_a_suggestion() -> None:
     driver = CoreDriver(machine(1))
-    sentences = refused(driver, job("prepare"), job("a", after=" ".join(f"prepare{number}" for number in range(1000))))
+    sentences = rejection_messages(
+        driver, job("prepare"), job("a", after=" ".join(f"prepare{number}" for number in range(1000)))
+    )
     assert len([sentence for sentence in sentences if "did you mean 'prepare'?" in sentence]) == 20
     many = [job(f"prepare{number}") for number in range(2001)]
-    assert "did you mean" not in refused(driver, *many, job("a", after="prepared"))[0]
+    assert "did you mean" not in rejection_messages(driver, *many, job("a", after="prepared"))[0]
 
 
 def test_two_paths_to_the_same_job_are_no_cycle() -> None:
@@ -186,7 +188,7 @@ def test_too_many_same_index_prerequisites_are_rejected() -> None:
     driver = CoreDriver(machine(1))
     others = [job(f"j{number}", its=1) for number in range(256)]
     names = " ".join(f"j{number}:${{it}}" for number in range(256))
-    assert refused(driver, *others, job("a", its=1, after=names)) == [
+    assert rejection_messages(driver, *others, job("a", its=1, after=names)) == [
         "job 'a' waits for more than 255 jobs by index; name whole jobs"
     ]
 

@@ -287,10 +287,10 @@ def test_lost_nodes_are_distinguished_from_unreachable_ones():
 
 
 def test_a_job_that_needs_more_than_this_manager_has_waits_for_other_nodes():
-    books = CoreDriver(machine(4), available=False)
-    books.submit(job("wide", 4))
+    earlier = CoreDriver(machine(4), available=False)
+    earlier.submit(job("wide", 4))
     driver = CoreDriver(machine(2))
-    driver.core, _ = resume(save_state(books.core.state), machine(2), 1.0, rerun_lost=False)
+    driver.core, _ = resume(save_state(earlier.core.state), machine(2), 1.0, rerun_lost=False)
     driver.report("n1")
     reason = why(driver, "wide")
     assert reason.kind == "nodes"
@@ -299,7 +299,7 @@ def test_a_job_that_needs_more_than_this_manager_has_waits_for_other_nodes():
     )
 
 
-# -- under way and over ----------------------------------------------------------------------------------------------
+# -- attempts and ends -----------------------------------------------------------------------------------------------
 
 
 def test_an_attempt_is_explained_with_its_grant_and_start_time():

@@ -36,6 +36,6 @@ def parse_one(job: Any) -> JobDescription:
 
 def problems_of(*jobs: Any) -> list[str]:
     """All problems, each as `path: sentence`."""
-    with pytest.raises(DescriptionError) as refusal:
+    with pytest.raises(DescriptionError) as error:
         parse(*jobs)
-    return [str(problem) for problem in refusal.value.problems]
+    return [str(problem) for problem in error.value.problems]

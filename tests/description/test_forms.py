@@ -212,9 +212,9 @@ def test_the_converted_form_gives_the_same_description(job: dict[str, Any]) -> N
     ],
 )
 def test_an_invalid_simple_form_is_not_converted(job: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(DescriptionError) as refusal:
+    with pytest.raises(DescriptionError) as error:
         simple_to_standard(job)
-    assert str(refusal.value).startswith(sentence)
+    assert str(error.value).startswith(sentence)
 
 
 def test_an_empty_submission_has_no_problems() -> None:

@@ -153,9 +153,9 @@ def mutate(job: dict[str, Any], chance: random.Random) -> dict[str, Any]:
     return job
 
 
-def check_sentences(refusal: DescriptionError) -> None:
-    assert refusal.problems
-    for problem in refusal.problems:
+def check_sentences(error: DescriptionError) -> None:
+    assert error.problems
+    for problem in error.problems:
         assert problem.sentence.strip()
         assert str(problem).isprintable()
         assert "the job is not valid: " not in problem.sentence, "the walk missed what the decoder refused"
@@ -164,8 +164,8 @@ def check_sentences(refusal: DescriptionError) -> None:
 def accepted_or_refused(*jobs: Any) -> list[JobDescription] | None:
     try:
         descriptions = parse_jobs(jobs, CONTEXT)
-    except DescriptionError as refusal:
-        check_sentences(refusal)
+    except DescriptionError as error:
+        check_sentences(error)
         return None
     for description in descriptions:
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(description), type=JobDescription) == description
@@ -211,8 +211,8 @@ def test_mutated_requests_are_accepted_or_rejected_with_messages() -> None:
         request = mutate(chance.choice(requests), chance)
         try:
             decode_request(request)
-        except DescriptionError as refusal:
-            check_sentences(refusal)
+        except DescriptionError as error:
+            check_sentences(error)
 
 
 anything = st.recursive(

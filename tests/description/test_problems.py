@@ -318,10 +318,10 @@ def test_a_message_shows_fifty_problems_and_counts_the_rest() -> None:
 
 def test_parsing_stops_after_too_many_problems() -> None:
     wrong = msgspec.json.encode(standard(exec="x", arg=[]))
-    with pytest.raises(DescriptionError) as refusal:
+    with pytest.raises(DescriptionError) as error:
         parse(*[wrong] * 20_000)
-    assert len(refusal.value.problems) == 10_001
-    assert refusal.value.problems[-1] == Problem("jobs[9999]", "too many problems; the rest was not checked")
+    assert len(error.value.problems) == 10_001
+    assert error.value.problems[-1] == Problem("jobs[9999]", "too many problems; the rest was not checked")
 
 
 def test_attributes_nested_too_deep_are_rejected() -> None:
@@ -343,7 +343,7 @@ def test_problems_can_start_with_another_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "told"),
+    ("job", "expected"),
     [
         ({"name": "a", "exe": "ls"}, ['jobs[0].exe: unknown key; did you mean "exec"?']),
         ({"name": "a", "scirpt": "ls", "numCores": 2}, ['jobs[0].scirpt: unknown key; did you mean "script"?']),
@@ -357,14 +357,14 @@ def test_problems_can_start_with_another_path() -> None:
         ),
     ],
 )
-def test_a_misspelt_key_does_not_change_the_form(job: dict[str, Any], told: list[str]):
+def test_a_misspelt_key_does_not_change_the_form(job: dict[str, Any], expected: list[str]):
     with pytest.raises(DescriptionError) as caught:
         parse_jobs([job], CONTEXT)
-    assert str(caught.value).splitlines() == told
+    assert str(caught.value).splitlines() == expected
 
 
 @pytest.mark.parametrize(
-    ("job", "told"),
+    ("job", "expected"),
     [
         (
             {"name": "a b", "execution": {"exec": "ls", "arg": []}, "resources": {"wt": "soon", "numCores": "x"}},
@@ -376,7 +376,7 @@ def test_a_misspelt_key_does_not_change_the_form(job: dict[str, Any], told: list
         ({"name": 3, "execution": {}}, ["jobs[0].name"]),
     ],
 )
-def test_an_unknown_key_does_not_hide_other_problems(job: dict[str, Any], told: list[str]):
+def test_an_unknown_key_does_not_hide_other_problems(job: dict[str, Any], expected: list[str]):
     with pytest.raises(DescriptionError) as caught:
         parse_jobs([job], CONTEXT)
-    assert sorted(problem.path for problem in caught.value.problems) == sorted(told)
+    assert sorted(problem.path for problem in caught.value.problems) == sorted(expected)

@@ -14,10 +14,10 @@ from tests.description.samples import BAC16, EVERYTHING, SLEEP
 FORGOTTEN = 'the key "request" is missing; to submit jobs, write {"request": "submit", "jobs": [ {...} ]}'
 
 
-def refusal_of(request: Any) -> str:
-    with pytest.raises(RequestError) as refusal:
+def request_error(request: Any) -> str:
+    with pytest.raises(RequestError) as error:
         r.decode_request(request)
-    return str(refusal.value)
+    return str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_options_are_off_unless_switched_on() -> None:
     ],
 )
 def test_an_invalid_request_is_rejected_with_a_message(request_: Any, sentence: str) -> None:
-    assert refusal_of(request_).startswith(sentence)
+    assert request_error(request_).startswith(sentence)
 
 
 def test_a_rejected_request_has_its_path_in_the_file() -> None:
-    with pytest.raises(DescriptionError) as refusal:
+    with pytest.raises(DescriptionError) as error:
         r.decode_request({"request": "finish", "now": True}, "[3]")
-    assert str(refusal.value) == "[3].now: unknown key; known here: cancel"
+    assert str(error.value) == "[3].now: unknown key; known here: cancel"
 
 
 @pytest.mark.parametrize(("file", "jobs"), [(SLEEP, 1), (BAC16, 32), (EVERYTHING, 6)])
@@ -165,14 +165,14 @@ DIGITS = "9" * 5000
 def test_a_number_with_thousands_of_digits_is_rejected_with_a_message(place: str, number: str) -> None:
     text = f'{{"name": "a", "exec": "date", {place.replace("NUMBER", number)}}}'
     sentence = "holds a number with too many digits; write it as a string"
-    with pytest.raises(DescriptionError) as refusal:
+    with pytest.raises(DescriptionError) as error:
         parse_jobs([text.encode()], CONTEXT)
-    assert str(refusal.value) == f"jobs[0]: the job {sentence}"
-    assert refusal_of(f'{{"request": "jobStatus", "jobNames": {number}}}'.encode()) == f"the request {sentence}"
+    assert str(error.value) == f"jobs[0]: the job {sentence}"
+    assert request_error(f'{{"request": "jobStatus", "jobNames": {number}}}'.encode()) == f"the request {sentence}"
 
 
 def test_a_python_number_with_thousands_of_digits_is_rejected_with_a_message() -> None:
-    assert refusal_of({"request": "jobStatus", "jobNames": 10**5000}) == (
+    assert request_error({"request": "jobStatus", "jobNames": 10**5000}) == (
         "the request holds a number with too many digits; write it as a string"
     )
 
@@ -201,6 +201,6 @@ def test_a_byte_order_mark_is_ignored() -> None:
     ],
 )
 def test_a_file_that_is_not_a_list_of_requests_is_rejected(raw: bytes, sentence: str) -> None:
-    with pytest.raises(RequestError) as refusal:
+    with pytest.raises(RequestError) as error:
         r.decode_request_file(raw)
-    assert str(refusal.value).startswith(sentence)
+    assert str(error.value).startswith(sentence)

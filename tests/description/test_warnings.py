@@ -10,7 +10,7 @@ from qcg.pilotjob.description.warnings import nearest_variable, warnings_for
 from tests.description.helpers import parse, simple
 
 
-def doubts(**job: Any) -> list[str]:
+def warnings_of(**job: Any) -> list[str]:
     return [doubt for description in parse(simple(**job)) for doubt in warnings_for(description)]
 
 
@@ -34,11 +34,11 @@ def doubts(**job: Any) -> list[str]:
     ],
 )
 def test_plausible_descriptions_cause_no_warning(job: dict[str, Any]):
-    assert doubts(**job) == []
+    assert warnings_of(**job) == []
 
 
 @pytest.mark.parametrize(
-    ("job", "told"),
+    ("job", "expected"),
     [
         ({"stdout": "out"}, 'their stdout to the same file, "out"'),
         ({"stderr": "logs/err.${jname}"}, 'their stderr to the same file, "logs/err.j"'),
@@ -49,8 +49,10 @@ def test_plausible_descriptions_cause_no_warning(job: dict[str, Any]):
         ({"wd": "run", "stdout": "out", "stderr": "err.${it}"}, 'their stdout to the same file, "out"'),
     ],
 )
-def test_iterations_that_overwrite_a_file_cause_a_warning(job: dict[str, Any], told: str):
-    assert doubts(name="j", iteration=5, **job) == [f"all 5 iterations write {told}; put ${{it}} into its name"]
+def test_iterations_that_overwrite_a_file_cause_a_warning(job: dict[str, Any], expected: str):
+    assert warnings_of(name="j", iteration=5, **job) == [
+        f"all 5 iterations write {expected}; put ${{it}} into its name"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,12 +100,12 @@ def test_nearest_variable_finds_misspellings_and_no_ordinary_names(name: str, ne
     ],
 )
 def test_a_misspelt_variable_causes_a_warning(place: dict[str, Any], keys: dict[str, Any]):
-    told = "${itt} is no variable and stays as it is; did you mean ${it}?"
-    assert doubts(**place, **keys) == [told]
+    expected = "${itt} is no variable and stays as it is; did you mean ${it}?"
+    assert warnings_of(**place, **keys) == [expected]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("${itval.x}", ["${itval.x} is no variable and stays as it is; ${itval} is known as a whole only"]),
         ("${itvl.x}", ["${itvl.x} is no variable and stays as it is; ${itval} is known as a whole only"]),
@@ -114,8 +116,8 @@ def test_a_misspelt_variable_causes_a_warning(place: dict[str, Any], keys: dict[
         ("${foo.bar} ${x:-1} ${itval:-1} ${#itt} ${itt%.x} ${!itt}", []),
     ],
 )
-def test_a_part_of_a_variable_causes_a_warning(text: str, told: list[str]):
-    assert doubts(iteration=[{"y": 1}], args=[text]) == told
+def test_a_part_of_a_variable_causes_a_warning(text: str, expected: list[str]):
+    assert warnings_of(iteration=[{"y": 1}], args=[text]) == expected
 
 
 @pytest.mark.parametrize(
@@ -136,29 +138,29 @@ def test_a_part_of_a_variable_causes_a_warning(text: str, told: list[str]):
     ],
 )
 def test_variables_of_a_script_cause_no_warning(script: str):
-    assert doubts(script=script) == []
+    assert warnings_of(script=script) == []
 
 
 def test_variables_of_the_job_environment_cause_no_warning():
-    assert doubts(script="echo ${itt}", env={"itt": "1"}) == []
+    assert warnings_of(script="echo ${itt}", env={"itt": "1"}) == []
 
 
 def test_a_warning_stays_short():
-    assert doubts(iteration=2, args=["${itval." + "x" * 10_000 + "}"]) == []
+    assert warnings_of(iteration=2, args=["${itval." + "x" * 10_000 + "}"]) == []
 
 
 def test_each_mistake_is_reported_once():
-    assert len(doubts(args=["${itt}", "${itt}", "${ itt }"], stdout="${itt}")) == 1
+    assert len(warnings_of(args=["${itt}", "${itt}", "${ itt }"], stdout="${itt}")) == 1
 
 
 @pytest.mark.parametrize(
-    ("job", "told"),
+    ("job", "expected"),
     [
-        ({"args": ["${it}"]}, "${it} stands"),
-        ({"stdout": "out.${ itval }"}, "${itval} stands"),
-        ({"exec": None, "script": "echo ${it} of ${its} ${it}"}, "${it}, ${its} stand"),
-        ({"env": {"NUMBER": "${it_start}"}}, "${it_start} stands"),
+        ({"args": ["${it}"]}, "${it} has"),
+        ({"stdout": "out.${ itval }"}, "${itval} has"),
+        ({"exec": None, "script": "echo ${it} of ${its} ${it}"}, "${it}, ${its} have"),
+        ({"env": {"NUMBER": "${it_start}"}}, "${it_start} has"),
     ],
 )
-def test_iteration_variables_without_iterations_cause_a_warning(job: dict[str, Any], told: str):
-    assert doubts(**job) == [f'{told} for nothing in a job without iterations; give the job an "iteration"']
+def test_iteration_variables_without_iterations_cause_a_warning(job: dict[str, Any], expected: str):
+    assert warnings_of(**job) == [f'{expected} no value in a job without iterations; give the job an "iteration"']

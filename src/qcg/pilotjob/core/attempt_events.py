@@ -43,7 +43,7 @@ def attempt_ended(core: CoreState, event: AttemptEnded) -> None:
         _record_late_start(core, attempt, record)
     prefill.record_duration(attempt, record)
     if len(attempt.grant.parts) > 1:
-        multinode.ended_on_first(core, attempt, record)
+        multinode.ended_on_first_node(core, attempt, record)
     else:
         finish_attempt(core, attempt, record)
 
@@ -57,9 +57,9 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
     core.lost_nodes -= nodes
     live = {running.id: running for running in event.live}
     for cleanup in [cleanup for cleanup in core.cleanups.values() if cleanup.first in nodes]:
-        multinode.reported(core, cleanup, live.pop(cleanup.id, None))
-    multinode.ask_again(core, nodes)
-    lane_depth: list[Attempt] = []
+        multinode.first_node_reported(core, cleanup, live.pop(cleanup.id, None))
+    multinode.repeat_sweeps(core, nodes)
+    to_retract: list[Attempt] = []
     for attempt in core.attempts_of_nodes(event.nodes):
         if core.agent_node(attempt.grant.parts[0].node) not in nodes or attempt.id in core.cleanups:
             continue
@@ -70,18 +70,18 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
             else:
                 requeue_attempt(core, attempt)
             continue
-        _resume_live(core, attempt, running, lane_depth)
+        _resume_live(core, attempt, running, to_retract)
     for running in live.values():
         adopted = _adopt(core, running, event.nodes)
         if adopted is not None:
-            _resume_live(core, adopted, running, lane_depth)
-    if lane_depth:
+            _resume_live(core, adopted, running, to_retract)
+    if to_retract:
         # Prefilled by an earlier manager, in lanes that this manager does not watch for delays.
-        core.effects.append(Retract(lane_depth))
+        core.effects.append(Retract(to_retract))
 
 
-def _resume_live(core: CoreState, attempt: Attempt, running: Running, lane_depth: list[Attempt]) -> None:
-    """Go on with an attempt that its agent still has; `behind` collects attempts to be retracted."""
+def _resume_live(core: CoreState, attempt: Attempt, running: Running, to_retract: list[Attempt]) -> None:
+    """Go on with an attempt that its agent still has; `to_retract` collects attempts to be retracted."""
     if running.pid:
         _mark_executing(core, attempt, running.pid, running.started)
     if attempt.killed:
@@ -95,7 +95,7 @@ def _resume_live(core: CoreState, attempt: Attempt, running: Running, lane_depth
         attempt.lane.retracted = False
         core.watch(attempt.lane)
     elif not running.pid:
-        lane_depth.append(attempt)
+        to_retract.append(attempt)
 
 
 def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Attempt | None:
@@ -107,11 +107,11 @@ def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Attempt | Non
     granted = running.grant or [(nodes[0], (), ())]
     attempt = core.attempts.get(running.id) or _recreate(core, running.id, granted, running.started)
     if attempt is None:
-        multinode.evict(core, running, nodes)
+        multinode.kill_stray(core, running, nodes)
     return attempt
 
 
-def agent_silent(core: CoreState, event: AgentUnreachable) -> None:
+def agent_unreachable(core: CoreState, event: AgentUnreachable) -> None:
     for node in event.nodes:
         core.pool.set_available(node, False)
         core.unreachable_since.setdefault(node, core.now)

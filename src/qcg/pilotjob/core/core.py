@@ -62,7 +62,7 @@ _REACTIONS: dict[type[Event], Callable[[CoreState, Any], None]] = {
     AttemptEnded: attempt_events.attempt_ended,
     AttemptSwept: multinode.attempt_swept,
     AgentReported: attempt_events.agent_reported,
-    AgentUnreachable: attempt_events.agent_silent,
+    AgentUnreachable: attempt_events.agent_unreachable,
     NodesLost: attempt_events.nodes_lost,
     Cancel: cancel.cancel,
     Remove: cancel.remove,

@@ -16,7 +16,7 @@ from qcg.pilotjob.core.records import Attempt, Cleanup, Grant, NodePart
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running
 
 
-def ended_on_first(core: CoreState, attempt: Attempt, record: Ended) -> None:
+def ended_on_first_node(core: CoreState, attempt: Attempt, record: Ended) -> None:
     """Handle the end record of a multi-node attempt from its first node."""
     cleanup = core.cleanups.get(attempt.id) or _begin(core, attempt)
     cleanup.ended = record
@@ -49,7 +49,7 @@ def strays_lost(core: CoreState) -> None:
         _nodes_lost(core, cleanup, "")
 
 
-def evict(core: CoreState, running: Running, nodes: list[str]) -> None:
+def kill_stray(core: CoreState, running: Running, nodes: list[str]) -> None:
     """Kill a stray attempt that an agent of these nodes runs, and hold its resources until it has ended."""
     granted = running.grant
     first = granted[0][0] if granted and granted[0][0] in nodes else nodes[0]
@@ -60,7 +60,7 @@ def evict(core: CoreState, running: Running, nodes: list[str]) -> None:
     core.effects.append(KillStray(running.id, first))
 
 
-def reported(core: CoreState, cleanup: Cleanup, running: Running | None) -> None:
+def first_node_reported(core: CoreState, cleanup: Cleanup, running: Running | None) -> None:
     """Handle the report of the agent of the first node; `running` is None if the attempt is over there."""
     if running is None:
         _first_is_done(core, cleanup)
@@ -72,7 +72,7 @@ def reported(core: CoreState, cleanup: Cleanup, running: Running | None) -> None
         core.effects.append(Stop(cleanup.attempt, "lost", cleanup.lost_message))
 
 
-def ask_again(core: CoreState, nodes: set[str]) -> None:
+def repeat_sweeps(core: CoreState, nodes: set[str]) -> None:
     """Repeat sweeps on nodes whose agents have connected again.
 
     The earlier sweep may not have reached them. A node that was given up may have got new processes as long as the

@@ -75,7 +75,7 @@ class IterationForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=F
     step: Annotated[Index | None, Meta(description="The distance between indices, 1 by default.")] = None
     values: Annotated[
         list[Any] | None,
-        Meta(description="What ${itval} stands for in each iteration; their indices are 0, 1, 2 and so on."),
+        Meta(description="Values of ${itval}, one for each iteration; the indices are 0, 1, 2 and so on."),
     ] = None
 
 

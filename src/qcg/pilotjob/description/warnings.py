@@ -57,9 +57,9 @@ def variable_warnings(job: JobDescription) -> list[str]:
         if near is not None:
             found.append(f"${{{name}.{key}}} is no variable and stays as it is; ${{{near}}} is known as a whole only")
     if without_value:
-        stand = "stands" if len(without_value) == 1 else "stand"
+        have = "has" if len(without_value) == 1 else "have"
         found.append(
-            f'{", ".join(without_value)} {stand} for nothing in a job without iterations; give the job an "iteration"'
+            f'{", ".join(without_value)} {have} no value in a job without iterations; give the job an "iteration"'
         )
     return found
 
