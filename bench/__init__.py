@@ -1,1 +1,1 @@
-"""Measures the pilot against the limit of the machine, its bars and its peers: `make bench`, `python -m bench NAME`."""
+"""Benchmarks against the limit of the machine, target values and peers: `make bench`, `python -m bench NAME`."""

@@ -1,4 +1,4 @@
-"""`python -m bench [NAMES]`: `command.py` does it. What takes time to load is loaded once Ctrl-C is taken care of."""
+"""`python -m bench [NAMES]`. Slow imports happen after the handler of Ctrl-C is installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def _enter() -> int:
-    # What is measured is this checkout, whatever is installed.
+    # Measure this checkout, not an installed version.
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src"))
     from qcg.pilotjob.cli.interrupts import ExitOnInterrupt
     from qcg.pilotjob.common.exit_codes import INTERRUPTED
@@ -18,7 +18,7 @@ def _enter() -> int:
 
             measure = prepare(sys.argv[1:])
         return measure()
-    except KeyboardInterrupt:  # after the one way to take it, and before the other
+    except KeyboardInterrupt:  # between the two handlers of Ctrl-C
         return INTERRUPTED
 
 

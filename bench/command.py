@@ -1,4 +1,4 @@
-"""Run benchmarks, print what they find, and, when all are run, write it into the docs."""
+"""Run benchmarks and print their results. Results of all benchmarks together are written into the docs."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from qcg.pilotjob.cli.signals import exit_on_signals
 BENCHMARKS = {
     "noop": "no-op jobs against the limit in C and against peers",
     "manager": "manager, scheduler, journal, report and messages without processes",
-    "growth": "what a job costs among ten thousand and among a million others",
+    "growth": "cost of a job among ten thousand and among a million others",
     "memory": "bytes for a queued job and for an iteration",
-    "latency": "how soon a job, the one after it, and the pilot itself start",
+    "latency": "latency of a job, of its dependent, and of the start of a manager",
     "utilisation": "a mix of jobs against the same order without overhead",
-    "idle": "what a service costs that has nothing to do",
+    "idle": "CPU time of an idle manager and agent",
 }
 DIRECTORY = Path(__file__).parents[1] / "build" / "bench"
 UNUSABLE = 2
 
 
 def prepare(arguments: list[str]) -> Callable[[], int]:
-    """Load everything, and start nothing: what is given back measures, and tells the exit code."""
+    """Import everything and start nothing. Returns a function that runs the benchmarks and returns the exit code."""
     options = _parse(arguments)
     os.environ["PYTHONPATH"] = ENVIRONMENT["PYTHONPATH"]
     try:
-        _look_for_dependencies()
+        _check_dependencies()
         _make(options.directory)
     except BenchError as why:
         print(f"bench: {why}", file=sys.stderr)
@@ -58,7 +58,7 @@ def prepare(arguments: list[str]) -> Callable[[], int]:
 def _measure(setting: Setting, measures: Mapping[str, Benchmark]) -> int:
     exit_on_signals()
     reraise_lost_interrupt()
-    _warn_of_others()
+    _warn_about_load()
     on = machine.describe()
     kept = {}
     for_the_page = setting.can_judge and setting.peers is None
@@ -72,7 +72,7 @@ def _measure(setting: Setting, measures: Mapping[str, Benchmark]) -> int:
         return 1
     finally:
         clear()
-    _tell(on, list(kept.values()), setting)
+    _print_results(on, list(kept.values()), setting)
     everything = all_kept(setting.directory, BENCHMARKS, on) if for_the_page else None
     if everything is not None:
         page.write([one.result for one in everything.values()], on, [one.how for one in everything.values()])
@@ -80,7 +80,7 @@ def _measure(setting: Setting, measures: Mapping[str, Benchmark]) -> int:
     return 0
 
 
-def _tell(on: list[str], kept: list[Kept], setting: Setting) -> None:
+def _print_results(on: list[str], kept: list[Kept], setting: Setting) -> None:
     print("\n".join([*on, *(one.how for one in kept)]))
     if setting.scale < 1:
         print(f"This is {setting.scale:g} of the full size: of bars, here in brackets, nothing can be told from it.")
@@ -91,7 +91,7 @@ def _tell(on: list[str], kept: list[Kept], setting: Setting) -> None:
         print(why_not)
 
 
-def _look_for_dependencies() -> None:
+def _check_dependencies() -> None:
     try:
         import_module("qcg.pilotjob.manager.service")
     except ModuleNotFoundError as missing:
@@ -109,13 +109,13 @@ def _make(directory: Path) -> None:
         raise BenchError(f"nothing can be made in {directory}: {error.strerror}; choose another --directory") from None
 
 
-def _warn_of_others() -> None:
+def _warn_about_load() -> None:
     if os.getloadavg()[0] > len(os.sched_getaffinity(0)) / 2:
-        print(f"this machine does other things too (load {machine.load()}): expect noise", file=sys.stderr, flush=True)
+        print(f"other processes use this machine (load {machine.load()}): expect noise", file=sys.stderr, flush=True)
 
 
 def _run(name: str, measure: Benchmark, setting: Setting) -> tuple[str, Result]:
-    """How it was measured, and what was found."""
+    """Run one benchmark. Returns how it was measured, and its result."""
     print(f"{name}: {BENCHMARKS[name]}", file=sys.stderr, flush=True)
     before = machine.load()
     result = measure(setting)
@@ -136,26 +136,26 @@ def print_findings(findings: Iterable[Finding]) -> None:
     longest = max((len(found.what) for found in findings), default=0)
     for found in findings:
         verdict = {True: "reached", False: "MISSED", None: ""}[found.reached]
-        told = f"{found.what:<{longest}} {page.amount(found):>14}  {_bar(found):<24} {verdict:<8} {found.note}"
-        print(told.rstrip())
+        line = f"{found.what:<{longest}} {page.amount(found):>14}  {_bar(found):<24} {verdict:<8} {found.note}"
+        print(line.rstrip())
 
 
 def _bar(found: Finding) -> str:
-    """In brackets where it was not judged: a figure beyond it would read as a bar that is missed."""
+    """The target value, in brackets when the result was not compared with it."""
     return f"({found.bar})" if found.bar and found.reached is None else found.bar
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", help=", ".join(BENCHMARKS) + "; all without any")
-    parser.add_argument("--rounds", type=_at_least_one, default=5, help="turns of each contestant (%(default)s)")
-    parser.add_argument("--scale", type=_part, default=1.0, help="part of the full size, for a quick look: 0.1")
-    parser.add_argument("--directory", type=Path, default=DIRECTORY, help="for everything that is made")
+    parser.add_argument("names", nargs="*", help=", ".join(BENCHMARKS) + "; by default all")
+    parser.add_argument("--rounds", type=_at_least_one, default=5, help="rounds of each contestant (%(default)s)")
+    parser.add_argument("--scale", type=_part, default=1.0, help="part of the full size, for a quick test: 0.1")
+    parser.add_argument("--directory", type=Path, default=DIRECTORY, help="directory for all files")
     parser.add_argument(
-        "--no-peers", dest="peers", action="store_false", help="leave out what others do; not for the docs"
+        "--no-peers", dest="peers", action="store_false", help="leave out peers; the docs are not written"
     )
     options = parser.parse_args(arguments)
-    # As `ONLY="noop, latency"` comes here: with a comma, or a blank, or both between two.
+    # `make bench ONLY="noop, latency"` may separate names by commas, blanks or both.
     options.names = [*dict.fromkeys(filter(None, re.split(r"[\s,]+", " ".join(options.names))))] or list(BENCHMARKS)
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:

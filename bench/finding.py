@@ -1,4 +1,4 @@
-"""What a benchmark finds: figures, and for each bar whether it is reached."""
+"""Results of benchmarks: values, and whether they reach their target."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ENOUGH_ROUNDS = 5
-"""For a median that says something."""
+"""Rounds needed for a meaningful median."""
 
 
 class BenchError(Exception):
-    """Something cannot be measured; the message says why."""
+    """A benchmark cannot run; the message says why."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One figure of the table."""
+    """One value of the result table."""
 
     name: str
-    """Of the benchmark, and of what in it: `noop.limit`."""
+    """The benchmark and the value: `noop: limit`."""
     what: str
-    """In words."""
+    """Description of the value."""
     value: float
     unit: str
     bar: str = ""
-    """In words; empty where the figure is only told."""
+    """Description of the target; empty without one."""
     reached: bool | None = None
-    """Also None where it was measured at less than full size, or too seldom, which says nothing of bars."""
+    """None without a target, below full size, or with too few rounds."""
     note: str = ""
     limit: float | None = None
-    """The bar as a number."""
+    """The target as a number."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """For the plot: one bar each, larger is better."""
+    """Values for the plot, one bar each; larger is better."""
 
     title: str
     unit: str
     values: dict[str, float]
     ours: tuple[str, ...] = ()
-    """Those to be seen first."""
+    """Names that the plot highlights."""
 
 
 @dataclass
@@ -49,26 +49,26 @@ class Result:
     findings: list[Finding] = field(default_factory=list)
     series: list[Series] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    """What could not be measured here, and why."""
+    """Measurements that were not possible here, with the reasons."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How to measure."""
+    """Parameters of all benchmarks."""
 
     directory: Path
-    """For everything that is made; emptied by whoever uses it."""
+    """Directory for all files; each benchmark removes its own."""
     rounds: int
     scale: float
-    """1 for the real thing; a part of it for a quick look, which is good for ratios and for nothing else."""
+    """1 for the full size; less for a quick test, whose ratios alone are meaningful."""
     parallel: int
-    """Processes at a time: as many as this machine has cores for them."""
+    """Processes at a time: the number of usable cores."""
     peers: Sequence[str] | None = None
-    """Those to measure against; None for all."""
+    """Names of peers to compare with; None for all."""
 
     @property
     def can_judge(self) -> bool:
-        """Whether bars can be said to be reached or missed."""
+        """Whether results can be compared with targets."""
         return self.scale == 1 and self.rounds >= ENOUGH_ROUNDS
 
     def count(self, full: int, least: int = 1) -> int:

@@ -1,7 +1,7 @@
-"""What a job costs with few and with many others in the queue: cost must follow distinct requests, not jobs.
+"""Cost of a job with a short and a long queue: it must depend on the number of distinct requests, not of jobs.
 
-Two managers in processes of their own, one with a short queue and one with a long one, take turns: each takes in some
-jobs more and lets as many end. What counts is CPU time: other work on the machine does not make it longer.
+Two managers in separate processes, one with a short queue and one with a long one, take turns: each accepts some more
+jobs and lets as many end. CPU time is measured, because other work on the machine does not increase it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from bench import pilot, processes
 from bench.finding import BenchError, Finding, Result, Setting, at_most
-from bench.inside import ROOT, Inside, told_by
+from bench.inside import ROOT, Inside, output_of
 from bench.limit import fresh
 from bench.turns import Contestant, in_turns, medians, ratio
 from qcg.pilotjob.common.gc_tuning import collect_seldom
@@ -28,17 +28,17 @@ from qcg.pilotjob.common.gc_tuning import collect_seldom
 SHORT, LONG = 10_000, 1_000_000
 STEP = 5_000
 STEPS, SHORT_STEPS = 5, 15
-"""In the place of a round, at full size and below: one is so short that whatever else the machine does makes it half as
-long again."""
+"""Steps in each round, at full size and below: a single step is so short that other work on the machine would make it
+half as long again."""
 BATCH = 10_000
 NODES, CORES = 64, 16
-"""Fewer nodes where fewer jobs are queued: agents are sent jobs ahead, hundreds for each node, and until they have them
-all, these belong to the cost of the few that end."""
+"""Fewer nodes for fewer queued jobs: agents are sent hundreds of jobs ahead for each node, and until all are sent, that
+adds to the cost of the few jobs that end."""
 WARM_UP = 1_000
-"""Jobs of a chain that are not counted: with the first ones everything is used for the first time."""
+"""Jobs of a chain before the measurement, which fill caches."""
 CHAINS = (10_000, 100_000)
 LEAST_CHAINS = (1_000, 10_000)
-"""In shorter ones a commit, which takes as long with few jobs as with many, counts more than the jobs."""
+"""In shorter chains the fixed cost of a commit would exceed the cost of the jobs."""
 BAR = 1.2
 SHAPES = {
     "plain": "one core each",
@@ -84,12 +84,12 @@ def _chains(setting: Setting) -> list[Finding]:
 
 def _chain_cost(setting: Setting, size: int) -> float:
     """CPU seconds a job, from the submission to the report."""
-    return float(told_by("growth", str(fresh(setting.directory / "growth")), "chain", str(size)))
+    return float(output_of("growth", str(fresh(setting.directory / "growth")), "chain", str(size)))
 
 
 @contextmanager
 def _worker(directory: Path, shape: str, queued: int, step: int, nodes: int) -> Iterator[Contestant]:
-    """Ready once its queue has that length; each call is one step, and gives the CPU seconds a job."""
+    """A manager process with a queue of that length. Each call is one step, and returns the CPU seconds a job."""
     folder = fresh(directory / f"growth-{shape}-{queued}")
     command = [*pilot.python("-m", "bench.growth"), str(folder), shape, str(queued)]
     command += ["--step", str(step), "--nodes", str(nodes)]
@@ -106,7 +106,7 @@ def _worker(directory: Path, shape: str, queued: int, step: int, nodes: int) -> 
 
         if answers.readline() != "ready\n":
             raise BenchError(f"{' '.join(command)} failed")
-        one_step()  # the first one finds cold caches
+        one_step()  # the first step has cold caches
         yield one_step
         requests.close()
 
@@ -149,7 +149,7 @@ async def _serve(directory: Path, shape: str, queued: int, step: int, nodes: int
     for _ in iter(sys.stdin.readline, ""):
         began = time.process_time()
         await inside.submit(list(itertools.islice(jobs, step)))
-        await inside.executor.apply_to_jobs(step)
+        await inside.executor.end_jobs(step)
         await inside.engine.commits.store()
         print((time.process_time() - began) / step, flush=True)
     await inside.engine.close()

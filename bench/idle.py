@@ -1,4 +1,4 @@
-"""What a service costs that has nothing to do: manager and agent, a network interface, nobody who asks."""
+"""CPU time of an idle manager with a network interface, and of its agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.executors.local_agent import NAME
 
 WINDOW = 10.0
-"""Seconds: two beats of the agent, and two touches of the contact file."""
+"""Seconds: two heartbeats of the agent, and two updates of the contact file."""
 BAR = 0.1
 
 
@@ -41,5 +41,5 @@ def _share(pids: list[int]) -> float:
 
 
 def _cpu(pid: int) -> float:
-    """Seconds that all threads of a process have run, as the kernel's scheduler counts them."""
+    """Seconds that all threads of a process have run, by the statistics of the kernel's scheduler."""
     return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9

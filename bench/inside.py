@@ -1,7 +1,6 @@
-"""A whole manager in one process, with hosts that answer at once: everything real but sockets and agents.
+"""A whole manager in one process, with simulated agents that answer at once: no sockets, everything else is real.
 
-`measure` runs it in a process of its own. Messages to agents are encoded, and what they answer is decoded, as if they
-had come over a socket.
+`measure` runs it in a separate process. Messages to agents are encoded and their replies decoded, as with sockets.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Unsupervised(AgentSupervisor):
 
 
 class Answering(AgentExecutor):
-    """Its agents are here, and done at once with whatever they are sent: all of it, or as much as they are allowed."""
+    """An executor whose agents end all launches at once, or as many as `allowed`."""
 
     def __init__(self, observer: ExecutorObserver, agents: dict[str, list[str]]) -> None:
         super().__init__(observer, agents, {}, None, lambda executor: Unsupervised())
@@ -75,9 +74,9 @@ class Answering(AgentExecutor):
         self._waiting: deque[tuple[Agent, list[Launch]]] = deque()
         self._due = False
         self.allowed = math.inf
-        """So many more jobs may end."""
+        """Number of jobs that may still end."""
         self.at_rest = asyncio.Event()
-        """As many have ended as are allowed."""
+        """Set when as many jobs have ended as are allowed."""
 
     def start(self) -> None:
         self._observer.hosts_gathered([])
@@ -87,8 +86,8 @@ class Answering(AgentExecutor):
             agent.ready = True
             self._observer.host_ready(agent.name, agent.nodes, [])
 
-    async def apply_to_jobs(self, count: int) -> None:
-        """Let so many jobs end, also such as are not started yet; all others stay as they are."""
+    async def end_jobs(self, count: int) -> None:
+        """Let `count` jobs end, including jobs that have not started yet."""
         self.allowed = count
         self.at_rest.clear()
         self._answer_soon()
@@ -123,7 +122,7 @@ class Answering(AgentExecutor):
         number, now = self._numbers[agent.name], time.time()
         records: list[protocol.Record] = []
         for launch in launches:
-            # As an agent does when it has not told the start before: it tells both in one.
+            # Like an agent that reports start and end of a job in one record.
             number += 1
             records.append(protocol.EndedRecord(number, Ended(launch.id, now, 0, "exit", "", 1, now, launch.grant)))
         self._numbers[agent.name] = number
@@ -135,7 +134,7 @@ class Answering(AgentExecutor):
 
 
 class Inside:
-    """A pilot without a service around it."""
+    """A manager without `manager/service.py` around it."""
 
     def __init__(self, directory: Path, nodes: int, cores: int, agents: int) -> None:
         run_dir = rundir.create(directory, None)
@@ -187,13 +186,13 @@ async def _run(directory: Path, jobs: int, nodes: int, cores: int, agents: int, 
 
 
 def measure(directory: Path, *, jobs: int, nodes: int, cores: int, agents: int = 1, iterated: bool = False) -> Cost:
-    """What it takes from the text of a submission until all is on the disk."""
+    """Cost from the text of a submission until everything is on disk."""
     arguments = ["--jobs", str(jobs), "--nodes", str(nodes), "--cores", str(cores), "--agents", str(agents)]
-    return Cost(**json.loads(told_by("inside", str(directory), *arguments, *(["--iterated"] if iterated else []))))
+    return Cost(**json.loads(output_of("inside", str(directory), *arguments, *(["--iterated"] if iterated else []))))
 
 
-def told_by(module: str, *arguments: str) -> str:
-    """What a module of ours prints in a process of its own."""
+def output_of(module: str, *arguments: str) -> str:
+    """The output of a module of this package in a separate process."""
     command = [*pilot.python("-m", f"bench.{module}"), *arguments]
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     done = processes.run(command, processes.AT_ONCE, env=pilot.ENVIRONMENT, cwd=ROOT, **pipes)

@@ -1,4 +1,4 @@
-"""What was measured at full size, a file for each benchmark: they need not all be measured in one go."""
+"""Stored results at full size, one file a benchmark, so that benchmarks can run one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.finding import Finding, Result, Series
 @dataclass(frozen=True)
 class Kept:
     on: list[str]
-    """The machine."""
+    """Description of the machine."""
     how: str
     result: Result
 
@@ -27,7 +27,7 @@ def keep(directory: Path, name: str, kept: Kept) -> None:
 
 
 def all_kept(directory: Path, names: Iterable[str], on: list[str]) -> dict[str, Kept] | None:
-    """By name, if all were measured on this machine."""
+    """Stored results by name; None unless all were measured on this machine."""
     found = {}
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""How long things take on a pilot that has nothing else to do: to start a job, the one after it, and the pilot."""
+"""Latency of an idle manager: start of a job, of its dependent, and of the manager itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
 
 SAMPLES = 100
-"""In each round."""
+"""Samples in each round."""
 
 
 def run(setting: Setting) -> Result:
@@ -27,7 +27,7 @@ def run(setting: Setting) -> Result:
     followed: list[float] = []
     with service("--wd", str(folder)) as manager:
         watch = Watch(manager, folder, stamp)
-        watch.after_submission()  # the agent has connected by then, and everything was imported
+        watch.after_submission()  # then the agent is connected, and all modules are imported
 
         def submissions() -> float:
             submitted.extend(watch.after_submission() for _ in range(samples))
@@ -45,7 +45,7 @@ def run(setting: Setting) -> Result:
             },
             setting.rounds,
         )
-    _start(setting.directory / "start", stamp)  # which compiles what is not compiled yet
+    _start(setting.directory / "start", stamp)  # compiles modules to bytecode
     starts = [_start(setting.directory / "start", stamp) for _ in range(setting.rounds)]
     say(f"seconds from the command to the first job: {', '.join(f'{seconds:.3f}' for seconds in starts)}")
     bare = median(measured["ms for a bare process"])
@@ -62,7 +62,7 @@ def run(setting: Setting) -> Result:
 
 
 class Watch:
-    """Jobs that tell when they started."""
+    """Runs jobs that print the time of their start."""
 
     def __init__(self, manager: LocalManager, folder: Path, stamp: str) -> None:
         self._manager = manager
@@ -71,40 +71,40 @@ class Watch:
         self._number = 0
 
     def after_submission(self) -> float:
-        """Milliseconds until a job starts."""
+        """Milliseconds from the submission to the start of a job."""
         name = self._next()
         jobs = Jobs().add(name=name, exec=self._stamp, stdout=name)
         began = time.time()
         self._manager.submit(jobs)
         self._manager.wait4(name)
-        return 1000 * (self._told(name) - began)
+        return 1000 * (self._start_time(name) - began)
 
     def after_the_job_before(self) -> float:
-        """Milliseconds between the last thing that a job does and the first that its dependent does."""
+        """Milliseconds from the end of a job to the start of its dependent."""
         first, second = self._next(), self._next()
         jobs = Jobs().add(name=first, exec=self._stamp, stdout=first)
         jobs.add(name=second, exec=self._stamp, stdout=second, after=first)
         self._manager.submit(jobs)
         self._manager.wait4(second)
-        return 1000 * (self._told(second) - self._told(first))
+        return 1000 * (self._start_time(second) - self._start_time(first))
 
     def _next(self) -> str:
         self._number += 1
         return f"stamp{self._number}"
 
-    def _told(self, name: str) -> float:
+    def _start_time(self, name: str) -> float:
         return float((self._folder / name).read_text())
 
 
 def _bare(stamp: str) -> float:
-    """The same program, started by hand."""
+    """Milliseconds to start the same program directly."""
     began = time.time()
-    told = subprocess.run([stamp], stdout=subprocess.PIPE, check=True).stdout
-    return 1000 * (float(told) - began)
+    printed = subprocess.run([stamp], stdout=subprocess.PIPE, check=True).stdout
+    return 1000 * (float(printed) - began)
 
 
 def _start(folder: Path, stamp: str) -> float:
-    """Seconds from the start of the command to that of its first job."""
+    """Seconds from the start of the command to the start of its first job."""
     directory = fresh(folder)
     requests = pilot.write_requests(directory / "requests.json", [pilot.job("first", stamp, stdout="first")])
     began = time.time()

@@ -1,4 +1,4 @@
-"""The programs in C: the limit of the machine, and a job that tells when it started."""
+"""The C programs: the limit of the machine, and a job that prints the time of its start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _made: list[Path] = []
 
 
 def build(name: str, directory: Path) -> Path:
-    """Compile `name`.c, unless that has been done."""
+    """Compile `name`.c unless it is up to date."""
     source = SOURCES / f"{name}.c"
     program = directory / name
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
@@ -32,8 +32,8 @@ def build(name: str, directory: Path) -> Path:
 
 
 def limit_seconds(directory: Path, count: int, parallel: int, threads: int, *, bound: bool = False) -> float:
-    """How long this machine needs at least for `count` processes with an output file each; `bound`, each thread and
-    what it starts to one core."""
+    """Shortest time of this machine for `count` processes with an output file each. `bound`: bind each thread and its
+    processes to one core."""
     folder = fresh(directory / "limit-out")
     program = build("limit", directory / "bin")
     command = [str(program), str(count), str(parallel), str(threads), str(folder), *(["bound"] if bound else [])]
@@ -44,8 +44,8 @@ def limit_seconds(directory: Path, count: int, parallel: int, threads: int, *, b
 
 
 def fresh(folder: Path) -> Path:
-    """A new one in this folder. What is in it is removed when all is measured: on some file systems that goes on for a
-    while, and whoever is timed next would pay for it."""
+    """A new directory in this folder. `clear` removes it after all measurements, because on some file systems removal
+    continues in the background and would slow down the next measurement."""
     new = folder / f"round-{next(_numbers)}"
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
@@ -54,6 +54,6 @@ def fresh(folder: Path) -> Path:
 
 
 def clear() -> None:
-    """Remove all of them."""
+    """Remove all directories made by `fresh`."""
     while _made:
         shutil.rmtree(_made.pop(), ignore_errors=True)

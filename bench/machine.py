@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""Description of the machine for the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def describe() -> list[str]:
-    """Lines for the page: nothing that names this machine or its owner."""
+    """Lines for the docs, without names of the machine or its owner."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
     return [
@@ -24,7 +24,7 @@ def moment() -> str:
 
 
 def load() -> str:
-    """What else the machine does: load averages over 1, 5 and 15 minutes."""
+    """Load averages over 1, 5 and 15 minutes."""
     return ", ".join(f"{value:.1f}" for value in os.getloadavg())
 
 
@@ -43,7 +43,7 @@ def _system() -> str:
 
 
 def _commit() -> str:
-    """With a `+` when files have changed since."""
+    """The commit, with a `+` when files have changed."""
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty=+"],

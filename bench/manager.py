@@ -1,4 +1,4 @@
-"""The manager alone: 1,000 pretended nodes of 128 cores, through submit, schedule, launch, end and report."""
+"""The manager alone: 1,000 virtual nodes of 128 cores, through submit, schedule, launch, end and report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(setting: Setting) -> Result:
 
 
 def _command(folder: Path, make: Callable[..., list[dict[str, Any]]]) -> Callable[[int], float]:
-    """`qcg-pm run` with hosts that answer at once, from the first line of its log to the last."""
+    """`qcg-pm run` with simulated hosts, measured from the first to the last line of its log."""
 
     def seconds(count: int) -> float:
         directory = fresh(folder)
@@ -48,7 +48,7 @@ def _command(folder: Path, make: Callable[..., list[dict[str, Any]]]) -> Callabl
 
 
 class Inside:
-    """A contestant without sockets: jobs a second."""
+    """A contestant without sockets; its value is jobs a second."""
 
     def __init__(self, folder: Path, count: int, agents: int, *, iterated: bool = False) -> None:
         self._folder = folder
@@ -67,5 +67,5 @@ class Inside:
 
     @property
     def cost(self) -> str:
-        """Of what was measured: neither Python's own start nor the making of the request is in it."""
+        """CPU time a job, without the start of Python and the creation of the request."""
         return f"{median(self._cpu) / self._count * 1e6:,.0f} µs of CPU a job"

@@ -1,4 +1,4 @@
-"""What a queued job and an iteration that has not started cost in memory, in a real service; and 10 million of them."""
+"""Memory of a queued job and of a waiting iteration in a real manager, with up to 10 million iterations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(setting: Setting) -> Result:
 
 
 def _bytes_of_jobs(folder: Path, count: int) -> float:
-    """The manager's own memory, before and after; the first thousands are not counted."""
+    """Growth of the manager's memory for each queued job, after the first thousands."""
     with busy_manager(folder) as manager:
         _submit(manager, 0, BATCH)
         before = resident(manager.qcgpm_process.pid)
@@ -85,7 +85,7 @@ def _bytes_of_iterations(folder: Path, accepting: list[float]) -> float:
 
 @contextmanager
 def busy_manager(folder: Path) -> Iterator[LocalManager]:
-    """Its only core is taken, so that whatever is submitted stays in the queue."""
+    """A manager whose cores are all in use, so that submitted jobs stay queued."""
     with service("--wd", str(fresh(folder)), "--nodes", "8", "--pretend") as manager:
         manager.submit(Jobs().add(name="blocker", exec="sleep", args=["1000000"], numCores=8))
         while manager.status("blocker")["jobs"]["blocker"]["data"]["status"] != "EXECUTING":
@@ -94,6 +94,6 @@ def busy_manager(folder: Path) -> Iterator[LocalManager]:
 
 
 def resident(pid: int) -> int:
-    """Bytes that a process has in memory."""
+    """Resident memory of a process in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmRSS"))

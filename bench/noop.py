@@ -1,4 +1,4 @@
-"""Jobs that do nothing, with an output file each, from the request file to the report: against the limit and peers."""
+"""No-op jobs with an output file each, compared with the limit of the machine and with peers."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def run(setting: Setting) -> Result:
     measured = in_turns(rates, setting.rounds, optional=dict.fromkeys(peers, missing))
     best = _best(measured, [name for name in measured if name.startswith(LIMIT)])
     peers = {name: peer for name, peer in peers.items() if name in measured}
-    findings = [*_told(measured, rates, peers, versions), *_bars(measured, best, peers)]
+    findings = [*_values(measured, rates, peers, versions), *_bars(measured, best, peers)]
     return Result(findings, [Series("No-op jobs on this machine", "jobs/s", medians(measured), OURS)], missing)
 
 
-def _told(
+def _values(
     measured: dict[str, list[float]], rates: dict[str, Rate], peers: dict[str, Peer], versions: dict[str, str]
 ) -> list[Finding]:
     findings = []
@@ -87,7 +87,7 @@ def _bars(measured: dict[str, list[float]], limit: str, peers: dict[str, Peer]) 
 
 
 def _best(measured: dict[str, list[float]], names: list[str]) -> str:
-    """The way that is faster on this machine."""
+    """The fastest of these contestants."""
     found = medians({name: measured[name] for name in names})
     return max(found, key=lambda name: found[name])
 

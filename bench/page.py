@@ -1,4 +1,4 @@
-"""Writes what was found into the page on performance, between its markers, and draws the plot beside it."""
+"""Writes results into the page on performance, between its markers, and draws the plot."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MOST_DIGITS = 6
 
 
 class PageError(Exception):
-    """The page is not as it should be; the message says why."""
+    """The page has no markers."""
 
 
 def write(results: Iterable[Result], on: list[str], how: list[str]) -> None:
-    """`on` what they were measured, and `how`, a line each."""
+    """Write the page and the plot. `on`: the machine; `how`: one line for each benchmark."""
     results = list(results)
     about = ["\n".join(on), "\n".join(f"- {line}" for line in how)]
     PAGE.write_text(put_between(PAGE.read_text(), figures(results, about)))
@@ -29,7 +29,7 @@ def write(results: Iterable[Result], on: list[str], how: list[str]) -> None:
 
 
 def put_between(page: str, text: str) -> str:
-    """The page with this between its markers."""
+    """The page with this text between its markers."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -40,10 +40,12 @@ def put_between(page: str, text: str) -> str:
 def figures(results: list[Result], about: list[str]) -> str:
     findings = [finding for result in results for finding in result.findings]
     bars = table(["what", "measured", "bar", "", "remark"], [_row(finding) for finding in findings if finding.bar])
-    told = table(["what", "measured", "remark"], [_told_row(finding) for finding in findings if not finding.bar])
+    others = table(
+        ["what", "measured", "remark"], [_row_without_bar(finding) for finding in findings if not finding.bar]
+    )
     missing = [f"- not measured: {why}" for result in results for why in result.missing]
     plot = f"![Jobs a second, as bars]({PLOT.name})"
-    return "\n\n".join(filter(None, [*about, bars, plot, told, "\n".join(missing)]))
+    return "\n\n".join(filter(None, [*about, bars, plot, others, "\n".join(missing)]))
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -58,12 +60,12 @@ def _row(finding: Finding) -> list[str]:
     return [finding.what, amount(finding), finding.bar, verdict, finding.note]
 
 
-def _told_row(finding: Finding) -> list[str]:
+def _row_without_bar(finding: Finding) -> list[str]:
     return [finding.what, amount(finding), finding.note]
 
 
 def amount(finding: Finding) -> str:
-    """With as many digits as it takes to see on which side of its bar it is."""
+    """The value with enough digits to show on which side of its target it is."""
     value = finding.value
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 0.1 else 3
     while digits < MOST_DIGITS and _side(round(value, digits), finding.limit) != _side(value, finding.limit):

@@ -1,4 +1,4 @@
-"""Peers, each in an environment of its own: set up where that is possible, and run with no-op jobs."""
+"""Peers, each in its own virtual environment, which run no-op jobs."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ class Missing(BenchError):
 class Peer:
     name: str
     count: int
-    """Jobs that take it a few seconds."""
+    """Number of jobs that take a few seconds."""
     requirement: str = ""
-    """What pip installs."""
+    """Requirement for pip."""
     driver: str = ""
     """A program of drivers/ that prints the seconds it took."""
     program: str = ""
-    """Or a program of the system, of the Debian package `package`, in the shell line `line`."""
+    """In place of a driver: a program of the Debian package `package`, run by the shell line `line`."""
     package: str = ""
     line: str = ""
     orphans: bool = False
-    """Its workers outlive whoever starts them: what they cost cannot be told."""
+    """Its workers outlive their parent, so their CPU time cannot be measured."""
     less: str = ""
-    """What it does not do that all others do: such a one is no measure."""
+    """Work that it leaves out and others do: such a peer is no target."""
 
     def seconds(self, directory: Path, count: int, parallel: int) -> float:
-        """From submission to the last end; its own start is not counted."""
+        """Seconds from submission to the last end, without the start of the peer itself."""
         folder = fresh(directory / "peer-out")
         if self.line:
             return _run_line(self.line.format(count=count, parallel=parallel), folder)
         python = environment_of(directory, self) / "bin" / "python"
         command = [str(python), str(DRIVERS / f"{self.driver}.py"), str(count), str(parallel), str(folder)]
         path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
-        environment = {**_without_ours(), "PATH": path, "PYTHONWARNINGS": "ignore"}
+        environment = {**_clean_environment(), "PATH": path, "PYTHONWARNINGS": "ignore"}
         try:
             done = processes.run(
                 command, processes.AT_ONCE, timeout=PATIENCE, cwd=folder, env=environment, **processes.CAPTURED
@@ -93,7 +93,7 @@ PEERS = [
 
 
 def set_up(peer: Peer, directory: Path) -> str:
-    """Install what is not there yet; the version. Raises `Missing`."""
+    """Install the peer if necessary, and return its version. Raises `Missing`."""
     if peer.program:
         _install_package(peer)
         done = subprocess.run([peer.program, "--version"], capture_output=True, text=True, check=True)
@@ -107,7 +107,7 @@ def set_up(peer: Peer, directory: Path) -> str:
             [sys.executable, "-m", "venv", str(environment)],
             [str(environment / "bin" / "pip"), "--disable-pip-version-check", "install", "-q", peer.requirement],
         ):
-            done = processes.run(command, env=_without_ours(), **processes.CAPTURED)
+            done = processes.run(command, env=_clean_environment(), **processes.CAPTURED)
             if done.returncode:
                 why = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
                 raise Missing(f"{peer.requirement} cannot be installed: {why[0]}")
@@ -140,6 +140,6 @@ def _run_line(line: str, folder: Path) -> float:
     return time.monotonic() - began
 
 
-def _without_ours() -> dict[str, str]:
-    """Nobody is to import our modules instead of their own."""
+def _clean_environment() -> dict[str, str]:
+    """The environment without the Python paths of this project."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}

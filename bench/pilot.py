@@ -1,4 +1,4 @@
-"""Our own commands, run and timed as a user would."""
+"""Runs and times the commands of this project."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")])),
     "PYTHONPYCACHEPREFIX": str(SOURCE.parent / "build" / "bytecode"),
 }
-# As after an installation: modules are compiled once, whatever is usual where this is run.
+# Modules are compiled once, as after an installation, whatever the environment says.
 ENVIRONMENT.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
@@ -46,7 +46,7 @@ def write_requests(path: Path, jobs: list[dict[str, Any]]) -> Path:
 
 
 def run(directory: Path, requests: Path, *options: str) -> float:
-    """Seconds that `qcg-pm run` takes, from the start of the command to its end, which must be a success."""
+    """Seconds of a successful `qcg-pm run`, from the start of the command to its end."""
     began = time.monotonic()
     done = processes.run(
         [*QCG_PM, "run", str(requests), "--wd", str(directory), *options],
@@ -71,7 +71,7 @@ def report(directory: Path) -> list[dict[str, Any]]:
 
 
 def logged_seconds(directory: Path) -> float:
-    """Between the first and the last line of a run's log: the start of the agent is in it, Python's own is not."""
+    """Seconds between the first and the last line of a run's log, which include the start of the agent."""
     lines = (directory / "service.log").read_text().splitlines()
     first, last = (datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S,%f") for line in (lines[0], lines[-1]))
     return (last - first).total_seconds()

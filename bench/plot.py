@@ -1,4 +1,4 @@
-"""Horizontal bars as an SVG: a picture that needs no library, and reads well in light and dark pages."""
+"""Horizontal bars as an SVG, without a library, readable on light and dark pages."""
 
 from __future__ import annotations
 

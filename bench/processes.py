@@ -1,4 +1,4 @@
-"""Whatever is started to be measured. When that fails, or is interrupted, it is ended, and nothing of it is left."""
+"""Starts processes for measurements, and ends them completely after errors and interrupts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 from qcg.pilotjob.cli.signals import signals_deferred
 
 PATIENCE = 20.0
-"""Seconds that a process has after each word to end what it has started itself."""
+"""Seconds after each signal for a process to end its own processes."""
 TIDILY = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 AT_ONCE = (signal.SIGKILL,)
-"""For what starts nothing in a session of its own, and makes nothing that is not removed anyway."""
+"""Signals for processes that start no other sessions and leave no files behind."""
 CAPTURED: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
@@ -23,8 +23,8 @@ CAPTURED: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE
 def started(
     command: Sequence[str], words: Sequence[signal.Signals] = TIDILY, **options: Any
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process in a session of its own: Ctrl-C is for us alone, and we tell it, once. It is waited for; after an
-    exception it is ended with these words, each said when the one before did not help."""
+    """A process in its own session, so that Ctrl-C reaches this process alone. It is waited for. After an exception it
+    gets these signals one after another until it ends."""
     process: subprocess.Popen[str] | None = None
     try:
         with signals_deferred():
@@ -48,7 +48,7 @@ def run(
     timeout: float | None = None,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """To its end, whatever its exit code."""
+    """Run a process to its end, with any exit code."""
     with started(command, words, **options) as process:
         out, err = process.communicate(timeout=timeout)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
@@ -56,7 +56,7 @@ def run(
 
 def _end(process: subprocess.Popen[str], words: Sequence[signal.Signals]) -> None:
     for word in words:
-        # To its children too, as a terminal does. Nobody else can have this number before it is waited for.
+        # To its children, too, as a terminal does. The pid cannot be reused before the process is waited for.
         if process.poll() is None:
             os.killpg(process.pid, word)
         with suppress(subprocess.TimeoutExpired):
@@ -71,7 +71,7 @@ def _end(process: subprocess.Popen[str], words: Sequence[signal.Signals]) -> Non
 
 
 def _left_of(session: int) -> set[int]:
-    """The processes of a session whose first one has ended."""
+    """Processes of a session whose leader has ended."""
     left = set()
     for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
         with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""A service of our own, for as long as it is measured."""
+"""A manager for the duration of a measurement."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from qcg.pilotjob.cli.signals import signals_deferred
 
 @contextmanager
 def service(*options: str) -> Iterator[LocalManager]:
-    """With these options of `qcg-pm-service`; at the end of the block it is gone, with its agent, also when a signal
-    came in between."""
+    """A manager with these options of `qcg-pm-service`. The manager and its agent end with the block, also after a
+    signal."""
     manager: LocalManager | None = None
     try:
         with signals_deferred():

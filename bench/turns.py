@@ -1,4 +1,4 @@
-"""Measuring in turns: A B C, A B C, … so that whatever else the machine does meets all of them alike."""
+"""Measures contestants in turns (A B C, A B C, …), so that other work on the machine affects all of them alike."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Contestant = Callable[[], float]
 
 @dataclass
 class Rate:
-    """A contestant: jobs a second. And what they cost, which tells more on a machine that does other things too."""
+    """A contestant measured in jobs a second, with CPU time, which other work on the machine affects less."""
 
     count: int
     run: Callable[[int], float]
-    """How many seconds it takes for so many jobs."""
+    """Returns the seconds for a number of jobs."""
     cpu: float = 0.0
     jobs: int = 0
 
@@ -40,8 +40,8 @@ class Rate:
 def in_turns(
     contestants: Mapping[str, Contestant], rounds: int, optional: Mapping[str, list[str]] | None = None
 ) -> dict[str, list[float]]:
-    """What each measured in each round. Of those that are `optional`, one that fails is left out, and its list gets
-    to know why."""
+    """The values of each contestant in each round. An `optional` contestant that fails is left out, and the reason is
+    added to its list."""
     measured: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(1, rounds + 1):
         names = list(measured)
@@ -71,18 +71,18 @@ def ratio(measured: Mapping[str, list[float]], one: str, other: str) -> float:
 
 
 def ratios(measured: Mapping[str, list[float]], one: str, other: str) -> list[float]:
-    """Round by round, `one` over `other`."""
+    """`one` divided by `other` in each round."""
     return [a / b for a, b in zip(measured[one], measured[other], strict=True)]
 
 
 def percentile(values: list[float], percent: float) -> float:
-    """The smallest value that so many per cent of all do not exceed."""
+    """The smallest value that is not exceeded by this percentage of all values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, math.ceil(len(ordered) * percent / 100) - 1))]
 
 
 def _cpu_of_children() -> float:
-    """Of everything that was started and has ended."""
+    """CPU seconds of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -24,15 +24,15 @@ from qcg.pilotjob.host.records import Ended
 
 SHORTEST, LONGEST = 0.1, 10.0
 MOST_CORES = 8
-PRETENDED = (64, 16, 3000)
+VIRTUAL = (64, 16, 3000)
 REAL = (2, 8, 60)
-"""Nodes, cores of each, jobs. Those of the second are processes that sleep."""
+"""Nodes, cores of each, and jobs. The second case has real processes, which sleep."""
 
 
 def run(setting: Setting) -> Result:
     folder = setting.directory / "utilisation"
     mixes = {
-        "pretended nodes": Mix(folder, *PRETENDED, setting.scale, "--pretend"),
+        "virtual nodes": Mix(folder, *VIRTUAL, setting.scale, "--pretend"),
         "real processes": Mix(folder, *REAL, setting.scale),
     }
     measured = in_turns(mixes, setting.rounds)
@@ -44,7 +44,7 @@ def run(setting: Setting) -> Result:
 
 
 class Mix:
-    """Another mix each time it is called."""
+    """Jobs of a random mix, another one at each call."""
 
     def __init__(self, folder: Path, nodes: int, cores: int, jobs: int, scale: float, *options: str) -> None:
         self._folder = folder
@@ -56,7 +56,7 @@ class Mix:
         self._seed = 0
 
     def __call__(self) -> float:
-        """How long it would take without overhead, over how long it took: 1 is perfect."""
+        """The time without overhead divided by the measured time: 1 is perfect."""
         self._seed += 1
         jobs = mix(self.jobs, self._seed)
         folder = fresh(self._folder)
@@ -67,7 +67,7 @@ class Mix:
 
 
 def mix(count: int, seed: int) -> list[dict[str, Any]]:
-    """As many short as long ones, on a logarithmic scale."""
+    """A random duration, uniform on a logarithmic scale."""
     chance = random.Random(seed)
     return [
         pilot.job(
@@ -81,7 +81,7 @@ def mix(count: int, seed: int) -> list[dict[str, Any]]:
 
 
 def ideal_seconds(jobs: list[dict[str, Any]], nodes: int, cores: int) -> float:
-    """From the first start to the last end when the same scheduler decides, and everything else takes no time."""
+    """Seconds from the first start to the last end with the same scheduler and no overhead."""
     specs = [NodeSpec(f"n{number}", tuple(range(cores))) for number in range(nodes)]
     core = Core(specs)
     durations = {job["name"]: float(job["args"][0]) for job in jobs}
@@ -107,7 +107,7 @@ def ideal_seconds(jobs: list[dict[str, Any]], nodes: int, cores: int) -> float:
 
 
 def _seconds(folder: Path) -> float:
-    """From the first start to the last end, as the report has it."""
+    """Seconds from the first start to the last end, from the report."""
     entries = pilot.report(folder)
     times = {
         state: [

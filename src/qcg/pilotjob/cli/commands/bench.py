@@ -73,7 +73,7 @@ def command(pretend: str | None, wd: str, seconds: float, as_json: bool, **given
     if as_json:
         echo(json.dumps(msgspec.structs.asdict(figures), indent=2))
     else:
-        _show(figures, pretended=pretend is not None)
+        _show(figures, virtual=pretend is not None)
 
 
 def _node_options(nodes: str | None, pretend: str | None) -> list[str]:
@@ -171,9 +171,9 @@ def _start(directory: str, options: list[str]) -> LocalManager:
     return manager
 
 
-def _show(figures: Figures, *, pretended: bool) -> None:
+def _show(figures: Figures, *, virtual: bool) -> None:
     places = f"{pluralize(figures.cores, 'core')} on {pluralize(figures.nodes, 'node')}"
-    echo(f"{places}, {'virtual, without processes' if pretended else _starter()}")
+    echo(f"{places}, {'virtual, without processes' if virtual else _starter()}")
     lost = 100 * (figures.real / figures.ideal - 1)
     rows = [
         ("start", f"{figures.start:.2f} s", "from the start of the service to its first job"),
