@@ -1,4 +1,4 @@
-"""A run inside one of its allocations, when that ends. Whole runs are in `tests/slurm/test_sbatch.py`."""
+"""The manager inside one allocation, when that ends. Whole runs are in `tests/slurm/test_sbatch.py`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def _signals_stay_those_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda number, handler: None)
 
 
-def test_when_slurm_is_about_to_kill_everything_it_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_batch_system_that_ends_the_allocation_has_two_seconds_to_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     patient: list[float] = []
 
     def call(command: Sequence[str], environ: Mapping[str, str], patience: float = 120.0) -> str:
@@ -39,9 +41,7 @@ def test_when_slurm_is_about_to_kill_everything_it_is_not_waited_for(tmp_path: P
     assert patient == [2.0]
 
 
-def test_a_controller_that_was_late_is_asked_once_more_when_the_manager_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_late_batch_system_is_asked_again_when_the_manager_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     answers: list[BatchError | AllocationView] = [BatchError("scontrol had no answer"), seen("7", "COMPLETING")]
     given_back: list[str] = []
 
@@ -88,9 +88,7 @@ def test_a_run_that_was_told_to_finish_gets_no_further_manager_and_no_further_al
     assert (books.allocations, books.cancelled, books.exit_code) == (["7"], "7", JOBS_LEFT)
 
 
-def test_after_an_allocation_that_was_cancelled_unnoticed_nobody_asks_for_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_no_allocation_follows_one_that_was_cancelled_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(SlurmQueue, "look", lambda self, job_id, environ: seen(job_id, "CANCELLED"))
     write_chain_state(tmp_path, ChainState(allocations=["7", "8"]))
     assert AllocationRunner(tmp_path, tmp_path / "run", 3, [], {"SLURM_JOB_ID": "8"}).run() == JOBS_LEFT
@@ -105,7 +103,7 @@ def test_after_an_allocation_that_was_cancelled_unnoticed_nobody_asks_for_anothe
     assert not submitted
 
 
-def test_one_that_is_cancelled_while_it_asks_how_the_last_one_ended_starts_nothing(
+def test_an_allocation_cancelled_during_its_first_question_starts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def look(self: SlurmQueue, job_id: str, environ: Mapping[str, str], patience: float = 120.0) -> AllocationView:

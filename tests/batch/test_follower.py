@@ -25,7 +25,7 @@ def follow(programs: SlurmPrograms, books: ChainState, told: list[str]) -> int:
     return Follower(SYSTEM.queue, directory, books.allocations[0], 3, environ, told.append).wait()
 
 
-def test_the_output_of_every_allocation_is_shown_also_of_those_that_were_too_quick_to_be_seen(
+def test_the_output_of_every_allocation_is_shown_even_of_very_short_ones(
     programs: SlurmPrograms, capsys: pytest.CaptureFixture[str]
 ):
     for job in ("1", "2", "3"):
@@ -38,9 +38,7 @@ def test_the_output_of_every_allocation_is_shown_also_of_those_that_were_too_qui
     assert told[-2:] == ["Job 1 has ended; job 2 is next.", "Job 2 has ended; job 3 is next."]
 
 
-def test_an_allocation_that_was_given_back_is_not_spoken_of(
-    programs: SlurmPrograms, capsys: pytest.CaptureFixture[str]
-):
+def test_a_cancelled_next_allocation_is_not_reported(programs: SlurmPrograms, capsys: pytest.CaptureFixture[str]):
     programs.know("1", "RUNNING")
     programs.know("2", "CANCELLED", output=str(programs.path.parent / "slurm-2.out"))
     told: list[str] = []

@@ -19,7 +19,7 @@ def run_dir(tmp_path: Path) -> Path:
     return tmp_path / ".qcgpjm-service-mine"
 
 
-def test_nothing_has_happened_to_a_run_that_is_not_there(tmp_path: Path):
+def test_a_missing_run_has_made_no_progress(tmp_path: Path):
     assert progress_of(tmp_path) == (0, 0)
 
 
@@ -32,7 +32,7 @@ def test_starts_and_ends_are_progress_and_a_manager_alone_is_not(run_dir: Path):
     assert progress_of(run_dir) == (3, 2)
 
 
-def test_the_job_that_needs_most_time_is_named(run_dir: Path):
+def test_the_job_with_the_longest_wall_time_is_named(run_dir: Path):
     assert longest_of(run_dir).startswith("Of the jobs that are left, 'longest' has the longest wall time (wt), 7200 s")
 
 

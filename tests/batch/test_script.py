@@ -1,4 +1,4 @@
-"""The batch script: what Slurm and the shell read of it is what was given."""
+"""The batch script and options of `sbatch`: quoting, and options that users give."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_further_options_may_be_given_in_one_word_or_two(words: list[str], optio
         (["--chdir", "/x"], "give --wd"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(words: list[str], told: str):
+def test_options_that_make_no_sense_are_refused(words: list[str], told: str):
     with pytest.raises(BatchError, match=told):
         further_options(words)
 
@@ -89,7 +89,7 @@ def test_an_option_is_found_with_its_value_or_without():
     assert not has_option(["--nodes=4"], "-n")
 
 
-def test_what_is_asked_for_goes_before_the_users_defaults_and_allocations_do_not_shine_through():
+def test_options_overrule_variables_and_variables_of_an_allocation_are_dropped():
     environ = {
         "SBATCH_PARTITION": "default",
         "SBATCH_ACCOUNT": "mine",

@@ -1,4 +1,4 @@
-"""`qcg-pm sbatch` where there is no Slurm, and what it passes on."""
+"""`qcg-pm sbatch` without Slurm, and the options that it passes on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> str:
     return write_requests(tmp_path / "jobs.json", [job("a", "true", numCores=100)]).name
 
 
-def test_without_slurm_a_sentence_says_so_and_nothing_is_left(tmp_path: Path, file: str):
+def test_a_missing_sbatch_is_an_error_and_leaves_no_files(tmp_path: Path, file: str):
     done = sbatch(tmp_path, file)
     assert done.returncode == 2
     assert done.stderr.startswith(
@@ -50,14 +50,14 @@ def test_without_slurm_a_sentence_says_so_and_nothing_is_left(tmp_path: Path, fi
         ((), "give a request FILE, or a run to continue with --resume PATH"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path, file: str, arguments: tuple[str, ...], told: str):
+def test_invalid_options_are_refused_in_a_sentence(tmp_path: Path, file: str, arguments: tuple[str, ...], told: str):
     done = sbatch(tmp_path, *arguments)
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_jobs_that_take_longer_than_the_allocation_are_told(tmp_path: Path):
+def test_jobs_longer_than_the_allocation_are_reported(tmp_path: Path):
     jobs = [job("long", "true", wt="1h"), job("short", "true", wt="58m"), job("open", "true")]
     write_requests(tmp_path / "jobs.json", jobs)
     done = sbatch(tmp_path, "jobs.json", "--time=1h")
@@ -88,7 +88,7 @@ def test_options_of_the_run_that_were_given_are_passed_on_and_no_others(tmp_path
     assert sorted(passed_on[3:]) == sorted([*options[:1], "--patience=5.0", *options[2:]])
 
 
-def test_nodes_by_cores_ask_for_so_many_nodes_with_so_many_cores(tmp_path: Path):
+def test_nodes_by_cores_are_divided_into_two_options(tmp_path: Path):
     write_requests(tmp_path / "jobs.json", [job("a", "true", numCores=8)])
     done = sbatch(tmp_path, "jobs.json", "--dry-run", "--nodes=2x4")
     assert done.returncode == 0, done.stderr
@@ -97,7 +97,7 @@ def test_nodes_by_cores_ask_for_so_many_nodes_with_so_many_cores(tmp_path: Path)
     assert "2x4" not in done.stdout
 
 
-def test_what_follows_two_dashes_is_for_sbatch_also_when_a_run_is_continued(tmp_path: Path, file: str):
+def test_words_after_two_dashes_are_for_sbatch_even_with_resume(tmp_path: Path, file: str):
     run("qcg-pm", "run", write_requests(tmp_path / "small.json", [job("a", "true")]), "--id=old", cwd=tmp_path)
     done = sbatch(tmp_path, "--resume=.", "--dry-run", "--", "--constraint", "fast")
     assert "#SBATCH --constraint=fast\n" in done.stdout
@@ -119,7 +119,7 @@ def submit(programs: SlurmPrograms, *arguments: str) -> subprocess.CompletedProc
     return run("qcg-pm", "sbatch", *arguments, cwd=wd, env=environment(PATH=str(programs.path)))
 
 
-def test_what_to_do_next_is_told_and_what_the_job_waits_for(programs: SlurmPrograms, small: str):
+def test_the_next_steps_and_the_reason_to_wait_are_shown(programs: SlurmPrograms, small: str):
     wd = programs.path.parent
     programs.know("6", "PENDING", "PartitionNodeLimit", output=f"{wd}/slurm-6.out")
     done = submit(programs, small, "--nodes=9")
@@ -134,12 +134,12 @@ def test_what_to_do_next_is_told_and_what_the_job_waits_for(programs: SlurmProgr
         assert told in done.stderr
 
 
-def test_a_job_that_only_has_to_wait_is_not_called_hopeless(programs: SlurmPrograms, small: str):
+def test_a_job_that_only_has_to_wait_is_not_called_blocked(programs: SlurmPrograms, small: str):
     programs.know("6", "PENDING", "Resources")
     assert "will not start" not in submit(programs, small).stderr
 
 
-def test_each_line_that_sbatch_says_stays_apart(programs: SlurmPrograms, small: str):
+def test_lines_of_an_error_of_sbatch_are_separated(programs: SlurmPrograms, small: str):
     programs.refuse("sbatch: error: no  such partition", "", "sbatch: error: failed")
     done = submit(programs, small)
     assert done.stderr == "Error: sbatch refused: sbatch: error: no such partition; sbatch: error: failed\n"
@@ -174,7 +174,7 @@ def remember(run_dir: Path, shape: AllocationSpec, job_id: str = "5", books: Cha
 ENOUGH = "--time-limit=20h"
 
 
-def test_a_run_that_is_continued_keeps_the_shape_of_its_allocations(left: Path, programs: SlurmPrograms):
+def test_a_resumed_run_keeps_the_spec_of_its_allocations(left: Path, programs: SlurmPrograms):
     remember(left, AllocationSpec("2", 4, "1h", "main", account="me", most=3, further=["--constraint=fast", "--hold"]))
     done = submit(programs, "--resume=.", ENOUGH, "--time=2h")
     assert done.returncode == 0, done.stderr
@@ -193,7 +193,7 @@ def test_a_run_that_is_continued_keeps_the_shape_of_its_allocations(left: Path, 
     assert "fast" not in again.stdout
 
 
-def test_what_is_left_of_a_run_is_checked_against_the_allocation(left: Path, programs: SlurmPrograms):
+def test_unfinished_jobs_of_a_run_are_checked_against_the_allocation(left: Path, programs: SlurmPrograms):
     remember(left, AllocationSpec("1", 1, "1h"))
     done = submit(programs, "--resume=.", ENOUGH)
     assert done.returncode == 2
@@ -215,7 +215,7 @@ def test_a_run_with_nothing_left_gets_no_allocation(programs: SlurmPrograms, sma
     assert not programs.submitted
 
 
-def test_a_run_that_still_has_jobs_of_slurm_gets_no_more_of_them(left: Path, programs: SlurmPrograms):
+def test_a_run_with_active_allocations_gets_no_more(left: Path, programs: SlurmPrograms):
     remember(left, AllocationSpec(), "1", ChainState(["1", "2"]))
     programs.know("1", "RUNNING", nodes="n1")
     programs.know("2", "PENDING", "Dependency")
@@ -231,7 +231,7 @@ def test_a_run_that_still_has_jobs_of_slurm_gets_no_more_of_them(left: Path, pro
     assert len(programs.submitted) == 1
 
 
-def test_a_run_that_waits_in_the_queue_is_told_of_where_no_manager_is_found(programs: SlurmPrograms, small: str):
+def test_a_submitted_run_is_mentioned_where_no_manager_is_found(programs: SlurmPrograms, small: str):
     wd = programs.path.parent
     programs.know("6", "PENDING", "Priority")
     submit(programs, small, "--id=mine")

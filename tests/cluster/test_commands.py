@@ -1,4 +1,4 @@
-"""What is said where a command of Slurm is of no use."""
+"""Commands of a batch system: their output and their errors."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, CommandFai
 from qcg.pilotjob.cluster.slurm.scontrol import scontrol
 
 
-def test_what_a_command_prints_is_its_answer():
+def test_the_result_is_the_standard_output_of_the_command():
     assert call(["bash", "-c", "echo $WHO; echo not this >&2"], {**os.environ, "WHO": "me"}) == "me\n"
 
 
-def test_what_a_command_says_against_it_is_told_in_one_line():
+def test_the_error_message_of_a_command_is_reported_in_one_line():
     with pytest.raises(CommandFailed) as failed:
         call(["bash", "-c", "echo 'no  such' >&2; echo >&2; echo end >&2; exit 3"], os.environ)
     assert failed.value.said == "no such; end"
     assert str(failed.value).endswith("` failed: no such; end")
 
 
-def test_a_command_that_says_nothing_is_told_with_its_exit_code():
+def test_a_command_without_a_message_is_reported_with_its_exit_code():
     with pytest.raises(CommandFailed, match="`false` failed: exit code 1"):
         call(["false"], os.environ)
 
 
-def test_a_command_that_is_not_there_or_does_not_start_or_answer_is_told(tmp_path: Path):
+def test_a_command_that_is_missing_or_does_not_start_or_answer_is_an_error(tmp_path: Path):
     with pytest.raises(NoCommand, match="there is no program sbatch on \\$PATH"):
         call(["sbatch"], {"PATH": str(tmp_path)})
     (tmp_path / "sbatch").touch(mode=0o644)

@@ -1,4 +1,4 @@
-"""Where nodes come from, and what is said where they cannot. Tests inside real allocations are in `tests/slurm`."""
+"""Where nodes come from, and errors about them. Tests inside real allocations are in `tests/slurm`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def in_job_without_slurm(tmp_path: Path) -> dict[str, str]:
     return {**NO_GPUS, "PATH": str(tmp_path), "SLURM_JOB_ID": "7"}
 
 
-def test_outside_an_allocation_it_is_this_machine():
+def test_outside_an_allocation_this_machine_is_used():
     assert find_nodes("auto", None, NO_GPUS) == local_nodes(None, NO_GPUS)
 
 
 @pytest.mark.parametrize("source", ["auto", "local"])
-def test_nodes_that_are_given_are_local_ones(source, in_job_without_slurm, caplog):
+def test_given_nodes_are_virtual_nodes_of_this_machine(source, in_job_without_slurm, caplog):
     assert find_nodes(source, "2,3", in_job_without_slurm) == local_nodes("2,3", {})
     assert caplog.messages == []
 
@@ -37,7 +37,7 @@ def test_local_does_not_look_for_an_allocation(in_job_without_slurm, caplog):
     assert caplog.messages == []
 
 
-def test_without_scontrol_it_is_this_machine_and_the_log_says_why(in_job_without_slurm, caplog):
+def test_without_scontrol_this_machine_is_used_and_the_log_says_why(in_job_without_slurm, caplog):
     assert find_nodes("auto", None, in_job_without_slurm) == local_nodes(None, NO_GPUS)
     (message,) = caplog.messages
     assert message == "there is no program scontrol on $PATH, so that Slurm cannot be asked; this machine alone is used"
@@ -61,7 +61,7 @@ def test_slurm_without_an_allocation_is_refused_with_a_sentence(environ: dict[st
     assert str(refusal.value).endswith("start inside sbatch or salloc, or leave the option out to use this machine")
 
 
-def test_slurm_and_pretended_nodes_contradict_each_other():
+def test_slurm_and_virtual_nodes_contradict_each_other():
     with pytest.raises(ClusterError, match="virtual nodes of this machine, --resources slurm takes real ones"):
         find_nodes("slurm", "4", {})
 

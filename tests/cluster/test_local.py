@@ -62,7 +62,7 @@ def test_every_form_of_nodes_is_understood(text: str, nodes: list[tuple[str, int
         ("9" * 5000, "node 'n0' cannot have so many cores"),
     ],
 )
-def test_what_is_no_node_is_refused_with_a_sentence(text: str, said: str):
+def test_invalid_nodes_are_refused_with_a_sentence(text: str, said: str):
     with pytest.raises(ClusterError) as refusal:
         parse_nodes(text)
     assert said in str(refusal.value)
@@ -70,7 +70,7 @@ def test_what_is_no_node_is_refused_with_a_sentence(text: str, said: str):
     assert len(str(refusal.value)) < 500
 
 
-def test_without_nodes_it_is_this_host_with_its_usable_cores():
+def test_the_default_is_this_host_with_its_usable_cores():
     found = local_nodes(None, {"CUDA_VISIBLE_DEVICES": ""})
     assert found.real
     (node,) = found.specs
@@ -80,11 +80,11 @@ def test_without_nodes_it_is_this_host_with_its_usable_cores():
     assert node.memory > 0
 
 
-def test_gpus_are_those_that_the_user_may_use():
+def test_only_gpus_that_the_user_may_use_are_found():
     assert local_nodes(None, {"CUDA_VISIBLE_DEVICES": "3, 1,GPU-5ebe9f43"}).specs[0].gpus == ("3", "1", "GPU-5ebe9f43")
 
 
-def test_pretended_nodes_are_not_bound_and_share_the_memory():
+def test_virtual_nodes_are_not_bound_and_share_the_memory():
     found = local_nodes("2,3", {"CUDA_VISIBLE_DEVICES": "0,1"})
     assert not found.real
     assert [(node.name, node.cores, node.gpus) for node in found.specs] == [("n0", (0, 1), ()), ("n1", (0, 1, 2), ())]

@@ -31,7 +31,7 @@ def launch(
     return compose(description, Attempt(Job(7, "job", b"", 0.0), position, 0, grant, 0.0), site)
 
 
-def test_a_job_knows_what_it_was_given():
+def test_a_job_sees_variables_about_its_grant():
     assert job_environment(TWO, None, "7.0", SITE, None) == {
         "QCG_PM_NNODES": "2",
         "QCG_PM_NODELIST": "n1,n2",
@@ -51,7 +51,7 @@ def test_a_job_sees_just_its_gpus():
     assert "CUDA_VISIBLE_DEVICES" not in launch().env
 
 
-def test_with_the_schema_of_slurm_a_job_believes_that_slurm_started_it():
+def test_the_slurm_schema_has_the_variables_of_a_slurm_job():
     slurm = replace(SITE, schema=SCHEMA, files="/run/files")
     found = launch(TWO, slurm).env
     assert {name: value for name, value in found.items() if name.startswith("SLURM")} == {
@@ -100,7 +100,7 @@ def test_real_cores_are_bound_to():
     assert launch(TWO, replace(SITE, bindings={"n1": {0: 4, 1: 5}})).cores == (4, 5)
 
 
-def test_cores_are_called_by_what_they_are_where_that_is_known():
+def test_the_cpu_set_has_the_cpus_of_the_system_where_they_are_known():
     bound = replace(SITE, bindings={"n1": {0: 4, 1: 5}})
     assert launch(TWO, bound).env["QCG_PM_CPU_SET"] == "4,5"
     assert launch(TWO).env["QCG_PM_CPU_SET"] == "0,1"
@@ -138,7 +138,7 @@ WITH_THREADS = [[0, 4], [1, 5], [2, 6], [3, 7]]
         ((0,), [1, 2], [[0], [1], [2]], Layout(3), None),
     ],
 )
-def test_core_ids_are_places_among_the_cpus_of_a_node(
+def test_core_ids_are_mapped_to_cpus_of_a_node(
     ids: tuple[int, ...], usable: list[int], machine: list[list[int]], layout: Layout, cpus: Any
 ):
     assert binding(ids, usable, machine, layout) == cpus
@@ -189,7 +189,7 @@ def test_variables_get_their_values_at_launch():
     assert made.env["K5"] == "n1,n2"
 
 
-def test_a_job_whose_variables_grow_too_long_is_not_started_and_says_why():
+def test_a_job_with_too_long_variables_is_refused_with_the_reason():
     more: dict[str, Any] = {"iteration": Iteration(0, 1, 1, ("v" * 100_000,)), "uniq": "u"}
     made = launch(TWO, position=0, more=more, args=("${itval}",) * 20, wd="${itval}" * 20, stdout="${itval}" * 20)
     assert made.argv[-1].startswith(
@@ -228,7 +228,7 @@ def test_only_modules_and_venv_get_a_shell():
     assert made.argv[3:] == ["qcg-pm-setup", "2", "a/1", "b", "v", "prog", "x"]
 
 
-def test_streams_are_found_again_without_composing_a_launch():
+def test_paths_of_streams_are_known_without_a_launch():
     description = JobDescription("j", Execution(exec="p", wd="w${it}", stderr="e.${ncores}"), iteration=Iteration(5, 7))
     assert stream_paths(description, "j", 1, TWO, SITE, saved=True) == {"stderr": "/data/here/w6/e.5"}
     site = replace(SITE, output="/run/out")
@@ -247,7 +247,7 @@ def test_output_without_a_file_is_saved_under_the_name_of_its_job():
     assert launch(site=replace(site, keep_output=True)).keep_output
 
 
-def test_programs_are_called_by_their_last_name():
+def test_the_short_name_of_a_program_is_its_file_name():
     assert program_name(Execution(exec="/usr/bin/env")) == "env"
     assert program_name(Execution(script="true")) == "bash"
 
@@ -260,7 +260,7 @@ def setup(argv: list[str], modules: tuple[str, ...] = (), venv: str = "", **more
     return done.returncode, done.stdout, report.read_text()
 
 
-def test_the_wrapper_becomes_the_program_with_its_very_arguments(tmp_path: Path):
+def test_the_wrapper_passes_arguments_unchanged(tmp_path: Path):
     arguments = ["", " a  b ", "'", '"', "$x", "\\", "`id`", "*", "-n", "ü\n"]
     code, out, report = setup(["printf", "%s|", *arguments], venv="", cwd=tmp_path)
     assert (code, out, report) == (0, "".join(f"{argument}|" for argument in arguments), "")
@@ -269,7 +269,7 @@ def test_the_wrapper_becomes_the_program_with_its_very_arguments(tmp_path: Path)
     assert out == "done\n", "the descriptor of the report is not for the job"
 
 
-def test_the_wrapper_tells_what_went_wrong(tmp_path: Path):
+def test_the_wrapper_reports_errors_of_the_setup(tmp_path: Path):
     (tmp_path / "bad/bin").mkdir(parents=True)
     (tmp_path / "bad/bin/activate").write_text("return 1\n")
     cases: list[tuple[tuple[Any, ...], str]] = [

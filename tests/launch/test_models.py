@@ -55,7 +55,7 @@ def test_openmpi_does_not_bind_where_one_node_cannot():
     assert list(made.files) == ["machines"]
 
 
-def test_what_starts_open_mpi_programs_at_the_same_time_does_not_meet():
+def test_each_attempt_has_its_own_session_directory_of_open_mpi():
     name = "OMPI_MCA_orte_top_session_dir"
     description = JobDescription("job", Execution(exec="prog", model="openmpi"), iteration=Iteration(0, 2))
     alone = Grant((NodePart("n1", (0,)),))
@@ -71,7 +71,7 @@ def test_openmpi_inside_a_node_asks_slurm_for_nothing():
     assert "OMPI_MCA_plm_slurm_args" not in launch("openmpi", ONE, bound(SLURM)).env
 
 
-def test_openmpi_outside_an_allocation_makes_room_for_pretended_cores_and_stays_on_its_machine():
+def test_openmpi_outside_an_allocation_oversubscribes_and_stays_on_this_machine():
     made = launch("openmpi", UNEVEN, LOCAL)
     assert made.argv == ["mpirun", "-n", "5", "--bind-to", "none", "--oversubscribe", "prog", "-x"]
     assert made.unset == ["SLURM_JOB_ID", "SLURM_JOBID"]
@@ -167,7 +167,7 @@ def test_srun_is_not_given_a_number_per_node_that_it_would_complain_about():
     assert launch("srunmpi", ONE, SLURM).env["SLURM_NTASKS_PER_NODE"] == "2"
 
 
-def test_ranks_of_srunmpi_take_the_cpu_that_is_theirs():
+def test_each_rank_of_srunmpi_is_bound_to_its_cpu():
     made = launch("srunmpi", UNLIKE, bound(SLURM))
     assert made.argv[:-3] == [
         *(*SRUN, "-n", "3", *PLACED, "bash", "-c"),
@@ -176,7 +176,7 @@ def test_ranks_of_srunmpi_take_the_cpu_that_is_theirs():
     assert made.argv[-3:] == ["qcg-pm-rank", "prog", "-x"]
 
 
-def test_nodes_with_the_same_cpus_are_told_together():
+def test_nodes_with_the_same_cpus_share_one_setting():
     grant = Grant((NodePart("n1", (0, 1)), NodePart("n2", (0, 1))))
     text = launch("srunmpi", grant, bound(SLURM)).argv[-4]
     assert text == 'cpus=(4 0); exec taskset -c "${cpus[SLURM_LOCALID]}" "$@"'
@@ -200,7 +200,7 @@ def test_openmpi_across_nodes_gives_each_node_its_gpus():
     assert "n2) export CUDA_VISIBLE_DEVICES=1 QCG_PM_GPUS=1;;" in made.argv[-4]
 
 
-def test_whoever_binds_with_arguments_of_srun_is_left_alone():
+def test_arguments_of_srun_about_binding_replace_our_binding():
     options = ModelOptions(srun_args=("--cpu-bind=rank",))
     assert launch("srunmpi", UNLIKE, bound(SLURM), model_opts=options).argv[-3:] == ["--cpu-bind=rank", "prog", "-x"]
 
@@ -241,11 +241,11 @@ def test_one_core_starts_the_program_directly(model: ModelName, site: Site):
         ("srunmpi", ModelOptions(mpirun="/opt/mpirun"), "prog"),
     ],
 )
-def test_one_core_is_left_to_a_starter_that_the_job_has_options_for(model: str, options: ModelOptions, starter: str):
+def test_one_core_uses_the_launcher_if_the_job_has_options_for_it(model: str, options: ModelOptions, starter: str):
     assert launch(model, SINGLE, SLURM, model_opts=options).argv[0] == starter
 
 
-def test_one_core_on_each_of_two_nodes_needs_a_starter():
+def test_one_core_on_each_of_two_nodes_needs_a_launcher():
     grant = Grant((NodePart("n1", (0,)), NodePart("n2", (0,))))
     assert launch("openmpi", grant, SLURM).argv[0] == "mpirun"
 
@@ -270,7 +270,7 @@ def test_a_script_runs_in_each_process(model: ModelName):
 
 
 @pytest.mark.parametrize("model", ["openmpi", "intelmpi", "srunmpi"])
-def test_modules_and_venv_come_before_the_starter(model: str):
+def test_modules_and_venv_are_loaded_before_the_launcher(model: str):
     made = launch(model, UNEVEN, SLURM, modules=("a",), venv="v")
     assert made.argv[:2] == ["bash", "-c"]
     assert made.argv[3:7] == ["qcg-pm-setup", "1", "a", "v"]
@@ -291,7 +291,7 @@ def test_parallel_models_see_slurm_in_an_allocation_whatever_the_schema():
     assert "SLURM_TASKS_PER_NODE" not in launch("default", UNEVEN, common).env
 
 
-def test_jobs_know_the_allocation_also_where_agents_do_not():
+def test_jobs_know_the_allocation_even_where_agents_do_not():
     env = launch("default", ONE, SLURM).env
     assert env["SLURM_JOB_ID"] == env["SLURM_JOBID"] == "77"
     assert "SLURM_JOB_ID" not in launch("default", ONE, replace(LOCAL, schema=SCHEMA)).env
@@ -303,7 +303,7 @@ def test_in_an_allocation_jobs_do_not_see_the_step_of_the_agent():
     assert launch("default", ONE, LOCAL).unset == []
 
 
-def test_jobs_outside_the_allocation_of_their_manager_do_not_see_it():
+def test_jobs_that_do_not_use_the_allocation_do_not_see_its_variables():
     names = ["SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_CONF", "PATH", "OMP_NUM_THREADS"]
     site = replace(LOCAL, hidden=variables_of_allocation(names))
     made = launch("default", ONE, site)
@@ -313,7 +313,7 @@ def test_jobs_outside_the_allocation_of_their_manager_do_not_see_it():
     assert "SLURM_JOB_ID" not in own.env
 
 
-def test_the_command_for_people_can_be_typed_into_a_shell():
+def test_the_displayed_command_can_be_typed_into_a_shell():
     description = JobDescription("job", Execution(exec="prog", args=("a b", "${ncores}"), model="openmpi", venv="v"))
     assert command_line(description, -1, UNEVEN, "7.0", LOCAL) == (
         "mpirun -n 5 --bind-to none --oversubscribe prog 'a b' 5"

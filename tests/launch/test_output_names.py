@@ -29,7 +29,7 @@ ITERATED = JobDescription("job", Execution(exec="prog"), iteration=Iteration(0, 
         ("\udc80", "%ED%B2%80"),
     ],
 )
-def test_a_file_name_is_the_name_of_the_job_as_far_as_it_can_be(name: str, safe: str):
+def test_a_file_name_is_the_job_name_with_unsafe_characters_escaped(name: str, safe: str):
     assert safe_name(name) == safe
 
 
@@ -59,5 +59,5 @@ def test_two_jobs_have_two_names(one: tuple[str, int], other: tuple[str, int]):
     assert len(names) == len({one, other})
 
 
-def test_two_long_names_are_two_even_when_they_begin_alike():
+def test_long_names_with_the_same_beginning_differ():
     assert safe_name("x" * 300 + "a") != safe_name("x" * 300 + "b")

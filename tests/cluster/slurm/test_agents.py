@@ -1,4 +1,4 @@
-"""The commands that start agents."""
+"""The commands that start agents on nodes of a Slurm allocation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_agents_are_told_their_allocation_and_with_ssh_their_name():
 
 
 @pytest.mark.parametrize("start", [SrunStart(AGENT, {}), ssh_start(AGENT, {})])
-def test_an_agent_is_told_when_it_may_take_the_place_of_another(start: AgentStart):
+def test_an_agent_is_told_when_it_may_replace_another(start: AgentStart):
     [(_, alone)] = start.commands(["n1"])
     assert "--replace-after" not in " ".join(alone)
     [(_, later)] = start.commands(["n1"], 5.0)
@@ -43,7 +43,7 @@ def test_an_agent_is_told_when_it_may_take_the_place_of_another(start: AgentStar
     assert "--replace-after 0" in " ".join(at_once)
 
 
-def test_what_the_job_was_asked_for_with_does_not_shape_the_step():
+def test_options_of_the_job_do_not_become_options_of_the_step():
     environ = {"SLURM_MEM_PER_CPU": "100", "SLURM_NTASKS_PER_NODE": "4", "SLURM_CPUS_PER_TASK": "14"}
     kept = {"SLURM_JOB_ID": "7", "SLURM_CONF": "/etc/slurm.conf", "PATH": "/bin"}
     assert SrunStart(AGENT, {**environ, **kept}).environ == kept

@@ -1,4 +1,4 @@
-"""What Slurm prints, as records: on outputs of real clusters (`shapes/`), and on small texts."""
+"""Parsers for the output of `scontrol`, on output of real clusters (`shapes/`) and on small texts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def allocation(shape: str, job_id: str) -> Allocation:
         ("one-thread", "3", [NodeSpec("n1", (2, 4, 6), (), 100), NodeSpec("n2", (0, 2, 4), (), 100)]),
     ],
 )
-def test_an_allocation_is_what_slurm_gave(shape: str, job_id: str, nodes: list[NodeSpec]):
+def test_an_allocation_has_the_resources_that_slurm_reports(shape: str, job_id: str, nodes: list[NodeSpec]):
     found = allocation(shape, job_id)
     assert found.ref.id == job_id
     assert found.specs == nodes
@@ -61,20 +61,20 @@ def test_the_end_is_known_where_there_is_a_limit():
     assert allocation("typed", "2").end is None
 
 
-def test_memory_that_slurm_does_not_share_out_is_all_that_a_node_has():
+def test_where_slurm_does_not_manage_memory_jobs_have_all_of_the_node():
     shown = (SHAPES / "whole.job").read_text().replace("Mem=4000", "Mem=0")
     nodes = parse_shown_nodes((SHAPES / "whole.nodes").read_text())
     assert [spec.memory for spec in allocation_of(parse_jobs(shown)[0], nodes).specs] == [4000, 4000, 4000]
 
 
-def test_on_nodes_that_give_only_their_cores_one_thread_of_each_counts():
+def test_nodes_that_count_only_cores_give_one_thread_of_each():
     shown = (SHAPES / "threads.nodes").read_text().replace("CPUTot=8", "CPUTot=4")
     found = allocation_of(jobs_of("threads")[0], parse_shown_nodes(shown))
     assert [spec.cores for spec in found.specs] == [(2, 4, 6), (0, 2)]
     assert found.layouts == {"n1": (4, 2), "n2": (4, 2)}
 
 
-def test_threads_that_jobs_are_not_to_use_are_the_allocations_all_the_same():
+def test_threads_that_jobs_must_not_use_belong_to_the_allocation():
     assert allocation("one-thread", "3").cpus == {"n1": (2, 3, 4, 5, 6, 7), "n2": (0, 1, 2, 3, 4, 5)}
 
 
@@ -112,7 +112,7 @@ def test_ids_are_numbers_and_ranges(text: str, ids: tuple[int, ...]):
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "1,,2", "0x1"])
-def test_what_is_no_list_of_ids_is_refused(text: str):
+def test_an_invalid_list_of_ids_is_refused(text: str):
     with pytest.raises(ClusterError, match="is not a list of ids"):
         parse_ids(text)
 
@@ -149,11 +149,11 @@ def test_gpus_are_known_by_their_ids(text: str, gpus: tuple[str, ...]):
         ("node-[1,3]-ib.example", ["node-1-ib.example", "node-3-ib.example"]),
     ],
 )
-def test_lists_of_nodes_are_written_out_in_their_order(text: str, names: list[str]):
+def test_node_lists_are_expanded_in_their_order(text: str, names: list[str]):
     assert expand(text) == names
 
 
 @pytest.mark.parametrize("text", ["", "n[1-", "n1,,n2", "n[a-b]"])
-def test_what_is_no_list_of_nodes_is_refused(text: str):
+def test_an_invalid_node_list_is_refused(text: str):
     with pytest.raises(ClusterError, match="is not a list of nodes"):
         expand(text)

@@ -18,7 +18,7 @@ JobId=7 JobName=JobState=FAILED Reason=None
 """
 
 
-def test_what_slurm_says_of_a_job_is_read_where_its_lines_begin():
+def test_fields_of_a_job_are_read_from_the_start_of_lines():
     seen = parse_job("7", SHOWN)
     assert (seen.state, seen.reason, seen.restarts, seen.exit_code) == ("COMPLETING", "TimeLimit", 2, 4)
     assert seen.phase is Phase.ENDING
@@ -28,6 +28,6 @@ def test_what_slurm_says_of_a_job_is_read_where_its_lines_begin():
     assert parse_job("7", SHOWN.replace("COMPLETING", "TIMEOUT")).is_over
 
 
-def test_an_answer_that_says_nothing_of_the_job_is_refused():
+def test_output_without_the_job_is_refused():
     with pytest.raises(BatchError, match="does not tell how the job is"):
         parse_job("7", "slurm_load_jobs: nothing\n")

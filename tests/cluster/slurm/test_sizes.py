@@ -1,4 +1,4 @@
-"""What an allocation will have at most."""
+"""The largest allocation that options of `sbatch` can give."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ def size(*options: str, largest: tuple[int, int] | None = (64, 256_000)) -> tupl
         (("-G4",), (2, 64, UNKNOWN, 256_000)),
     ],
 )
-def test_the_size_is_what_the_options_and_the_largest_node_allow(options: tuple[str, ...], expected: tuple[int, ...]):
+def test_the_largest_allocation_follows_from_the_options_and_the_largest_node(
+    options: tuple[str, ...], expected: tuple[int, ...]
+):
     assert size(*options) == expected
 
 
-def test_where_slurm_tells_nothing_about_nodes_cores_are_no_reason_to_refuse_a_job():
+def test_without_information_about_nodes_no_job_is_refused_for_its_cores():
     assert size(largest=None) == (2, UNKNOWN, 0, 0)
 
 
@@ -49,6 +51,6 @@ def test_where_slurm_tells_nothing_about_nodes_cores_are_no_reason_to_refuse_a_j
         (f"--mem={'9' * 5000}G", "write 4000M, or 4G"),
     ],
 )
-def test_what_is_no_size_is_refused(option: str, told: str):
+def test_an_invalid_size_is_refused(option: str, told: str):
     with pytest.raises(BatchError, match=told):
         size(option)

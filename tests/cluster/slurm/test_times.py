@@ -1,4 +1,4 @@
-"""Limits of allocations, in our forms and in those of Slurm."""
+"""Time limits of allocations, in our forms and in those of Slurm."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from qcg.pilotjob.cluster.slurm.options import slurm_time
         ("INFINITE", "UNLIMITED"),
     ],
 )
-def test_a_limit_in_any_form_becomes_one_of_slurm_in_whole_minutes(given: str, slurm: str):
+def test_a_time_limit_in_any_form_is_converted_to_whole_minutes_for_sbatch(given: str, slurm: str):
     assert slurm_time(given) == slurm
 
 
 @pytest.mark.parametrize("given", ["", "1x", "an hour", "1:2:3:4", "-5", "1-", "0", "0s", "1000d", "١h"])
-def test_what_is_no_limit_is_refused_with_the_forms_that_are(given: str):
+def test_an_invalid_time_limit_is_refused_with_the_valid_forms(given: str):
     with pytest.raises(BatchError, match="1h30m, 01:30:00") as refused:
         slurm_time(given)
     assert repr(given) in str(refused.value)

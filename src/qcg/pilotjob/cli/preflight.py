@@ -1,4 +1,4 @@
-"""Checks before a run gets an allocation: what could never run there is told now, not after a night in the queue."""
+"""Checks before the submission of a run: jobs that could never run in the allocation are reported at once."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from qcg.pilotjob.journal.snapshot import snapshot
 
 
 class Time(msgspec.Struct, frozen=True):
-    """What a manager has in one allocation."""
+    """The time of a manager in one allocation."""
 
     limit: str | None
-    """Of the allocation."""
+    """Time limit of the allocation, as the user wrote it."""
     time_limit: float | None = None
-    """Of the manager itself, where that is less."""
+    """Value of --time-limit: seconds after which the manager ends, where that is earlier."""
     grace: float | None = None
 
     @property
@@ -42,7 +42,7 @@ class Time(msgspec.Struct, frozen=True):
 
     @property
     def for_jobs(self) -> float | None:
-        """Seconds in which jobs can be started, and have to be over when they say how long they take."""
+        """Seconds in which jobs can start; a job with a wall time must also end in them."""
         if self.seconds is None:
             return None
         return self.seconds - grace_period(self.grace, self.seconds)
@@ -53,16 +53,16 @@ class Time(msgspec.Struct, frozen=True):
 
 
 class LeftOver(msgspec.Struct, frozen=True):
-    """What the registry of a run knows about the rest of it."""
+    """The unfinished part of a run, read from its registry."""
 
     jobs: list[JobDescription]
     all_read: bool
-    """Nothing more comes from its request file."""
+    """All requests of its file were carried out."""
     options: Options
 
 
 def left_of(run_dir: Path) -> LeftOver:
-    """Raises BatchError when there is no such registry."""
+    """The unfinished part of a run. Raises BatchError when its registry cannot be read."""
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
             jobs = [job.description for job in unfinished_jobs(connection)]
@@ -105,7 +105,7 @@ def _refuse(what: str, core: Core, problems: list[str], time: Time) -> None:
 
 
 def _too_long(core: Core, time: Time) -> list[str]:
-    """A job is started only when its wall time will be over before the allocation is."""
+    """Sentences about jobs whose wall time is longer than the allocation: they are never started."""
     whole, seconds = time.seconds, time.for_jobs
     if whole is None or seconds is None:
         return []

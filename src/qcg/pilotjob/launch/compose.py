@@ -1,4 +1,4 @@
-"""From a description and a grant to the record that a host starts."""
+"""Composes the launch record for one attempt of a job, from its description and its grant."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from qcg.pilotjob.launch.setup import refused, script_command, wrapped
 from qcg.pilotjob.launch.site import Site
 
 _NOTHING = Execution(exec="false")
-"""In place of an execution whose variables cannot be substituted."""
+"""Stands in for an execution whose variables cannot be substituted."""
 
 
 def compose(description: JobDescription, run: Attempt, site: Site) -> Launch:
@@ -57,14 +57,14 @@ def compose(description: JobDescription, run: Attempt, site: Site) -> Launch:
         for name in start.unset:
             environment.pop(name, None)
     environment.update(execution.env)
-    environment[STEP_ID] = marker  # not for jobs to change: it tells whose a process is
+    environment[STEP_ID] = marker  # a job must not change it: it marks the processes of the attempt
     setup = bool(execution.modules or execution.venv)
     if setup:
         argv = wrapped(argv, execution.modules, execution.venv or "")
     output = ""
     if site.output and (execution.stdout is None or execution.stderr is None):
         output = output_name(description, run.job.name, run.position)
-    # In the order of its fields: naming all of them takes three times as long.
+    # Positional arguments: keywords for all fields take three times as long.
     return Launch(
         run.id,
         refused(refusal) if refusal else argv,
@@ -86,8 +86,8 @@ def compose(description: JobDescription, run: Attempt, site: Site) -> Launch:
 
 
 def command_line(description: JobDescription, position: int, grant: Grant, attempt_id: str, site: Site) -> str:
-    """The command of a run, as it could be typed into a shell. What modules and virtual environments need first is left
-    out."""
+    """The command of an attempt, as it could be typed into a shell, without the setup of modules and virtual
+    environments."""
     try:
         execution = rewrite(description.execution, _Substitution(description, position, grant, site))
     except ExpansionError:
@@ -96,20 +96,20 @@ def command_line(description: JobDescription, position: int, grant: Grant, attem
 
 
 def _same_if_equal(path: str | None, other: str | None) -> str | None:
-    """Two ways to write one path are one file, and are opened once."""
+    """`other` where both paths name the same file, which is then opened once."""
     return other if path and other and normpath(path) == normpath(other) else path
 
 
 def resolve(description: JobDescription, run: Attempt, site: Site) -> Execution:
-    """The execution with every variable in place."""
+    """The execution with all variables substituted."""
     spec = run.job.spec
     if spec and (DOLLAR not in spec or b"${" not in spec):
-        return description.execution  # known from one look at what is stored, instead of at each string
+        return description.execution  # one search in the stored form is faster than one in each string
     return rewrite(description.execution, _Substitution(description, run.position, run.grant, site))
 
 
 class _Substitution:
-    """Puts the variables of a run in place. What they stand for is found out when they are named."""
+    """Substitutes the variables of an attempt. Values are computed when a text uses them."""
 
     def __init__(self, description: JobDescription, position: int, grant: Grant, site: Site) -> None:
         self._description = description
@@ -156,7 +156,7 @@ def stream_paths(
 
 
 def directory_of(description: JobDescription, position: int, grant: Grant, site: Site) -> str:
-    """Where a run had its working directory."""
+    """The working directory of an attempt."""
     wd = description.execution.wd or ""
     if "${" in wd:
         try:
@@ -177,12 +177,12 @@ def working_directory(execution: Execution, site: Site) -> str:
     return _below(site.root_wd, execution.wd or "")
 
 
-# Many jobs work in few directories.
+# Cached: many jobs share few directories.
 @lru_cache(maxsize=1024)
 def _below(root: str, path: str) -> str:
     return normpath(join(root, path))
 
 
 def program_name(execution: Execution) -> str:
-    """What people call the program."""
+    """The short name of the program, for displays."""
     return "bash" if execution.exec is None else execution.exec.rpartition("/")[2]

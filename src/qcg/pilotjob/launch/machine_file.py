@@ -12,8 +12,8 @@ OWN_NAME = "machines"
 
 
 def machine_file(grant: Grant) -> tuple[str, str]:
-    """Name and text. Jobs inside one node share theirs with all that have as many cores there, so that small jobs do
-    not cost a file each."""
+    """Name and text of the machine file. Jobs with the same number of cores on the same single node share one, so that
+    small jobs do not need a file each."""
     parts = grant.parts
     if len(parts) == 1:
         return _shared_file(parts[0].node, len(parts[0].cores))

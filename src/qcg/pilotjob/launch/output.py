@@ -13,10 +13,10 @@ from functools import lru_cache
 from qcg.pilotjob.description.model import JobDescription
 
 LONGEST = 200
-"""Bytes of a name; there is room for an index and an ending up to the 255 that file systems allow."""
+"""Bytes of a name; an index and a suffix fit into the 255 that file systems allow."""
 
 _INDEX = re.compile(r"\.(?=[0-9]+$)")
-"""The dot of a name that would look like a job and an index."""
+"""The dot of a job name that would look like the dot before an index."""
 
 
 def output_name(description: JobDescription, job: str, position: int) -> str:

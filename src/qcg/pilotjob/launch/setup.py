@@ -1,7 +1,7 @@
-"""What has to happen in a shell before a program starts: environment modules and virtual environments.
+"""The shell commands that load environment modules and virtual environments before a program starts.
 
 Only jobs that ask for one of these get a shell. The program and its arguments are handed on as they are, never as text
-for a shell to read. What goes wrong is told on descriptor 3, which the host turns into the job's message.
+for a shell to read. Errors are written to descriptor 3, and the host makes them the message of the job.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ type -P -- "$1" >/dev/null || fail "there is no program '$1' that could be start
 exec -- "$@" 3>&-
 """
 
-# Made when it is first called: reading the profile sets PATH anew, which only those should see who want modules.
+# Defined at its first call: reading the profile resets PATH, which must not affect scripts without modules.
 _MODULE_COMMAND = (
     'type module >/dev/null 2>&1 || module() { unset -f module; . /etc/profile >/dev/null 2>&1; module "$@"; }; '
 )
@@ -50,10 +50,10 @@ def wrapped(argv: list[str], modules: tuple[str, ...], venv: str) -> list[str]:
 
 
 def refused(why: str) -> list[str]:
-    """The command of a job that cannot be started: it tells why, as if it were a problem of its setup."""
+    """The command of a job that cannot be started: it reports the reason as an error of the setup."""
     return ["bash", "-c", 'printf %s "$1" >&3; exit 1', "qcg-pm-refusal", why]
 
 
 def script_command(script: str) -> list[str]:
-    """bash on the text of a script. One that uses `module` finds it, as it would in a login shell."""
+    """The command that runs a script with bash. `module` is defined in it, as in a login shell."""
     return ["bash", "-c", _MODULE_COMMAND + script if "module " in script else script]
