@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, AllocationRef
+from qcg.pilotjob.cluster.commands import PATIENCE
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.core.resources import NodeSpec
@@ -157,7 +158,7 @@ class AllocationQueue(ABC):
         """Submit a batch script and return the id of its allocation, which starts when allocation `after` is over."""
 
     @abstractmethod
-    def look(self, allocation_id: str, environ: Mapping[str, str], patience: float = ...) -> AllocationView | None:
+    def look(self, allocation_id: str, environ: Mapping[str, str], patience: float = PATIENCE) -> AllocationView | None:
         """The state of an allocation. None: the batch system has forgotten it, so it ended some time ago."""
 
     @abstractmethod

@@ -1,0 +1,83 @@
+"""The list of batch systems: a new one is a class and a line of registration."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import pytest
+
+from qcg.pilotjob.cluster import registry
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, AllocationRef, SshStart
+from qcg.pilotjob.cluster.base import Allocation, AllocationState, BatchSystem
+from qcg.pilotjob.cluster.errors import BatchError, ClusterError
+from qcg.pilotjob.cluster.find import find_nodes
+from qcg.pilotjob.cluster.registry import Registration
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.executors.prestart import is_wanted
+from qcg.pilotjob.launch.site import MultiNode
+
+
+class Toy(BatchSystem):
+    """A batch system that gives one node to every job."""
+
+    name = "toy"
+    label = "Toy"
+
+    def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
+        return AllocationRef(environ["TOY_JOB"], "", self.name) if "TOY_JOB" in environ else None
+
+    def find_allocation(self, environ: Mapping[str, str], argument: str = "") -> Allocation:
+        return Allocation(AllocationRef(environ["TOY_JOB"], "", self.name), [NodeSpec("t1", (0, 1))], {"t1": "t1"})
+
+    def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
+        return AllocationState.OVER
+
+    def agent_start(self, method: str, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
+        return SshStart(agent, environ)
+
+    def multi_node(self) -> MultiNode:
+        return MultiNode()
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> BatchSystem:
+    system = Toy()
+    monkeypatch.setitem(sys.modules, "toy_batch_system", SimpleNamespace(SYSTEM=system))
+    line = Registration("toy", "toy_batch_system", ("TOY_JOB",))
+    monkeypatch.setattr(registry, "SYSTEMS", (*registry.SYSTEMS, line))
+    return system
+
+
+IN_JOB = {"TOY_JOB": "5", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def test_one_line_of_registration_is_enough(toy: BatchSystem):
+    assert "toy" in registry.resource_names()
+    assert registry.system_in_use(IN_JOB) is toy
+    assert registry.current_allocation(IN_JOB) == AllocationRef("5", "", "toy")
+    assert "TOY_JOB" in registry.allocation_variables()
+    found = find_nodes("auto", None, IN_JOB)
+    assert isinstance(found, Allocation)
+    assert [spec.name for spec in found.specs] == ["t1"]
+    assert find_nodes("toy", None, IN_JOB) == found
+    assert not is_wanted("auto", None, None, IN_JOB), "agents start on the nodes of the allocation"
+
+
+def test_a_batch_system_without_a_queue_takes_no_submissions(toy: BatchSystem):
+    with pytest.raises(BatchError, match="no allocations can be submitted to Toy"):
+        registry.queue_of("toy")
+
+
+def test_outside_any_allocation_no_batch_system_is_in_use():
+    assert registry.system_in_use({"PATH": "/bin"}) is None
+    assert registry.current_allocation({}) is None
+    assert not registry.is_in_allocation({"SLURM_JOB_ID": ""})
+
+
+def test_no_name_means_the_batch_system_of_earlier_versions():
+    assert registry.batch_system().name == "slurm"
+    assert registry.batch_system("hostfile").name == "hostfile"
+    with pytest.raises(ClusterError, match="there is no batch system 'pbs'; those that are known: slurm, hostfile"):
+        registry.batch_system("pbs")
