@@ -1,1 +1,1 @@
-"""The names of version 0.2, on today's client."""
+"""The API names of version 0.2, on the current client."""

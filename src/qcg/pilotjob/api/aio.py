@@ -63,7 +63,7 @@ class AsyncManager:
         self._config = read_config(cfg)
         self._local = local
         self._server_args = list(server_args or ())
-        self._service: ManagerProcess | None = None
+        self._process: ManagerProcess | None = None
         self._target: Target | None = None
         self._requests: AsyncRequests | None = None
         self._events: dict[tuple[str, ...], AsyncEvents] = {}
@@ -78,10 +78,10 @@ class AsyncManager:
         self._left = False
         try:
             if self._local:
-                self._service = await self._start_service()
+                self._process = await self._start_process()
             self._log_file = LogFile(self._config.wdir, self._config.log_file, self._config.log_level)
             self._context = make_context()
-            own = self._service
+            own = self._process
             self._target = target_of_run(own.run_dir) if own else find_target(self._address, os.environ)
             answer = await self._send_once(encode_request(POSITION_REQUEST))
             position = reply_data(POSITION_REQUEST, check_accepted(answer))
@@ -180,8 +180,8 @@ class AsyncManager:
         """End the manager now, and wait for its end if it is one's own. Waiting jobs stay QUEUED, unless `cancel` is
         given."""
         await self.send_request(finish_request(cancel=cancel))
-        if self._service is not None:
-            await asyncio.to_thread(self._service.end)
+        if self._process is not None:
+            await asyncio.to_thread(self._process.end)
 
     async def send_request(self, request: dict[str, Any]) -> dict[str, Any]:
         body = encode_request(request)
@@ -207,7 +207,7 @@ class AsyncManager:
             raise ConnectionError(_CLOSED if self._left else "use AsyncManager in an `async with` block")
         return self._target
 
-    async def _start_service(self) -> ManagerProcess:
+    async def _start_process(self) -> ManagerProcess:
         """Start a manager in a thread, because that blocks. When the start is cancelled, the manager is ended."""
         starting = asyncio.ensure_future(
             asyncio.to_thread(ManagerProcess, self._server_args, self._config.init_timeout)
@@ -215,9 +215,9 @@ class AsyncManager:
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            service = await starting
-            service.terminate()
-            await asyncio.to_thread(service.end)
+            process = await starting
+            process.terminate()
+            await asyncio.to_thread(process.end)
             raise
 
     async def _leave(self, *, finish: bool = True) -> None:
@@ -230,10 +230,10 @@ class AsyncManager:
             events.close(ConnectionError(_CLOSED))
         if self._context is not None:
             self._context.term()
-        if self._service is not None:
+        if self._process is not None:
             if finish:
-                self._service.finish()
-            await asyncio.to_thread(self._service.end)
+                self._process.finish()
+            await asyncio.to_thread(self._process.end)
         if self._log_file is not None:
             self._log_file.close()
 

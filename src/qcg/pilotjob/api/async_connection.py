@@ -206,7 +206,7 @@ class AsyncEvents:
         if topic == WELCOME:
             self._welcome = True
             for wait, woken in self._waiting.items():
-                wait.must_ask = True  # what was asked before it is not certain
+                wait.must_ask = True  # an answer from before the subscription may be outdated
                 woken.set()
             return
         gap = self._numbers.has_gap(topic, data)

@@ -44,7 +44,7 @@ class ManagerProcess:
         ready_reader, ready_writer = _pipe()
         self._lock = threading.Lock()
         lifeline_reader, self._lifeline = _pipe()
-        _services.add(self)
+        _processes.add(self)
         command = [sys.executable, "-c", _SERVICE, "--net", *map(str, arguments)]
         command += ["--ready-fd", str(ready_writer), "--lifeline-fd", str(lifeline_reader)]
         with os.fdopen(os.memfd_create("said"), "w+b") as said:
@@ -130,12 +130,12 @@ class ManagerProcess:
             os.close(lifeline)
 
 
-_services: weakref.WeakSet[ManagerProcess] = weakref.WeakSet()
+_processes: weakref.WeakSet[ManagerProcess] = weakref.WeakSet()
 
 
 def _release_in_child() -> None:
-    for service in list(_services):
-        service.release_in_child()
+    for process in list(_processes):
+        process.release_in_child()
 
 
 os.register_at_fork(after_in_child=_release_in_child)
@@ -153,10 +153,10 @@ def _pipe() -> tuple[int, int]:
 def _wait_until_ready(process: subprocess.Popen[bytes], ready: int, said: BinaryIO, timeout: float) -> dict[str, Any]:
     """Wait for the message of a manager that is ready; returns its configuration."""
     deadline = time.monotonic() + timeout
-    told = b""
+    message = b""
     poll = select.poll()
     poll.register(ready, select.POLLIN)
-    while not told.endswith(b"\n"):
+    while not message.endswith(b"\n"):
         if not poll.poll(max(deadline - time.monotonic(), 0) * 1000):
             raise ServiceError(f"the manager was not ready within {timeout:g} s")
         chunk = os.read(ready, 65536)
@@ -165,6 +165,6 @@ def _wait_until_ready(process: subprocess.Popen[bytes], ready: int, said: Binary
             said.seek(0)
             words = said.read().decode(errors="replace").strip()
             raise ServiceError(f"the manager ended instead of starting (exit code {process.returncode}): {words}")
-        told += chunk
-    conf: dict[str, Any] = msgspec.json.decode(told)
+        message += chunk
+    conf: dict[str, Any] = msgspec.json.decode(message)
     return conf

@@ -26,27 +26,27 @@ class LocalManager(Manager):
 
     def __init__(self, server_args: Iterable[Any] | None = None, cfg: Mapping[str, Any] | None = None) -> None:
         """`server_args` are options of `qcg-pm-service`."""
-        self._service = ManagerProcess(server_args or (), read_config(cfg).init_timeout)
-        self.qcgpm_process = self._service.process
-        self.qcgpm_conf = self._service.conf
+        self._process = ManagerProcess(server_args or (), read_config(cfg).init_timeout)
+        self.qcgpm_process = self._process.process
+        self.qcgpm_conf = self._process.conf
         try:
-            super().__init__(cfg=cfg, target=target_of_run(self._service.run_dir), own=True)
+            super().__init__(cfg=cfg, target=target_of_run(self._process.run_dir), own=True)
         except BaseException:
-            self._service.terminate()
-            self._service.end()
+            self._process.terminate()
+            self._process.end()
             raise
         # The manager detects the end of the program by itself.
-        weakref.finalize(self, _end_later, self._pool, self._log_file, self._service).atexit = False
+        weakref.finalize(self, _end_later, self._pool, self._log_file, self._process).atexit = False
 
     def finish(self, cancel: bool = False) -> None:
         """End the manager and wait for its end. Running jobs are killed and CANCELED. Waiting jobs stay QUEUED for a
         manager that resumes the run; with `cancel` they are CANCELED, too. Calling it again does nothing."""
-        if self._service.is_alive:
+        if self._process.is_alive:
             try:
                 super().finish(cancel)
             except ConnectionError:
-                self._service.finish()
-        self._service.end()
+                self._process.finish()
+        self._process.end()
         self._disconnect()
 
     def cleanup(self) -> None:
@@ -57,13 +57,13 @@ class LocalManager(Manager):
             self.finish()
         else:
             # An interrupted or failed program does not cancel its jobs: they are requeued.
-            self._service.end()
+            self._process.end()
             self._disconnect()
 
     def kill_manager_process(self) -> None:
         """End the manager as `finish` does, also when it does not answer requests."""
-        self._service.finish()
-        self._service.end()
+        self._process.finish()
+        self._process.end()
 
     @staticmethod
     def is_notebook() -> bool:
@@ -72,13 +72,13 @@ class LocalManager(Manager):
         return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
 
 
-def _end_later(pool: ConnectionPool, log_file: LogFile, service: ManagerProcess) -> None:
+def _end_later(pool: ConnectionPool, log_file: LogFile, process: ManagerProcess) -> None:
     """End a dropped manager object in a thread: garbage collection must not block the program."""
 
     def end() -> None:
         pool.close()
-        service.finish()
-        service.end()
+        process.finish()
+        process.end()
         log_file.close()
 
     threading.Thread(target=end, name="qcg-pm-end", daemon=True).start()

@@ -39,9 +39,9 @@ class EventNumbers:
 
     def has_gap(self, topic: str, data: dict[str, Any]) -> bool:
         if topic == BEAT:
-            told = {name: number for name, number in data["numbers"].items() if name in self._topics}
-            gap = any(self._last.get(name, number) != number for name, number in told.items())
-            self._last.update(told)
+            last_numbers = {name: number for name, number in data["numbers"].items() if name in self._topics}
+            gap = any(self._last.get(name, number) != number for name, number in last_numbers.items())
+            self._last.update(last_numbers)
             first, self._subscribed = not self._subscribed, True
             return gap or first
         number = data.get("number")

@@ -121,17 +121,17 @@ class JobWatch:
                 self._lose(name, JobNotDefinedError(entry["message"]))
 
     def _changed(self, changes: Iterable[tuple[str, str]]) -> None:
-        told = []
+        changed = []
         with self._lock:
             for name, state in changes:
                 future = self._futures.get(name)
                 if future is not None:
-                    told.append((future, name, state))
+                    changed.append((future, name, state))
                     if state in FINAL:
                         del self._futures[name]
                 elif self._submitting:
                     self._early[name] = state
-        for future, name, state in told:
+        for future, name, state in changed:
             future.job_changed(name, state)
 
     def _lose(self, name: str, problem: JobNotDefinedError) -> None:

@@ -47,9 +47,9 @@ class MetadataKey(Generic[T]):
         self.default = default
         """The value in a registry without this key."""
         self.decode = decode
-        """Makes the typed value of what is stored, which is not NULL. Raises DamagedMetadata."""
+        """Converts a stored value, which is not NULL; raises DamagedMetadata."""
         self.encode = encode
-        """Makes the stored value of a typed one."""
+        """Converts a value to store it."""
         self.valid = valid
         """SQL condition on the column `value`: false for what no manager has written."""
 
