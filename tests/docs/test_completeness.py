@@ -129,7 +129,7 @@ def test_every_reason_to_reject_a_connection_is_described():
 def test_documented_network_limits_match_the_code():
     limits = text_of("docs/reference/network.md").partition("### Limits")[2]
     assert f"{MOST_BYTES >> 20} MiB" in limits
-    assert f"| {network.MOST_UNDER_WAY};" in limits
+    assert f"| {network.MOST_IN_PROGRESS};" in limits
     assert f"| {network.LIMITS.unsent};" in limits
     assert f"| {publisher.LIMITS.unsent:,} |" in limits
     assert f"within {hub.HANDSHAKE // 1000} seconds" in limits

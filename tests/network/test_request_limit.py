@@ -12,7 +12,7 @@ import zmq
 
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.interfaces import network
-from qcg.pilotjob.interfaces.network import LIMITS, MOST_UNDER_WAY, NetworkInterface
+from qcg.pilotjob.interfaces.network import LIMITS, MOST_IN_PROGRESS, NetworkInterface
 from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.manager.observers import Observers
 from qcg.pilotjob.wire.hub import Hub
@@ -66,10 +66,10 @@ def test_no_request_is_read_while_the_maximum_is_being_handled(monkeypatch: pyte
             with Bare(interface.contact.address, kind=zmq.DEALER) as client:
                 for _ in range(REQUESTS):
                     client.send(b"", b"{}")
-                await handlers.until(lambda: handlers.under_way >= MOST_UNDER_WAY)
+                await handlers.until(lambda: handlers.under_way >= MOST_IN_PROGRESS)
                 await handlers.let_go(REQUESTS)
                 assert handlers.under_way == 0
-                assert handlers.most < MOST_UNDER_WAY + LIMITS.turn
+                assert handlers.most < MOST_IN_PROGRESS + LIMITS.turn
             await interface.close()
         finally:
             hub.close()

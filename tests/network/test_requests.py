@@ -266,7 +266,7 @@ def test_finish_ends_the_manager_and_its_jobs_and_accepts_no_new_ones(tmp_path: 
         wait_for((tmp_path / "ready").exists, what="the job")
         assert client.ask("finish")["code"] == 0
         late = client.ask("submit", jobs=[job("late", "touch", "late")])
-        assert late == {"code": 1, "message": "the service is ending and takes no more jobs"}
+        assert late == {"code": 1, "message": "the manager is ending and accepts no more jobs"}
         assert service.process.wait(60) == 1
         assert "1 CANCELED" in service.log()
         assert not (tmp_path / "late").exists()

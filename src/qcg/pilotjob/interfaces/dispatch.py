@@ -1,4 +1,4 @@
-"""From the text of a request to its answer: whatever the text is, the answer is a sentence and the service lives on."""
+"""Dispatch requests to their handlers. Every input gets an answer, and no input ends the manager."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _HANDLERS: dict[type[Request], Callable[[Manager, Any], Awaitable[Answer]]] = {
 
 
 async def answer(manager: Manager, raw: bytes | msgspec.Raw, path: str = "") -> Answer:
-    """Also of a request that could not be stored: whoever has sent it can send it again."""
+    """Answer a request. One that could not be stored gets an error, so that its sender can repeat it."""
     try:
         return await attempt(manager, raw, path)
     except (JournalError, ReportError, ManagerEnding) as problem:
@@ -56,8 +56,8 @@ async def answer(manager: Manager, raw: bytes | msgspec.Raw, path: str = "") -> 
 
 
 async def attempt(manager: Manager, raw: bytes | msgspec.Raw, path: str, counted: Counted | None = None) -> Answer:
-    """Raises JournalError or ReportError when there is no room for what the request does, and ManagerEnding when it
-    came too late: then it has done nothing. `counted`: stored together with the jobs of a submission."""
+    """Answer a request. Raises JournalError or ReportError when its effects cannot be written, and ManagerEnding when
+    it came too late; then it has had no effect. `counted`: stored together with the jobs of a submission."""
     try:
         request = decode_request(raw, path)
         if isinstance(request, requests.Submit):
@@ -74,8 +74,8 @@ async def attempt(manager: Manager, raw: bytes | msgspec.Raw, path: str, counted
     except (JournalError, ReportError, ManagerEnding):
         raise
     except Exception:
-        # Blind on purpose, and nowhere else: a defect in the handling of one request must not harm all the others.
-        log.critical("a request met an unexpected error", exc_info=True)
+        # Catches everything on purpose: a defect in the handler of one request must not affect other requests.
+        log.critical("the handler of a request raised an unexpected error", exc_info=True)
         return error(_at(path, "internal error, see service.log"))
 
 

@@ -1,4 +1,4 @@
-"""The file interface: a JSON array of requests, or one request, run in order; the replies go to the log."""
+"""The file interface: carries out the requests of a JSON file in order, and logs the replies."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _STANDARD_INPUT = Path("-")
 
 
 class FileError(Exception):
-    """The request file as a whole is of no use; the message says why."""
+    """The request file cannot be used; the message says why."""
 
 
 def read_requests(path: Path) -> list[msgspec.Raw]:
-    """`-`: of standard input."""
+    """Read a request file; `-` is the standard input."""
     try:
         return decode_request_file(sys.stdin.buffer.read() if path == _STANDARD_INPUT else read_input(path))
     except OSError as error:
@@ -52,25 +52,25 @@ def read_requests(path: Path) -> list[msgspec.Raw]:
 
 
 def forget_file(journal: Journal) -> None:
-    """Another file is to be run, from its beginning."""
+    """Reset the progress, because another file is given."""
     for counter in (FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, FILE_REQUESTS_REFUSED):
         journal.set_metadata(counter, 0)
     journal.set_metadata(FILE_DIGEST, "")
 
 
 def how_far(journal: Journal) -> tuple[int, int]:
-    """How many requests of the file earlier managers have run, and how many it has, as far as that is known."""
+    """The number of requests of the file that earlier managers carried out, and their total, 0 when it is unknown."""
     return journal.metadata(FILE_REQUESTS_DONE), journal.metadata(FILE_REQUESTS_TOTAL)
 
 
 def is_file_done(journal: Journal) -> bool:
-    """Whether an earlier manager has run all requests of the file: it is not needed any more."""
-    done, in_all = how_far(journal)
-    return in_all > 0 and done == in_all
+    """Whether earlier managers carried out all requests of the file, which is not needed any more."""
+    done, total = how_far(journal)
+    return total > 0 and done == total
 
 
 def remember_file(journal: Journal, path: Path) -> None:
-    """What the file held when this run began with it."""
+    """Store the digest of the file, to detect changes before a resume."""
     if not path.is_file():  # a pipe can be read only once
         return
     try:
@@ -80,7 +80,7 @@ def remember_file(journal: Journal, path: Path) -> None:
 
 
 def check_unchanged(journal: Journal, path: Path) -> None:
-    """Of a file that this run has begun with, the rest is run: it must be the same file."""
+    """Raise FileError when the file has changed since this run carried out a part of it."""
     before = journal.metadata(FILE_DIGEST)
     try:
         changed = bool(before) and path.is_file() and _digest(path) != before
@@ -102,13 +102,13 @@ def _digest(path: Path) -> str:
 
 
 async def run_requests(manager: Manager, requests: list[msgspec.Raw]) -> FileProgress:
-    """Run those that have not been run before, until a shutdown is requested."""
+    """Carry out the requests that earlier managers have not, until a shutdown is requested."""
     journal = manager.engine.journal
     done = journal.metadata(FILE_REQUESTS_DONE)
     errors = journal.metadata(FILE_REQUESTS_REFUSED)
     refusals: list[str] = []
     if requests:
-        # From here on, a manager that resumes the run knows of requests that were not carried out.
+        # A manager that resumes the run knows from this number that requests are left.
         journal.set_metadata(FILE_REQUESTS_TOTAL, len(requests))
         manager.engine.commits.try_to_commit()
     for number, request in enumerate(requests[done:], done):
@@ -125,17 +125,17 @@ async def run_requests(manager: Manager, requests: list[msgspec.Raw]) -> FilePro
             log.error("request %d was refused:\n%s", number + 1, reply.message)
             refusals.append(reply.message or "")
         log.info("request %d answered: %s", number + 1, text if len(text) <= 2000 else text[:2000] + " …")
-        await asyncio.sleep(0)  # agents and signals want to be heard between requests, too
+        await asyncio.sleep(0)  # let agents and signals be handled between requests
     return FileProgress(errors, 0, refusals)
 
 
 async def _answer(manager: Manager, request: msgspec.Raw, number: int) -> Answer | None:
-    """Nobody is there to send the request again, so it waits for room on the disk. None when the end comes sooner."""
+    """Carry out a request; with a full disk it waits, because no client would repeat it. None during a shutdown."""
     waits = False
     while not manager.shutdown.is_made:
         try:
-            # Jobs are stored in the same commit as the number of requests done: after a crash, the request is carried
-            # out by the next manager, or it has been carried out.
+            # Jobs and the number of requests done are committed together: a request is carried out exactly once, also
+            # after a crash.
             return await attempt(
                 manager, request, f"request {number + 1}", Counted(FILE_REQUESTS_DONE, number, number + 1)
             )

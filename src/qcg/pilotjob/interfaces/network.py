@@ -1,4 +1,4 @@
-"""The network interface: the same requests as JSON over ZeroMQ, each answered to the one who asked; and events."""
+"""The network interface: requests as JSON over ZeroMQ, their answers, and published events."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ log = logging.getLogger(__name__)
 
 DOMAIN = "clients"
 LIMITS = Limits(open_frame=MOST_BYTES, explained=True, unsent=1000, unread=100, turn=50, turn_bytes=MOST_BYTES)
-MOST_UNDER_WAY = 200
-"""Requests that are worked on at once; what comes then waits in the network until one of them is answered."""
-MOST_BYTES_UNDER_WAY = 4 * MOST_BYTES
+MOST_IN_PROGRESS = 200
+"""The most requests that are handled at once; further ones wait in the network."""
+MOST_BYTES_IN_PROGRESS = 4 * MOST_BYTES
 MOST_FRAMES = 16
 MOST_PARTS = 4 * MOST_BYTES // PART
-"""Frames of one request."""
-MOST_WAY_BACK = 4096
-"""Bytes of the frames before the request, which are sent back with the answer."""
+"""The most frames of one request."""
+MOST_ENVELOPE_BYTES = 4096
+"""The most bytes of the routing envelope, which is sent back with the answer."""
 _encode = msgspec.json.Encoder().encode
 
 
 class NetworkInterface:
-    """Open from the start, so that jobs can be told its address; it answers once it serves a pilot."""
+    """Open from the start, so that jobs know its address; it answers requests after `serve`."""
 
     def __init__(self, hub: Hub, options: Options, host: str) -> None:
-        """`host`: the address of this machine at which clients reach it."""
+        """`host`: the address of this machine for clients."""
         keys = None if options.insecure_net else make_keys()
         try:
             self._port = hub.router(DOMAIN, keys, f"tcp://{host}:{options.net_port}", self._messages, LIMITS)
@@ -54,9 +54,9 @@ class NetworkInterface:
             client_secret=keys.client_secret if keys else "",
         )
         self._manager: Manager | None = None
-        self._under_way: dict[asyncio.Future[None], tuple[Frames, int]] = {}
-        """The frames that lead back to the client, and the size of its request."""
-        self._bytes_under_way = 0
+        self._in_progress: dict[asyncio.Future[None], tuple[Frames, int]] = {}
+        """Routing envelope and size of each request that is being handled."""
+        self._bytes_in_progress = 0
 
     def serve(self, manager: Manager) -> None:
         self._manager = manager
@@ -68,46 +68,46 @@ class NetworkInterface:
 
     def _messages(self, messages: list[Frames]) -> None:
         for frames in messages:
-            way_back, parts = split_request(frames)
+            envelope, parts = split_request(frames)
             size = sum(map(len, parts))
-            if len(way_back) >= MOST_FRAMES or sum(map(len, way_back)) > MOST_WAY_BACK:
+            if len(envelope) >= MOST_FRAMES or sum(map(len, envelope)) > MOST_ENVELOPE_BYTES:
                 log.warning("a message of %d frames, %d bytes, was dropped", len(frames), sum(map(len, frames)))
                 continue
             if size > MOST_BYTES or len(parts) > MOST_PARTS:
-                self._send(way_back, error(_too_large(size, len(parts))))
+                self._send(envelope, error(_too_large(size, len(parts))))
                 continue
-            under_way = asyncio.ensure_future(self._answer(way_back, b"".join(parts)))
-            self._under_way[under_way] = way_back, size
-            self._bytes_under_way += size
-            under_way.add_done_callback(self._done)
+            task = asyncio.ensure_future(self._answer(envelope, b"".join(parts)))
+            self._in_progress[task] = envelope, size
+            self._bytes_in_progress += size
+            task.add_done_callback(self._done)
         if self._is_busy():
             self._port.pause()
 
     def _is_busy(self) -> bool:
-        return len(self._under_way) >= MOST_UNDER_WAY or self._bytes_under_way >= MOST_BYTES_UNDER_WAY
+        return len(self._in_progress) >= MOST_IN_PROGRESS or self._bytes_in_progress >= MOST_BYTES_IN_PROGRESS
 
-    async def _answer(self, way_back: Frames, body: bytes) -> None:
+    async def _answer(self, envelope: Frames, body: bytes) -> None:
         assert self._manager is not None
-        self._send(way_back, await answer(self._manager, body))
+        self._send(envelope, await answer(self._manager, body))
 
-    def _send(self, way_back: Frames, reply: Answer) -> None:
-        self._port.send([*way_back, _encode(reply.to_dict())])
+    def _send(self, envelope: Frames, reply: Answer) -> None:
+        self._port.send([*envelope, _encode(reply.to_dict())])
 
     def _done(self, answered: asyncio.Future[None]) -> None:
-        way_back, size = self._under_way.pop(answered)
-        self._bytes_under_way -= size
+        envelope, size = self._in_progress.pop(answered)
+        self._bytes_in_progress -= size
         if not answered.cancelled() and (problem := answered.exception()) is not None:
             log.critical("a request could not be answered", exc_info=problem)
-            sentence = f"the service has a fault: it could not answer this request ({problem!r}); see service.log"
-            self._send(way_back, error(sentence))
+            sentence = f"the manager has a defect: it could not answer this request ({problem!r}); see service.log"
+            self._send(envelope, error(sentence))
         if not self._is_busy():
             self._port.resume()
 
     async def close(self) -> None:
-        """Let those be answered who have asked."""
+        """Stop publishing, and wait until pending requests are answered."""
         self._publisher.close()
-        if self._under_way:
-            await asyncio.wait(self._under_way, timeout=5)
+        if self._in_progress:
+            await asyncio.wait(self._in_progress, timeout=5)
 
 
 def _too_large(size: int, parts: int) -> str:

@@ -1,9 +1,9 @@
-"""Published events: what happens to jobs, for everybody who subscribes. Nobody has to ask again and again.
+"""Published events about changes of jobs, so that clients need not poll.
 
 `TOPIC {json}`: JST and JFI for a job that changed or ended, IST and IFI for an iteration, NOJ when no job is left. The
-events of a topic are numbered. A subscriber that reads too slowly loses events, and knows it from a gap, or from BEAT,
-which tells every few seconds how far the numbers are. So do those who follow iterations of which many end at once,
-before they began: the numbers count one event more than there was.
+events of a topic are numbered. A subscriber that reads too slowly loses events, and detects that by a gap in the
+numbers, or by BEAT, a heartbeat with the last number of each topic. When many queued iterations end at once, no event
+is sent for each: the number is increased once more, which subscribers detect as a gap.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from qcg.pilotjob.wire.keys import Keys
 
 DOMAIN = "events"
 WELCOME = b"WEL"
-"""Sent to every new subscriber that wants it: from then on it misses nothing."""
+"""Topic of the message to every new subscriber, after which it misses no event."""
 OF_JOBS = ("JST", "JFI", "IST", "IFI")
 BEAT = "BEAT"
 BEAT_PAUSE = 2.0
 LIMITS = Limits(unsent=20_000)
-"""What subscribers send is the names of topics; a few megabytes are kept for one that does not read."""
+"""A few megabytes are kept for a subscriber that does not read."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -36,9 +36,9 @@ class Publisher:
         self._watchers: list[Callable[[Transition], None]] = []
         """Of the pilot."""
         self._numbers = dict.fromkeys((*OF_JOBS, "NOJ"), 0)
-        """Of the last event of each topic."""
+        """Number of the last event of each topic."""
         self._wanted = dict.fromkeys((*self._numbers, BEAT), 0)
-        """How many subscriptions mean each topic. For those that nobody wants, nothing is put together."""
+        """Number of subscriptions to each topic. No event is made for a topic without subscribers."""
         self._port = hub.publisher(DOMAIN, keys, address, WELCOME, self._subscriptions, LIMITS)
         self.address = self._port.address
         self._loop = asyncio.get_running_loop()
@@ -56,7 +56,7 @@ class Publisher:
             self._beating.cancel()
 
     def _subscriptions(self, messages: list[Frames]) -> None:
-        """A first byte 1 or 0 and the topic. The socket tells of a topic's first subscriber and of its last."""
+        """Count subscriptions: messages are a byte 1 or 0 and the topic, for its first and its last subscriber."""
         for message, *_ in messages:
             change = {b"\x01": 1, b"\x00": -1}.get(message[:1], 0)
             for topic in self._wanted:
@@ -67,7 +67,7 @@ class Publisher:
         self._watch_if_wanted()
 
     def _watch_if_wanted(self) -> None:
-        """While nobody wants to know of jobs, their changes pass unseen, and cost nothing here."""
+        """Observe changes of jobs only while there are subscribers, so that they cost nothing otherwise."""
         wanted = any(self._wanted[topic] for topic in OF_JOBS)
         if wanted and self._changed not in self._watchers:
             self._watchers.append(self._changed)
@@ -88,7 +88,7 @@ class Publisher:
             self._publish(kind + "FI", event)
 
     def _many_ended(self) -> None:
-        """No event tells of each: for those who follow iterations that is a gap, which they learn of at once."""
+        """Make a gap in the numbers of iteration events, and announce it at once by a heartbeat."""
         for topic in ("IST", "IFI"):
             self._numbers[topic] += bool(self._wanted[topic])
         if self._beating is not None and self._wanted["IFI"]:

@@ -1,4 +1,4 @@
-"""A run without a manager, as its registry tells of it."""
+"""The view of a run without a manager, from its registry."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from qcg.pilotjob.manager.job_views import JobViews
 
 
 class RegistryView:
-    """Answers questions about jobs as the manager would have: nothing follows from what is read, and nothing is
-    written. To be closed after use."""
+    """Implements RunView on a snapshot of the registry, without effects and writes. Close it after use."""
 
     stalled = False
     alive = False
@@ -34,7 +33,7 @@ class RegistryView:
         with contextlib.ExitStack() as undo:
             connection = undo.enter_context(snapshot(run_dir / FILE_NAME))
             self.unreadable = unreadable_of(connection)
-            """What a damaged registry does not tell."""
+            """The unreadable parts of a damaged registry."""
             self._registry = RegistryReader(connection)
             self.descriptions = Descriptions(self._registry)
             self.views = JobViews(self._registry, self.descriptions, _site(run_dir, self._registry))
@@ -48,7 +47,7 @@ class RegistryView:
             self._open = undo.pop_all()
 
     def was_interrupted(self, job: Job, position: int) -> bool:
-        """Whether it has been started, and ended before its time: it is to be started again."""
+        """Whether an attempt of this job or iteration was ended with its manager: it is started again."""
         return (job.seq, position) in self._interrupted
 
     def close(self) -> None:
@@ -83,11 +82,11 @@ class RegistryView:
         if rest is not None:
             job.iterations.make_queued_final(rest)
         if not (job.state.is_final or job.iterations.attempts):
-            job.state = State.QUEUED  # it was at work, and nothing of it is any more
+            job.state = State.QUEUED  # it was EXECUTING, and has no attempt any more
 
 
 def _site(run_dir: Path, registry: RegistryReader) -> Site:
-    """As far as it matters for files that jobs have left."""
+    """The site as far as it determines paths of output files."""
     try:
         options = registry.metadata(OPTIONS) or Options()
     except DamagedMetadata:

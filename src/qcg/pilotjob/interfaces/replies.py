@@ -1,4 +1,4 @@
-"""What goes back to whoever asked."""
+"""Answers to requests."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ class ManagerEnding(Exception):
 
 
 class Answer(msgspec.Struct, frozen=True):
+    """The answer to a request; code 0 means success."""
+
     code: int = 0
     message: str | None = None
     data: dict[str, Any] | None = None

@@ -1,1 +1,1 @@
-"""One file a request: what it does and what it answers."""
+"""Handlers: one file per request."""

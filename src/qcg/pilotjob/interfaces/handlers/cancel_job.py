@@ -7,6 +7,6 @@ from qcg.pilotjob.manager.manager import Manager
 
 
 async def cancel_job(manager: Manager, request: CancelJob) -> Answer:
-    """End jobs and iterations. The answer means that it will not be forgotten, even by a manager that dies now."""
+    """Cancel jobs and iterations. The answer is sent when the cancellation survives a crash of the manager."""
     data, remark = manager.engine.carry_out(Cancel(request.names))
     return ok(data, remark or None)

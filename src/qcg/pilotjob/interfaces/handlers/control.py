@@ -7,7 +7,7 @@ from qcg.pilotjob.manager.manager import Manager
 
 
 async def control(manager: Manager, request: Control) -> Answer:
-    """End the service when every job is final. Asked twice, it means the same."""
+    """End the manager when every job is final. A second request has no further effect."""
     manager.end_when_done.set()
     manager.engine.journal.set_metadata(END_WHEN_DONE, True)
     return ok(message=f"{request.command} command accepted")

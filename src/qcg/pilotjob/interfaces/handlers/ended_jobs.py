@@ -5,11 +5,11 @@ from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.manager.manager import Manager
 
 LIMIT = 1000
-"""Ends in one reply; a client asks again for the next ones."""
+"""The most ends in one reply; a client sends another request for the next ones."""
 
 
 async def ended_jobs(manager: Manager, request: EndedJobs) -> Answer:
-    """The next ends of jobs after a given one. Only committed ends are listed: their numbers survive a crash."""
+    """List the ends of jobs after a given one. Only committed ends are listed: their numbers survive a crash."""
     engine, journal = manager.engine, manager.engine.journal
     if journal.has_uncommitted_ends:
         engine.commits.try_to_commit()

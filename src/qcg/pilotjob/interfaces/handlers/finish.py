@@ -9,7 +9,7 @@ from qcg.pilotjob.manager.manager import Manager
 
 
 async def finish(manager: Manager, request: Finish) -> Answer:
-    """End the manager now. Running jobs are killed and CANCELED; waiting ones too where that was asked for."""
+    """End the manager now. Running jobs are killed and CANCELED; with `cancel`, waiting jobs are CANCELED, too."""
     manager.engine.journal.set_metadata(FINISH_REQUESTED, True)
     if request.cancel:
         reason = "the manager was told to finish and to cancel all jobs"

@@ -14,11 +14,11 @@ from qcg.pilotjob.report.formats import history_text
 from qcg.pilotjob.report.record import JobEnd
 
 AT_ONCE = 1000
-"""Names or iterations that are looked up before others are served."""
+"""Number of names or iterations that are looked up before other requests are handled."""
 
 
 async def job_info(run: RunView, request: JobInfo) -> Answer:
-    """Everything about jobs and iterations."""
+    """Return all details of jobs and iterations."""
     jobs: dict[str, Any] = {}
     for number, name in enumerate(request.names, 1):
         if number % AT_ONCE == 0:
@@ -38,7 +38,7 @@ async def job_info(run: RunView, request: JobInfo) -> Answer:
 
 
 async def _childs(run: RunView, job: Job) -> list[dict[str, Any]]:
-    """All iterations; fewer where the job is removed meanwhile."""
+    """Entries of all iterations; incomplete when the job is removed meanwhile."""
     assert job.iterations is not None
     childs: list[dict[str, Any]] = []
     for first in range(0, len(job.iterations), AT_ONCE):
@@ -73,7 +73,7 @@ def _info(run: RunView, name: str, job: Job, position: int, childs: list[dict[st
 
 
 def _runtime(run: RunView, job: Job, position: int, story: JobEnd) -> dict[str, str]:
-    """What is known of the run, and where it writes to."""
+    """Runtime details of an attempt, and its output files."""
     streams = {} if story.grant is None else run.views.streams_of(job, position, story.grant, _end(story))
     return {**runtime_strings(story), **streams}
 

@@ -9,11 +9,11 @@ from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.interfaces.run_view import RunView
 
 AT_ONCE = 5000
-"""Names that are looked up before others are served."""
+"""Number of names that are looked up before other requests are handled."""
 
 
 async def job_status(run: RunView, request: JobStatus) -> Answer:
-    """The states of jobs and iterations; a name that is not there spoils only its own entry."""
+    """Return the states of jobs and iterations, and an error for each unknown name."""
     state = run.state
     jobs: dict[str, Any] = {}
     for number, name in enumerate(request.names, 1):

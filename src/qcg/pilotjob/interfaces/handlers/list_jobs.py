@@ -10,14 +10,14 @@ from qcg.pilotjob.interfaces.run_view import RunView
 from qcg.pilotjob.manager.job_views import message_of
 
 AT_ONCE = 5000
-"""Jobs that are looked at before others are served."""
+"""Number of jobs that are listed before other requests are handled."""
 
 
 async def list_jobs(run: RunView, request: ListJobs) -> Answer:
-    """All jobs with their states; those that wait, with their place in the queue."""
+    """List all jobs with their states, and waiting jobs with their position in the queue."""
     jobs: dict[str, Any] = {}
     place = 0
-    # A copy: jobs come and go while others are served.
+    # A copy: other requests may add and remove jobs meanwhile.
     for number, job in enumerate(list(run.state.jobs.values()), 1):
         if number % AT_ONCE == 0:
             await asyncio.sleep(0)

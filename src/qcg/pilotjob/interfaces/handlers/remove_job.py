@@ -9,10 +9,11 @@ from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.manager.manager import Manager
 
 MANY = 10_000
-"""After the removal of so many jobs, it is worth the time to give their memory back."""
+"""Number of removed jobs from which on freeing their memory is worth the time."""
 
 
 async def remove_job(manager: Manager, request: RemoveJob) -> Answer:
+    """Remove final jobs from the registry; their names are free again."""
     data, remark = manager.engine.carry_out(Remove(request.names))
     if len(request.names) >= MANY:
         asyncio.get_running_loop().call_later(0.1, _give_memory_back, manager)
@@ -20,6 +21,6 @@ async def remove_job(manager: Manager, request: RemoveJob) -> Answer:
 
 
 def _give_memory_back(manager: Manager) -> None:
-    """A moment after the answer, when the request is forgotten too."""
+    """Free memory a moment after the answer, when the request object is gone, too."""
     manager.engine.journal.give_back_memory()
     release_memory()

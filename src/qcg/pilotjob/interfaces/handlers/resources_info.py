@@ -13,13 +13,13 @@ async def resources_info(manager: Manager, request: ResourcesInfo) -> Answer:
 
 
 def resources(manager: Manager) -> dict[str, Any]:
-    """The total is that of the allocation; what is free is so on nodes that are there. Those that are not, if any, are
-    told by name."""
+    """Numbers of nodes and cores. The total counts all nodes, free cores are on reachable nodes; unreachable nodes are
+    listed by name."""
     state = manager.engine.state
     used = state.pool.taken_cores + manager.system_cores
     total = state.pool.total_cores + manager.system_cores
     have: dict[str, Any] = {"total_nodes": len(state.pool.nodes), "total_cores": total, "used_cores": used}
-    # On a single machine all nodes have one agent, and it is there at once or never.
+    # On a single machine all nodes share one agent, which connects at once or never.
     away = (
         [node for node in state.pool.nodes if node.spec.name in state.unreachable_since]
         if manager.engine.site.allocation

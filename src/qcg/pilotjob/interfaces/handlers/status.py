@@ -17,7 +17,7 @@ from qcg.pilotjob.manager.manager import Manager
 
 
 async def status(manager: Manager, request: Status) -> Answer:
-    """An overview of the whole system, from counters alone."""
+    """Return an overview of the manager, its resources and its jobs, from counters only."""
     state = manager.engine.state
     if request.all_jobs_finished:
         return ok({"AllJobsFinished": not state.unfinished})
@@ -38,7 +38,7 @@ async def status(manager: Manager, request: Status) -> Answer:
 
 
 def counts(run: RunView) -> dict[str, dict[str, int]]:
-    """Of jobs and iterations, by state."""
+    """Numbers of jobs and iterations by state."""
     state = run.state
     return {
         "JobStats": _counts(state.job_counts, "Jobs"),
@@ -79,7 +79,7 @@ def _counts(counts: list[int], what: str) -> dict[str, int]:
         f"Failed{what}": counts[State.FAILED] + counts[State.OMITTED],
         f"Finished{what}": counts[State.SUCCEED] + counts[State.CANCELED],
         f"Executing{what}": counts[State.EXECUTING],
-        # Of the two above that take in more than one state, the smaller parts.
+        # The smaller parts of the two entries above that combine states.
         f"Canceled{what}": counts[State.CANCELED],
         f"Omitted{what}": counts[State.OMITTED],
     }

@@ -12,18 +12,18 @@ from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.submission import Counted
 
 MOST_WARNINGS = 10
-"""Warnings about one submission: the same slip tends to stand in many jobs."""
+"""The most warnings about one submission: the same mistake is often in many jobs."""
 FURTHER = "other jobs were not checked after so many warnings; qcg-pm validate checks all jobs of a file"
 
 
 async def submit(manager: Manager, request: Submit, counted: Counted | None = None) -> Answer:
-    """Take in jobs. The answer means that they are on disk, with the number that counts this request.
+    """Submit jobs. The answer is sent when they are on disk, with the counter of requests `counted`.
 
     Raises ManagerEnding when the shutdown began while the jobs were parsed.
     """
     jobs = await _parse(manager, request)
     if manager.shutdown.is_made:
-        raise ManagerEnding("the service is ending and takes no more jobs")
+        raise ManagerEnding("the manager is ending and accepts no more jobs")
     data = await manager.engine.submit(jobs, counted)
     if warnings := await _warnings(request, jobs):
         data = {**data, "warnings": warnings}
@@ -33,7 +33,7 @@ async def submit(manager: Manager, request: Submit, counted: Counted | None = No
 
 
 async def _warnings(request: Submit, jobs: list[JobDescription]) -> list[str]:
-    """Sentences about variables that are most likely misspelt."""
+    """Warnings about probably misspelt variables."""
     if not any(DOLLAR in bytes(job) for job in request.jobs):
         return []
     warnings: list[str] = []
@@ -47,7 +47,7 @@ async def _warnings(request: Submit, jobs: list[JobDescription]) -> list[str]:
 
 
 async def _parse(manager: Manager, request: Submit) -> list[JobDescription]:
-    """Others are served in between, however many jobs these are."""
+    """Parse jobs in steps, between which other requests are handled."""
     steps = parse_in_steps(request.jobs, manager.arrival())
     while True:
         try:

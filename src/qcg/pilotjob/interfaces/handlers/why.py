@@ -24,7 +24,7 @@ from qcg.pilotjob.report.formats import timestamp
 from qcg.pilotjob.report.tail import end_of_output
 
 AT_ONCE = 2000
-"""Names that are looked at before others are served."""
+"""Number of names that are explained before other requests are handled."""
 
 
 async def why(run: RunView, request: Why) -> Answer:
