@@ -17,7 +17,7 @@ import msgspec
 import zmq
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.executors.heartbeats import Pulses
+from qcg.pilotjob.executors.heartbeats import HeartbeatServer
 from qcg.pilotjob.host.records import Ended, Launch, Started
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, Contact
@@ -56,7 +56,7 @@ class Manager:
 
     def __init__(self, run_dir: Path, ack: int = 0, *, pulse: bool = False) -> None:
         self.run_dir = run_dir
-        self.pulses: Pulses | None = None
+        self.pulses: HeartbeatServer | None = None
         self.ack = ack
         self.records: dict[int, Started | Ended] = {}
         self._peer = b""
@@ -71,7 +71,7 @@ class Manager:
         address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         keys = Keys(*(key.decode() for key in (server_public, server_secret, client_public, client_secret)))
         if pulse:
-            self.pulses = Pulses(keys, "tcp://127.0.0.1:*", [NAME])
+            self.pulses = HeartbeatServer(keys, "tcp://127.0.0.1:*", [NAME])
         agents = AgentsContact(address, keys.server_public, keys.client_public, keys.client_secret)
         if self.pulses:
             agents = msgspec.structs.replace(agents, pulse=self.pulses.address)

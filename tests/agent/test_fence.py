@@ -21,7 +21,7 @@ from qcg.pilotjob.agent.manager_liveness import STALE, Signs
 from qcg.pilotjob.agent.pidfile import lock_path
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.executors import allocation_agents
-from qcg.pilotjob.executors.liveness import Times
+from qcg.pilotjob.executors.liveness import LivenessTimes
 from qcg.pilotjob.host.records import STEP_ID
 from qcg.pilotjob.manager import service
 from qcg.pilotjob.wire import contact
@@ -155,12 +155,12 @@ def test_a_contact_file_that_is_touched_speaks_for_a_manager_and_a_stale_one_aga
 
 
 def test_a_manager_that_is_busy_or_looked_at_seldom_is_not_taken_for_dead():
-    assert service.CONTACT_INTERVAL + allocation_agents.ASLEEP + max(LOOK, SELDOM) < STALE
+    assert service.CONTACT_INTERVAL + allocation_agents.LONG_PAUSE + max(LOOK, SELDOM) < STALE
 
 
 @pytest.mark.parametrize("lost", [20.0, 25.0])
 def test_a_manager_that_is_dead_is_known_to_be_before_the_jobs_are_ended(lost: float):
-    assert Times(lost).fence > DOUBT + STALE + LOOK
+    assert LivenessTimes(lost).fence > DOUBT + STALE + LOOK
 
 
 def test_no_contact_file_means_no_manager_and_one_that_cannot_be_read_means_nothing():

@@ -16,7 +16,7 @@ import zmq
 from qcg.pilotjob.agent import heartbeat
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.heartbeat import Pulse
-from qcg.pilotjob.executors.heartbeats import Pulses
+from qcg.pilotjob.executors.heartbeats import HeartbeatServer
 from qcg.pilotjob.host.records import STEP_ID
 from qcg.pilotjob.wire import gate
 from qcg.pilotjob.wire.contact import AgentsContact
@@ -30,7 +30,7 @@ from tests.support.waiting import wait_for
 def test_a_pulse_that_is_answered_keeps_the_fence_up_and_one_that_is_not_does_not(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(heartbeat, "BEAT", 0.1)
     keys = make_keys()
-    pulses = Pulses(keys, "tcp://127.0.0.1:*", ["n1", "n2"])
+    pulses = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1", "n2"])
     lines = (keys.server_public, keys.client_public, keys.client_secret, pulses.address)
     known: list[float] = []
     fence = Fence(lambda: None)
@@ -51,10 +51,10 @@ def test_a_pulse_that_is_answered_keeps_the_fence_up_and_one_that_is_not_does_no
             time.sleep(0.5)
             return answers() == before
 
-        pulses.deaf = frozenset(["n1"])
+        pulses.ignore(["n1"])
         wait_for(are_over, what="the last answer, after those on their way")
         count = len(known)
-        pulses.deaf = frozenset()
+        pulses.ignore([])
         wait_for(lambda: len(known) > count, what="answers again")
     finally:
         line.close()
@@ -68,7 +68,7 @@ def test_the_line_follows_the_manager(monkeypatch: pytest.MonkeyPatch):
     try:
         for _ in range(2):
             keys = make_keys()
-            pulses = Pulses(keys, "tcp://127.0.0.1:*", ["n1"])
+            pulses = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1"])
             lines = (keys.server_public, keys.client_public, keys.client_secret, pulses.address)
             line.follow(AgentsContact("", *lines))
             wait_for(partial(getattr, pulses, "heard"), what="a pulse")
@@ -86,7 +86,7 @@ def test_the_line_outlives_somebody_else_at_the_address_of_the_manager(monkeypat
     monkeypatch.setattr(heartbeat, "_line", lambda *where: made.append(None) or make(*where))  # type: ignore[func-returns-value]
     keys = make_keys()
     key_words = (keys.server_public, keys.client_public, keys.client_secret)
-    pulses = Pulses(keys, "tcp://127.0.0.1:*", ["n1"])
+    pulses = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1"])
     line = Pulse("n1", Fence(lambda: None))
     try:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as other:
@@ -102,7 +102,7 @@ def test_the_line_outlives_somebody_else_at_the_address_of_the_manager(monkeypat
 
 def test_connections_without_keys_to_the_port_of_pulses_are_limited(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gate, "MOST_PENDING", 4)
-    pulses = Pulses(make_keys(), "tcp://127.0.0.1:*", ["n1"])
+    pulses = HeartbeatServer(make_keys(), "tcp://127.0.0.1:*", ["n1"])
     host, _, port = pulses.address.removeprefix("tcp://").rpartition(":")
     try:
         with contextlib.ExitStack() as strangers:
@@ -127,7 +127,7 @@ def test_an_agent_that_waits_for_its_files_keeps_its_jobs_as_long_as_its_manager
             wait_for(lambda: _is_opening(agent.pid), what="the agent hangs")
             time.sleep(7)  # longer than the fence allows
             assert is_alive(pid)
-            first.pulses.deaf = frozenset([NAME])
+            first.pulses.ignore([NAME])
             wait_for(lambda: not is_alive(pid), what="the end of the job")
         finally:
             if pipe.is_fifo():

@@ -15,7 +15,7 @@ from qcg.pilotjob.cluster.errors import BatchError, ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.registry import Registration
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.executors.prestart import is_wanted
+from qcg.pilotjob.executors.prestart import is_useful
 from qcg.pilotjob.launch.site import MultiNode
 
 
@@ -62,7 +62,7 @@ def test_one_line_of_registration_is_enough(toy: BatchSystem):
     assert isinstance(found, Allocation)
     assert [spec.name for spec in found.specs] == ["t1"]
     assert find_nodes("toy", None, IN_JOB) == found
-    assert not is_wanted("auto", None, None, IN_JOB), "agents start on the nodes of the allocation"
+    assert not is_useful("auto", None, None, IN_JOB), "agents start on the nodes of the allocation"
 
 
 def test_a_batch_system_without_a_queue_takes_no_submissions(toy: BatchSystem):

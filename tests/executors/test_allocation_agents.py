@@ -20,7 +20,7 @@ from qcg.pilotjob.executors import allocation_agents
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.allocation_agents import AllocationAgents, NodeLayouts
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
-from qcg.pilotjob.executors.liveness import Standing, Times
+from qcg.pilotjob.executors.liveness import AgentState, LivenessTimes
 from qcg.pilotjob.host import process_tree
 from qcg.pilotjob.host.ledger import Ledger, OpenStart
 from qcg.pilotjob.host.records import Ended, Started
@@ -54,7 +54,7 @@ class NoLayouts(NodeLayouts):
 
 
 class Supervised(NotingObserver):
-    def __init__(self, run_dir: Path, commands: Commands, threshold: float, times: Times) -> None:
+    def __init__(self, run_dir: Path, commands: Commands, threshold: float, times: LivenessTimes) -> None:
         super().__init__()
         self.contact = ContactKeeper(lambda: None)
 
@@ -99,10 +99,10 @@ def run(
     test: Callable[[Supervised], Awaitable[None]],
     commands: Commands,
     threshold: float = 1.0,
-    times: Times | None = None,
+    times: LivenessTimes | None = None,
 ) -> None:
     async def within() -> None:
-        supervised = Supervised(run_dir, commands, threshold, times or Times())
+        supervised = Supervised(run_dir, commands, threshold, times or LivenessTimes())
         supervised.executor.start()
         try:
             await test(supervised)
@@ -173,7 +173,7 @@ def test_those_that_never_come_are_told_and_jobs_start_without_them(run_dir: Pat
         assert supervised.lost == ["n3", "n4"]
         assert supervised.hopeless == []
 
-    run(run_dir, test, Commands("sleep", "1000"), times=Times(25.0, 0.7))
+    run(run_dir, test, Commands("sleep", "1000"), times=LivenessTimes(25.0, 0.7))
 
 
 def test_one_agent_is_waited_for_at_least(run_dir: Path):
@@ -189,7 +189,7 @@ def test_without_a_single_agent_there_is_no_hope(run_dir: Path):
         assert supervised.gathered == []
         assert "no agent has connected" in supervised.hopeless[0]
 
-    run(run_dir, test, Commands("sleep", "1000"), times=Times(25.0, 0.7))
+    run(run_dir, test, Commands("sleep", "1000"), times=LivenessTimes(25.0, 0.7))
 
 
 def test_a_command_that_fails_for_all_is_tried_for_each_and_given_up_when_nothing_helps(
@@ -260,7 +260,7 @@ def test_a_node_that_is_given_up_keeps_no_command_alive_and_is_tried_again_alone
         assert supervised.lost == ["n4"]
         await supervised.until(lambda: len(commands.groups) > 1)
 
-    run(run_dir, test, commands, times=Times(25.0, 0.7))
+    run(run_dir, test, commands, times=LivenessTimes(25.0, 0.7))
     assert commands.groups[:2] == [NAMES, ["n4"]]
 
 
@@ -281,7 +281,7 @@ def test_what_a_lost_agent_has_written_down_is_told_before_its_node_is_lost(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(allocation_agents, "TICK", 0.05)
-    monkeypatch.setattr(allocation_agents, "LAST_WORDS", 60.0)
+    monkeypatch.setattr(allocation_agents, "LEDGER_TIMEOUT", 60.0)
     ledger = Ledger(str(run_dir / "agent-n4.ledger"))
     ledger.starting("1.1", "pilot.1.1", [])
     ledger.started("1.1", OpenStart("pilot.1.1", 7, 1.0, [], 0, 0))
@@ -292,8 +292,8 @@ def test_what_a_lost_agent_has_written_down_is_told_before_its_node_is_lost(
 
     async def test(supervised: Supervised) -> None:
         supervised.ready(*NAMES)
-        supervised.agents._vigils["n4"].heard -= 1000
-        supervised.agents._vigils["n4"]._pulse -= 1000
+        supervised.agents._liveness["n4"].heard -= 1000
+        supervised.agents._liveness["n4"]._heartbeat -= 1000
         await supervised.until(lambda: supervised.lost)
         happened.extend(supervised.seen[-2:])
         assert supervised.executor.agents["n4"].seen == 2
@@ -312,13 +312,13 @@ def test_a_node_that_comes_back_while_it_is_given_up_is_not_lost(run_dir: Path, 
         reading.wait(20)
         return []
 
-    monkeypatch.setattr(allocation_agents, "written_by", read)
+    monkeypatch.setattr(allocation_agents, "read_ledger", read)
     monkeypatch.setattr(allocation_agents, "TICK", 0.05)
 
     async def test(supervised: Supervised) -> None:
         supervised.ready(*NAMES)
-        supervised.agents._vigils["n4"].heard -= 1000
-        supervised.agents._vigils["n4"]._pulse -= 1000
+        supervised.agents._liveness["n4"].heard -= 1000
+        supervised.agents._liveness["n4"]._heartbeat -= 1000
         await supervised.until(reads.is_set)
         supervised.executor.agents["n4"].given_up = False  # as it reports
         [losing] = supervised.agents._losing
@@ -334,21 +334,21 @@ def test_nothing_is_lost_while_agents_may_take_the_manager_for_dead(run_dir: Pat
 
     async def test(supervised: Supervised) -> None:
         supervised.ready(*NAMES)
-        supervised.agents._began -= allocation_agents.UNTOUCHED
+        supervised.agents._began -= allocation_agents.CONTACT_TIMEOUT
         supervised.agents._tick()
-        supervised.agents._vigils["n4"].heard -= 1000
-        supervised.agents._vigils["n4"]._pulse -= 1000
+        supervised.agents._liveness["n4"].heard -= 1000
+        supervised.agents._liveness["n4"]._heartbeat -= 1000
         supervised.agents._tick()
-        seen = [supervised.agents._vigils["n4"].standing]
+        seen = [supervised.agents._liveness["n4"].state]
         supervised.contact.refreshed_at = time.monotonic() + 1000
-        supervised.agents._vigils["n4"]._pulse -= 1000
+        supervised.agents._liveness["n4"]._heartbeat -= 1000
         supervised.agents._tick()
-        seen.append(supervised.agents._vigils["n4"].standing)
-        assert seen == [Standing.AWAY, Standing.LOST]
+        seen.append(supervised.agents._liveness["n4"].state)
+        assert seen == [AgentState.AWAY, AgentState.LOST]
 
     run(run_dir, test, Commands("sleep", "1000"))
 
 
 def test_agents_doubt_the_manager_later_than_it_doubts_itself():
-    assert service.CONTACT_INTERVAL + allocation_agents.TICK < allocation_agents.UNTOUCHED
-    assert allocation_agents.UNTOUCHED + SELDOM < STALE
+    assert service.CONTACT_INTERVAL + allocation_agents.TICK < allocation_agents.CONTACT_TIMEOUT
+    assert allocation_agents.CONTACT_TIMEOUT + SELDOM < STALE

@@ -13,7 +13,7 @@ from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.restore import LedgerRecords, OpenAttempt, SavedRun, UnfinishedJob, restore
 from qcg.pilotjob.core.sanity import check
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.executors.ledger_reader import UNSURE, untold
+from qcg.pilotjob.executors.ledger_reader import UNSURE, read_unreported
 from qcg.pilotjob.host.ledger import Ledger, OpenStart
 from qcg.pilotjob.host.records import Ended, NodeGrant
 from tests.core.core_driver import effect_text, job, machine
@@ -36,18 +36,18 @@ def ledger(run_dir: Path, agent: str) -> None:
 def test_records_that_the_registry_has_and_those_of_agents_that_are_there_are_left_out(tmp_path: Path) -> None:
     ledger(tmp_path, "old")
     ledger(tmp_path, "here")
-    told = untold(tmp_path, ["here"], {"old": 3})
+    told = read_unreported(tmp_path, ["here"], {"old": 3})
     assert [(type(record), record.id) for record in told.records] == [(Ended, "1.1"), (Ended, "2.1")]
-    assert (told.agents, told.everything) == ({"old"}, True)
-    assert untold(tmp_path, ["here", "old"], {}).records == []
+    assert (told.agents, told.is_complete) == ({"old"}, True)
+    assert read_unreported(tmp_path, ["here", "old"], {}).records == []
 
 
 def test_a_ledger_that_cannot_be_read_stops_nobody(tmp_path: Path) -> None:
     (tmp_path / "agent-old.ledger").mkdir()
     ledger(tmp_path, "other")
-    told = untold(tmp_path, [], {})
+    told = read_unreported(tmp_path, [], {})
     assert len(told.records) == 5
-    assert not told.everything, "nobody knows what else its agent had begun"
+    assert not told.is_complete, "nobody knows what else its agent had begun"
 
 
 def saved(jobs: Iterable[JobDescription], *attempts: OpenAttempt) -> SavedRun:
@@ -64,8 +64,8 @@ def started(seq: int, *nodes: str, stopped: bool = False) -> OpenAttempt:
 
 
 def restore_with_ledgers(core: Core, run: SavedRun, run_dir: Path) -> list[Effect]:
-    told = untold(run_dir, [], {})
-    ledgers = LedgerRecords(told.records, told.agents, complete=told.everything)
+    told = read_unreported(run_dir, [], {})
+    ledgers = LedgerRecords(told.records, told.agents, complete=told.is_complete)
     return restore(core.state, run, ledgers, now=9.0)
 
 

@@ -12,32 +12,32 @@ from qcg.pilotjob.executors.liveness import (
     LONGEST_PAUSE,
     STALLED,
     STUCK,
-    Standing,
+    AgentLiveness,
+    AgentState,
+    LivenessTimes,
     Step,
-    Times,
-    Vigil,
 )
 
-TIMES = Times(25.0, 600.0)
+TIMES = LivenessTimes(25.0, 600.0)
 
 
-def ready(now: float = 0.0) -> Vigil:
-    vigil = Vigil(TIMES, now)
-    assert vigil.due(now) == [Step.START]
-    vigil.starts(now)
-    vigil.reported(now)
-    return vigil
+def ready(now: float = 0.0) -> AgentLiveness:
+    agent = AgentLiveness(TIMES, now)
+    assert agent.due(now) == [Step.START]
+    agent.start_began(now)
+    agent.reported(now)
+    return agent
 
 
-def steps(vigil: Vigil, until: float, since: float = 0.0) -> list[tuple[float, Step]]:
+def steps(agent: AgentLiveness, until: float, since: float = 0.0) -> list[tuple[float, Step]]:
     """All that is due while nothing is heard, asked twice a second; what is started ends at once, and in vain."""
     found = []
     for tick in range(int(since * 2), int(until * 2) + 1):
-        for step in vigil.due(tick / 2):
+        for step in agent.due(tick / 2):
             found.append((tick / 2, step))
             if step is Step.START:
-                vigil.starts(tick / 2)
-                vigil.start_ended(tick / 2)
+                agent.start_began(tick / 2)
+                agent.start_ended(tick / 2)
     return found
 
 
@@ -47,7 +47,7 @@ def test_the_times_are_those_that_were_decided_on():
 
 @pytest.mark.parametrize("lost", [20.0, 25.0, 300.0])
 def test_a_node_that_is_cut_off_has_ended_its_jobs_seconds_before_it_is_lost(lost: float):
-    times = Times(lost)
+    times = LivenessTimes(lost)
     assert times.away < times.restart < times.fence < times.lost - 4
 
 
@@ -61,45 +61,45 @@ def test_a_silent_agent_is_away_then_started_again_then_lost():
 
 
 def test_an_agent_that_is_heard_is_left_alone():
-    vigil = ready()
+    agent = ready()
     for second in range(100):
-        vigil.hears(float(second))
-        assert vigil.due(float(second)) == []
-    assert vigil.standing is Standing.READY
+        agent.message_received(float(second))
+        assert agent.due(float(second)) == []
+    assert agent.state is AgentState.READY
 
 
 def test_one_that_reports_after_a_while_is_as_good_as_ever():
-    vigil = ready()
-    steps(vigil, 10)
-    assert vigil.standing is Standing.AWAY
-    vigil.reported(10.0)
-    assert vigil.due(10.5) == []
-    assert steps(vigil, 20, since=11)[0] == (16.0, Step.AWAY)
+    agent = ready()
+    steps(agent, 10)
+    assert agent.state is AgentState.AWAY
+    agent.reported(10.0)
+    assert agent.due(10.5) == []
+    assert steps(agent, 20, since=11)[0] == (16.0, Step.AWAY)
 
 
 def test_a_lost_one_is_started_again_less_and_less_often_and_taken_in_when_it_comes():
-    vigil = ready()
-    steps(vigil, 25)
-    starts = [at for at, step in steps(vigil, 1000, since=25.5) if step is Step.START]
-    pauses = [later - earlier for earlier, later in itertools.pairwise(starts)]
+    agent = ready()
+    steps(agent, 25)
+    start_began = [at for at, step in steps(agent, 1000, since=25.5) if step is Step.START]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(start_began)]
     assert pauses == sorted(pauses)
     assert pauses[-1] == LONGEST_PAUSE
-    vigil.reported(1000.0)
-    assert vigil.standing is Standing.READY
+    agent.reported(1000.0)
+    assert agent.state is AgentState.READY
 
 
 def test_an_attempt_under_way_is_waited_for_and_given_up_when_it_takes_too_long():
-    vigil = Vigil(TIMES, 0.0)
-    assert vigil.due(0.0) == [Step.START]
-    vigil.starts(0.0)
-    assert vigil.due(STUCK - 1) == []
-    assert vigil.due(STUCK) == [Step.GIVE_UP_START]
-    vigil.start_ended(STUCK)
-    assert vigil.due(STUCK + FIRST_PAUSE) == [Step.START]
+    agent = AgentLiveness(TIMES, 0.0)
+    assert agent.due(0.0) == [Step.START]
+    agent.start_began(0.0)
+    assert agent.due(STUCK - 1) == []
+    assert agent.due(STUCK) == [Step.GIVE_UP_START]
+    agent.start_ended(STUCK)
+    assert agent.due(STUCK + FIRST_PAUSE) == [Step.START]
 
 
 def test_one_that_never_comes_is_told_once_and_tried_on():
-    happened = steps(Vigil(TIMES, 0.0), 1000)
+    happened = steps(AgentLiveness(TIMES, 0.0), 1000)
     assert [at for at, step in happened if step is Step.NEVER_CAME] == [600.0]
     assert not any(step in (Step.AWAY, Step.LOST) for _, step in happened)
     assert happened[-1][1] is Step.START
@@ -107,92 +107,92 @@ def test_one_that_never_comes_is_told_once_and_tried_on():
 
 
 def test_one_that_an_earlier_manager_left_is_waited_for_before_another_is_started():
-    happened = steps(Vigil(TIMES, 0.0, earlier=TIMES), 25)
+    happened = steps(AgentLiveness(TIMES, 0.0, earlier=TIMES), 25)
     assert happened[0] == (8.0, Step.START)
     assert happened[-1][1] in (Step.LOST, Step.START)
     assert (25.0, Step.LOST) in happened
 
 
 def test_seconds_in_which_the_manager_slept_are_nobodys_silence():
-    vigil = ready()
-    vigil.forgive(100.0)
-    assert vigil.due(100.0) == []
-    assert vigil.due(106.0) == [Step.AWAY]
+    agent = ready()
+    agent.restart_silence(100.0)
+    assert agent.due(100.0) == []
+    assert agent.due(106.0) == [Step.AWAY]
 
 
 def test_one_that_should_have_ended_its_jobs_by_now_is_hung_and_replaced_at_once():
-    vigil = ready()
-    assert not vigil.is_hung(1000.0)
-    happened = steps(vigil, 25)
+    agent = ready()
+    assert not agent.is_hung(1000.0)
+    happened = steps(agent, 25)
     assert (17.5, Step.START) in happened
-    assert not vigil.is_hung(17.0)
-    assert vigil.is_hung(17.5)
-    vigil.reported(30.0)
-    assert not vigil.is_hung(100.0)
+    assert not agent.is_hung(17.0)
+    assert agent.is_hung(17.5)
+    agent.reported(30.0)
+    assert not agent.is_hung(100.0)
 
 
 def test_one_that_does_nothing_at_all_is_spared_a_while_and_then_replaced_by_whoever_was_started_meanwhile():
-    vigil = ready()
-    assert vigil.spares(8.0) is None
-    steps(vigil, 8)
-    assert vigil.spares(8.0) == FROZEN
-    assert vigil.spares(17.5 - FROZEN) == FROZEN
-    assert vigil.spares(17.5 - FROZEN + 0.1) is None
-    assert vigil.spares(17.5) == 0.0
-    assert Vigil(TIMES, 0.0).spares(599.0) is None
+    agent = ready()
+    assert agent.replacement_delay(8.0) is None
+    steps(agent, 8)
+    assert agent.replacement_delay(8.0) == FROZEN
+    assert agent.replacement_delay(17.5 - FROZEN) == FROZEN
+    assert agent.replacement_delay(17.5 - FROZEN + 0.1) is None
+    assert agent.replacement_delay(17.5) == 0.0
+    assert AgentLiveness(TIMES, 0.0).replacement_delay(599.0) is None
 
 
 def test_one_that_has_a_pulse_gets_no_work_and_is_neither_replaced_nor_lost():
-    vigil = ready()
+    agent = ready()
     found = []
     for second in range(200):
-        vigil.pulses(float(second))
-        found += vigil.due(float(second))
-        assert not vigil.is_deaf_to(float(second))
+        agent.heartbeat_received(float(second))
+        found += agent.due(float(second))
+        assert not agent.ignores_heartbeats(float(second))
     assert found == [Step.AWAY]
-    vigil.reported(200.0)
-    assert vigil.standing is Standing.READY
+    agent.reported(200.0)
+    assert agent.state is AgentState.READY
 
 
 def test_a_pulse_that_stops_is_missed_as_a_voice_is():
-    vigil = ready()
-    vigil.due(10.0)
-    vigil.pulses(20.0)
-    happened = steps(vigil, 60, since=20.5)
+    agent = ready()
+    agent.due(10.0)
+    agent.heartbeat_received(20.0)
+    happened = steps(agent, 60, since=20.5)
     assert happened[0] == (28.0, Step.START)
     assert (45.0, Step.LOST) in happened
-    assert vigil.is_deaf_to(45.0)
+    assert agent.ignores_heartbeats(45.0)
 
 
 def test_a_pulse_alone_is_not_believed_for_ever():
-    vigil = ready()
-    assert not vigil.is_deaf_to(STALLED - 1)
-    assert vigil.is_deaf_to(STALLED)
+    agent = ready()
+    assert not agent.ignores_heartbeats(STALLED - 1)
+    assert agent.ignores_heartbeats(STALLED)
 
 
 def test_an_agent_gets_no_answer_from_the_moment_at_which_it_should_have_ended_its_jobs():
-    vigil = ready()
-    steps(vigil, 17)
-    assert not vigil.is_deaf_to(17.0)
-    assert vigil.is_deaf_to(TIMES.fence)
+    agent = ready()
+    steps(agent, 17)
+    assert not agent.ignores_heartbeats(17.0)
+    assert agent.ignores_heartbeats(TIMES.fence)
 
 
 def test_one_that_has_never_come_is_not_hung():
-    vigil = Vigil(TIMES, 0.0)
-    assert not vigil.is_hung(599.0)
+    agent = AgentLiveness(TIMES, 0.0)
+    assert not agent.is_hung(599.0)
 
 
 def test_one_that_has_said_goodbye_is_expected_no_more():
-    vigil = ready()
-    vigil.said_goodbye()
-    assert steps(vigil, 1000) == []
+    agent = ready()
+    agent.exited()
+    assert steps(agent, 1000) == []
 
 
 def test_an_agent_that_was_told_longer_times_is_given_them_until_it_is_told_others():
-    longer = Times(100.0, 600.0)
-    happened = steps(Vigil(TIMES, 0.0, earlier=longer), 150)
+    longer = LivenessTimes(100.0, 600.0)
+    happened = steps(AgentLiveness(TIMES, 0.0, earlier=longer), 150)
     assert [at for at, step in happened if step is Step.LOST] == [100.0]
     assert min(at for at, step in happened if step is Step.START) == 8.0
-    vigil = Vigil(TIMES, 0.0, earlier=longer)
-    vigil.reported(10.0)
-    assert [at for at, step in steps(vigil, 150, since=10) if step is Step.LOST] == [35.0]
+    agent = AgentLiveness(TIMES, 0.0, earlier=longer)
+    agent.reported(10.0)
+    assert [at for at, step in steps(agent, 150, since=10) if step is Step.LOST] == [35.0]

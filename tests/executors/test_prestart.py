@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.executors.prestart import SpareAgent, is_wanted
+from qcg.pilotjob.executors.prestart import PrestartedAgent, is_useful
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, Contact
 from qcg.pilotjob.wire.keys import make_keys
@@ -26,25 +26,25 @@ def test_a_spare_becomes_the_agent_of_a_run_and_goes_if_its_manager_died_before_
         contact.write(tmp_path, Contact(nobody, 1, 0, "host"))
     dead = str(os.getpid() + 1)  # in any case another than whoever starts it
     options = ["--run-dir", str(tmp_path), "--name", "n1", "--linger", linger, "--parent", dead, "--own-log"]
-    with SpareAgent() as spare:
-        process = spare.engage(tmp_path, options)
+    with PrestartedAgent() as prestarted:
+        process = prestarted.assign(tmp_path, options)
         assert process is not None
-        assert spare.engage(tmp_path, options) is None, "there is one"
+        assert prestarted.assign(tmp_path, options) is None, "there is one"
         assert process.wait(60) == 0
     assert f"no manager for {waits}" in (tmp_path / "agent-n1.log").read_text()
 
 
 def test_one_that_nobody_needs_is_gone_in_the_end() -> None:
-    with SpareAgent() as spare:
-        process = spare._process
+    with PrestartedAgent() as prestarted:
+        process = prestarted._process
         assert process is not None
         assert process.poll() is None
     assert process.returncode is not None
 
 
 def test_one_whose_manager_dies_first_ends_by_itself() -> None:
-    with SpareAgent() as spare:
-        process = spare._process
+    with PrestartedAgent() as prestarted:
+        process = prestarted._process
         assert process is not None
         assert process.stdin is not None
         process.stdin.close()
@@ -53,16 +53,16 @@ def test_one_whose_manager_dies_first_ends_by_itself() -> None:
 
 def test_one_that_has_died_is_of_no_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with SpareAgent() as spare:
-        assert spare._process is not None
-        spare._process.wait(60)
-        assert spare.engage(tmp_path, []) is None
+    with PrestartedAgent() as prestarted:
+        assert prestarted._process is not None
+        prestarted._process.wait(60)
+        assert prestarted.assign(tmp_path, []) is None
 
 
 def test_one_that_cannot_be_started_is_of_no_use_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
-    with SpareAgent() as spare:
-        assert spare.engage(tmp_path, []) is None
+    with PrestartedAgent() as prestarted:
+        assert prestarted.assign(tmp_path, []) is None
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_one_that_cannot_be_started_is_of_no_use_either(tmp_path: Path, monkeypa
 def test_it_is_wanted_for_a_new_run_on_this_machine(
     resources: str, nodes: str | None, resume: str | None, environ: dict[str, str], wanted: bool
 ) -> None:
-    assert is_wanted(resources, nodes, resume, environ) is wanted
+    assert is_useful(resources, nodes, resume, environ) is wanted

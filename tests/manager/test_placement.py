@@ -13,7 +13,7 @@ from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import LONGEST_NODE_TIMEOUT
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.bootstrap import _remember
-from qcg.pilotjob.manager.placement import AllocationLayouts, Place
+from qcg.pilotjob.manager.placement import AllocationLayouts, Placement
 
 
 def said_hello(*hellos: Hello, bind: bool = True) -> tuple[Site, list[str]]:
@@ -50,8 +50,8 @@ def test_gpus_are_called_as_its_own_environment_calls_them():
 
 def test_the_longest_timeout_of_all_managers_of_a_run_is_remembered(tmp_path: Path):
     journal = Journal.create(tmp_path / FILE_NAME)
-    place = Place([NodeSpec("n1", (0,))], {})
+    placement = Placement([NodeSpec("n1", (0,))], {})
     for timeout in (50.0, 100.0, 20.0):
-        _remember(journal, Options(node_timeout=timeout), Site("/wd", "i"), place)
+        _remember(journal, Options(node_timeout=timeout), Site("/wd", "i"), placement)
     assert journal.metadata(LONGEST_NODE_TIMEOUT) == 100.0
     journal.close()

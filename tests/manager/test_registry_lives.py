@@ -12,7 +12,7 @@ from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.executors.ledger_reader import Untold
+from qcg.pilotjob.executors.ledger_reader import UnreportedRecords
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.manager import resume
 from tests.core.test_state_machine import CoreMachine
@@ -41,7 +41,7 @@ class Recorded(CoreMachine):
             for effect in core.handle(event, at):
                 journal.record(effect)
         resumed = CoreState(self.nodes, rerun_lost=self.rerun_lost)
-        resume.restore(resumed, journal, Untold([], set(), True))
+        resume.restore(resumed, journal, UnreportedRecords([], set(), True))
         journal.close()
         assert states_of(resumed) == states_of(core.state)
 

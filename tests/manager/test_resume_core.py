@@ -10,7 +10,7 @@ from qcg.pilotjob.core import finalize
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.events import Event
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.executors.ledger_reader import Untold
+from qcg.pilotjob.executors.ledger_reader import UnreportedRecords
 from qcg.pilotjob.host.records import Ended
 from qcg.pilotjob.journal import queries, saved_run
 from qcg.pilotjob.journal.journal import Journal
@@ -35,7 +35,7 @@ class Recorded(CoreDriver):
 
     def resumed(self) -> CoreState:
         core = CoreState(self.core.state.nodes)
-        resume.restore(core, self.journal, Untold([], set(), True))
+        resume.restore(core, self.journal, UnreportedRecords([], set(), True))
         self.journal.close()
         return core
 
@@ -60,7 +60,7 @@ def test_of_the_iterations_of_a_job_that_failed_nothing_but_their_states_is_read
         for module in (queries, saved_run):
             monkeypatch.setattr(module, "to_attempt", lambda row: pytest.fail(f"{row} was read"))
         core = CoreState(wired.engine.state.nodes)
-        resume.restore(core, wired.journal, Untold([], set(), True))
+        resume.restore(core, wired.journal, UnreportedRecords([], set(), True))
         iterations = core.jobs["many"].iterations
         assert iterations is not None
         states = [iterations.state(position) for position in range(4)]

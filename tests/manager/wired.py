@@ -26,7 +26,7 @@ from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.bootstrap import assemble
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.manager import Manager
-from qcg.pilotjob.manager.placement import find_place
+from qcg.pilotjob.manager.placement import find_placement
 from qcg.pilotjob.manager.prepare import PreparedRun
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 from qcg.pilotjob.report.writer import ReportWriter
@@ -126,7 +126,7 @@ def run(
 def assemble_resumed(options: Options, wd: Path, run_dir: Path, journal: Journal) -> Manager:
     """A manager with the jobs of an earlier one, which has not started yet."""
     requests = InterfaceFactory().read_file(msgspec.structs.replace(options, file_path=None))
-    prepared = PreparedRun(wd, run_dir, options, journal, find_place(options), requests, None, is_resumed=True)
+    prepared = PreparedRun(wd, run_dir, options, journal, find_placement(options), requests, None, is_resumed=True)
     hub = Hub()
     try:
         return assemble(prepared, hub, ContactKeeper(lambda: None))

@@ -51,7 +51,7 @@ def test_at_the_end_of_its_time_jobs_are_warned_and_go_on_in_the_next_allocation
     wait_for(lambda: len(lines(first.wd, "starts")) == SHORT + 16)
     # Slurm shortens a limit at once: the manager reads it again after half a minute.
     cluster.run("scontrol", "update", f"JobId={first.job.id}", "EndTime=now+70")
-    first.wait_for_log("no job is started any more; those that run get SIGUSR1", timeout=90)
+    first.wait_for_log("no job is started any more; running jobs get SIGUSR1", timeout=90)
     wait_for(lambda: len(lines(first.wd, "signals")) == 16)
     assert first.job.wait(120) == 4, first.log
     assert (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from qcg.pilotjob.agent.lease import ASKING
-from qcg.pilotjob.executors.liveness import Times
+from qcg.pilotjob.executors.liveness import LivenessTimes
 from tests.slurm.allocated import Allocated, Lives, waiting
 from tests.slurm.stories import long_story, story
 from tests.support.slurm_cluster import Cluster
@@ -78,7 +78,7 @@ def test_an_allocation_that_was_suspended_goes_on_as_if_nothing_had_been(cluster
     run = Allocated(cluster, [waiting("a", 4)], "--node-timeout 20", nodes=2, ntasks_per_node=2)
     running(run, 4)
     cluster.run("scontrol", "suspend", str(run.job.id))
-    time.sleep(Times(20).fence + 2)  # longer than a node that is cut off waits
+    time.sleep(LivenessTimes(20).fence + 2)  # longer than a node that is cut off waits
     cluster.run("scontrol", "resume", str(run.job.id))
     time.sleep(ASKING + 2)  # long enough for what is to be killed to be dead
     go(run)

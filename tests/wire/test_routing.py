@@ -14,7 +14,7 @@ from qcg.pilotjob.cluster.agent_start import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.manager.placement import Place
+from qcg.pilotjob.manager.placement import Placement
 from qcg.pilotjob.wire import routing
 from qcg.pilotjob.wire.hub import Frames, Hub
 from qcg.pilotjob.wire.routing import LOOPBACK, address_towards, is_ipv6
@@ -81,16 +81,16 @@ def test_names_that_lead_nowhere_give_no_address(names: dict[str, list[str]]):
     assert address_towards(["n1", "n2", "n3"]) is None
 
 
-def place(*nodes: str) -> Place:
+def placement(*nodes: str) -> Placement:
     specs = [NodeSpec(name, (0,)) for name in nodes]
-    return Place(specs, {}, Allocation(AllocationRef("1"), specs, {name: name for name in nodes}))
+    return Placement(specs, {}, Allocation(AllocationRef("1"), specs, {name: name for name in nodes}))
 
 
 def test_one_node_is_this_machine_and_several_that_cannot_be_reached_are_told(names: dict[str, list[str]]):
     names.update(n1=["127.0.1.1"], n2=["127.0.1.1"])
-    assert place("n1").address == LOOPBACK
+    assert placement("n1").address == LOOPBACK
     with pytest.raises(ClusterError, match="cannot be reached from here.*n1, n2.*/etc/hosts"):
-        _ = place("n1", "n2").address
+        _ = placement("n1", "n2").address
 
 
 def test_addresses_in_brackets_are_listened_at_and_completed():

@@ -19,7 +19,7 @@ from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.registry import system_in_use
 from qcg.pilotjob.common.gc_tuning import collect_seldom
 from qcg.pilotjob.common.options import Options, Resumption, UsageError
-from qcg.pilotjob.executors.prestart import SpareAgent
+from qcg.pilotjob.executors.prestart import PrestartedAgent
 from qcg.pilotjob.interfaces.factory import InterfaceFactory
 from qcg.pilotjob.interfaces.file import FileError, how_far
 from qcg.pilotjob.journal.errors import JournalError
@@ -38,7 +38,7 @@ def run_service(
     fixed: dict[str, Any],
     on_ready: Callable[[Manager], None],
     on_end: Callable[[], None] = lambda: None,
-    spare: SpareAgent | None = None,
+    prestarted: PrestartedAgent | None = None,
 ) -> RunResult:
     print_ignored_options(context)
     try:
@@ -58,7 +58,7 @@ def run_service(
             on_ready(manager)
 
         with notice:
-            service = Service(options, resumption, interfaces=InterfaceFactory(), spare=spare, on_ready=ready)
+            service = Service(options, resumption, interfaces=InterfaceFactory(), prestarted=prestarted, on_ready=ready)
             return asyncio.run(_run(service, on_end))
     except (UsageError, ClusterError, FileError, JournalError, ReportError) as error:
         raise Refusal(str(error)) from None

@@ -10,7 +10,7 @@ import msgspec
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.executors.base import Executor, ExecutorObserver
-from qcg.pilotjob.executors.heartbeats import Pulses
+from qcg.pilotjob.executors.heartbeats import HeartbeatServer
 from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.host.records import Ended, Launch, Started
 from qcg.pilotjob.wire.contact import AgentsContact
@@ -77,7 +77,7 @@ class AgentExecutor(Executor):
         self._by_node = {node: self.agents[name] for name, nodes in agents.items() for node in nodes}
         self._by_peer: dict[bytes, Agent] = {}
         self._port: Port | None = None
-        self.pulses: Pulses | None = None
+        self.heartbeats: HeartbeatServer | None = None
         """The heartbeats of agents that may be cut off."""
         self._exit: protocol.Exit | None = None
         """Set during the shutdown."""
@@ -92,9 +92,11 @@ class AgentExecutor(Executor):
         hub, keys, address = self._endpoint
         self._port = hub.router(DOMAIN, keys, address, self._messages)
         if self._fence:
-            self.pulses = Pulses(keys, address, self.agents)
-        pulse = self.pulses.address if self.pulses else ""
-        return AgentsContact(self._port.address, keys.server_public, keys.client_public, keys.client_secret, pulse)
+            self.heartbeats = HeartbeatServer(keys, address, self.agents)
+        heartbeat_address = self.heartbeats.address if self.heartbeats else ""
+        return AgentsContact(
+            self._port.address, keys.server_public, keys.client_public, keys.client_secret, heartbeat_address
+        )
 
     def start(self) -> None:
         self._supervisor.start()
@@ -154,9 +156,9 @@ class AgentExecutor(Executor):
         self._tell_to_exit(protocol.Exit(0.0, self._exit.reason))
 
     def abandon(self) -> None:
-        if self.pulses is not None:
-            self.pulses.close()
-            self.pulses = None
+        if self.heartbeats is not None:
+            self.heartbeats.close()
+            self.heartbeats = None
         self._supervisor.abandon()
 
     def _tell_to_exit(self, message: protocol.Exit) -> None:

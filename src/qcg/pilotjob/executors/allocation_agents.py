@@ -1,4 +1,4 @@
-"""The agents of an allocation's nodes: started all at once, listened to, started again, given up, and ended."""
+"""Supervision of the agents of an allocation: one for each node, started together, restarted, declared lost, ended."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.base import ExecutorObserver
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from qcg.pilotjob.executors.hang_safe import call_in_thread, reraise_task_error
-from qcg.pilotjob.executors.ledger_reader import written_by
-from qcg.pilotjob.executors.liveness import Standing, Step, Times, Vigil
+from qcg.pilotjob.executors.ledger_reader import read_ledger
+from qcg.pilotjob.executors.liveness import AgentLiveness, AgentState, LivenessTimes, Step
 from qcg.pilotjob.executors.process import WatchedProcess, start_apart
 from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.host.records import Ended, Started
@@ -29,22 +29,22 @@ from qcg.pilotjob.host.records import Ended, Started
 log = logging.getLogger(__name__)
 
 LOG_NAME = "agents.log"
-"""What those say who start agents; each agent has a log of its own."""
+"""The output of the commands that start agents; each agent has a log of its own."""
 TICK = 0.5
-ASLEEP = 5.0
-"""A pause between two ticks that is so long says nothing about agents: the manager itself was busy or asleep."""
-UNTOUCHED = 7.0
-"""Seconds after which a contact file that was not touched soon counts as a dead manager's."""
+LONG_PAUSE = 5.0
+"""Seconds between two ticks after which the silence of agents does not count: the manager was busy or suspended."""
+CONTACT_TIMEOUT = 7.0
+"""Seconds without a refresh of the contact file after which agents may soon take this manager for dead."""
 SETTLING = 60.0
-"""Seconds after which one `srun` for many nodes does not fail as a whole any more because of one of them."""
+"""Seconds after which a start command for many nodes does not fail any more because of one of them."""
 MOST_STARTS = 32
-"""Commands that start agents again at the same time."""
-MOST_USELESS = 5
-"""So many commands may end before a single agent has connected."""
-LAST_WORDS = 5.0
-"""Seconds to read what the agents of nodes that are lost have written down."""
+"""Commands that restart agents at the same time."""
+MOST_FAILED_STARTS = 5
+"""Start commands that may fail before any agent has connected. Then the executor fails."""
+LEDGER_TIMEOUT = 5.0
+"""Seconds to read the ledgers of lost agents."""
 ENDING = 10.0
-"""Seconds that agents have to end, besides the grace of their jobs."""
+"""Seconds that agents have to exit, in addition to the grace period of their jobs."""
 
 
 class NodeLayouts(Protocol):
@@ -57,11 +57,11 @@ class NodeLayouts(Protocol):
 
 
 class Starting(Struct):
-    """What a command is to bring."""
+    """A start command that is under way."""
 
     nodes: list[str]
     awaited: set[str]
-    """Those whose agents have neither reported nor been given up since."""
+    """Nodes whose agents have neither reported nor been declared lost since."""
 
 
 class AllocationAgents(AgentSupervisor):
@@ -73,13 +73,13 @@ class AllocationAgents(AgentSupervisor):
         run_dir: Path,
         contact: ContactKeeper,
         layouts: NodeLayouts,
-        times: Times,
+        times: LivenessTimes,
         threshold: float,
-        earlier: Times | None = None,
+        earlier: LivenessTimes | None = None,
     ) -> None:
-        """`threshold`: the part of all agents that has to be there before jobs are started.
+        """`threshold`: the fraction of all agents that has to be ready before jobs are started.
 
-        `earlier`: the longest times that a manager of this run has told its agents."""
+        `earlier`: the longest times that a manager of this run has given to its agents."""
         self._executor = executor
         self._observer = observer
         self._start = start
@@ -90,26 +90,26 @@ class AllocationAgents(AgentSupervisor):
         self._gathering = True
         self._times = times
         self._earlier = earlier or times
-        self._vigils: dict[str, Vigil] = {}
+        self._liveness: dict[str, AgentLiveness] = {}
         self._starters: dict[WatchedProcess, Starting] = {}
-        """Commands under way."""
+        """Start commands that are under way."""
         self._began = 0.0
         self._ticked = 0.0
-        self._useless = 0
-        self._met = False
+        self._failed_starts = 0
+        self._has_connected = False
         """An agent has connected to this manager."""
         self._ending = False
         self._changed = asyncio.Event()
         self._losing: set[asyncio.Future[None]] = set()
-        """Nodes are being given up."""
+        """Tasks that declare nodes lost."""
         self._ticking: asyncio.Future[None] | None = None
 
     def start(self) -> None:
         now = self._began = self._ticked = time.monotonic()
         for name in self._executor.agents:
             has_run = read_agent_pid(self._run_dir, name) is not None
-            self._vigils[name] = Vigil(self._times, now, earlier=self._earlier if has_run else None)
-        found = [name for name, vigil in self._vigils.items() if vigil.standing is Standing.AWAY]
+            self._liveness[name] = AgentLiveness(self._times, now, earlier=self._earlier if has_run else None)
+        found = [name for name, agent in self._liveness.items() if agent.state is AgentState.AWAY]
         if found:
             log.info("agents of an earlier manager are expected on %s", list_names(found))
         self._tick()
@@ -125,7 +125,7 @@ class AllocationAgents(AgentSupervisor):
         if self._losing:
             await asyncio.wait(self._losing)
         self._stop_ticking()
-        for name in self._vigils:
+        for name in self._liveness:
             remove_agent_pid(self._run_dir, name)
         await self._end_starters()
 
@@ -133,33 +133,33 @@ class AllocationAgents(AgentSupervisor):
         self._ending = True
         self._stop_ticking()
         for process in self._starters:
-            if not self._met:
+            if not self._has_connected:
                 process.kill()  # it would start agents for a manager that has ended
             process.let_go()
         self._starters = {}
 
-    # -- what agents say ------------------------------------------------------------------------------------------
+    # -- messages of agents ------------------------------------------------------------------------------------------
 
     def hello(self, hello: protocol.Hello) -> None:
         self._layouts.hello(hello)
 
     def heard(self, name: str) -> None:
-        self._vigils[name].hears(time.monotonic())
+        self._liveness[name].message_received(time.monotonic())
 
     def ready(self, name: str) -> None:
-        self._met = True
-        vigil = self._vigils[name]
-        if vigil.standing is Standing.LOST:
+        self._has_connected = True
+        agent = self._liveness[name]
+        if agent.state is AgentState.LOST:
             log.warning("the agent of %s is back; the node is used again", name)
-        vigil.reported(time.monotonic())
-        self._gather(time.monotonic())
+        agent.reported(time.monotonic())
+        self._check_gathered(time.monotonic())
         self._release_starters([name])
 
     def bye(self, name: str) -> None:
-        self._vigils[name].said_goodbye()
+        self._liveness[name].exited()
         self._changed.set()
 
-    # -- what time says -------------------------------------------------------------------------------------------
+    # -- liveness -------------------------------------------------------------------------------------------
 
     async def _keep_ticking(self) -> None:
         while True:
@@ -168,20 +168,20 @@ class AllocationAgents(AgentSupervisor):
 
     def _tick(self) -> None:
         now = time.monotonic()
-        if now - self._ticked > ASLEEP:
-            for vigil in self._vigils.values():
-                vigil.forgive(now)
+        if now - self._ticked > LONG_PAUSE:
+            for agent in self._liveness.values():
+                agent.restart_silence(now)
         self._ticked = now
-        self._feel_pulses(now)
-        due = {name: vigil.due(now) for name, vigil in self._vigils.items()}
+        self._check_heartbeats(now)
+        due = {name: agent.due(now) for name, agent in self._liveness.items()}
         for name in _with(due, Step.AWAY):
-            log.warning("the agent of %s has not been heard for %g s; it gets no work", name, self._times.away)
+            log.warning("the agent of %s has been silent for %g s; it gets no work", name, self._times.away)
             self._executor.gone(name)
         lost = _with(due, Step.LOST)
         if lost:
             self._executor.give_up(lost)
             message = f"node lost: its agent has not been heard for {self._times.lost:g} s"
-            losing = asyncio.ensure_future(self._lose(lost, message))
+            losing = asyncio.ensure_future(self._lose_nodes(lost, message))
             self._losing.add(losing)
             losing.add_done_callback(self._losing.discard)
             losing.add_done_callback(reraise_task_error)
@@ -193,117 +193,123 @@ class AllocationAgents(AgentSupervisor):
         self._release_starters(lost + never_came)
         for name in _with(due, Step.GIVE_UP_START):
             self._give_up_start(name)
-        self._start_agents(self._wanted(_with(due, Step.START)))
-        self._gather(now)
+        self._start_agents(self._needed(_with(due, Step.START)))
+        self._check_gathered(now)
         self._changed.set()
 
-    def _feel_pulses(self, now: float) -> None:
-        pulses = self._executor.pulses
-        if pulses is not None:
-            pulses.deaf = frozenset(name for name, vigil in self._vigils.items() if vigil.is_deaf_to(now))
-            for name, at in pulses.heard.copy().items():
-                self._vigils[name].pulses(at)
-        if now - max(self._began, self._contact.refreshed_at) > UNTOUCHED:
-            # Agents that are cut off may take this manager for dead, and keep their jobs.
-            for vigil in self._vigils.values():
-                vigil.pulses(now)
+    def _check_heartbeats(self, now: float) -> None:
+        heartbeats = self._executor.heartbeats
+        if heartbeats is not None:
+            heartbeats.ignore(name for name, agent in self._liveness.items() if agent.ignores_heartbeats(now))
+            for name, at in heartbeats.heard.copy().items():
+                self._liveness[name].heartbeat_received(at)
+        if now - max(self._began, self._contact.refreshed_at) > CONTACT_TIMEOUT:
+            # Agents that are cut off may take this manager for dead and keep their jobs, so no node may be lost.
+            for agent in self._liveness.values():
+                agent.heartbeat_received(now)
 
-    async def _lose(self, names: list[str], message: str) -> None:
-        """Jobs that have ended before their node was lost are not lost with it: its agent has written that down."""
+    async def _lose_nodes(self, names: list[str], message: str) -> None:
+        """Declare nodes lost, except for jobs whose ends their agents have recorded in their ledgers."""
 
         def read() -> dict[str, list[tuple[int, Started | Ended]]]:
-            return {name: written_by(self._run_dir, name) for name in names}
+            return {name: read_ledger(self._run_dir, name) for name in names}
 
         try:
-            found = await asyncio.wait_for(call_in_thread(read, "last words"), LAST_WORDS)
+            found = await asyncio.wait_for(call_in_thread(read, "last words"), LEDGER_TIMEOUT)
         except asyncio.TimeoutError:
             log.error(
-                "the ledgers of %s cannot be read in time; what their agents have not told is lost", list_names(names)
+                "the ledgers of %s cannot be read in time; records that their agents have not sent are lost",
+                list_names(names),
             )
             found = {}
-        # One that has come back meanwhile has ended its jobs, and told of them itself.
+        # An agent that has come back meanwhile has ended its jobs, and reported them itself.
         lost = [name for name in names if self._executor.agents[name].given_up]
         for name in lost:
             self._executor.ledger_read(name, found.get(name, []))
         if lost:
             self._observer.nodes_lost(lost, message)
 
-    def _wanted(self, names: list[str]) -> list[str]:
-        """At the end, only where jobs may be left is somebody needed to end them."""
+    def _needed(self, names: list[str]) -> list[str]:
+        """The agents to start. During the shutdown, only agents whose nodes may have jobs left are needed."""
         if self._ending:
-            return [name for name in names if self._vigils[name].standing is Standing.AWAY]
+            return [name for name in names if self._liveness[name].state is AgentState.AWAY]
         return names
 
     # -- starting -------------------------------------------------------------------------------------------------
 
     def _start_agents(self, names: Sequence[str]) -> None:
-        """At first one command for all. Later ones are for one node each: a node that fails takes the whole command
-        with it."""
+        """Start all agents with one command at first. Later commands are for one node each, because a node that fails
+        makes the whole command fail."""
         if not names:
             return
-        together = not self._met and not self._useless
+        together = not self._has_connected and not self._failed_starts
         groups = [list(names)] if together else [[name] for name in names]
         if not together:
-            under_way = sum(vigil.is_starting for vigil in self._vigils.values())
+            under_way = sum(agent.is_starting for agent in self._liveness.values())
             groups = groups[: max(MOST_STARTS - under_way, 0)]
         now = time.monotonic()
         for group in groups:
-            spared = [seconds for name in group if (seconds := self._vigils[name].spares(now)) is not None]
+            spared = [seconds for name in group if (seconds := self._liveness[name].replacement_delay(now)) is not None]
             replace_after = max(spared) if len(spared) == len(group) else None
             for nodes, command in self._start.commands(group, replace_after):
                 self._run_starter(nodes, command)
 
     def _run_starter(self, nodes: list[str], command: list[str]) -> None:
-        log.log(self._importance(nodes), "starting agents on %s", list_names(nodes))
+        log.log(self._log_level(nodes), "starting agents on %s", list_names(nodes))
         now = time.monotonic()
         for name in nodes:
-            self._vigils[name].starts(now)
+            self._liveness[name].start_began(now)
         try:
             process = start_apart(
                 command, self._run_dir, LOG_NAME, self._start.environ, lambda: self._starter_ended(process)
             )
             self._starters[process] = Starting(nodes, set(nodes))
         except OSError as error:
-            self._was_useless(nodes, f"{command[0]} cannot be started: {error}")
+            self._start_failed(nodes, f"{command[0]} cannot be started: {error}")
 
     def _starter_ended(self, process: WatchedProcess) -> None:
         starting = self._starters.pop(process)
         if self._ending:
             return
         if starting.awaited:
-            self._was_useless(starting.nodes, f"what started the agents of {list_names(starting.nodes)} has ended")
+            self._start_failed(
+                starting.nodes, f"the command that started the agents of {list_names(starting.nodes)} has ended"
+            )
         else:
             self._ended_for(starting.nodes)
 
     def _release_starters(self, names: Sequence[str]) -> None:
-        """No more is expected of commands for these nodes; those of which nothing is expected at all are ended.
+        """End start commands whose agents have all connected, or are lost.
 
-        A command for many nodes that lives on ends the agents of all of them when one of them boots anew.
+        A command for many nodes that keeps running would end all its agents when one of its nodes reboots.
         """
         for process, starting in self._starters.items():
             if starting.awaited.intersection(names):
                 starting.awaited.difference_update(names)
                 if not starting.awaited and not self._start.agents_end_with_it:
-                    log.debug("what started the agents of %s is ended; they go on", list_names(starting.nodes))
+                    log.debug(
+                        "ending the command that started the agents of %s; the agents keep running",
+                        list_names(starting.nodes),
+                    )
                     process.kill_alone()
 
-    def _was_useless(self, nodes: list[str], why: str) -> None:
+    def _start_failed(self, nodes: list[str], why: str) -> None:
         self._ended_for(nodes)
         why = f"{why}; {self._run_dir / LOG_NAME} says more"
-        log.log(self._importance(nodes), "%s", why)
-        if not self._met:
-            self._useless += 1
-            if self._useless == MOST_USELESS:
+        log.log(self._log_level(nodes), "%s", why)
+        if not self._has_connected:
+            self._failed_starts += 1
+            if self._failed_starts == MOST_FAILED_STARTS:
                 self._observer.executor_failed(why)
 
     def _ended_for(self, nodes: list[str]) -> None:
         now = time.monotonic()
         for name in nodes:
-            self._vigils[name].start_ended(now)
+            self._liveness[name].start_ended(now)
 
-    def _importance(self, nodes: list[str]) -> int:
-        """A node that is lost is tried again and again, for as long as the run lasts."""
-        is_lost = all(self._vigils[name].standing is Standing.LOST for name in nodes)
+    def _log_level(self, nodes: list[str]) -> int:
+        """Log starts on lost nodes at a low level: they are repeated until the end of the run."""
+        is_lost = all(self._liveness[name].state is AgentState.LOST for name in nodes)
         return logging.DEBUG if is_lost else logging.INFO
 
     def _give_up_start(self, name: str) -> None:
@@ -313,14 +319,14 @@ class AllocationAgents(AgentSupervisor):
 
     # -- gathering ------------------------------------------------------------------------------------------------
 
-    def _gather(self, now: float) -> None:
+    def _check_gathered(self, now: float) -> None:
         if not self._gathering or self._ending:
             return
-        missing = [name for name, vigil in self._vigils.items() if vigil.standing is not Standing.READY]
-        ready = len(self._vigils) - len(missing)
-        wanted = max(math.ceil(self._threshold * len(self._vigils)), 1)
-        enough = ready >= wanted and self._settled(now)
-        if enough or all(self._vigils[name].standing is Standing.LOST for name in missing):
+        missing = [name for name, agent in self._liveness.items() if agent.state is not AgentState.READY]
+        ready = len(self._liveness) - len(missing)
+        wanted = max(math.ceil(self._threshold * len(self._liveness)), 1)
+        enough = ready >= wanted and self._is_start_settled(now)
+        if enough or all(self._liveness[name].state is AgentState.LOST for name in missing):
             self._gathering = False
             if ready:
                 self._observer.hosts_gathered(self._gathering_notices(missing))
@@ -336,22 +342,23 @@ class AllocationAgents(AgentSupervisor):
             notices = [sentence, *notices]
         return notices
 
-    def _settled(self, now: float) -> bool:
-        """A command for many nodes that fails on one of them ends the agents on all of them, with their jobs."""
+    def _is_start_settled(self, now: float) -> bool:
+        """Whether no start command can end agents any more: one that fails on one of its nodes ends the agents of
+        all of them, with their jobs."""
         together = [starting.nodes for starting in self._starters.values() if len(starting.nodes) > 1]
-        waiting = any(self._vigils[name].standing is Standing.EXPECTED for nodes in together for name in nodes)
+        waiting = any(self._liveness[name].state is AgentState.EXPECTED for nodes in together for name in nodes)
         return not waiting or now - self._began >= SETTLING
 
-    # -- the end --------------------------------------------------------------------------------------------------
+    # -- shutdown --------------------------------------------------------------------------------------------------
 
     def _still_expected(self, deadline: float) -> bool:
-        """Agents that are there have until the deadline. Those that are away may have left jobs behind: they are
-        started again, or lost in the end."""
-        standings = [vigil.standing for vigil in self._vigils.values()]
-        return Standing.AWAY in standings or (Standing.READY in standings and time.monotonic() < deadline)
+        """Whether agents have to exit yet. Ready agents have until the deadline. Agents that are away may have left
+        jobs behind: they are started again, or lost in the end."""
+        standings = [agent.state for agent in self._liveness.values()]
+        return AgentState.AWAY in standings or (AgentState.READY in standings and time.monotonic() < deadline)
 
     async def _end_starters(self) -> None:
-        """They end with the last of their agents; those of nodes that cannot be reached do not."""
+        """End start commands: they end with the last of their agents, except for nodes that cannot be reached."""
         for seconds, end in ((2, WatchedProcess.terminate), (5, WatchedProcess.kill), (5, WatchedProcess.let_go)):
             waiting = [asyncio.ensure_future(process.exited.wait()) for process in self._starters]
             if waiting:

@@ -1,11 +1,11 @@
-"""The pulses of agents: heard and answered by a thread that touches no file, however long the manager waits for one."""
+"""The heartbeat server: a thread that answers heartbeats of agents while the manager waits for a file system."""
 
 from __future__ import annotations
 
 import socket
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import zmq
 
@@ -16,10 +16,10 @@ from qcg.pilotjob.wire.routing import is_ipv6
 
 MOST_BYTES = 1024
 PENDING_SHARE = 0.25
-"""The part of all connections that may be without keys. The other ports of the manager may have half of all."""
+"""The fraction of all connections that may be without keys. The other ports of the manager may have half of all."""
 
 
-class Pulses:
+class HeartbeatServer:
     def __init__(self, keys: Keys, address: str, names: Collection[str]) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._port = self._context.socket(zmq.ROUTER)
@@ -36,12 +36,16 @@ class Pulses:
         self.address: str = self._port.getsockopt_string(zmq.LAST_ENDPOINT)
         self._names = {name.encode(): name for name in names}
         self.heard: dict[str, float] = {}
-        """When an agent was heard last, and was answered."""
-        self.deaf: frozenset[str] = frozenset()
-        """Agents that get no answer any more: they have to talk to the manager itself."""
+        """By agent, the time of its last answered heartbeat."""
+        self._ignored: frozenset[str] = frozenset()
+        """Agents whose heartbeats are not answered any more."""
         self._woken, self._wakes = socket.socketpair()
-        self._thread = threading.Thread(target=self._answer, name="pulses", daemon=True)
+        self._thread = threading.Thread(target=self._answer, name="heartbeats", daemon=True)
         self._thread.start()
+
+    def ignore(self, names: Iterable[str]) -> None:
+        """Answer heartbeats of these agents no more: they must be ended, or have to send messages."""
+        self._ignored = frozenset(names)
 
     def close(self) -> None:
         self._wakes.send(b"\0")
@@ -67,7 +71,7 @@ class Pulses:
                 continue
             frames = self._port.recv_multipart()
             name = self._names.get(frames[1]) if len(frames) == 3 else None
-            if name is not None and name not in self.deaf:
-                # First: what is answered must have been heard.
+            if name is not None and name not in self._ignored:
+                # Before the answer, so that every answered heartbeat is recorded.
                 self.heard[name] = time.monotonic()
                 self._port.send_multipart([frames[0], frames[2]], zmq.NOBLOCK)

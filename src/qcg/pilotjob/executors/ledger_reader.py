@@ -1,4 +1,4 @@
-"""What agents have written down and could not tell any more: those of an allocation that is over."""
+"""Records in the ledgers of agents that cannot send them any more."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ log = logging.getLogger(__name__)
 UNSURE = "its agent was ended while it started this job; it may or may not have run"
 
 
-class Untold(NamedTuple):
+class UnreportedRecords(NamedTuple):
     records: list[Started | Ended]
     agents: set[str]
-    """Who has written them down."""
-    everything: bool
-    """All of it could be read."""
+    """Agents whose ledgers were read."""
+    is_complete: bool
+    """All ledgers could be read."""
 
 
-def untold(run_dir: Path, agents: Collection[str], acked: Mapping[str, int]) -> Untold:
-    """Records of agents that are not among `agents`, which tell by themselves, and that nobody has heard.
+def read_unreported(run_dir: Path, agents: Collection[str], acked: Mapping[str, int]) -> UnreportedRecords:
+    """Unacknowledged records of agents that are not in `agents`. Those in `agents` report their records themselves.
 
-    `acked`: by agent, the last record that the registry has.
+    `acked`: by agent, the last record that is in the registry.
     """
-    told = Untold([], set(), True)
+    told = UnreportedRecords([], set(), True)
     for path in sorted(run_dir.glob("agent-*.ledger")):
         name = path.stem.removeprefix("agent-")
         if name in agents:
@@ -44,8 +44,8 @@ def untold(run_dir: Path, agents: Collection[str], acked: Mapping[str, int]) -> 
             written = path.stat().st_mtime
             ledger = Ledger(str(path))
         except (OSError, LedgerError) as error:
-            log.error("%s What its agent has not told is lost.", error)
-            told = told._replace(everything=False)
+            log.error("%s Records that its agent has not sent are lost.", error)
+            told = told._replace(is_complete=False)
             continue
         told.records.extend(body for number, body in ledger.unacknowledged() if number > acked.get(name, 0))
         told.records.extend(
@@ -57,9 +57,9 @@ def untold(run_dir: Path, agents: Collection[str], acked: Mapping[str, int]) -> 
     return told
 
 
-def written_by(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:
-    """What an agent has written down and was not told that it is stored, by its number. The agent may still be at work
-    on its ledger: it is read only."""
+def read_ledger(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:
+    """The unacknowledged records in the ledger of an agent, with their numbers. A copy is read, because the agent may
+    still write to it."""
     path = run_dir / f"agent-{name}.ledger"
     with uninterrupted(), tempfile.TemporaryDirectory(prefix="qcg-pm-") as directory:
         copy = Path(directory) / path.name
@@ -69,7 +69,12 @@ def written_by(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:
             copy.chmod(0o600)
             ledger = Ledger(str(copy))
         except (OSError, LedgerError) as error:
-            log.error("What the agent %s has not told is lost, for its ledger %s cannot be read: %s", name, path, error)
+            log.error(
+                "Records that agent %s has not sent are lost, because its ledger %s cannot be read: %s",
+                name,
+                path,
+                error,
+            )
             return []
         try:
             return ledger.unacknowledged()

@@ -1,4 +1,4 @@
-"""When an agent that is not heard counts as away, is started again, and counts as lost. No clock, no processes."""
+"""Liveness of one agent: when a silent agent is away, is started again, and is lost. No clock, no processes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from msgspec import Struct
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 60.0
-"""Seconds between an attempt to start an agent that was of no use and the next one; twice as long each time."""
+"""Seconds between a failed start of an agent and the next one; doubled after each failure."""
 STUCK = 90.0
-"""Seconds after which an attempt that has brought no agent is given up."""
+"""Seconds after which a start that has brought no agent is given up."""
 
 
 FROZEN = 5.0
-"""Seconds in which an agent that lives does something, by far: it beats every two of them."""
+"""Seconds without any activity after which an agent is frozen: a live one sends a heartbeat every two seconds."""
 STALLED = 300.0
-"""Seconds for which an agent that only has a pulse is waited for, such as one whose file system hangs."""
+"""Seconds for which an agent is kept that sends only heartbeats, such as one whose file system hangs."""
 
 
-class Times(Struct, frozen=True):
-    """Seconds of silence; those of an agent that was there are all in proportion to `lost`.
+class LivenessTimes(Struct, frozen=True):
+    """Seconds of silence after which an agent is away, restarted, fenced and lost; all in proportion to `lost`.
 
-    An agent that is cut off ends its jobs well before its node counts as lost, so that nothing runs twice. It has tried
-    to connect again several times by then, so that a cut of ten seconds harms nobody.
+    An agent that is cut off ends its jobs well before its node is lost, so that no job runs twice. Before that it tries
+    several times to connect again, so that a network failure of ten seconds has no effect.
     """
 
     lost: float = 25.0
@@ -43,18 +43,20 @@ class Times(Struct, frozen=True):
         return 0.7 * self.lost
 
 
-class Standing(enum.Enum):
+class AgentState(enum.Enum):
     EXPECTED = enum.auto()
-    """It has never been heard, and nothing can run there."""
+    """It has never connected, so no job can run there."""
     READY = enum.auto()
     AWAY = enum.auto()
-    """Silent, or of an earlier manager and not heard yet: jobs may run there."""
+    """Silent, or of an earlier manager and not connected yet: jobs may run there."""
     LOST = enum.auto()
     GONE = enum.auto()
-    """It has ended everything, and itself."""
+    """It has ended its jobs and exited."""
 
 
 class Step(enum.Enum):
+    """What has to be done about an agent."""
+
     AWAY = enum.auto()
     START = enum.auto()
     GIVE_UP_START = enum.auto()
@@ -62,47 +64,47 @@ class Step(enum.Enum):
     NEVER_CAME = enum.auto()
 
 
-class Vigil:
-    """One agent, as far as it was heard. Whoever keeps it says what happens and when, and asks what is due."""
+class AgentLiveness:
+    """The liveness of one agent. The supervisor reports messages and heartbeats, and asks which steps are due."""
 
-    def __init__(self, times: Times, now: float, *, earlier: Times | None = None) -> None:
-        """`earlier`: where an earlier manager may have left an agent, with jobs, the times that it may go by."""
+    def __init__(self, times: LivenessTimes, now: float, *, earlier: LivenessTimes | None = None) -> None:
+        """`earlier`: the times that an agent of an earlier manager may use, where one may still run there."""
         self._times = times
         self._its_times = times if earlier is None else earlier
-        """Those that the agent was told last: it ends its jobs by them."""
-        self.standing = Standing.EXPECTED if earlier is None else Standing.AWAY
+        """The times that the agent uses itself to end its jobs."""
+        self.state = AgentState.EXPECTED if earlier is None else AgentState.AWAY
         self.heard = now
-        """When it was heard last; before that, when somebody began to listen."""
-        self._pulse = now
-        """When there was another reason to believe that it lives, or that it may not know better."""
+        """Time of its last message; before the first one, of the start of the manager."""
+        self._heartbeat = now
+        """Time of its last heartbeat, or when it may have been unable to know that this manager lives."""
         self._pause = FIRST_PAUSE
         self._start_at = now
         self._was_hung = False
         self._starting_since: float | None = None
-        """When the attempt began that may still bring an agent."""
+        """When the start began that is under way."""
 
-    def hears(self, now: float) -> None:
+    def message_received(self, now: float) -> None:
         self.heard = now
 
-    def pulses(self, at: float) -> None:
-        """It is there, even if it has nothing to say: no other is started, and nothing is lost."""
-        self._pulse = max(self._pulse, at)
+    def heartbeat_received(self, at: float) -> None:
+        """It is alive, even without messages: no other agent is started, and nothing is lost."""
+        self._heartbeat = max(self._heartbeat, at)
 
     def reported(self, now: float) -> None:
-        """It has connected and told everything."""
+        """It has connected and reported its attempts."""
         self.heard = now
-        self.standing = Standing.READY
+        self.state = AgentState.READY
         self._its_times = self._times
         self._pause = FIRST_PAUSE
         self._starting_since = None
         self._was_hung = False
 
-    def starts(self, now: float) -> None:
-        """An attempt to start an agent is under way."""
+    def start_began(self, now: float) -> None:
+        """A command that starts an agent is under way."""
         self._starting_since = now
 
     def start_ended(self, now: float) -> None:
-        """The attempt is over. Where it has brought no agent, the next one has to wait."""
+        """The command has ended. If it has brought no agent, the next one is delayed."""
         if self._starting_since is not None:
             self._starting_since = None
             self._start_at = now + self._pause
@@ -113,61 +115,61 @@ class Vigil:
         return self._starting_since is not None
 
     def is_hung(self, now: float) -> bool:
-        """An agent that is in order would have ended its jobs by now: one that is still there is ended with them."""
-        was_there = self.standing in (Standing.AWAY, Standing.LOST)
-        return was_there and self._lifeless(now) >= self._its_times.fence
+        """It should have ended its jobs by now, being cut off; if it still runs, it is killed with its jobs."""
+        was_there = self.state in (AgentState.AWAY, AgentState.LOST)
+        return was_there and self._inactive_for(now) >= self._its_times.fence
 
-    def spares(self, now: float) -> float | None:
-        """How long an agent that is started now lets another one be that is there and does nothing at all, before it
-        takes its place; 0: it does so whatever the other one does. `None`: it leaves it alone.
+    def replacement_delay(self, now: float) -> float | None:
+        """Seconds of inactivity after which an agent that is started now replaces one that already runs on its node; 0:
+        at once. None: it does not replace it.
 
-        Its jobs must be gone before the node counts as lost, and a fresh start may take too long then.
+        The jobs of the old agent must have ended before the node is lost, and a later start may be too slow for that.
         """
         if self.is_hung(now):
             return 0.0
-        in_time = self._its_times.fence - self._lifeless(now) >= FROZEN
-        return FROZEN if self.standing is Standing.AWAY and in_time else None
+        in_time = self._its_times.fence - self._inactive_for(now) >= FROZEN
+        return FROZEN if self.state is AgentState.AWAY and in_time else None
 
-    def is_deaf_to(self, now: float) -> bool:
-        """Whether its pulse counts for nothing: it should be dead, or has done nothing else for too long."""
-        return self.standing is Standing.LOST or self.is_hung(now) or now - self.heard >= STALLED
+    def ignores_heartbeats(self, now: float) -> bool:
+        """Whether its heartbeats do not count: it should be dead, or has sent nothing else for too long."""
+        return self.state is AgentState.LOST or self.is_hung(now) or now - self.heard >= STALLED
 
-    def said_goodbye(self) -> None:
-        self.standing = Standing.GONE
+    def exited(self) -> None:
+        self.state = AgentState.GONE
 
-    def forgive(self, now: float) -> None:
-        """The listener itself was asleep, or busy with something else."""
-        if self.standing in (Standing.READY, Standing.AWAY):
+    def restart_silence(self, now: float) -> None:
+        """Count its silence from now on, because the manager itself was suspended or busy."""
+        if self.state in (AgentState.READY, AgentState.AWAY):
             self.heard = now
 
     def due(self, now: float) -> list[Step]:
-        """What follows from how long it has been silent; each step is told once."""
+        """The steps that its silence requires now; each is returned once."""
         silence = now - self.heard
-        lifeless = self._lifeless(now)
+        inactive = self._inactive_for(now)
         steps = []
-        if self.standing is Standing.READY and silence >= self._times.away:
-            self.standing = Standing.AWAY
+        if self.state is AgentState.READY and silence >= self._times.away:
+            self.state = AgentState.AWAY
             self._start_at = min(self._start_at, now)
             steps.append(Step.AWAY)
-        elif self.standing is Standing.EXPECTED and silence >= self._times.never_came:
-            self.standing = Standing.LOST
+        elif self.state is AgentState.EXPECTED and silence >= self._times.never_came:
+            self.state = AgentState.LOST
             steps.append(Step.NEVER_CAME)
-        if self.standing is Standing.AWAY and lifeless >= self._its_times.lost:
-            self.standing = Standing.LOST
+        if self.state is AgentState.AWAY and inactive >= self._its_times.lost:
+            self.state = AgentState.LOST
             steps.append(Step.LOST)
         if self.is_hung(now) and not self._was_hung:
             self._was_hung = True
             self._start_at = min(self._start_at, now)
         if self._starting_since is not None and now - self._starting_since >= STUCK:
             steps.append(Step.GIVE_UP_START)
-        if self._may_start(lifeless) and self._starting_since is None and now >= self._start_at:
+        if self._may_start(inactive) and self._starting_since is None and now >= self._start_at:
             steps.append(Step.START)
         return steps
 
-    def _lifeless(self, now: float) -> float:
-        return now - max(self.heard, self._pulse)
+    def _inactive_for(self, now: float) -> float:
+        return now - max(self.heard, self._heartbeat)
 
-    def _may_start(self, lifeless: float) -> bool:
-        if self.standing is Standing.AWAY:
-            return lifeless >= self._times.restart
-        return self.standing in (Standing.EXPECTED, Standing.LOST)
+    def _may_start(self, inactive: float) -> bool:
+        if self.state is AgentState.AWAY:
+            return inactive >= self._times.restart
+        return self.state in (AgentState.EXPECTED, AgentState.LOST)

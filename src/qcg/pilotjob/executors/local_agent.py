@@ -1,4 +1,4 @@
-"""The agent of this machine: found again or started, started anew when it dies, and gone at a clean end."""
+"""Supervision of the single agent on this machine: found or started, restarted when it dies, ended at the shutdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.pidfile import remove_agent_pid
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.base import ExecutorObserver
-from qcg.pilotjob.executors.prestart import SpareAgent
+from qcg.pilotjob.executors.prestart import PrestartedAgent
 from qcg.pilotjob.executors.process import WatchedProcess, find_agent, start_agent
 from qcg.pilotjob.executors.restarts import Restarts
 from qcg.pilotjob.executors.supervision import AgentSupervisor
@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 
 NAME = "local"
 PATIENCE = 120
-"""Seconds that an agent has to connect: it, or Python itself, may come from a slow file system."""
+"""Seconds that an agent has to connect: its modules may be on a slow file system."""
 SECOND = 1.0
 ENDING = 10
-"""Seconds that an agent has to end, besides the grace of its jobs."""
+"""Seconds that an agent has to exit, in addition to the grace period of its jobs."""
 
 
 class LocalAgent(AgentSupervisor):
@@ -39,30 +39,30 @@ class LocalAgent(AgentSupervisor):
         linger: float,
         *,
         pretend: bool = False,
-        spare: SpareAgent | None = None,
+        prestarted: PrestartedAgent | None = None,
         now: Callable[[], float] = time.monotonic,
         on_connected: Callable[[int], None] = lambda pid: None,
     ) -> None:
-        """`spare`: one to begin with, where it was started in time. `now`: seconds of a clock that does not jump.
+        """`prestarted`: the first agent, where it was started early. `now`: seconds of a monotonic clock.
         `on_connected`: called with the pid of each agent that connects from this machine."""
         self._executor = executor
         self._observer = observer
         self._run_dir = run_dir
         self._linger = linger
         self._pretend = pretend
-        self._spare = spare
+        self._prestarted = prestarted
         self._process: WatchedProcess | None = None
         self._watching: asyncio.Future[None] | None = None
         self._now = now
         self._on_connected = on_connected
         self._started = 0.0
-        """When the agent that is watched was started."""
+        """When the current agent was started."""
         self._restarts = Restarts()
         self._connected_pid = 0
-        """Of the agent that has said Hello last, where it is on this machine."""
+        """Process id of the agent that connected last; 0 if it is on another machine."""
         self._ending = False
         self._has_worked = False
-        """It may have jobs, or know of some."""
+        """The agent has been ready, so it may have jobs."""
         self._said_bye = asyncio.Event()
 
     def start(self) -> None:
@@ -79,7 +79,7 @@ class LocalAgent(AgentSupervisor):
                 log.info("the agent of the earlier manager (pid %d) still runs", self._process.pid)
             else:
                 self._process = start_agent(
-                    self._run_dir, NAME, self._linger, self._exited, pretend=self._pretend, spare=self._spare
+                    self._run_dir, NAME, self._linger, self._exited, pretend=self._pretend, prestarted=self._prestarted
                 )
                 log.info("agent started (pid %d)", self._process.pid)
             self._watching = asyncio.ensure_future(self._expect(self._process))
@@ -102,14 +102,14 @@ class LocalAgent(AgentSupervisor):
         self._said_bye.set()
 
     async def _expect(self, process: WatchedProcess) -> None:
-        """An agent that does not connect is of no use to anybody."""
+        """Kill the agent if it does not connect in time."""
         if not await _happens(lambda: self._executor.agents[NAME].ready or process.exited.is_set(), PATIENCE):
             log.error("the agent (pid %d) does not connect; it is killed", process.pid)
             process.kill()
 
     def _exited(self) -> None:
         if self._ending:
-            return  # its last words may still be on their way: it is not to be forgotten before them
+            return  # its last messages may still be on their way
         if self._watch_connected_agent():
             return
         had_connected = self._executor.agents[NAME].ready
@@ -123,9 +123,9 @@ class LocalAgent(AgentSupervisor):
             self._failed_to_start(f"the agent ends right after its start; {path} says why")
 
     def _watch_connected_agent(self) -> bool:
-        """Whether another agent than the one that ended is connected and alive; it is watched from now on.
+        """Watch another agent than the one that ended, if one is connected and alive.
 
-        An earlier manager started it: it loaded slowly, or its pid file is gone, so that it was not found."""
+        An earlier manager started it, and it was not found: it loaded slowly, or its pid file is gone."""
         ended = self._process.pid if self._process is not None else 0
         pid = self._connected_pid
         if not self._executor.agents[NAME].ready or pid in (0, ended):
@@ -185,8 +185,8 @@ class LocalAgent(AgentSupervisor):
             await asyncio.wait_for(self._said_bye.wait(), 1)
 
     def abandon(self) -> None:
-        """Leave the agent alone: it keeps its jobs, and waits for another manager. One that has never been at work has
-        none, and may come when another manager, with an agent of its own, has long ended the run."""
+        """Stop watching the agent: it keeps its jobs, and waits for another manager. An agent that was never ready has
+        no jobs, and is killed, because it might connect when another manager has ended the run."""
         self._ending = True
         if self._watching is not None:
             self._watching.cancel()
@@ -197,7 +197,7 @@ class LocalAgent(AgentSupervisor):
 
 
 async def _happens(condition: Callable[[], bool], seconds: int) -> bool:
-    """Whether it does within so many seconds in which this process was not too busy to notice."""
+    """Whether the condition becomes true within so many seconds, not counting time in which this process was busy."""
     for _ in range(seconds):
         await asyncio.sleep(SECOND)
         if condition():

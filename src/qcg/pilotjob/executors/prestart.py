@@ -1,4 +1,4 @@
-"""An agent that is started before anybody knows what for: it loads its modules while the manager loads its own."""
+"""An agent started before its run is known, so that it loads its modules while the manager loads its own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from types import TracebackType
 from qcg.pilotjob.cluster.registry import is_in_allocation
 
 
-class SpareAgent:
-    """To be used once, or not at all: then it is gone at the end of the block."""
+class PrestartedAgent:
+    """A context manager. The agent is assigned to a run once; otherwise it is killed at the end of the block."""
 
     def __init__(self, *, wanted: bool = True) -> None:
         self._process: subprocess.Popen[bytes] | None = _start() if wanted else None
 
-    def engage(self, run_dir: Path, options: list[str]) -> subprocess.Popen[bytes] | None:
-        """From now on it is the agent of this run. None when there is none any more."""
+    def assign(self, run_dir: Path, options: list[str]) -> subprocess.Popen[bytes] | None:
+        """Make it the agent of this run. Returns None if it is not available."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -32,7 +32,7 @@ class SpareAgent:
             return None
         return process
 
-    def __enter__(self) -> SpareAgent:
+    def __enter__(self) -> PrestartedAgent:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -43,8 +43,8 @@ class SpareAgent:
             self._process.stdin.close()
 
 
-def is_wanted(resources: str, nodes: str | None, resume: str | None, environ: Mapping[str, str]) -> bool:
-    """Whether a run with these options most likely takes place on this machine, and has no agent yet."""
+def is_useful(resources: str, nodes: str | None, resume: str | None, environ: Mapping[str, str]) -> bool:
+    """Whether a run with these options probably uses this machine, and has no agent yet."""
     here = resources == "local" or nodes is not None or (resources == "auto" and not is_in_allocation(environ))
     return here and resume is None
 
@@ -53,11 +53,11 @@ def _start() -> subprocess.Popen[bytes] | None:
     try:
         return subprocess.Popen(
             [sys.executable, "-m", "qcg.pilotjob.agent", "--later"],
-            cwd="/",  # where no file of the user's is taken for a module
+            cwd="/",  # where no file of the user can be imported by mistake
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
     except OSError:
-        return None  # whoever needs an agent starts one then, and says why that cannot be done
+        return None  # the start of the run tries again, and reports the error

@@ -1,4 +1,4 @@
-"""Processes on this machine that are agents, or start some: started, watched, or found again after a crash."""
+"""Processes on this machine that are agents or start agents: start them, watch them, find them after a crash."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
 from qcg.pilotjob.cluster.registry import current_allocation
-from qcg.pilotjob.executors.prestart import SpareAgent
+from qcg.pilotjob.executors.prestart import PrestartedAgent
 from qcg.pilotjob.host.process_tree import Snapshot, read_process, send
 from qcg.pilotjob.host.safe_open import open_own
 from qcg.pilotjob.wire import descriptors
 
 LOOK = 0.5
-"""Seconds between looks at a process where the kernel gives no descriptor for it."""
+"""Seconds between two checks of a process where the kernel has no process descriptors."""
 
 
 class WatchedProcess:
-    """Watched through a descriptor of the process, so that one which another manager started is watched as well."""
+    """A process watched through a process descriptor, so that it need not be a child of this one."""
 
     def __init__(self, pid: int, child: subprocess.Popen[bytes] | None, on_exit: Callable[[], None]) -> None:
         self.pid = pid
@@ -40,7 +40,7 @@ class WatchedProcess:
             self._look()
 
     def _look(self) -> None:
-        """The way of old kernels."""
+        """Poll, on kernels without process descriptors."""
         now = read_process(self.pid)
         if now is None or now.dead or self._first is None or now.start_ticks != self._first.start_ticks:
             self._has_exited()
@@ -70,7 +70,7 @@ class WatchedProcess:
             os.kill(self.pid, signal.SIGKILL)
 
     def kill_alone(self) -> None:
-        """With its session, but so that nothing which it has started elsewhere notices.
+        """Kill the process and its session, without ending what it has started on other machines.
 
         `srun` has a child that cancels the whole step when its parent dies: children go first.
         """
@@ -85,11 +85,11 @@ class WatchedProcess:
         if not self.exited.is_set():
             self._forget()
             if self._child is not None:
-                self._child.returncode = 0  # not ours to wait for any more: no warning about it
+                self._child.returncode = 0  # so that the interpreter does not warn about a child that still runs
 
 
 def _descriptor_of(pid: int) -> int:
-    """-1 where there is no such thing: kernels before 5.3, and some containers."""
+    """A process descriptor; -1 on kernels before 5.3 and in some containers."""
     try:
         return os.pidfd_open(pid)
     except AttributeError:
@@ -107,7 +107,7 @@ def start_agent(
     on_exit: Callable[[], None],
     *,
     pretend: bool = False,
-    spare: SpareAgent | None = None,
+    prestarted: PrestartedAgent | None = None,
 ) -> WatchedProcess:
     options = ["--run-dir", str(run_dir), "--name", name, "--linger", str(linger), "--parent", str(os.getpid())]
     options += ["--open-files", str(descriptors.GIVEN)]
@@ -115,7 +115,7 @@ def start_agent(
     options += allocation.agent_options() if allocation is not None else []
     if pretend:
         options.append("--pretend")
-    if spare is not None and (child := spare.engage(run_dir, [*options, "--own-log"])) is not None:
+    if prestarted is not None and (child := prestarted.assign(run_dir, [*options, "--own-log"])) is not None:
         return WatchedProcess(child.pid, child, on_exit)
     command = [sys.executable, "-m", "qcg.pilotjob.agent", *options]
     return start_apart(command, run_dir, f"agent-{name}.log", None, on_exit)
@@ -124,8 +124,8 @@ def start_agent(
 def start_apart(
     command: list[str], run_dir: Path, log_name: str, environ: dict[str, str] | None, on_exit: Callable[[], None]
 ) -> WatchedProcess:
-    """In a session of its own, so that nothing that ends the manager ends the process; and in the run directory, so
-    that no file of the user's is taken for a module."""
+    """Start a process in a session of its own, so that signals to the manager do not reach it, and in the run
+    directory, so that no file of the user can be imported by mistake."""
     descriptor = open_own(run_dir / log_name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         child = subprocess.Popen(

@@ -1,18 +1,18 @@
-"""When another agent is started after one has ended."""
+"""Restart policy: how long to wait before an agent that has ended is replaced."""
 
 from __future__ import annotations
 
 MOST_FAILED_STARTS = 5
-"""Agents that may end one after another before they have connected. Then no agent can be had."""
+"""Agents that may end in a row before they have connected. Then no further one is started."""
 FIRST_PAUSE = 0.5
 """Seconds before the next start after an agent that lived for a short time. Each pause is twice as long as the last."""
 LONGEST_PAUSE = 30.0
 LONG_LIFE = 60.0
-"""Seconds after which the life of an agent counts as long: the pauses begin anew."""
+"""Seconds of life after which the pauses start again with the first one."""
 
 
 class Restarts:
-    """Counts the agents that were of little use. It has no clock: its caller tells how long an agent lived."""
+    """Counts failed starts and short lives of agents. It has no clock: the caller says how long an agent lived."""
 
     def __init__(self) -> None:
         self.failed_starts = 0

@@ -1,4 +1,4 @@
-"""Whether an agent that was started by ssh has left its node."""
+"""Check by ssh whether an agent and its jobs have ended on a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STILL_THERE = 3
 
 
 def has_left(node: str, pid: int, instance: str) -> bool:
-    """The agent, and all processes of this run's jobs. False where the node cannot be asked."""
+    """Whether neither the agent nor a job of this run is on the node. False when the node cannot be reached."""
     mark = shlex.quote(f"{STEP_ID}={instance}.")
     look = f"if test -e /proc/{pid} || grep -qsaF {mark} /proc/[0-9]*/environ; then exit {STILL_THERE}; fi"
     command = ["ssh", "-n", "-oBatchMode=yes", "-oConnectTimeout=10", node, f"sh -c {shlex.quote(look)}"]

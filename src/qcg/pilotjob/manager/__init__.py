@@ -1,1 +1,5 @@
-"""The manager process: engine, commits, acknowledgements, observers, placement, resume and shutdown of a run."""
+"""The manager process: engine, commit loop, observers, placement, preparation, resume and shutdown of a run.
+
+It gets its interfaces through `ports.py`, and reaches hosts through an executor. May import every package below
+interfaces, and none of interfaces, api, executor_api and cli.
+"""

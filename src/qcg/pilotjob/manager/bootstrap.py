@@ -20,8 +20,8 @@ from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.executors.agents import Endpoint
 from qcg.pilotjob.executors.composite import composite
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
-from qcg.pilotjob.executors.ledger_reader import untold
-from qcg.pilotjob.executors.prestart import SpareAgent
+from qcg.pilotjob.executors.ledger_reader import read_unreported
+from qcg.pilotjob.executors.prestart import PrestartedAgent
 from qcg.pilotjob.host.records import FILES, OUTPUT
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
@@ -40,7 +40,7 @@ from qcg.pilotjob.launch.site import EnvironmentSchema, Site
 from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.manager import Manager
-from qcg.pilotjob.manager.placement import Place, agent_executor
+from qcg.pilotjob.manager.placement import Placement, agent_executor
 from qcg.pilotjob.manager.prepare import PreparedRun
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 from qcg.pilotjob.report.writer import ReportWriter
@@ -57,84 +57,85 @@ def assemble(
     hub: Hub,
     contact: ContactKeeper,
     on_local_agent: Callable[[int], None] = lambda pid: None,
-    spare: SpareAgent | None = None,
+    prestarted: PrestartedAgent | None = None,
 ) -> Manager:
     """Put the parts of a manager together, and restore the jobs of a resumed run. Nothing is started yet.
 
     `on_local_agent`: called with the pid of the agent of this host when it connects."""
-    options, run_dir, journal, place = prepared.options, prepared.run_dir, prepared.journal, prepared.place
+    options, run_dir, journal, placement = prepared.options, prepared.run_dir, prepared.journal, prepared.placement
     clients = prepared.network.contact if prepared.network is not None else None
     site = _site(prepared, clients)
     report_path = run_dir / options.report_file
     report = ReportWriter(report_path, options.report_format, keep=journal.metadata(REPORT_SIZE))
     if options.report_format != "none":
         rundir.link(prepared.wd, report_path, "jobs.report")
-    _remember(journal, options, site, place)
+    _remember(journal, options, site, placement)
     core = Core(
-        place.specs, rerun_lost=options.rerun_lost, patience=options.patience, fallback_node=place.fallback_node
+        placement.specs, rerun_lost=options.rerun_lost, patience=options.patience, fallback_node=placement.fallback_node
     )
-    endpoint = Endpoint(hub, make_keys(), f"tcp://{place.address}:*")
-    agents = agent_executor(place, options, run_dir, site, journal, endpoint, contact, on_local_agent, spare)
+    endpoint = Endpoint(hub, make_keys(), f"tcp://{placement.address}:*")
+    agents = agent_executor(placement, options, run_dir, site, journal, endpoint, contact, on_local_agent, prestarted)
     engine = Engine(core, journal, report, site, composite([agents]), ShutdownRequest())
     manager = Manager(
         engine,
         run_dir.name.removeprefix(rundir.PREFIX),
         clients=clients,
         system_cores=int(options.system_core),
-        cluster_name=place.cluster_name,
+        cluster_name=placement.cluster_name,
     )
     if options.wait or journal.metadata(END_WHEN_DONE):
         manager.end_when_done.set()
     if prepared.is_resumed:
-        _restore(engine, run_dir, place)
-    total = sum(len(spec.cores) for spec in place.specs)
-    names = ", ".join(spec.name for spec in place.specs[:20])
-    log.info("%d nodes with %d cores: %s", len(place.specs), total, names)
+        _restore(engine, run_dir, placement)
+    total = sum(len(spec.cores) for spec in placement.specs)
+    names = ", ".join(spec.name for spec in placement.specs[:20])
+    log.info("%d nodes with %d cores: %s", len(placement.specs), total, names)
     return manager
 
 
 def _site(prepared: PreparedRun, clients: ClientsContact | None) -> Site:
-    options, run_dir, place = prepared.options, prepared.run_dir, prepared.place
+    options, run_dir, placement = prepared.options, prepared.run_dir, prepared.placement
     return Site(
         root_wd=str(prepared.wd),
         instance=prepared.journal.metadata(INSTANCE) or uuid.uuid4().hex,
         zmq_address=clients.address if clients else "",
         contact=str(run_dir / FILE_NAME) if clients else "",
-        allocation=place.job_id,
-        schema=_schema(options, place),
-        multi_node=place.system.multi_node() if place.system is not None else None,
+        allocation=placement.job_id,
+        schema=_schema(options, placement),
+        multi_node=placement.system.multi_node() if placement.system is not None else None,
         files=str(run_dir / FILES),
         output=str(run_dir / OUTPUT),
         keep_output=options.keep_output,
-        bindings=place.bindings,
-        hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ or any(spec.gpus for spec in place.specs if place.allocation),
-        hidden=_hidden(place),
-        hidden_from_mpi=() if place.job_id else allocation_variables(),
+        bindings=placement.bindings,
+        hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ
+        or any(spec.gpus for spec in placement.specs if placement.allocation),
+        hidden=_hidden(placement),
+        hidden_from_mpi=() if placement.job_id else allocation_variables(),
         threads_chosen="OMP_NUM_THREADS" in os.environ,
     )
 
 
-def _schema(options: Options, place: Place) -> EnvironmentSchema | None:
+def _schema(options: Options, placement: Placement) -> EnvironmentSchema | None:
     """The schema that `--envschema` chooses: by name, or that of the batch system whose nodes the run uses."""
     wanted = [name.strip() for name in options.envschema.split(",")]
     for name in wanted:
         if name in schema_names():
             return batch_system(name).schema
-    return place.system.schema if "auto" in wanted and place.system is not None else None
+    return placement.system.schema if "auto" in wanted and placement.system is not None else None
 
 
-def _hidden(place: Place) -> list[str]:
+def _hidden(placement: Placement) -> list[str]:
     """Variables that jobs must not see, because they describe the agent, or an allocation that the run does not use."""
-    system = place.system or system_in_use(os.environ)
+    system = placement.system or system_in_use(os.environ)
     if system is None:
         return []
-    return system.variables_to_hide() if place.system is not None else system.variables_of_allocation(os.environ)
+    return system.variables_to_hide() if placement.system is not None else system.variables_of_allocation(os.environ)
 
 
-def _restore(engine: Engine, run_dir: Path, place: Place) -> None:
+def _restore(engine: Engine, run_dir: Path, placement: Placement) -> None:
     journal, report = engine.journal, engine.report
     try:
-        followed = resume.restore(engine.state, journal, untold(run_dir, place.agents, journal.acked()))
+        followed = resume.restore(engine.state, journal, read_unreported(run_dir, placement.agents, journal.acked()))
     except JournalError:
         report.close()
         raise
@@ -144,12 +145,12 @@ def _restore(engine: Engine, run_dir: Path, place: Place) -> None:
     engine.restored(followed)
 
 
-def _remember(journal: Journal, options: Options, site: Site, place: Place) -> None:
+def _remember(journal: Journal, options: Options, site: Site, placement: Placement) -> None:
     """Store what a resumed manager and the report need."""
-    resources = [NodeSize(name=spec.name, cores=len(spec.cores)) for spec in place.specs]
+    resources = [NodeSize(name=spec.name, cores=len(spec.cores)) for spec in placement.specs]
     inside = current_allocation(os.environ)
-    journal.set_metadata(STARTED_IN_ALLOCATION, place.job_id or (inside.id if inside is not None else ""))
-    journal.set_metadata(NODES_OF_ALLOCATION, place.job_id)
+    journal.set_metadata(STARTED_IN_ALLOCATION, placement.job_id or (inside.id if inside is not None else ""))
+    journal.set_metadata(NODES_OF_ALLOCATION, placement.job_id)
     longest = max(options.node_timeout, journal.metadata(LONGEST_NODE_TIMEOUT))
     journal.set_metadata(LONGEST_NODE_TIMEOUT, longest)
     journal.set_metadata(INSTANCE, site.instance)

@@ -24,7 +24,7 @@ from qcg.pilotjob.common.environment import CORE_CLAIMS
 from qcg.pilotjob.host.process_tree import boot_id, read_process
 
 PATIENCE = 1.0
-"""Seconds to wait for the lock. Whoever holds it needs milliseconds, unless it was stopped."""
+"""Seconds to wait for the lock. Its holder needs milliseconds, unless it was stopped."""
 PAUSE = 0.02
 MOST_BYTES = 1 << 20
 """Bytes of the file that are read; a larger one is damaged."""
@@ -73,8 +73,8 @@ class Claims:
         self._name = f"cores-{boot_id() or 'boot'}-{_pid_namespace()}"
 
     def claim(self, run_dir: Path, cores: list[int], *, shared: bool = False) -> tuple[list[int], list[Claim]]:
-        """Claim those of these cores that no other run has. Returns them, and the claims of others on the rest. When
-        none is left, nothing is claimed. `shared`: claim all of them, whoever has them.
+        """Claim the cores that no other run has claimed. Returns them, and the claims of other runs on the rest. When
+        none is left, nothing is claimed. `shared`: claim all cores, also those of other runs.
 
         A claim that this run already has is replaced. Claims of runs that this process belongs to, as a job, do not
         count: the cores were given to it.

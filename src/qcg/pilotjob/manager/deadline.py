@@ -1,4 +1,4 @@
-"""The time that a manager has: `--time-limit`, the end of the allocation, and what happens shortly before.
+"""The deadline of a manager: `--time-limit`, the end of the allocation, and the steps shortly before.
 
 No job is started that would not end in time. At the beginning of the grace period running jobs get a signal, where the
 user wants that, and shortly before the end the manager shuts down: another manager continues with the jobs that are
@@ -29,18 +29,18 @@ log = logging.getLogger(__name__)
 
 TICK = 0.5
 SELDOM = 5.0
-"""Seconds between two looks at the time while no job needs any."""
+"""Seconds between two checks of the time while there are no jobs."""
 READ_AGAIN = 120.0
 READ_SOON = 30.0
-"""Seconds between two questions when the allocation ends, for limits are changed: a sixth of what is left, and not
-more or less than these."""
+"""Bounds for the seconds between two queries of the end of the allocation, because limits can change: a sixth of
+the remaining time."""
 PATIENCE = 20.0
-"""Seconds for the controller to answer then."""
+"""Seconds that the batch system has to answer."""
 SHORT_PATIENCE = 3.0
-"""The same when the end is near as far as is known, and it is asked once more."""
+"""The same when the known end is near, and it is queried once more."""
 LAST = 15.0
-"""Seconds before the end at which what still runs is ended: it takes a while until all is told and written. Half of a
-grace that is short."""
+"""Seconds before the end at which running jobs are ended, because records have to be sent and written. Half of a short
+grace period."""
 SHORT_KILL_GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL when the batch system may kill everything five seconds after its own SIGTERM."""
 DRIFT = 1.0
@@ -58,8 +58,8 @@ class ManagerDeadline:
         self._clock = clock
         self._began = clock.steady()
         self._offset = self._began - clock.wall()
-        """From a time of day that others tell to the steady clock. Fixed, so that it does not follow a clock that is
-        set later."""
+        """Offset from the time of day to the steady clock. Fixed, so that it does not follow a clock that is set
+        later."""
         self._allocation_end = self._steady(allocation.end) if allocation is not None else None
         self._read_at = self._began
         self._warned = False
@@ -171,7 +171,7 @@ class ManagerDeadline:
                 by_node.setdefault(agent_node(self._engine.state, run), []).append(run.id)
             self._engine.dispatch(Warned())
             self._engine.executor.signal(by_node, signal.Signals[name])
-            told = f"; those that run get {name}"
+            told = f"; running jobs get {name}"
         left = max(end - self._clock.steady(), 0.0)
         self._engine.notice(f"the time of this manager is over in {left:.0f} s: no job is started any more{told}")
 
@@ -188,7 +188,7 @@ class ManagerDeadline:
         except ClusterError as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)
-                log.warning("when the allocation ends cannot be asked: %s", error)
+                log.warning("the end of the allocation cannot be queried: %s", error)
             return
         if self._steady(end) != self._allocation_end:
             log.info("the allocation ends at %s now", "no known time" if end is None else time.ctime(end))

@@ -1,4 +1,4 @@
-"""The cores of this host that a run uses: those it claims, and those it shares with other runs."""
+"""The cores of this host that a run uses: claimed for it alone, or shared with other runs."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import msgspec
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.manager.core_claims import Claim, Claims, ClaimsError
-from qcg.pilotjob.manager.placement import Place, without_system_core
+from qcg.pilotjob.manager.placement import Placement, without_system_core
 
 log = logging.getLogger(__name__)
 
 
 class HostCores:
-    """What a run has of this host, until `release`. Runs on virtual nodes or in an allocation claim nothing."""
+    """The claim of a run on cores of this host, until `release`. Virtual nodes and allocations need no claim."""
 
-    def __init__(self, place: Place, options: Options, run_dir: Path) -> None:
+    def __init__(self, placement: Placement, options: Options, run_dir: Path) -> None:
         self.notices: list[str] = []
-        """What the user has to know about other runs on these cores."""
+        """Sentences for the user about other runs on these cores."""
         self._run_dir = run_dir
         self._claims: Claims | None = None
-        if place.bindings and not options.pretend:
-            place = self._claim(place, options)
-        self.place = without_system_core(place) if options.system_core else place
+        if placement.bindings and not options.pretend:
+            placement = self._claim(placement, options)
+        self.placement = without_system_core(placement) if options.system_core else placement
 
     def set_agent(self, pid: int) -> None:
         """The agent of the run: jobs may run on the claimed cores while it lives."""
@@ -51,8 +51,8 @@ class HostCores:
         except ClaimsError as error:
             log.warning("the claim on cores of this host cannot be changed: %s", error)
 
-    def _claim(self, place: Place, options: Options) -> Place:
-        (node,) = place.specs
+    def _claim(self, placement: Placement, options: Options) -> Placement:
+        (node,) = placement.specs
         claims = Claims()
         try:
             mine, others = claims.claim(self._run_dir, list(node.cores), shared=options.share_cores)
@@ -60,14 +60,14 @@ class HostCores:
             self.notices.append(
                 f"The cores of this host cannot be claimed ({error}): other runs may bind their jobs to the same cores."
             )
-            return place
+            return placement
         if mine:
             self._claims = claims
-        return self._reduced(place, options, mine, others) if others else place
+        return self._reduced(placement, options, mine, others) if others else placement
 
-    def _reduced(self, place: Place, options: Options, mine: list[int], others: list[Claim]) -> Place:
+    def _reduced(self, placement: Placement, options: Options, mine: list[int], others: list[Claim]) -> Placement:
         """The place without the cores of other runs, or with all cores and no binding when none is left."""
-        (node,) = place.specs
+        (node,) = placement.specs
         runs = ", ".join(map(str, others))
         if options.share_cores:
             shared = {core for claim in others for core in claim.cores}.intersection(node.cores)
@@ -75,20 +75,20 @@ class HostCores:
                 f"{len(shared)} of {_cores(node)} of this host are shared with {runs}: jobs of these runs are bound to"
                 " the same cores (--share-cores)."
             )
-            return place
+            return placement
         if len(mine) <= options.system_core:
             self.release()
             self.notices.append(
                 f"All {_cores(node)} of this host are in use by {runs}: this run shares them, and its jobs are not"
                 " bound to cores. With --share-cores they are bound all the same."
             )
-            return msgspec.structs.replace(place, bindings={})
+            return msgspec.structs.replace(placement, bindings={})
         self.notices.append(
             f"This run uses {len(mine)} of the {_cores(node)} of this host: the others are in use by {runs}. With"
             " --share-cores or --no-bind it uses all of them."
         )
         spec = msgspec.structs.replace(node, cores=tuple(mine), claimed=len(node.cores) - len(mine))
-        return msgspec.structs.replace(place, specs=[spec], bindings={spec.name: {core: core for core in mine}})
+        return msgspec.structs.replace(placement, specs=[spec], bindings={spec.name: {core: core for core in mine}})
 
 
 def _cores(node: NodeSpec) -> str:

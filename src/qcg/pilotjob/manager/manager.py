@@ -1,4 +1,4 @@
-"""The running manager, as requests and displays see it."""
+"""The running manager, as handlers of requests and displays use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run takes place: its nodes, the address at which they reach the manager, and the executor for them."""
+"""The placement of a run: its nodes, the address at which their agents reach the manager, and their executor."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from qcg.pilotjob.executors.agents import AgentExecutor, Endpoint
 from qcg.pilotjob.executors.allocation_agents import AllocationAgents, NodeLayouts
 from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
-from qcg.pilotjob.executors.liveness import Times
+from qcg.pilotjob.executors.liveness import LivenessTimes
 from qcg.pilotjob.executors.local_agent import NAME, LocalAgent
-from qcg.pilotjob.executors.prestart import SpareAgent
+from qcg.pilotjob.executors.prestart import PrestartedAgent
 from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import LONGEST_NODE_TIMEOUT
@@ -33,26 +33,28 @@ from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.wire.routing import LOOPBACK, address_towards
 
 
-class Place(Struct, frozen=True):
+class Placement(Struct, frozen=True):
+    """The nodes of a run: this host, virtual nodes, or an allocation."""
+
     specs: list[NodeSpec]
     bindings: dict[str, Mapping[int, int]]
-    """As far as they are known before agents tell."""
+    """Core numbers of the kernel by core of the run, for each node where they are known before its agent connects."""
     allocation: Allocation | None = None
 
     @property
     def agents(self) -> dict[str, list[str]]:
-        """The names of the agents, and the nodes that each of them looks after."""
+        """The nodes of each agent, by the name of the agent."""
         names = [spec.name for spec in self.specs]
         return {NAME: names} if self.allocation is None else {name: [name] for name in names}
 
     @property
     def fallback_node(self) -> str:
-        """The node whose agent has looked after all nodes that this run ever had, where there is one."""
+        """A node whose agent has the attempts of all nodes that this run ever had; empty where there is none."""
         return self.specs[0].name if self.allocation is None else ""
 
     @property
     def address(self) -> str:
-        """Of this machine, as nodes see it."""
+        """The address of this machine for agents."""
         if self.allocation is None:
             return LOOPBACK
         found = address_towards(self.allocation.addresses.values())
@@ -64,6 +66,11 @@ class Place(Struct, frozen=True):
                 f" /etc/hosts says about them{batch_system(self.allocation.ref.system).address_hint}"
             )
         return found or LOOPBACK
+
+    @property
+    def has_granted_gpus(self) -> bool:
+        """The batch system has granted GPUs to the run."""
+        return self.allocation is not None and any(spec.gpus for spec in self.specs)
 
     @property
     def cluster_name(self) -> str:
@@ -80,13 +87,15 @@ class Place(Struct, frozen=True):
         return None if self.allocation is None else batch_system(self.allocation.ref.system)
 
 
-def find_place(options: Options) -> Place:
+def find_placement(options: Options) -> Placement:
     part = NodeRange(options.slurm_limit_nodes_range_begin, options.slurm_limit_nodes_range_end)
     found = find_nodes(options.resources, options.nodes, os.environ, part)
     if isinstance(found, Allocation):
-        return Place(found.specs, {}, found)
+        return Placement(found.specs, {}, found)
     bound = found.real and not options.no_bind
-    return Place(found.specs, {spec.name: {core: core for core in spec.cores} for spec in found.specs} if bound else {})
+    return Placement(
+        found.specs, {spec.name: {core: core for core in spec.cores} for spec in found.specs} if bound else {}
+    )
 
 
 def hosts_of_file(options: Options) -> list[str]:
@@ -96,15 +105,15 @@ def hosts_of_file(options: Options) -> list[str]:
     return [spec.name for spec in find_nodes(options.resources, options.nodes, os.environ).specs]
 
 
-def without_system_core(place: Place) -> Place:
-    """The first core of the first node is the manager's own."""
-    first = place.specs[0]
+def without_system_core(placement: Placement) -> Placement:
+    """The placement without the first core of the first node, which is reserved for the manager."""
+    first = placement.specs[0]
     first = msgspec.structs.replace(first, cores=first.cores[1:])
-    return msgspec.structs.replace(place, specs=[first, *place.specs[1:]])
+    return msgspec.structs.replace(placement, specs=[first, *placement.specs[1:]])
 
 
 def agent_executor(
-    place: Place,
+    placement: Placement,
     options: Options,
     run_dir: Path,
     site: Site,
@@ -112,12 +121,12 @@ def agent_executor(
     endpoint: Endpoint,
     contact: ContactKeeper,
     on_local_agent: Callable[[int], None] = lambda pid: None,
-    spare: SpareAgent | None = None,
+    prestarted: PrestartedAgent | None = None,
 ) -> ExecutorFactory:
     """The executor for the nodes of a run. `on_local_agent`: called with the pid of the agent of this host when it
     connects."""
-    system = place.system
-    if place.allocation is None or system is None:
+    system, agents = placement.system, placement.agents
+    if placement.allocation is None or system is None:
 
         def local(observer: ExecutorObserver) -> Executor:
             def supervise(executor: AgentExecutor) -> AgentSupervisor:
@@ -127,18 +136,20 @@ def agent_executor(
                     run_dir,
                     options.linger,
                     pretend=options.pretend,
-                    spare=spare,
+                    prestarted=prestarted,
                     on_connected=on_local_agent,
                 )
 
-            return AgentExecutor(observer, place.agents, journal.acked(), endpoint, supervise, instance=site.instance)
+            return AgentExecutor(
+                observer, placement.agents, journal.acked(), endpoint, supervise, instance=site.instance
+            )
 
         return local
-    times = Times(options.node_timeout, options.nl_init_timeout)
-    agent = AgentCommand(run_dir, options.linger, place.allocation.end, place.allocation.ref)
+    times = LivenessTimes(options.node_timeout, options.nl_init_timeout)
+    agent = AgentCommand(run_dir, options.linger, placement.allocation.end, placement.allocation.ref)
     start = system.agent_start(options.nl_start_method, agent, os.environ)
-    earlier = Times(journal.metadata(LONGEST_NODE_TIMEOUT) or options.node_timeout, options.nl_init_timeout)
-    layouts = AllocationLayouts(place.allocation, site, system.label, bind=not options.no_bind)
+    earlier = LivenessTimes(journal.metadata(LONGEST_NODE_TIMEOUT) or options.node_timeout, options.nl_init_timeout)
+    layouts = AllocationLayouts(placement.allocation, site, system.label, bind=not options.no_bind)
 
     def in_allocation(observer: ExecutorObserver) -> Executor:
         def supervise(executor: AgentExecutor) -> AgentSupervisor:
@@ -147,7 +158,7 @@ def agent_executor(
 
         return AgentExecutor(
             observer,
-            place.agents,
+            agents,
             journal.acked(),
             endpoint,
             supervise,

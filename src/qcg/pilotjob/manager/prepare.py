@@ -11,7 +11,7 @@ from qcg.pilotjob.common.options import Options, Resumption
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import INSTANCE, NODES_OF_ALLOCATION
 from qcg.pilotjob.manager import resume
-from qcg.pilotjob.manager.placement import Place, find_place, hosts_of_file
+from qcg.pilotjob.manager.placement import Placement, find_placement, hosts_of_file
 from qcg.pilotjob.manager.ports import Interfaces, NetworkServer, RequestFile
 from qcg.pilotjob.runs import rundir
 from qcg.pilotjob.runs.guard import check_agents, check_free
@@ -28,7 +28,7 @@ class PreparedRun(Struct, frozen=True):
     run_dir: Path
     options: Options
     journal: Journal
-    place: Place
+    placement: Placement
     requests: RequestFile
     network: NetworkServer | None
     is_resumed: bool
@@ -42,8 +42,8 @@ class PreparedRun(Struct, frozen=True):
 def prepare_new(options: Options, interfaces: Interfaces, hub: Hub) -> PreparedRun:
     requests = interfaces.read_file(options)
     # Before the run directory is made, so that nothing is left when nodes or ports are refused.
-    place = find_place(options)
-    network = _open_network(interfaces, hub, options, place)
+    placement = find_placement(options)
+    network = _open_network(interfaces, hub, options, placement)
     wd = Path(options.wd).resolve()
     run_dir = rundir.create(wd, options.id)
     try:
@@ -51,7 +51,7 @@ def prepare_new(options: Options, interfaces: Interfaces, hub: Hub) -> PreparedR
     except BaseException:
         rundir.discard(wd, run_dir)
         raise
-    return PreparedRun(wd, run_dir, options, journal, place, requests, network, is_resumed=False)
+    return PreparedRun(wd, run_dir, options, journal, placement, requests, network, is_resumed=False)
 
 
 def prepare_resumed(resumption: Resumption, interfaces: Interfaces, hub: Hub) -> PreparedRun:
@@ -64,15 +64,15 @@ def prepare_resumed(resumption: Resumption, interfaces: Interfaces, hub: Hub) ->
     resume.forget_end(journal, when_done=resumption.anew)
     given_again = "file_path" in resumption.changes
     requests = interfaces.read_file_again(options, before, journal, given_again=given_again)
-    place = find_place(options)
+    placement = find_placement(options)
     was_in = journal.metadata(NODES_OF_ALLOCATION)
-    if was_in and place.allocation is None and options.nodes is None and options.resources == "auto":
+    if was_in and placement.allocation is None and options.nodes is None and options.resources == "auto":
         refuse_elsewhere(run_dir, was_in)
-    network = _open_network(interfaces, hub, options, place)
-    return PreparedRun(run_dir.parent, run_dir, options, journal, place, requests, network, is_resumed=True)
+    network = _open_network(interfaces, hub, options, placement)
+    return PreparedRun(run_dir.parent, run_dir, options, journal, placement, requests, network, is_resumed=True)
 
 
-def _open_network(interfaces: Interfaces, hub: Hub, options: Options, place: Place) -> NetworkServer | None:
-    check_connections(place.address)
+def _open_network(interfaces: Interfaces, hub: Hub, options: Options, placement: Placement) -> NetworkServer | None:
+    check_connections(placement.address)
     # Without keys, only users of this host may connect.
-    return interfaces.open_network(hub, options, LOOPBACK if options.insecure_net else place.address)
+    return interfaces.open_network(hub, options, LOOPBACK if options.insecure_net else placement.address)

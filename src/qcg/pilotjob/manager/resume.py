@@ -1,4 +1,4 @@
-"""Take up a run where its last manager left it."""
+"""Resume a run: restore its core and its report from the registry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qcg.pilotjob.core import restore as core_restore
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.restore import LedgerRecords
-from qcg.pilotjob.executors.ledger_reader import Untold
+from qcg.pilotjob.executors.ledger_reader import UnreportedRecords
 from qcg.pilotjob.journal.descriptions import DamagedDescription
 from qcg.pilotjob.journal.journal import Journal, damaged
 from qcg.pilotjob.journal.metadata import END_WHEN_DONE, FINISH_REQUESTED, OPTIONS, REPORT_SIZE, DamagedMetadata
@@ -17,9 +17,9 @@ from qcg.pilotjob.manager.job_views import JobViews
 from qcg.pilotjob.report.writer import UNKNOWN, ReportWriter
 
 
-def restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
+def restore(core: CoreState, journal: Journal, told: UnreportedRecords) -> list[Effect]:
     """Restore an empty core from the registry and from the ledgers of agents that have ended; returns the effects."""
-    ledgers = LedgerRecords(told.records, told.agents, complete=told.everything)
+    ledgers = LedgerRecords(told.records, told.agents, complete=told.is_complete)
     try:
         return core_restore.restore(core, journal.load(), ledgers, time.time())
     except DamagedDescription as error:
@@ -27,11 +27,11 @@ def restore(core: CoreState, journal: Journal, told: Untold) -> list[Effect]:
 
 
 def complete_report(report: ReportWriter, journal: Journal, views: JobViews, core: CoreState) -> int:
-    """Write again what a crash of the machine has taken from `jobs.report`; how many entries these are.
+    """Write entries again that a crash of the machine has removed from `jobs.report`; returns their number.
 
-    The registry is synced more often, and has all of them but those of jobs removed since.
+    The registry is synced more often. It has all of them, except for jobs that were removed since.
     """
-    # Whatever happens until the next commit, a manager that comes then does the same again.
+    # After a crash before the next commit, the next manager does the same again.
     journal.set_metadata(REPORT_SIZE, UNKNOWN)
     journal.commit()
     known = report.recover()
@@ -39,16 +39,16 @@ def complete_report(report: ReportWriter, journal: Journal, views: JobViews, cor
 
 
 def forget_end(journal: Journal, *, when_done: bool) -> None:
-    """Forget that an earlier manager was told to finish: whoever resumes a run wants its jobs to continue.
+    """Forget a `finish` request to an earlier manager, because a resumed run is to continue.
 
-    `when_done`: also that it was to end once all jobs are final."""
+    `when_done`: also forget the request to end once all jobs are final."""
     journal.set_metadata(FINISH_REQUESTED, False)
     if when_done:
         journal.set_metadata(END_WHEN_DONE, False)
 
 
 def stored_options(journal: Journal) -> Options:
-    """The options of the run as it was begun, or resumed the last time."""
+    """The options of the last manager of the run."""
     try:
         options = journal.metadata(OPTIONS)
     except DamagedMetadata as error:

@@ -1,4 +1,4 @@
-"""The result of a manager: exit code, and the sentences that its user reads at the end."""
+"""The result of a manager: its exit code, and the final sentences for the user."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ManagerEnd(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct, kw_only=True):
-    """What one manager has made of its run."""
+    """How one manager of a run ended."""
 
     run_dir: Path
     counts: list[int]

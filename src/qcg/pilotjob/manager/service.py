@@ -18,7 +18,7 @@ from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from qcg.pilotjob.executors.hang_safe import reraise_task_error
-from qcg.pilotjob.executors.prestart import SpareAgent
+from qcg.pilotjob.executors.prestart import PrestartedAgent
 from qcg.pilotjob.manager.bootstrap import assemble
 from qcg.pilotjob.manager.deadline import ManagerDeadline
 from qcg.pilotjob.manager.host_cores import HostCores
@@ -54,14 +54,14 @@ class Service:
         resumption: Resumption | None = None,
         *,
         interfaces: Interfaces,
-        spare: SpareAgent | None = None,
+        prestarted: PrestartedAgent | None = None,
         on_ready: Callable[[Manager], None] = lambda manager: None,
     ) -> None:
         """`on_ready`: called once, before the first request, for displays."""
         self._options = options
         self._resumption = resumption
         self._interfaces = interfaces
-        self._spare = spare
+        self._prestarted = prestarted
         self._on_ready = on_ready
         self._is_reachable = False
 
@@ -83,8 +83,8 @@ class Service:
             prepared = prepare_new(self._options, self._interfaces, hub)
         try:
             with _service_log(prepared):
-                cores = HostCores(prepared.place, prepared.options, prepared.run_dir)
-                prepared = msgspec.structs.replace(prepared, place=cores.place)
+                cores = HostCores(prepared.placement, prepared.options, prepared.run_dir)
+                prepared = msgspec.structs.replace(prepared, placement=cores.placement)
                 try:
                     return await self._manage(prepared, cores, hub, early_signals)
                 finally:
@@ -98,9 +98,9 @@ class Service:
     async def _manage(
         self, prepared: PreparedRun, cores: HostCores, hub: Hub, early_signals: EarlySignals
     ) -> RunResult:
-        run_dir, network, allocation = prepared.run_dir, prepared.network, prepared.place.allocation
+        run_dir, network, allocation = prepared.run_dir, prepared.network, prepared.placement.allocation
         contact = ContactKeeper(partial(refresh, run_dir))
-        manager = assemble(prepared, hub, contact, cores.set_agent, self._spare)
+        manager = assemble(prepared, hub, contact, cores.set_agent, self._prestarted)
         engine = manager.engine
         rundir.link(prepared.wd, run_dir / "service.log", "service.log")
         continued = engine.state.unfinished if prepared.is_resumed and prepared.requests.is_empty else None
@@ -109,7 +109,7 @@ class Service:
         deadline = ManagerDeadline(manager, prepared.options, allocation, Clock())
         shutdown = ShutdownSequence(engine, manager.shutdown, deadline)
         signals = SignalWatch(
-            early_signals, engine, manager.shutdown, shutdown, deadline, in_allocation=bool(prepared.place.job_id)
+            early_signals, engine, manager.shutdown, shutdown, deadline, in_allocation=bool(prepared.placement.job_id)
         )
         signals.begin()
         give_up_on_unexpected_errors(manager.shutdown, run_dir)
@@ -147,7 +147,7 @@ class Service:
             requests=requests,
             unfinished=unfinished,
             continued=continued,
-            allocation=prepared.place.job_id,
+            allocation=prepared.placement.job_id,
             serves=prepared.options.net and not prepared.options.wait,
         )
         result.log()

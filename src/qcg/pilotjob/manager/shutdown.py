@@ -1,4 +1,4 @@
-"""The shutdown of a manager: who asked for it, and the steps that end its agents and settle its jobs."""
+"""The shutdown sequence of a manager: settle its jobs, end its attempts and agents, write everything."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from qcg.pilotjob.report.errors import ReportError
 log = logging.getLogger(__name__)
 
 PATIENCE = 2.0
-"""Seconds for the last records to reach the disk, before the manager says that they do not."""
+"""Seconds for the last records to reach the disk, before the manager reports that they do not."""
 ENDING = 4.0
-"""Seconds that agents have to end besides the grace period of their jobs, when the allocation ends as well."""
+"""Seconds that agents have to exit in addition to the grace period of their jobs, when the allocation ends."""
 
 
 class ShutdownSequence:
@@ -57,8 +57,8 @@ class ShutdownSequence:
         await self._stored()
 
     def _settle_unknown_ends(self, *, ends_with_allocation: bool) -> None:
-        """Attempts whose end no agent has told. Their agents may have written it down, or have jobs that still run:
-        the next manager asks them, unless nothing is left when the allocation has ended."""
+        """Settle attempts whose end no agent has reported. The end may be in a ledger, or the job may still run, so the
+        next manager asks the agents, unless they have ended with the allocation."""
         engine = self._engine
         log.warning("the end of %d attempts is not known", len(engine.state.attempts))
         if ends_with_allocation:
@@ -69,13 +69,13 @@ class ShutdownSequence:
         engine = self._engine
         unfinished, attempts = engine.state.unfinished, engine.state.executing
         engine.dispatch(ShutDown(shutdown.disposition, self._request.reason))
-        # First of all: after a crash from here on, the next manager knows what was decided.
+        # Before any message to an agent: after a crash from here on, the next manager knows the decision.
         engine.commits.try_to_commit()
         engine.executor.flush()
         if unfinished:
             running = "no attempt runs" if not attempts else f"{_count(attempts, 'running attempt')} ended"
             sentence = f"{self._request.reason}; {running}, {_what_happens(shutdown.disposition)}"
-            # The user has read it when the signal came.
+            # On a signal, the user has already read the consequences.
             (log.info if shutdown.cause is Cause.SIGNAL else engine.notice)(sentence)
 
     async def _end_agents(self, grace: float, reason: str, timeout: float | None) -> None:

@@ -1,4 +1,4 @@
-"""A request to end a manager."""
+"""The request to shut down a manager, with its cause."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ShutdownRequest:
 
     def __init__(self) -> None:
         self.cause: Cause | None = None
-        """None until somebody asks for the end."""
+        """None until a shutdown is requested."""
         self.reason = ""
-        """Why the manager ends, as a clause."""
+        """A clause that says why the manager ends."""
         self.urgent = asyncio.Event()
         """Running jobs are killed without a grace period."""
         self._made = asyncio.Event()

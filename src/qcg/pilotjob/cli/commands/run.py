@@ -10,7 +10,7 @@ import click
 
 from qcg.pilotjob.cli.interrupt_notice import InterruptNotice
 from qcg.pilotjob.cli.options import resolve_cores, shared
-from qcg.pilotjob.executors.prestart import SpareAgent, is_wanted
+from qcg.pilotjob.executors.prestart import PrestartedAgent, is_useful
 from qcg.pilotjob.runs.resume_hint import is_followed
 
 
@@ -34,14 +34,14 @@ def command(context: click.Context, /, file: str | None, no_net: bool, as_json: 
         fixed["file_path"] = file
     followed = is_followed()
     resolve_cores(given)
-    with SpareAgent(wanted=is_wanted(given["resources"], given["nodes"], given["resume"], os.environ)) as spare:
+    with PrestartedAgent(wanted=is_useful(given["resources"], given["nodes"], given["resume"], os.environ)) as agent:
         # Imported here, so that this process and the agent load at the same time.
         from qcg.pilotjob.cli.progress import Progress
         from qcg.pilotjob.cli.run_summary import print_summary
         from qcg.pilotjob.cli.service_runner import run_service
 
         progress = Progress(silent=as_json)
-        ending = run_service(context, given, fixed, progress.start, progress.stop, spare)
+        ending = run_service(context, given, fixed, progress.start, progress.stop, agent)
     with InterruptNotice(ending.run_dir):
         print_summary(ending, followed=followed, as_json=as_json)
     sys.exit(ending.exit_code)

@@ -18,7 +18,7 @@ from qcg.pilotjob.cli.param_types import Whole
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
-from qcg.pilotjob.executors.prestart import SpareAgent, is_wanted
+from qcg.pilotjob.executors.prestart import PrestartedAgent, is_useful
 
 if TYPE_CHECKING:
     from qcg.pilotjob.manager.manager import Manager
@@ -93,12 +93,12 @@ def command(
             serving.append(manager)
 
     resolve_cores(given)
-    with SpareAgent(wanted=is_wanted(given["resources"], given["nodes"], given["resume"], os.environ)) as spare:
+    with PrestartedAgent(wanted=is_useful(given["resources"], given["nodes"], given["resume"], os.environ)) as agent:
         from qcg.pilotjob.cli.service_runner import (
             run_service,  # here, so that this process and the agent load at the same time
         )
 
-        ending = run_service(context, given, fixed, ready, spare=spare)
+        ending = run_service(context, given, fixed, ready, prestarted=agent)
     if ending.end.cause is Cause.REQUESTS_READ and ending.unfinished:
         unfinished = pluralize(ending.unfinished, "job was", "jobs were")
         echo_err(f"{unfinished} cut off: the request file has no finishAfterAllTasksDone. `qcg-pm run` always waits.")
