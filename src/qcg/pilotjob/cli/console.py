@@ -10,7 +10,6 @@ import click
 
 from qcg.pilotjob.cli.stdout import redirect_to_devnull
 from qcg.pilotjob.common.printable import printable_lines
-from qcg.pilotjob.common.wording import pluralize
 
 
 def echo(text: str) -> None:
@@ -48,6 +47,3 @@ def escape_unencodable() -> None:
 def on_terminal() -> bool:
     """Whether stdout is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
-
-
-say, say_styled, tell, many = echo, echo_styled, echo_err, pluralize

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.cli.console import tell
+from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cli.legacy_options import OLD_LEVEL, accept_legacy_options, log_level
 from qcg.pilotjob.cli.param_types import NodeSource, Number, Whole
 from qcg.pilotjob.cli.shell_completion import run_directories
@@ -218,7 +218,7 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
         begun = queued_again(Path(values["wd"]), path, values["id"], os.environ) if path else None
         if begun is None:
             return Options(**values), None
-        tell(f"The batch system has queued this job again: going on with {begun}, which it had begun.")
+        echo_err(f"The batch system has queued this job again: going on with {begun}, which it had begun.")
         wait_until_free(begun)
         return Options(), Resumption(begun, {})
     if values["id"] is not None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.cli.commands.validate import never_run, problems_of
-from qcg.pilotjob.cli.console import many, tell
+from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.time_limits import time_limit
 from qcg.pilotjob.common.options import Options, grace_period
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.events import Submit
 from qcg.pilotjob.core.resources import NodeSpec
@@ -96,11 +97,11 @@ def _refuse(what: str, core: Core, problems: list[str], time: Time) -> None:
         )
     problems += _too_long(core, time)
     for problem in problems:
-        tell(problem)
+        echo_err(problem)
     if problems:
-        against = f"{many(core.state.pool.total_cores, 'core')} on {many(len(core.state.nodes), 'node')}"
+        against = f"{pluralize(core.state.pool.total_cores, 'core')} on {pluralize(len(core.state.nodes), 'node')}"
         raise BatchError(
-            f"{what} has {many(len(problems), 'problem')}, checked against {against}; nothing was submitted"
+            f"{what} has {pluralize(len(problems), 'problem')}, checked against {against}; nothing was submitted"
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from qcg.pilotjob.cli.console import tell
+from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.interrupt_notice import InterruptNotice
 from qcg.pilotjob.cli.legacy_options import print_ignored_options
@@ -52,7 +52,7 @@ def run_service(
         def ready(manager: Manager) -> None:
             # Not before: when it cannot begin, that is what counts.
             for note in [*notes, *file_again(resumption, manager.engine.journal), *manager.start_notices]:
-                tell(note)
+                echo_err(note)
             # From here until its end, the service itself takes care of Ctrl-C.
             notice.run_dir = manager.engine.journal.path.parent
             on_ready(manager)

@@ -1,4 +1,4 @@
-"""The runs of a directory: which of them has a manager, and which was left with jobs that have not ended."""
+"""Finds the runs of a directory: live runs, and runs with unfinished jobs."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
 
 MOST_LOOKED_AT = 20
-"""Of the runs of a directory, the newest."""
+"""Most runs of a directory that are examined, the newest first."""
 MOST_NAMED = 3
-"""Of those that were left."""
+"""Most unfinished runs, or runs of other users, that a message names."""
 _FLOCK = "hhqqi"
 """`struct flock`: type, whence, start, length, pid."""
 
 
 class RunsError(Exception):
-    """There is no run at that place, or it cannot be looked at; the message says which."""
+    """There is no run at this path, or it cannot be read; the message says which."""
 
 
 class ForeignRunError(RunsError):
@@ -58,7 +58,7 @@ class Left(NamedTuple):
     allocation: str = ""
     """The allocation whose nodes its manager had."""
     serves: bool = False
-    """Its manager served clients until it was told to finish."""
+    """The manager served clients until it was told to finish."""
 
     def __str__(self) -> str:
         jobs = "1 job" if self.unfinished == 1 else f"{self.unfinished} jobs"
@@ -84,15 +84,17 @@ class Found(NamedTuple):
     passed_over: list[PassedOver]
 
     def notices(self) -> list[str]:
-        """Sentences about the runs that were passed over, and only so many."""
+        """Sentences about skipped runs of other users, at most `MOST_NAMED`."""
         more = len(self.passed_over) - MOST_NAMED
         further = [f"Passed over {more} more that {'is' if more == 1 else 'are'} not yours."] if more > 0 else []
         return [*map(str, self.passed_over[:MOST_NAMED]), *further]
 
 
 def find_runs(path: Path) -> Found:
-    """The run directory that this is, or those in a working directory. Only the caller's own runs are found: another
-    user's would run that user's jobs, or take requests that are meant for others."""
+    """The run directory at this path, or all run directories in a working directory.
+
+    Only the caller's own runs are found: another user's run would run that user's jobs, or take the caller's requests.
+    """
     shown = path.absolute()
     if not path.is_dir():
         what = "is a file" if os.path.lexists(path) else "is not there"
@@ -142,7 +144,7 @@ def _runs_in(wd: Path, names: list[str]) -> Found:
 
 
 def with_registry(path: Path) -> Path:
-    """The newest of these runs that has jobs, in a registry which can be read."""
+    """The newest run with jobs in a readable registry."""
     found = find_runs(path)
     try:
         readable = [run for run in found.own if FILE_NAME in os.listdir(run)]
@@ -160,12 +162,12 @@ def with_registry(path: Path) -> Path:
 
 
 def _told_of_passed_over(found: Found) -> str:
-    """Behind a sentence that has no full stop yet."""
+    """Sentences to append to a sentence without its full stop."""
     return "".join(f". {sentence.removesuffix('.')}" for sentence in found.notices())
 
 
 def newest_with_jobs(runs: list[Path]) -> Path:
-    """Of runs, the newest first: one whose requests were all refused hides no other. If none has jobs, the newest."""
+    """The first run with jobs, or else the first one. `runs`: the newest first."""
     return next((run for run in runs[:MOST_LOOKED_AT] if len(runs) == 1 or _has_jobs(run)), runs[0])
 
 
@@ -178,7 +180,7 @@ def _has_jobs(run_dir: Path) -> bool:
 
 
 def never_had_jobs(run_dir: Path) -> bool:
-    """Whether the registry says so; False when it cannot be read."""
+    """Whether the registry has never had a job; False when it cannot be read."""
     try:
         with snapshot(run_dir / FILE_NAME, whole=False) as connection:
             return not queries.has_jobs(connection)
@@ -187,7 +189,7 @@ def never_had_jobs(run_dir: Path) -> bool:
 
 
 def to_resume(path: Path) -> Path:
-    """The run that `--resume` means: the newest one that was left with jobs not ended, or else the newest."""
+    """The run for `--resume`: the newest one with unfinished jobs, or else the newest."""
     try:
         found = find_runs(path)
     except RunsError as error:
@@ -227,8 +229,8 @@ def _began_with(run_dir: Path, job_id: str, file_path: str) -> bool:
 
 
 def left_runs(path: Path, most: int = MOST_NAMED, besides: Path | None = None) -> list[Left]:
-    """Those that were left with jobs not ended, the newest first, and only so many: each costs a look into a registry,
-    which may be large. What cannot be looked at is passed over."""
+    """Runs with unfinished jobs and no manager, the newest first, at most `most`, because registries may be large. Runs
+    that cannot be read are skipped."""
     try:
         runs = [run.absolute() for run in runs_of(path)[:MOST_LOOKED_AT]]
     except RunsError:
@@ -252,7 +254,7 @@ def in_same_directory(run_dir: Path) -> list[str]:
 
 
 def unfinished(run_dir: Path) -> int:
-    """How many jobs have not ended, as far as its registry knows; 0 when that cannot be read."""
+    """Number of unfinished jobs in the registry; 0 when it cannot be read."""
     return look_at_left(run_dir).unfinished
 
 
@@ -308,7 +310,7 @@ def holder_of(run_dir: Path) -> int | None:
 
 
 def standing(run: Path) -> str:
-    """How it is about a run that has no manager, and about others beside it that wait for one."""
+    """Describes a run without a manager, and other unfinished or submitted runs beside it."""
     run = run.absolute()
     try:
         found = contact.read(run)
@@ -325,7 +327,7 @@ def standing(run: Path) -> str:
 
 
 def afterword(run: Path) -> str:
-    """The same for those who only look, and can be told less when all is over."""
+    """The same for read-only commands, in short when all jobs have ended."""
     run = run.absolute()
     if unfinished(run):
         return standing(run)
@@ -344,12 +346,12 @@ def _what_is_left(left: Left) -> str:
 
 
 def _others(run: Path) -> list[str]:
-    """What else there is in its directory to go on with, or to wait for."""
+    """Sentences about other runs of the directory that can be resumed or wait in the queue."""
     return [*(f"Also, {left}." for left in left_runs(run.parent, besides=run)), *waiting_runs(run.parent)]
 
 
 def has_agents(run_dir: Path) -> bool | None:
-    """Whether an agent of a run without a manager is at work, and jobs with it; None when that cannot be told."""
+    """Whether an agent of a run without a manager is running; None when that is not known."""
     known: bool | None = False
     asked: dict[AllocationRef, bool | None] = {}
     for path in sorted(run_dir.glob("agent-*.json")):
@@ -384,12 +386,12 @@ def waiting_runs(wd: Path) -> list[str]:
 
 
 def told_of_waiting(wd: Path) -> str:
-    """The same, behind a sentence that has no full stop yet."""
+    """The same sentences, to append to a sentence without its full stop."""
     return "".join(f". {sentence.removesuffix('.')}" for sentence in waiting_runs(wd))
 
 
 def without_contact(run: Path, holder: int) -> str:
-    """How it is about a run whose manager is at work, and cannot be found."""
+    """The message for a running manager without a contact file."""
     who = f"a manager (pid {holder})" if holder else "a manager"
     kill = f"`kill {holder}`" if holder else "SIGTERM"
     return (

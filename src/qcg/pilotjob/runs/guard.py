@@ -1,4 +1,4 @@
-"""One manager for a run: the contact file says who it is."""
+"""The guard against a second manager of a run, based on the contact file."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ FRESH = 30.0
 ENDING = 15.0
 """Seconds for the batch system to end an allocation, before a user who resumes its run is told to wait."""
 PAUSE = 2.0
-"""Seconds between two looks at one that seems to be at work elsewhere."""
+"""Seconds between two checks of a manager or an allocation."""
 
 
 def check_free(run_dir: Path) -> None:
-    """Refuse a run whose manager is alive."""
+    """Raise UsageError when the run has a live manager."""
     try:
         found = contact.read(run_dir)
     except ContactError as error:
@@ -63,9 +63,9 @@ def wait_until_free(run_dir: Path) -> None:
 
 
 def is_alive(run_dir: Path, found: Contact) -> bool:
-    """Whether the manager that wrote this contact file is still there."""
+    """Whether the manager that wrote this contact file is alive."""
     if not found.pid:
-        return False  # it has said so
+        return False  # the manager wrote that it has ended
     if found.host == host_name() and sees_processes():
         process = read_process(found.pid)
         return process is not None and not process.dead and process.start_ticks == found.started
@@ -181,7 +181,7 @@ def _now_of(directory: Path) -> float:
 
 
 def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | None) -> None:
-    """From now on agents and clients find this manager."""
+    """Write the contact file, so that agents and clients find this manager."""
     process = read_process(os.getpid())
     assert process is not None
     system = system_in_use(os.environ)
@@ -203,13 +203,13 @@ def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | Non
 
 
 def refresh(run_dir: Path) -> None:
-    """Say that this manager is alive, for those who cannot see its process."""
+    """Touch the contact file: processes on other hosts see that this manager is alive."""
     os.utime(run_dir / contact.FILE_NAME)
 
 
 def leave(run_dir: Path) -> None:
-    """This manager goes, and its agents live on. They look for another one in the file, which stays: some file systems
-    remember for long what was missing."""
+    """Mark the manager as ended in the contact file, and keep the file for agents that wait for the next manager: some
+    file systems cache missing files for long."""
     found = contact.read(run_dir)
     if found is not None:
         contact.write(run_dir, msgspec.structs.replace(found, pid=0))

@@ -1,4 +1,4 @@
-"""Removes run directories, but none that is in use."""
+"""Removes run directories that are not in use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qcg.pilotjob.runs.submissions import allocations_under_way, submission_dire
 STARTING = 60.0
 """Seconds for which a directory without a registry may belong to a manager that is starting."""
 REMOVED = ".qcgpjm-removed-"
-"""How a run directory is called while it is being removed: no command finds it."""
+"""Prefix of a run directory that is being removed, which no command finds."""
 
 
 class RemovalError(Exception):
@@ -44,8 +44,8 @@ def reason_to_keep(run: RunInfo, *, now: float, unfinished_too: bool) -> str:
 def remove_run(run_dir: Path) -> None:
     """Remove a run directory, its batch scripts, and links that lead to it. Raises RemovalError when it is in use.
 
-    The directory is renamed first. So no manager can take up a run that is half removed, and one that has taken it up
-    in the last moment is noticed.
+    The directory is renamed first, so that no manager resumes a run that is half removed, and a manager that resumed it
+    at the last moment is noticed.
     """
     run_dir = run_dir.resolve()
     if run_dir.lstat().st_uid != os.getuid():

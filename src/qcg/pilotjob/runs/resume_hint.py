@@ -23,7 +23,7 @@ def how_to_go_on(run_dir: Path, allocation: str, *, serves: bool = False) -> str
 
 
 def is_followed() -> bool:
-    """Asked once: programs that this process starts are not meant."""
+    """Whether another allocation continues the run. Removes the variable, so that child processes do not see it."""
     return bool(os.environ.pop(HAS_NEXT_ALLOCATION, ""))
 
 

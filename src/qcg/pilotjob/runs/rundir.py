@@ -1,4 +1,4 @@
-"""The run directory: where everything of one run is, for its owner's eyes only."""
+"""The run directory, which holds all files of one run and is readable by its owner only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREFIX = ".qcgpjm-service-"
 
 
 def create(wd: Path, given_id: str | None) -> Path:
-    """A new run directory. An id that was chosen must be new; one that is made up is made up until it is."""
+    """Create a run directory. A given id must be new; without one, a new id is generated."""
     try:
         str(wd).encode()
     except UnicodeEncodeError:
@@ -101,13 +101,13 @@ def link(wd: Path, target: Path, name: str) -> None:
 
 
 def discard(wd: Path, run_dir: Path) -> None:
-    """Remove a run directory that is of no use."""
+    """Remove a run directory without jobs."""
     shutil.rmtree(run_dir, ignore_errors=True)
     relink(wd, run_dir)
 
 
 def relink(wd: Path, removed: Path) -> None:
-    """Let links of the working directory that led to a removed run lead to the newest run that is left."""
+    """Point links to a removed run to the newest run that is left."""
     for name in ("service.log", "jobs.report"):
         if _leads_to_a_run(wd / name) and Path(os.readlink(wd / name)).parent.name == removed.name:
             newest = _newest_with(wd, name)

@@ -1,4 +1,4 @@
-"""The state of each run of a directory, as its files tell it."""
+"""The states of runs, determined from their files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunState(Enum):
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """What the files of a run say about it."""
+    """The state of a run, determined from its files."""
 
     run_dir: Path
     state: RunState

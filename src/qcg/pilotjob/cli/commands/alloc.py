@@ -17,7 +17,7 @@ import msgspec
 from qcg.pilotjob.batch.follower import Follower
 from qcg.pilotjob.batch.script import ScriptCommand, batch_script
 from qcg.pilotjob.cli.commands.run import command as run
-from qcg.pilotjob.cli.console import on_terminal, say, say_styled, tell
+from qcg.pilotjob.cli.console import echo, echo_err, echo_styled, on_terminal
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.preflight import Time, check_file, check_rest, left_of
 from qcg.pilotjob.cli.shell_completion import run_directories
@@ -162,14 +162,14 @@ def _submit(context: click.Context, system: str, file: str | None, more: Sequenc
         elif not _is_worth_it(run_dir, nodes, time_given):
             return 0
     if given["dry_run"]:
-        (say if on_terminal() else say_styled)(script_text.rstrip())
+        (echo if on_terminal() else echo_styled)(script_text.rstrip())
         return 0
     job_id = _submit_script(queue, directory, script_text, environ)
-    say(f"Submitted batch job {job_id}")
+    echo(f"Submitted batch job {job_id}")
     write_submission(directory, Submission(job_id, str(run_dir), spec, system))
-    tell(f"The batch script is {directory / SCRIPT}, the run will be in {run_dir}.")
+    echo_err(f"The batch script is {directory / SCRIPT}, the run will be in {run_dir}.")
     if file is None:
-        tell(f"It asks for {spec}{'; what was not given now is as it was' if earlier else ''}.")
+        echo_err(f"It asks for {spec}{'; what was not given now is as it was' if earlier else ''}.")
     if given["wait"]:
         return _wait(queue, directory, job_id, spec.most, environ)
     _tell_what_next(queue, job_id, run_dir, environ)
@@ -203,7 +203,7 @@ def _is_worth_it(run_dir: Path, nodes: list[NodeSpec], time_given: Time) -> bool
     """Whether a run has unfinished jobs, which must fit into the allocation."""
     left = left_of(run_dir)
     if not left.jobs and left.all_read:
-        tell(f"Nothing is left to do in {run_dir}: all of its jobs have ended, so nothing was submitted.")
+        echo_err(f"Nothing is left to do in {run_dir}: all of its jobs have ended, so nothing was submitted.")
         return False
     remembered = (left.options.time_limit, left.options.grace)
     limit, grace = (
@@ -235,22 +235,22 @@ def _tell_what_next(queue: AllocationQueue, job_id: str, run_dir: Path, environ:
             time.sleep(MOMENT)
             seen = queue.look(job_id, environ)
     except BatchError as error:
-        tell(f"Job {job_id} cannot be looked at: {error}")
+        echo_err(f"Job {job_id} cannot be looked at: {error}")
         return
     if seen is None:
         return
-    tell(str(seen))
+    echo_err(str(seen))
     if seen.blocked:
-        tell(seen.blocked)
-    tell(f"Once it runs, `qcg-pm status --path {shlex.quote(str(run_dir.parent))}` tells how far it is.")
-    tell(f"What it prints will be in {seen.output}.")
+        echo_err(seen.blocked)
+    echo_err(f"Once it runs, `qcg-pm status --path {shlex.quote(str(run_dir.parent))}` tells how far it is.")
+    echo_err(f"What it prints will be in {seen.output}.")
 
 
 def _wait(queue: AllocationQueue, directory: Path, job_id: str, most: int, environ: Mapping[str, str]) -> int:
     try:
-        return Follower(queue, directory, job_id, most, environ, tell).wait()
+        return Follower(queue, directory, job_id, most, environ, echo_err).wait()
     except KeyboardInterrupt:
-        tell(f"interrupted; the job goes on (`{queue.cancel_command(job_id)}` ends it)")
+        echo_err(f"interrupted; the job goes on (`{queue.cancel_command(job_id)}` ends it)")
         return INTERRUPTED
 
 
@@ -258,7 +258,7 @@ def _run_dir(file: str | None, given: dict[str, Any]) -> Path:
     if file is None:
         run_dir = to_resume(Path(given["resume"])).resolve()
         for notice in find_runs(Path(given["resume"])).notices():
-            tell(notice)
+            echo_err(notice)
         if not given["dry_run"]:
             refuse_while_under_way(run_dir, os.environ)
         if has_manager(run_dir):
