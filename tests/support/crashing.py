@@ -233,7 +233,8 @@ class Crashing:
             "registry.sqlite",
             "service.log",
         }
-        assert left - kept - {name for name in left if name.startswith(".")} == set()
+        unexpected = left - kept - {name for name in left if name.startswith(".")}
+        assert not unexpected, f"left in the run directory: {sorted(unexpected)}"
         assert (self.run_dir / "jobs.report").stat().st_size == self.stored_report_size()
 
 
