@@ -139,7 +139,7 @@ def _again(known: Manager, ack: int) -> protocol.Report:
 
 def test_a_new_manager_is_found_at_once_and_told_everything(run_dir: Path) -> None:
     with manager(run_dir) as old:
-        agent = AgentProcess(run_dir, settings={"connection.SILENCE": 1000.0})
+        agent = AgentProcess(run_dir, settings={"connection.AGENT_SILENCE": 1000.0})
         old.meet()
         old.start(
             launch("long", "sh", "-c", "until test -e go; do sleep 0.01; done; exit 5", wd=run_dir),

@@ -13,10 +13,11 @@ import pytest
 import zmq
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.agent.connection import BEAT, KNOCK, LOOK, SILENCE, UNHURRIED, Connection
+from qcg.pilotjob.agent.connection import HELLO_TIMEOUT, LOOK, SLOW_PACE, Connection
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.timing import AGENT_HEARTBEAT, AGENT_SILENCE
 from tests.agent.manager import TIMEOUT, manager
 from tests.support.waiting import wait_for
 
@@ -50,7 +51,7 @@ def line(run_dir: Path) -> Iterator[Line]:
     made.fence.close()
 
 
-@pytest.mark.parametrize(("fence", "pace"), [(1000.0, 1), (0.0, UNHURRIED)])
+@pytest.mark.parametrize(("fence", "pace"), [(1000.0, 1), (0.0, SLOW_PACE)])
 def test_a_silent_manager_is_greeted_again_over_a_fresh_line(
     line: Line, run_dir: Path, fence: float, pace: float
 ) -> None:
@@ -63,13 +64,13 @@ def test_a_silent_manager_is_greeted_again_over_a_fresh_line(
         before = time.monotonic()
         assert line.receive() == [protocol.Welcome(0, 0)]
         line.connection.welcomed()
-        line.connection.keep(before + pace * BEAT)
+        line.connection.keep(before + pace * AGENT_HEARTBEAT)
         silent.next(protocol.Beat)
-        line.connection.keep(before + pace * SILENCE - 0.1)
+        line.connection.keep(before + pace * AGENT_SILENCE - 0.1)
         assert line.is_up()
-        line.connection.keep(time.monotonic() + pace * SILENCE + 0.1)
+        line.connection.keep(time.monotonic() + pace * AGENT_SILENCE + 0.1)
         assert not line.is_up()
-        line.connection.keep(time.monotonic() + pace * SILENCE + 0.2)
+        line.connection.keep(time.monotonic() + pace * AGENT_SILENCE + 0.2)
         assert silent.next(protocol.Hello) == HELLO
         assert line.log == ["the manager is silent; looking for it"]
 
@@ -111,13 +112,13 @@ def test_a_manager_that_asks_who_is_there_gets_time_to_answer_before_another_lin
     line: Line, run_dir: Path
 ) -> None:
     with manager(run_dir) as old:
-        line.connection.keep(time.monotonic() - 100 * KNOCK)
+        line.connection.keep(time.monotonic() - 100 * HELLO_TIMEOUT)
         old.next(protocol.Hello)
         line.connection.say_hello()
         opened = line.connection._socket
-        line.connection.keep(line.connection._greeted + KNOCK - 0.1)
+        line.connection.keep(line.connection._greeted + HELLO_TIMEOUT - 0.1)
         assert line.connection._socket is opened
-        line.connection.keep(line.connection._greeted + KNOCK + LOOK)
+        line.connection.keep(line.connection._greeted + HELLO_TIMEOUT + LOOK)
         assert line.connection._socket is not opened
 
 

@@ -17,14 +17,14 @@ from qcg.pilotjob.agent import lease, protocol
 from qcg.pilotjob.agent.connection import DOUBT, LOOK, SELDOM, Connection
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.lease import ASKING, TICK, Lease, Standing
-from qcg.pilotjob.agent.manager_liveness import STALE, Signs
+from qcg.pilotjob.agent.manager_liveness import STALE, ManagerLiveness
 from qcg.pilotjob.agent.pidfile import lock_path
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.executors import allocation_agents
 from qcg.pilotjob.executors.liveness import LivenessTimes
 from qcg.pilotjob.host.records import STEP_ID
-from qcg.pilotjob.manager import service
 from qcg.pilotjob.wire import contact
+from qcg.pilotjob.wire.timing import CONTACT_INTERVAL
 from tests.agent.manager import AgentProcess, Manager, launch, manager
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
@@ -144,18 +144,18 @@ class TestLease:
 
 
 def test_a_contact_file_that_is_touched_speaks_for_a_manager_and_a_stale_one_against_it():
-    signs = Signs()
+    liveness = ManagerLiveness()
     for second in range(10):
-        assert not signs.saw(second, float(second))
-        assert not signs.gone
-    signs.saw(9, 9.0 + STALE)
-    assert signs.gone
-    assert signs.saw(10, 10.0 + STALE)
-    assert not signs.gone
+        assert not liveness.saw(second, float(second))
+        assert not liveness.gone
+    liveness.saw(9, 9.0 + STALE)
+    assert liveness.gone
+    assert liveness.saw(10, 10.0 + STALE)
+    assert not liveness.gone
 
 
 def test_a_manager_that_is_busy_or_looked_at_seldom_is_not_taken_for_dead():
-    assert service.CONTACT_INTERVAL + allocation_agents.LONG_PAUSE + max(LOOK, SELDOM) < STALE
+    assert CONTACT_INTERVAL + allocation_agents.LONG_PAUSE + max(LOOK, SELDOM) < STALE
 
 
 @pytest.mark.parametrize("lost", [20.0, 25.0])
@@ -164,11 +164,11 @@ def test_a_manager_that_is_dead_is_known_to_be_before_the_jobs_are_ended(lost: f
 
 
 def test_no_contact_file_means_no_manager_and_one_that_cannot_be_read_means_nothing():
-    signs = Signs()
-    signs.saw(None, 0.0)
-    assert signs.gone
-    signs.could_not_look()
-    assert not signs.gone
+    liveness = ManagerLiveness()
+    liveness.saw(None, 0.0)
+    assert liveness.gone
+    liveness.could_not_look()
+    assert not liveness.gone
 
 
 class Keeper:
@@ -265,7 +265,7 @@ def test_jobs_that_the_manager_has_given_up_are_ended_first_and_told_as_lost(
     assert not is_alive(pid)
 
 
-class TestSigns:
+class TestManagerLiveness:
     """What the run directory says while nobody answers."""
 
     @pytest.fixture

@@ -15,10 +15,10 @@ import zmq
 
 from qcg.pilotjob.agent import heartbeat
 from qcg.pilotjob.agent.fence import Fence
-from qcg.pilotjob.agent.heartbeat import Pulse
+from qcg.pilotjob.agent.heartbeat import Heartbeat
 from qcg.pilotjob.executors.heartbeats import HeartbeatServer
 from qcg.pilotjob.host.records import STEP_ID
-from qcg.pilotjob.wire import gate
+from qcg.pilotjob.wire import connection_limiter
 from qcg.pilotjob.wire.contact import AgentsContact
 from qcg.pilotjob.wire.keys import make_keys
 from tests.agent.manager import NAME, AgentProcess, launch, manager
@@ -28,14 +28,14 @@ from tests.support.waiting import wait_for
 
 
 def test_a_pulse_that_is_answered_keeps_the_fence_up_and_one_that_is_not_does_not(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(heartbeat, "BEAT", 0.1)
+    monkeypatch.setattr(heartbeat, "AGENT_HEARTBEAT", 0.1)
     keys = make_keys()
     pulses = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1", "n2"])
     lines = (keys.server_public, keys.client_public, keys.client_secret, pulses.address)
     known: list[float] = []
     fence = Fence(lambda: None)
     monkeypatch.setattr(fence, "known_at", known.append)
-    line = Pulse("n1", fence)
+    line = Heartbeat("n1", fence)
     try:
         line.follow(AgentsContact("", *lines))
         wait_for(lambda: len(known) > 3, what="several answers")
@@ -62,9 +62,9 @@ def test_a_pulse_that_is_answered_keeps_the_fence_up_and_one_that_is_not_does_no
 
 
 def test_the_line_follows_the_manager(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(heartbeat, "BEAT", 0.1)
+    monkeypatch.setattr(heartbeat, "AGENT_HEARTBEAT", 0.1)
     fence = Fence(lambda: None)
-    line = Pulse("n1", fence)
+    line = Heartbeat("n1", fence)
     try:
         for _ in range(2):
             keys = make_keys()
@@ -79,15 +79,15 @@ def test_the_line_follows_the_manager(monkeypatch: pytest.MonkeyPatch):
 
 def test_the_line_outlives_somebody_else_at_the_address_of_the_manager(monkeypatch: pytest.MonkeyPatch):
     """Who speaks without keys, as some other program does that was given the port."""
-    monkeypatch.setattr(heartbeat, "BEAT", 0.05)
-    monkeypatch.setattr(heartbeat, "SILENCE", 1.0)
+    monkeypatch.setattr(heartbeat, "AGENT_HEARTBEAT", 0.05)
+    monkeypatch.setattr(heartbeat, "AGENT_SILENCE", 1.0)
     made: list[object] = []
     make = heartbeat._line
     monkeypatch.setattr(heartbeat, "_line", lambda *where: made.append(None) or make(*where))  # type: ignore[func-returns-value]
     keys = make_keys()
     key_words = (keys.server_public, keys.client_public, keys.client_secret)
     pulses = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1"])
-    line = Pulse("n1", Fence(lambda: None))
+    line = Heartbeat("n1", Fence(lambda: None))
     try:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as other:
             port = other.bind_to_random_port("tcp://127.0.0.1")
@@ -101,7 +101,7 @@ def test_the_line_outlives_somebody_else_at_the_address_of_the_manager(monkeypat
 
 
 def test_connections_without_keys_to_the_port_of_pulses_are_limited(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gate, "MOST_PENDING", 4)
+    monkeypatch.setattr(connection_limiter, "MOST_PENDING", 4)
     pulses = HeartbeatServer(make_keys(), "tcp://127.0.0.1:*", ["n1"])
     host, _, port = pulses.address.removeprefix("tcp://").rpartition(":")
     try:
@@ -116,7 +116,7 @@ def test_an_agent_that_waits_for_its_files_keeps_its_jobs_as_long_as_its_manager
     """Reading the contact file hangs, as on a file system that does not answer."""
     with manager(run_dir, pulse=True) as first:
         assert first.pulses is not None
-        agent = AgentProcess(run_dir, settings={"heartbeat.BEAT": 0.2})
+        agent = AgentProcess(run_dir, settings={"heartbeat.AGENT_HEARTBEAT": 0.2})
         pipe = run_dir / "hang"
         try:
             instance = f"pilot-{uuid.uuid4().hex}"

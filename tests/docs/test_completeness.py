@@ -24,7 +24,7 @@ from qcg.pilotjob.description.iteration_schedulers import MaximumIters
 from qcg.pilotjob.description.requests import REQUESTS, InfoParams, StatusOptions
 from qcg.pilotjob.description.variables import AT_LAUNCH, AT_SUBMISSION, OF_ITERATION
 from qcg.pilotjob.interfaces import network, publisher
-from qcg.pilotjob.wire import auth_log, hub
+from qcg.pilotjob.wire import auth_log, timing
 from qcg.pilotjob.wire.contact import MOST_BYTES
 from tests.docs.pages import PAGES, ROOT
 from tests.test_project import project_files
@@ -132,7 +132,7 @@ def test_documented_network_limits_match_the_code():
     assert f"| {network.MOST_IN_PROGRESS};" in limits
     assert f"| {network.LIMITS.unsent};" in limits
     assert f"| {publisher.LIMITS.unsent:,} |" in limits
-    assert f"within {hub.HANDSHAKE // 1000} seconds" in limits
+    assert f"within {timing.HANDSHAKE_TIMEOUT // 1000} seconds" in limits
 
 
 def test_documented_sizes_of_maximum_iters_match_the_code():

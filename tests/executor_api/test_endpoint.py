@@ -22,7 +22,7 @@ from qcg.pilotjob.executor_api.endpoint import (
     read_contact,
     worker_socket,
 )
-from qcg.pilotjob.wire import gate
+from qcg.pilotjob.wire import connection_limiter
 from qcg.pilotjob.wire.parts import PART
 from tests.support.connections import is_closed
 from tests.support.waiting import wait_for
@@ -110,7 +110,7 @@ def test_a_large_result_arrives_as_it_was_sent(door: tuple[Endpoint, zmq.Poller,
 def test_connections_without_keys_are_limited(
     door: tuple[Endpoint, zmq.Poller, WorkersContact], context: zmq.Context, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(gate, "MOST_PENDING", 4)
+    monkeypatch.setattr(connection_limiter, "MOST_PENDING", 4)
     opened, poller, contact = door
     host, _, port = contact.address.removeprefix("tcp://").rpartition(":")
     with ExitStack() as strangers, worker_socket(context, contact, "w1") as line:

@@ -24,7 +24,7 @@ from qcg.pilotjob.executors.liveness import AgentState, LivenessTimes
 from qcg.pilotjob.host import process_tree
 from qcg.pilotjob.host.ledger import Ledger, OpenStart
 from qcg.pilotjob.host.records import Ended, Started
-from qcg.pilotjob.manager import service
+from qcg.pilotjob.wire.timing import CONTACT_INTERVAL
 from tests.executors.fake_agents import FakePort, NotingObserver, agent_executor
 from tests.support.waiting import wait_for
 
@@ -350,5 +350,5 @@ def test_nothing_is_lost_while_agents_may_take_the_manager_for_dead(run_dir: Pat
 
 
 def test_agents_doubt_the_manager_later_than_it_doubts_itself():
-    assert service.CONTACT_INTERVAL + allocation_agents.TICK < allocation_agents.CONTACT_TIMEOUT
+    assert CONTACT_INTERVAL + allocation_agents.TICK < allocation_agents.CONTACT_TIMEOUT
     assert allocation_agents.CONTACT_TIMEOUT + SELDOM < STALE

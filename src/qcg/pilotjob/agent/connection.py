@@ -1,4 +1,4 @@
-"""An agent's line to its manager: found through the contact file, made anew whenever it breaks or moves."""
+"""An agent's connection to its manager: found through the contact file, and made again whenever it breaks."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ import zmq
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.agent.fence import Fence
-from qcg.pilotjob.agent.heartbeat import Pulse
-from qcg.pilotjob.agent.manager_liveness import Signs
+from qcg.pilotjob.agent.heartbeat import Heartbeat
+from qcg.pilotjob.agent.manager_liveness import ManagerLiveness
 from qcg.pilotjob.agent.pidfile import lock_path
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
-from qcg.pilotjob.wire.monitor import events_of
+from qcg.pilotjob.wire.keys import use_client_keys
 from qcg.pilotjob.wire.parts import split
 from qcg.pilotjob.wire.routing import is_ipv6
+from qcg.pilotjob.wire.sockets import monitor_events, receive_all
+from qcg.pilotjob.wire.timing import AGENT_HEARTBEAT, AGENT_SILENCE
 
-BEAT = 2.0
-SILENCE = 3 * BEAT
-DOUBT = 1.5 * BEAT
-"""Seconds of silence after which the contact file is asked whether there still is a manager."""
-UNHURRIED = 2.5
-"""All of these take so many times as long where nobody gives this node up because of silence: its manager is on the
-same machine, and a line between them breaks only when one of them dies, which the other is told at once."""
-KNOCK = 2.0
-MOST_KNOCKS = 6
-"""Seconds for an answer to Hello before a fresh line is tried. After so many of them the manager has other things to
-do, or is not there, and gets as long as a silence may be."""
+DOUBT = 1.5 * AGENT_HEARTBEAT
+"""Seconds of silence after which the contact file is read, to see whether there still is a manager."""
+SLOW_PACE = 2.5
+"""Factor for all intervals where no manager takes this node for lost because of silence: the manager is on the same
+machine, and a connection breaks only when one of the two processes dies, which the other notices at once."""
+HELLO_TIMEOUT = 2.0
+MOST_SHORT_TIMEOUTS = 6
+"""Seconds to wait for the answer to Hello before a new connection is made. After this many the timeout is longer,
+because the manager is busy or not there."""
 LOOK = 0.5
-"""Seconds between looks at the contact file while there is no manager."""
+"""Seconds between two reads of the contact file while there is no manager."""
 SELDOM = 2.0
 SELDOM_AFTER = 60.0
-"""Many agents on a shared file system look less often when their manager does not come back soon."""
+"""Many agents on a shared file system read it less often when their manager does not come back soon."""
 
 
 class Connection:
@@ -52,8 +52,8 @@ class Connection:
         self._run_dir = run_dir
         self._lock = lock_path(run_dir, hello.agent)
         self._fence = fence
-        self._pulse = Pulse(hello.agent, fence)
-        self._signs = Signs()
+        self._heartbeat = Heartbeat(hello.agent, fence)
+        self._liveness = ManagerLiveness()
         self._hello = hello
         self._poller = poller
         """Watches this line, whatever sockets it has just now."""
@@ -69,7 +69,7 @@ class Connection:
         """The manager has taken its contact file away, at the last look."""
         self._down_since = time.monotonic()
         self._opened = 0.0
-        self._knocks = 0
+        self._attempts = 0
         self._greeted = 0.0
         """When the last Hello was said."""
         self._heard = 0.0
@@ -81,19 +81,19 @@ class Connection:
             return self._next_look
         pace = self._pace()
         return min(
-            self._beat + pace * BEAT,
+            self._beat + pace * AGENT_HEARTBEAT,
             max(self._heard + pace * DOUBT, self._next_look),
-            self._heard + pace * SILENCE,
+            self._heard + pace * AGENT_SILENCE,
         )
 
     def keep(self, now: float) -> None:
         """Beat, notice silence, and follow the contact file while there is nobody at the other end."""
         if self.up:
             pace = self._pace()
-            if now - self._heard >= pace * SILENCE:
+            if now - self._heard >= pace * AGENT_SILENCE:
                 self._log("the manager is silent; looking for it")
                 self._break(now)
-            elif now - self._beat >= pace * BEAT:
+            elif now - self._beat >= pace * AGENT_HEARTBEAT:
                 self._beat = now
                 self.send(protocol.Beat(now))
             if self.up and now >= max(self._heard + pace * DOUBT, self._next_look):
@@ -104,13 +104,13 @@ class Connection:
             self._look(now)
 
     def _pace(self) -> float:
-        return 1 if self._fence.is_set else UNHURRIED
+        return 1 if self._fence.is_set else SLOW_PACE
 
     def welcomed(self) -> None:
         # The line may have broken right after the welcome.
         self.up = self._socket is not None
-        self._knocks = 0
-        self._signs.forget()
+        self._attempts = 0
+        self._liveness.forget()
         self._fence.known_at(self._greeted)
 
     def say_hello(self) -> None:
@@ -133,13 +133,13 @@ class Connection:
             self._break(time.monotonic())
         if self._socket is not None and self._socket in ready:
             self._heard = time.monotonic()
-            self._signs.forget()
-            for body in _drain(self._socket):
+            self._liveness.forget()
+            for frames in receive_all(self._socket):
                 try:
-                    messages.append(protocol.decode_from_manager(body))
+                    messages.append(protocol.decode_from_manager(b"".join(frames)))
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     self._log(f"a message from the manager could not be read: {error}")
-        if self._monitor is not None and self._monitor in ready and any(events_of(self._monitor)):
+        if self._monitor is not None and self._monitor in ready and any(monitor_events(self._monitor)):
             # It tells one thing only: the other end has closed the line, or died.
             self._break(time.monotonic())
         return messages
@@ -147,12 +147,12 @@ class Connection:
     def close(self) -> None:
         """Let the last words out, for a second at most."""
         self._close(linger=1000)
-        self._pulse.close()
+        self._heartbeat.close()
         self._context.term()
 
     def _look(self, now: float) -> None:
         found = self._find(now)
-        patience = KNOCK if self._knocks < MOST_KNOCKS else SILENCE
+        patience = HELLO_TIMEOUT if self._attempts < MOST_SHORT_TIMEOUTS else AGENT_SILENCE
         if found is None or (self._socket and found == self._contact and now - self._greeted < patience):
             return  # nobody there, or still knocking
         self._close(linger=0)
@@ -168,11 +168,11 @@ class Connection:
             if stamped is None and not self._lock.exists():
                 raise ContactError(f"{self._run_dir} is not to be seen from here")
         except (ContactError, OSError) as error:
-            self._signs.could_not_look()
+            self._liveness.could_not_look()
             self._complain(str(error))
             return None
         self.is_run_over = stamped is None
-        self._take_signs(stamped, now)
+        self._update_liveness(stamped, now)
         return stamped[0] if stamped else None
 
     def _complain(self, complaint: str) -> None:
@@ -181,14 +181,14 @@ class Connection:
             self._complaint = complaint
             self._log(complaint)
 
-    def _take_signs(self, stamped: tuple[Contact, int] | None, now: float) -> None:
+    def _update_liveness(self, stamped: tuple[Contact, int] | None, now: float) -> None:
         """A manager that has just come, or come back, gives each node all the time there is. Where there is none,
         nobody counts, as far as this look tells: the next one has to say the same."""
         is_new = stamped is not None and stamped[0] != self._contact
-        came = self._signs.saw(stamped[1] if stamped else None, now) or is_new
+        came = self._liveness.saw(stamped[1] if stamped else None, now) or is_new
         if came:
-            self._knocks = 0
-        if came or self._signs.gone:
+            self._attempts = 0
+        if came or self._liveness.gone:
             self._fence.known_at(now)
 
     def _open(self, found: Contact, now: float) -> None:
@@ -200,19 +200,17 @@ class Connection:
         socket.setsockopt(zmq.RECONNECT_IVL, int(LOOK * 1000))
         self._monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         try:
-            socket.curve_serverkey = agents.server_key.encode()
-            socket.curve_publickey = agents.client_public.encode()
-            socket.curve_secretkey = agents.client_secret.encode()
+            use_client_keys(socket, agents)
             socket.connect(agents.address)
         except zmq.ZMQError as error:
             self._close(linger=0)
             raise ContactError(f"the contact file of {self._run_dir} leads nowhere: {error}") from None
         self._poller.register(socket)
         self._poller.register(self._monitor)
-        self._pulse.follow(agents)
+        self._heartbeat.follow(agents)
         self._contact = found
         self._opened = now
-        self._knocks += 1
+        self._attempts += 1
         self.say_hello()
 
     def _break(self, now: float) -> None:
@@ -232,12 +230,3 @@ class Connection:
                 self._poller.unregister(socket)
                 socket.close(linger)
         self._socket = self._monitor = None
-
-
-def _drain(socket: zmq.Socket[bytes]) -> list[bytes]:
-    bodies = []
-    while True:
-        try:
-            bodies.append(socket.recv(zmq.NOBLOCK))
-        except zmq.Again:
-            return bodies

@@ -1,7 +1,7 @@
-"""An agent's second line to its manager: it says no more than that this process is there, and hears the same.
+"""Heartbeats of an agent over a second connection, sent and answered while file systems hang.
 
-It is a thread that touches no file. A shared file system that hangs stops the agent, or its manager, or both: that is
-no reason to end jobs, and only those who can tell it from a cut know that.
+The thread that sends them uses no file. A shared file system that hangs stops the agent, its manager, or both. That is
+no reason to end jobs, and the heartbeats tell it from a network that is cut.
 """
 
 from __future__ import annotations
@@ -15,28 +15,26 @@ import zmq
 
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.wire.contact import AgentsContact
+from qcg.pilotjob.wire.keys import use_client_keys
 from qcg.pilotjob.wire.routing import is_ipv6
-
-BEAT = 2.0
-SILENCE = 3 * BEAT
-"""Seconds without an answer after which a fresh line is tried."""
+from qcg.pilotjob.wire.timing import AGENT_HEARTBEAT, AGENT_SILENCE
 
 
-class Pulse:
+class Heartbeat:
     def __init__(self, name: str, fence: Fence) -> None:
         self._name = name.encode()
         self._fence = fence
         self._contact: AgentsContact | None = None
-        """Replaced by one thread, looked at by the other."""
+        """Replaced by one thread, read by the other."""
         self._woken, self._wakes = socket.socketpair()
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def follow(self, contact: AgentsContact) -> None:
-        """From now on, this is where the manager is."""
+        """Send heartbeats to the manager of this contact from now on."""
         self._contact = contact if contact.pulse else None
         if self._contact is not None and self._thread is None:
-            self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
+            self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
@@ -55,22 +53,22 @@ class Pulse:
         while not self._closed:
             now = time.monotonic()
             wanted = self._contact
-            if line is not None and (wanted is not led_to or now - heard >= SILENCE):
+            if line is not None and (wanted is not led_to or now - heard >= AGENT_SILENCE):
                 line.close(linger=0)
                 line = None
             if line is None and wanted is not None:
                 line, led_to, heard = _line(context, wanted), wanted, now
             if line is not None:
-                # Where somebody else answers by now there is nobody to send to, and the next line may fare better.
+                # If another process answers there by now, nothing can be sent; the next connection may be better.
                 with suppress(zmq.Again):
                     line.send_multipart([self._name, repr(now).encode()], zmq.NOBLOCK)
-            heard = max(heard, self._listen(line, now + BEAT))
+            heard = max(heard, self._listen(line, now + AGENT_HEARTBEAT))
         if line is not None:
             line.close(linger=0)
         context.term()
 
     def _listen(self, line: zmq.Socket[bytes] | None, until: float) -> float:
-        """When the manager was heard last; 0 when it was not."""
+        """Receive answers until then. Returns when the last one came; 0 when none came."""
         heard = 0.0
         poller = zmq.Poller()
         poller.register(self._woken.fileno(), zmq.POLLIN)
@@ -87,8 +85,6 @@ class Pulse:
 def _line(context: zmq.Context[zmq.Socket[bytes]], contact: AgentsContact) -> zmq.Socket[bytes]:
     line = context.socket(zmq.DEALER)
     line.setsockopt(zmq.IPV6, is_ipv6(contact.pulse))
-    line.curve_serverkey = contact.server_key.encode()
-    line.curve_publickey = contact.client_public.encode()
-    line.curve_secretkey = contact.client_secret.encode()
+    use_client_keys(line, contact)
     line.connect(contact.pulse)
     return line

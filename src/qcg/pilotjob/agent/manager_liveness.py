@@ -1,27 +1,29 @@
-"""Whether the manager of a run is alive, by the contact file that it touches every few seconds. No clock of its own."""
+"""Whether the manager of a run is alive, judged by the contact file that it touches every few seconds."""
 
 from __future__ import annotations
 
-STALE = 10.0
-"""Seconds without a touch after which there is no manager: it touches the file every two seconds, may be busy for five
-more before it doubts its own ears, and is looked for every two seconds or more often."""
+from qcg.pilotjob.wire.timing import CONTACT_INTERVAL
+
+STALE = 5 * CONTACT_INTERVAL
+"""Seconds without a touch after which there is no manager. It may be busy for 5 s beyond the refresh interval before it
+distrusts its own timing, and agents read the file every 2 s or more often."""
 
 
-class Signs:
+class ManagerLiveness:
     def __init__(self) -> None:
         self._stamp: int | None = None
         self._changed_at = 0.0
         self.gone = False
-        """There is no manager. False as long as that is not sure."""
+        """There is no manager. False as long as that is not certain."""
 
     def forget(self) -> None:
-        """The manager is heard again: what the file said before is of no interest."""
+        """A message of the manager has arrived: what the file said before does not matter any more."""
         self._stamp = None
         self.gone = False
 
     def saw(self, stamp: int | None, now: float) -> bool:
-        """What the file says at this moment; None: it is sure that there is none. Whether a manager has just come
-        back."""
+        """Take the time of the file's last touch; None: there certainly is no file. Returns whether a manager has just
+        come back."""
         if stamp is None:
             self._stamp = None
             self.gone = True

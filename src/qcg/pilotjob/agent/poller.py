@@ -11,6 +11,8 @@ import select
 
 import zmq
 
+from qcg.pilotjob.wire.sockets import is_readable
+
 
 class Poller:
     def __init__(self) -> None:
@@ -44,16 +46,12 @@ class Poller:
         """What can be read. Everything that is there must be read from a socket that is told here."""
         ready: set[zmq.Socket[bytes] | int] = set()
         if self._doubtful:
-            ready.update(socket for socket in self._doubtful if _is_readable(socket))
+            ready.update(socket for socket in self._doubtful if is_readable(socket))
             self._doubtful.clear()
         for descriptor, _ in self._poll.poll(0 if ready else milliseconds):
             socket = self._sockets.get(descriptor)
             if socket is None:
                 ready.add(descriptor)
-            elif _is_readable(socket):
+            elif is_readable(socket):
                 ready.add(socket)
         return ready
-
-
-def _is_readable(socket: zmq.Socket[bytes]) -> bool:
-    return bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)

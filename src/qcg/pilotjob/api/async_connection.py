@@ -16,6 +16,7 @@ from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.waits import BEAT, WELCOME, EventNumbers, Wait, parse_event
 from qcg.pilotjob.wire.contact import ClientsContact
 from qcg.pilotjob.wire.parts import request_frames
+from qcg.pilotjob.wire.sockets import SocketReader, receive_all
 
 TICK = 0.001
 """Seconds added to timers, which may fire a little early."""
@@ -36,37 +37,27 @@ class _AsyncConnection:
         self._on_trouble = on_trouble
         self.trouble: ConnectionError | None = None
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(connection.socket, self._drain)
-        self._loop.add_reader(connection.monitor, self._look)
+        self._reader = SocketReader(self._loop, connection.socket, self._receive)
+        self._monitor_reader = SocketReader(self._loop, connection.monitor, self._look)
         self._impatience = [self._loop.call_later(wait, self._look) for wait in (REFUSED_TIMEOUT, CONNECT_TIMEOUT)]
-        # The descriptor of a ZeroMQ socket signals only messages that arrive after it was found empty.
-        self._drain_later()
         self._look()
 
     def send(self, frames: list[bytes]) -> None:
         self._connection.send(frames)
-        self._drain_later()
+        self._reader.check()
 
     def close(self) -> None:
         if self._connection.socket.closed:
             return
         for timer in self._impatience:
             timer.cancel()
-        self._loop.remove_reader(self._connection.socket)
-        self._loop.remove_reader(self._connection.monitor)
+        self._reader.close()
+        self._monitor_reader.close()
         self._connection.close()
 
-    def _drain_later(self) -> None:
-        """Read messages that arrived unnoticed: the descriptor is edge-triggered."""
-        if int(self._connection.socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-            self._loop.call_soon(self._drain)
-
-    def _drain(self) -> None:
-        while not self._connection.socket.closed:
-            try:
-                self._on_message(self._connection.socket.recv_multipart(zmq.NOBLOCK))
-            except zmq.Again:
-                return
+    def _receive(self) -> None:
+        for frames in receive_all(self._connection.socket):
+            self._on_message(frames)
 
     def _look(self) -> None:
         if self.trouble is not None or self._connection.socket.closed:
@@ -74,7 +65,7 @@ class _AsyncConnection:
         try:
             self._connection.check()
         except ConnectionError as trouble:
-            self._drain()  # answers that arrived before the connection was lost
+            self._receive()  # answers that arrived before the connection was lost
             self.trouble = trouble
             self._on_trouble(trouble)
 

@@ -15,9 +15,10 @@ from qcg.pilotjob.api.errors import ConnectionError, InternalError, WrongArgumen
 from qcg.pilotjob.description.json_input import InvalidJson
 from qcg.pilotjob.wire.contact import MOST_BYTES, ClientsContact
 from qcg.pilotjob.wire.descriptors import NEEDED_BY_CLIENT, TooFewDescriptors, require
-from qcg.pilotjob.wire.monitor import events_of
+from qcg.pilotjob.wire.keys import use_client_keys
 from qcg.pilotjob.wire.parts import request_frames
 from qcg.pilotjob.wire.routing import is_ipv6
+from qcg.pilotjob.wire.sockets import monitor_events
 
 CONNECT_TIMEOUT = 5.0
 """Seconds after which a connection attempt has failed."""
@@ -67,9 +68,7 @@ class Connection:
         ):
             self.socket.setsockopt(option, value)
         if found.server_key:
-            self.socket.curve_serverkey = found.server_key.encode()
-            self.socket.curve_publickey = found.client_public.encode()
-            self.socket.curve_secretkey = found.client_secret.encode()
+            use_client_keys(self.socket, found)
         try:
             self.socket.connect(address)
         except zmq.ZMQError as error:
@@ -83,7 +82,7 @@ class Connection:
 
     def check(self) -> None:
         """Raise ConnectionError when there is no manager, or no longer one."""
-        for event, _ in events_of(self.monitor):
+        for event, _ in monitor_events(self.monitor):
             if event == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self._connected = True
             elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:

@@ -11,16 +11,17 @@ from zmq.utils import z85
 
 from qcg.pilotjob.executor_api.calls import Call, Outcome
 from qcg.pilotjob.host.safe_open import read_own
+from qcg.pilotjob.wire.connection_limiter import ConnectionLimiter, LimitedSocket
 from qcg.pilotjob.wire.contact import MOST_BYTES_OF_FILE
-from qcg.pilotjob.wire.gate import Gate, GatedSocket
-from qcg.pilotjob.wire.keys import make_keys
+from qcg.pilotjob.wire.keys import make_keys, use_client_keys, use_server_keys
 from qcg.pilotjob.wire.parts import ENCRYPTION, PART, split
+from qcg.pilotjob.wire.sockets import receive_all
+from qcg.pilotjob.wire.timing import HANDSHAKE_TIMEOUT, SOCKET_HEARTBEAT
 
 OUTPUT, STARTED = ".out", ".begun"
 """Suffixes of the files of a worker: its output, and the number of the last call that it has started."""
-HEARTBEAT, SILENCE = 5000, 60000
-HANDSHAKE = 5000
-"""Milliseconds for a peer to authenticate before it is disconnected."""
+SILENCE = 60000
+"""Milliseconds without an answer to heartbeats after which a connection is closed."""
 HELLO, DONE, CALL, LEAVE = b"hello", b"done", b"call", b"leave"
 _ZAP = "inproc://zeromq.zap.01"
 
@@ -54,9 +55,7 @@ def worker_socket(context: zmq.Context[zmq.Socket[bytes]], contact: WorkersConta
     socket = context.socket(zmq.DEALER)
     _set_options(socket)
     socket.setsockopt_string(zmq.IDENTITY, worker)
-    socket.curve_serverkey = contact.server_key.encode()
-    socket.curve_publickey = contact.client_public.encode()
-    socket.curve_secretkey = contact.client_secret.encode()
+    use_client_keys(socket, contact)
     return socket
 
 
@@ -73,18 +72,16 @@ class Endpoint:
         _set_options(self._router)
         self._router.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self._router.setsockopt(zmq.MAXMSGSIZE, PART + ENCRYPTION)
-        self._router.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE)
+        self._router.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_TIMEOUT)
         self._router.setsockopt_string(zmq.ZAP_DOMAIN, "workers")
-        self._router.curve_server = True
-        self._router.curve_publickey = keys.server_public.encode()
-        self._router.curve_secretkey = keys.server_secret.encode()
-        self._gated = GatedSocket(self._router, Gate())
+        use_server_keys(self._router, keys)
+        self._limited = LimitedSocket(self._router, ConnectionLimiter())
         self._router.bind(f"tcp://{host}:*")
         self._address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self._keys = keys
         poller.register(self._guard, zmq.POLLIN)
         poller.register(self._router, zmq.POLLIN)
-        poller.register(self._gated.monitor, zmq.POLLIN)
+        poller.register(self._limited.monitor, zmq.POLLIN)
 
     def write_contact(self, path: Path, python_path: list[str]) -> None:
         """Write the contact file, which only its owner can read."""
@@ -96,19 +93,16 @@ class Endpoint:
 
     def receive(self) -> list[Hello | Answer]:
         """Return all received messages."""
-        self._gated.limit_connections()
+        self._limited.limit_connections()
         self._authenticate()
         messages: list[Hello | Answer] = []
-        while True:
-            try:
-                worker, kind, *rest = self._router.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return messages
+        for worker, kind, *rest in receive_all(self._router):
             if kind == HELLO:
                 messages.append(Hello(worker.decode()))
             elif kind == DONE:
                 number, succeeded, seconds = msgspec.msgpack.decode(rest[0], type=tuple[int, bool, float])
                 messages.append(Answer(worker.decode(), number, Outcome(succeeded, b"".join(rest[1:]), seconds)))
+        return messages
 
     def send(self, worker: str, call: Call) -> None:
         self._router.send_multipart([worker.encode(), CALL, b"%d" % call.number, call.function, call.arguments])
@@ -117,18 +111,14 @@ class Endpoint:
         self._router.send_multipart([worker.encode(), LEAVE])
 
     def close(self) -> None:
-        self._gated.close()
+        self._limited.close()
         self._router.close(1000)
         self._guard.close(0)
         self._context.term()
 
     def _authenticate(self) -> None:
         """Answer the authentication requests (ZAP) of the socket."""
-        while True:
-            try:
-                version, request, _, _, _, _, *credentials = self._guard.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
+        for version, request, _, _, _, _, *credentials in receive_all(self._guard):
             verdict = (b"200", b"OK") if credentials == [self._allowed] else (b"400", b"not a worker of this executor")
             self._guard.send_multipart([version, request, *verdict, b"worker", b""])
 
@@ -142,7 +132,7 @@ def _set_options(socket: zmq.Socket[bytes]) -> None:
     for option, value in (
         (zmq.SNDHWM, 0),
         (zmq.RCVHWM, 0),
-        (zmq.HEARTBEAT_IVL, HEARTBEAT),
+        (zmq.HEARTBEAT_IVL, SOCKET_HEARTBEAT),
         (zmq.HEARTBEAT_TIMEOUT, SILENCE),
     ):
         socket.setsockopt(option, value)

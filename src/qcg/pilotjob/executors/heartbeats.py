@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable
 
 import zmq
 
-from qcg.pilotjob.wire.gate import Gate, GatedSocket
-from qcg.pilotjob.wire.hub import HANDSHAKE
-from qcg.pilotjob.wire.keys import Keys
+from qcg.pilotjob.wire.connection_limiter import ConnectionLimiter, LimitedSocket
+from qcg.pilotjob.wire.keys import Keys, use_server_keys
 from qcg.pilotjob.wire.routing import is_ipv6
+from qcg.pilotjob.wire.timing import HANDSHAKE_TIMEOUT
 
 MOST_BYTES = 1024
 PENDING_SHARE = 0.25
@@ -26,12 +26,10 @@ class HeartbeatServer:
         self._port.setsockopt(zmq.IPV6, is_ipv6(address))
         self._port.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
         # Who does not know the manager's own key, which is in the contact file, is not let in.
-        self._port.curve_server = True
-        self._port.curve_publickey = keys.server_public.encode()
-        self._port.curve_secretkey = keys.server_secret.encode()
-        self._port.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE)
+        use_server_keys(self._port, keys)
+        self._port.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_TIMEOUT)
         # In its own thread, like everything here, and without a line in the log, which is a file.
-        self._gated = GatedSocket(self._port, Gate(PENDING_SHARE, logs=False))
+        self._limited = LimitedSocket(self._port, ConnectionLimiter(PENDING_SHARE, logs=False))
         self._port.bind(address)
         self.address: str = self._port.getsockopt_string(zmq.LAST_ENDPOINT)
         self._names = {name.encode(): name for name in names}
@@ -50,7 +48,7 @@ class HeartbeatServer:
     def close(self) -> None:
         self._wakes.send(b"\0")
         self._thread.join()
-        self._gated.close()
+        self._limited.close()
         self._port.close(linger=0)
         self._context.term()
         self._woken.close()
@@ -60,13 +58,13 @@ class HeartbeatServer:
         poller = zmq.Poller()
         poller.register(self._woken.fileno(), zmq.POLLIN)
         poller.register(self._port, zmq.POLLIN)
-        poller.register(self._gated.monitor, zmq.POLLIN)
+        poller.register(self._limited.monitor, zmq.POLLIN)
         while True:
             ready = dict(poller.poll())
             if self._woken.fileno() in ready:
                 return
-            if self._gated.monitor in ready:
-                self._gated.limit_connections()
+            if self._limited.monitor in ready:
+                self._limited.limit_connections()
             if self._port not in ready:
                 continue
             frames = self._port.recv_multipart()

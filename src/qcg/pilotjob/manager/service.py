@@ -34,13 +34,12 @@ from qcg.pilotjob.runs.discovery import in_same_directory
 from qcg.pilotjob.runs.guard import announce, leave, refresh, withdraw
 from qcg.pilotjob.wire.contact import ContactError
 from qcg.pilotjob.wire.hub import Hub
+from qcg.pilotjob.wire.timing import CONTACT_INTERVAL
 
 log = logging.getLogger(__name__)
 
-CONTACT_INTERVAL = 2.0
-"""Seconds between two touches of the contact file, by which agents on other machines know that this manager lives."""
 LOCAL_CONTACT_INTERVAL = 5.0
-"""The same where all agents are on this machine, so that only clients look at the file."""
+"""Seconds between two touches of the contact file where all agents are on this machine: only clients read it."""
 PROGRESS_INTERVAL = 10.0
 """Seconds between two progress lines in the log, where the progress has changed."""
 

@@ -1,4 +1,4 @@
-"""Keeps count of those who come to the manager's doors and are not let in, and says so in the log, not too often."""
+"""Counts connections that fail authentication and logs them, at most once a second."""
 
 from __future__ import annotations
 
@@ -31,24 +31,27 @@ _PROTOCOL = {
 }
 
 
-class Doorman:
-    """A connection begins with ACCEPTED, and its handshake succeeds or fails, or it ends without a word: what speaks
-    another protocol has no handshake at all. The events of a handshake do not say which connection they are about, so
-    the silent ones are found by counting."""
+class AuthenticationLog:
+    """Counts failed handshakes from the events of socket monitors.
+
+    A connection begins with ACCEPTED, and its handshake succeeds or fails. A peer that speaks another protocol has no
+    handshake: its connection just ends. The events of a handshake do not say which connection they are about, so such
+    connections are found by counting.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._undecided = 0
-        """Connections whose handshake neither succeeded nor failed so far; those that ended silently are among them."""
+        """Connections whose handshake neither succeeded nor failed so far, including those that ended without one."""
         self._ended = 0
-        """Ends of connections that may have been silent."""
+        """Ends of connections that may have had no handshake."""
         self._failing = False
         """The last event was a failed handshake; the end of its connection comes next."""
         self._refused: dict[str, int] = {}
-        self._telling: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def take(self, kind: int, value: int) -> bool:
-        """Whether the connection of a peer with keys has ended."""
+        """Count an event. Returns whether it is the end of a connection of a peer with keys."""
         failing, self._failing = self._failing, False
         if kind == Event.ACCEPTED:
             self._undecided += 1
@@ -59,34 +62,34 @@ class Doorman:
             self._failing = True
             reason = _reason(kind, value)
             self._refused[reason] = self._refused.get(reason, 0) + 1
-            self._tell_later()
+            self._log_later()
         elif not failing and self._undecided > 0:
             self._ended += 1
-            self._tell_later()
+            self._log_later()
         else:
             return not failing
         return False
 
     def close(self) -> None:
-        """Say what was not said yet."""
-        if self._telling is not None:
-            self._telling.cancel()
-            self._tell()
+        """Log the connections that were not logged yet."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._log()
 
-    def _tell_later(self) -> None:
-        if self._telling is None:
+    def _log_later(self) -> None:
+        if self._timer is None:
             due = self._loop.time() + PAUSE
-            self._telling = self._loop.call_at(due, self._tell_if_punctual, due)
+            self._timer = self._loop.call_at(due, self._log_if_on_time, due)
 
-    def _tell_if_punctual(self, due: float) -> None:
-        """After a long turn of the loop there may be handshakes that wait for it: they are no silent ends."""
-        self._telling = None
+    def _log_if_on_time(self, due: float) -> None:
+        """After a long turn of the loop, handshakes may still wait for it: their connections must not be counted."""
+        self._timer = None
         if self._loop.time() - due > PAUSE / 2:
-            self._tell_later()
+            self._log_later()
         else:
-            self._tell()
+            self._log()
 
-    def _tell(self) -> None:
+    def _log(self) -> None:
         silent = min(self._ended, max(self._undecided, 0))
         self._ended = 0
         self._undecided -= silent

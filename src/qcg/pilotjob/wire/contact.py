@@ -1,4 +1,4 @@
-"""The contact file of a run: where its manager is, and the keys that let its owner in. Only the owner can read it."""
+"""The contact file of a run: the address of its manager, and the keys to connect to it. Only its owner can read it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from qcg.pilotjob.host.safe_open import UnsafeFile, open_own
 
 FILE_NAME = "contact.json"
 MOST_BYTES = 64 << 20
-"""Of one request. Both sides know it: the service reads no more, and a client that sends more is told at once."""
+"""Size of the largest request: the manager reads no more, and a client refuses to send more."""
 MOST_BYTES_OF_FILE = 1 << 16
-"""Of the contact file itself, which has a few hundred."""
+"""Size of the largest contact file that is read; usual ones have a few hundred bytes."""
 
 
 class ContactError(Exception):
@@ -30,11 +30,11 @@ class AgentsContact(msgspec.Struct, frozen=True):
     client_public: str
     client_secret: str
     pulse: str = ""
-    """Where agents of other machines hear that the manager is alive, and tell that they are."""
+    """Address for the heartbeats of agents on other machines."""
 
 
 class ClientsContact(msgspec.Struct, frozen=True):
-    """What programs need to send requests and to hear of events. Without keys the connection is plain."""
+    """What clients need to send requests and to receive events. Without keys the connection is not encrypted."""
 
     address: str
     publisher: str = ""
@@ -67,7 +67,7 @@ def read(run_dir: Path) -> Contact | None:
 
 
 def read_stamped(run_dir: Path) -> tuple[Contact, int] | None:
-    """With the time at which it was touched last. On shared file systems, only who opens a file sees that in time."""
+    """The contact and the time at which it was touched last. On shared file systems, only opening a file shows that."""
     path = run_dir / FILE_NAME
     try:
         with os.fdopen(open_own(path, most_bytes=MOST_BYTES_OF_FILE), "rb") as file:
@@ -84,7 +84,7 @@ def read_stamped(run_dir: Path) -> tuple[Contact, int] | None:
 
 
 def write(run_dir: Path, contact: Contact) -> None:
-    """Whole or not at all."""
+    """Write the contact file so that readers see the old one or the new one, never a part."""
     temporary = run_dir / f".{FILE_NAME}.{os.getpid()}"
     try:
         descriptor = open_own(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -1,7 +1,7 @@
-"""How many files and connections this process may have open.
+"""The limit of open files and connections of this process.
 
-Whoever can reach a port can take descriptors from this process until it has sent them away. So it takes as many as it
-may have, and leaves its jobs the limit that it was given: some programs do not work with a large one.
+Every peer that connects to a port takes a descriptor until it is disconnected. So this process raises its own limit as
+far as it may. Jobs get the limit that it was given, because some programs do not work with a large one.
 """
 
 from __future__ import annotations

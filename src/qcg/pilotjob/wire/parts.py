@@ -1,4 +1,4 @@
-"""Large messages in parts: how a body of any size travels over sockets that accept small frames only.
+"""Splits large messages into parts, because listening sockets accept small frames only.
 
 ZeroMQ allocates a frame as soon as its size is announced, also for peers that have not shown a key yet. So the
 listening sockets accept frames of at most `PART` bytes, and a larger body is sent as several frames of one message.

@@ -1,4 +1,4 @@
-"""Which of this machine's addresses others can reach."""
+"""Finds the address of this machine that other machines can reach."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def address_towards(hosts: Iterable[str]) -> str | None:
 
 
 def _addresses_of(host: str) -> list[str]:
-    """Those that other machines may have, too; of the older kind first."""
+    """The addresses of a host that other machines can use; IPv4 first."""
     try:
         found = socket.getaddrinfo(host, _ANY_PORT, socket.AF_UNSPEC, socket.SOCK_DGRAM)
     except (socket.gaierror, UnicodeError):
@@ -40,7 +40,7 @@ def _addresses_of(host: str) -> list[str]:
 
 
 def _is_of_use(address: str) -> bool:
-    """One that is valid on a single link only would need the name of the link, which each machine has its own for."""
+    """Not loopback, and not link-local: that would need the name of a link, which differs between machines."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     return not parsed.is_loopback and not (parsed.version == 6 and parsed.is_link_local)
 
@@ -61,5 +61,5 @@ def _for_sockets(address: str) -> str:
 
 
 def is_ipv6(address: str) -> bool:
-    """Of a socket's address: it has to be told before it connects or listens."""
+    """Whether a socket's address is one of IPv6, which ZeroMQ has to know before it connects or listens."""
     return "[" in address

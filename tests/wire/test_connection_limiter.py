@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from zmq import Event
 
-from qcg.pilotjob.wire import gate
-from qcg.pilotjob.wire.gate import AFTER_HANDSHAKE, Gate, ListeningSocket
+from qcg.pilotjob.wire import connection_limiter
+from qcg.pilotjob.wire.connection_limiter import AFTER_HANDSHAKE, ConnectionLimiter, ListeningSocket
 from tests.support.connections import is_closed
 from tests.support.waiting import wait_for
 
@@ -27,13 +27,13 @@ class Peers:
         self.theirs: list[socket.socket] = []
         self.ours: list[socket.socket] = []
 
-    def connect(self, gate: Gate, *, with_keys: bool = False) -> None:
+    def connect(self, limiter: ConnectionLimiter, *, with_keys: bool = False) -> None:
         theirs = self._stack.enter_context(socket.create_connection(self._listener.getsockname()))
         ours = self._stack.enter_context(self._listener.accept()[0])
         ours.sendall(bytes(AFTER_HANDSHAKE + 20 if with_keys else 64))
         self.theirs.append(theirs)
         self.ours.append(ours)
-        gate.take(self.listening, Event.ACCEPTED, ours.fileno())
+        limiter.take(self.listening, Event.ACCEPTED, ours.fileno())
 
     def closed(self) -> list[int]:
         """Numbers of the connections that our side has closed."""
@@ -49,12 +49,12 @@ def peers() -> Iterator[Peers]:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most four connections without keys, and at most eight in all."""
-    monkeypatch.setattr(gate, "RESERVED", resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 8)
+    monkeypatch.setattr(connection_limiter, "RESERVED", resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 8)
 
 
 @pytest.mark.usefixtures("few")
 def test_the_oldest_connections_without_keys_are_closed(peers: Peers, caplog: pytest.LogCaptureFixture):
-    guard = Gate()
+    guard = ConnectionLimiter()
     for _ in range(4):
         peers.connect(guard)
     guard.enforce()
@@ -72,7 +72,7 @@ def test_the_oldest_connections_without_keys_are_closed(peers: Peers, caplog: py
 
 @pytest.mark.usefixtures("few")
 def test_connections_with_keys_are_kept(peers: Peers):
-    guard = Gate()
+    guard = ConnectionLimiter()
     for _ in range(3):
         peers.connect(guard, with_keys=True)
     for _ in range(20):
@@ -83,7 +83,7 @@ def test_connections_with_keys_are_kept(peers: Peers):
 
 @pytest.mark.usefixtures("few")
 def test_when_all_have_keys_those_that_came_last_are_closed(peers: Peers):
-    guard = Gate()
+    guard = ConnectionLimiter()
     for _ in range(10):
         peers.connect(guard, with_keys=True)
         guard.enforce()
@@ -92,7 +92,7 @@ def test_when_all_have_keys_those_that_came_last_are_closed(peers: Peers):
 
 @pytest.mark.usefixtures("few")
 def test_a_connection_that_has_ended_makes_room(peers: Peers):
-    guard = Gate()
+    guard = ConnectionLimiter()
     for _ in range(4):
         peers.connect(guard)
     guard.take(peers.listening, Event.DISCONNECTED, peers.ours[3].fileno())
@@ -104,7 +104,7 @@ def test_a_connection_that_has_ended_makes_room(peers: Peers):
 @pytest.mark.usefixtures("few")
 def test_the_end_of_a_connection_of_one_socket_does_not_concern_the_same_descriptor_of_another(peers: Peers):
     """The events of two listening sockets may be read in another order than they happened."""
-    guard = Gate()
+    guard = ConnectionLimiter()
     for _ in range(4):
         peers.connect(guard)
     guard.take(ListeningSocket(keys=True), Event.DISCONNECTED, peers.ours[0].fileno())
@@ -115,7 +115,7 @@ def test_the_end_of_a_connection_of_one_socket_does_not_concern_the_same_descrip
 
 @pytest.mark.usefixtures("few")
 def test_a_descriptor_that_is_closed_or_no_socket_does_no_harm(peers: Peers):
-    guard = Gate()
+    guard = ConnectionLimiter()
     with open("/dev/null") as file:
         guard.take(peers.listening, Event.ACCEPTED, file.fileno())
         guard.take(peers.listening, Event.ACCEPTED, 999_999)

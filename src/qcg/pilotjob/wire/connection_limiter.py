@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from zmq import Event, Socket
 
-from qcg.pilotjob.wire.monitor import events_of
+from qcg.pilotjob.wire.sockets import monitor_events
 
 log = logging.getLogger(__name__)
 
@@ -43,15 +43,15 @@ _SENT = struct.Struct("=200xQQ")
 
 
 class ListeningSocket:
-    """A listening socket, as far as the gate knows it."""
+    """What the limiter knows of a listening socket."""
 
     def __init__(self, *, keys: bool) -> None:
         self.handshake = AFTER_HANDSHAKE if keys else AFTER_GREETING
         """Bytes that a peer is sent at most while its handshake is not complete."""
 
 
-class Gate:
-    """Connections of all listening sockets of a process; for one thread."""
+class ConnectionLimiter:
+    """The connections of all listening sockets of a process; for one thread."""
 
     def __init__(self, share: float = 0.5, *, logs: bool = True) -> None:
         """`share`: the part of all connections that may be without keys."""
@@ -87,7 +87,7 @@ class Gate:
             else:
                 _close(descriptor)
                 closed = True
-        # Clients with keys alone are too many: those that came last have to try again later.
+        # There are too many clients with keys alone: the last ones have to try again later.
         for listening, descriptor in list(self._authenticated)[most:]:
             del self._authenticated[listening, descriptor]
             _close(descriptor)
@@ -107,24 +107,24 @@ class Gate:
         self._closed = now
 
 
-class GatedSocket:
-    """A listening socket with keys and a gate of its own, for the one thread that polls `monitor`."""
+class LimitedSocket:
+    """A listening socket with keys and a limiter of its own, for the one thread that polls `monitor`."""
 
-    def __init__(self, socket: Socket[bytes], gate: Gate) -> None:
+    def __init__(self, socket: Socket[bytes], limiter: ConnectionLimiter) -> None:
         """To be called before the socket listens, so that no connection is missed."""
         self._socket = socket
-        self._gate = gate
+        self._limiter = limiter
         self._listening = ListeningSocket(keys=True)
         self.monitor: Socket[bytes] = socket.get_monitor_socket(Event.ACCEPTED | Event.DISCONNECTED)
 
     def limit_connections(self) -> None:
         """To be called whenever `monitor` has events."""
-        for kind, descriptor in events_of(self.monitor):
-            self._gate.take(self._listening, kind, descriptor)
-        self._gate.enforce()
+        for kind, descriptor in monitor_events(self.monitor):
+            self._limiter.take(self._listening, kind, descriptor)
+        self._limiter.enforce()
 
     def close(self) -> None:
-        """Before the socket is closed."""
+        """To be called before the socket is closed."""
         self._socket.disable_monitor()
         self.monitor.close()
 
@@ -151,7 +151,7 @@ def _close(descriptor: int) -> None:
 
 def _has_completed(descriptor: int, handshake: int) -> bool:
     """Whether the peer was sent more bytes than those of an unfinished handshake. True where the kernel does not count
-    them: nobody is closed on suspicion."""
+    them: no connection is closed on suspicion."""
     connection = _borrow(descriptor)
     if connection is None:
         return False
