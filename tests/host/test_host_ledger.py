@@ -1,5 +1,6 @@
 """The host's memory on disk. Python 3.6 reads this file."""
 
+import json
 import os
 import resource
 import stat
@@ -8,7 +9,9 @@ import unittest
 from unittest import mock
 
 from qcg.pilotjob.host import ledger as ledger_module
+from qcg.pilotjob.host import ledger_format
 from qcg.pilotjob.host.ledger import Ledger, LedgerError, OpenStart
+from qcg.pilotjob.host.process_tree import boot_id
 from qcg.pilotjob.host.records import Ended, Running, Started
 
 GRANT: list = [("n1", (0, 1), ("gpu0",))]
@@ -151,6 +154,28 @@ class LedgerTest(unittest.TestCase):
         assert self.ledger.unreadable_lines == 0
         assert self.ledger.unacknowledged() == [(1, Ended("a", 2.0, 0, "exit", "", 7, 1.0, []))]
         assert list(self.ledger.open) == ["c"]
+
+    def test_the_header_has_the_version_of_the_format(self):
+        with open(self.path, encoding="ascii") as file:
+            header = next(line for line in file if line != "\n")
+        assert json.loads(header) == ["h", boot_id(), ledger_format.VERSION]
+
+    def test_a_ledger_without_a_version_in_its_header_is_read(self):
+        grant = '[["n1",[0],[]]]'
+        with open(self.path, "w", encoding="ascii") as file:
+            file.write(f'\n["h","{boot_id()}"]\n["b","a","m",{grant}]\n["s",1,"a",7,5.0,{grant},1,2]\n')
+        assert self.reopen().open["a"] == OpenStart("m", 7, 5.0, [("n1", (0,), ())], 1, 2)
+        assert self.ledger.unreadable_lines == 0
+
+    def test_a_ledger_of_a_later_version_is_refused(self):
+        with open(self.path, "a", encoding="ascii") as file:
+            file.write(f'\n["h","{boot_id()}",{ledger_format.VERSION + 1}]\n')
+        with self.assertRaisesRegex(LedgerError, "later version of the program"):  # noqa: PT027
+            Ledger(self.path)
+
+    def test_the_line_of_a_success_is_read_as_it_is_written(self):
+        line = ledger_format.SUCCEEDED % ('"a"', 7, 1.5, 2.25)
+        assert ledger_format.read_line(line.encode("ascii")) == ledger_format.Succeeded("a", 7, 1.5, 2.25)
 
     def test_ends_without_numbers_get_them_in_their_order(self):
         with open(self.path, "ab") as file:

@@ -224,6 +224,7 @@ static void *follow(void *lane) {
 /* The thread that takes SIGCHLD */
 
 static void *wait_for_signals(void *unused) {
+    (void)unused;
     sigset_t children;
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);

@@ -13,7 +13,7 @@
 
 /* Whatever enters may wait for a start, and lets go of the interpreter before. */
 
-static PyObject *py_open(PyObject *module, PyObject *arguments) {
+static PyObject *py_open(PyObject *Py_UNUSED(module), PyObject *arguments) {
     int wakeup, null, memory_flags, highest;
     unsigned long long open_files;
     if (!PyArg_ParseTuple(arguments, "iiiiK:open", &wakeup, &null, &memory_flags, &highest, &open_files))
@@ -32,7 +32,7 @@ static void drop_events(Event *events) {
     }
 }
 
-static PyObject *py_close(PyObject *module, PyObject *unused) {
+static PyObject *py_close(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     Py_BEGIN_ALLOW_THREADS
     relay_close();
     drop_events(relay_take());
@@ -40,14 +40,14 @@ static PyObject *py_close(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
-static PyObject *py_enter(PyObject *module, PyObject *unused) {
+static PyObject *py_enter(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     Py_BEGIN_ALLOW_THREADS
     relay_enter();
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-static PyObject *py_enter_within(PyObject *module, PyObject *arguments) {
+static PyObject *py_enter_within(PyObject *Py_UNUSED(module), PyObject *arguments) {
     double seconds;
     if (!PyArg_ParseTuple(arguments, "d:enter_within", &seconds))
         return NULL;
@@ -58,7 +58,7 @@ static PyObject *py_enter_within(PyObject *module, PyObject *arguments) {
     return PyBool_FromLong(done);
 }
 
-static PyObject *py_leave(PyObject *module, PyObject *unused) {
+static PyObject *py_leave(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     relay_leave();
     Py_RETURN_NONE;
 }
@@ -171,7 +171,7 @@ static bool read_offers(PyObject *given, Offer **first) {
     return true;
 }
 
-static PyObject *py_watch(PyObject *module, PyObject *arguments) {
+static PyObject *py_watch(PyObject *Py_UNUSED(module), PyObject *arguments) {
     unsigned long long lane;
     int pid, ledger;
     const char *id;
@@ -191,7 +191,7 @@ static PyObject *py_watch(PyObject *module, PyObject *arguments) {
     return PyBool_FromLong(done);
 }
 
-static PyObject *py_offer(PyObject *module, PyObject *arguments) {
+static PyObject *py_offer(PyObject *Py_UNUSED(module), PyObject *arguments) {
     unsigned long long lane;
     int ledger;
     PyObject *given;
@@ -203,7 +203,7 @@ static PyObject *py_offer(PyObject *module, PyObject *arguments) {
     return PyBool_FromLong(relay_offer(lane, ledger, offers));
 }
 
-static PyObject *py_give_up(PyObject *module, PyObject *arguments) {
+static PyObject *py_give_up(PyObject *Py_UNUSED(module), PyObject *arguments) {
     unsigned long long lane;
     if (!PyArg_ParseTuple(arguments, "K:give_up", &lane))
         return NULL;
@@ -213,14 +213,14 @@ static PyObject *py_give_up(PyObject *module, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-static PyObject *py_watches(PyObject *module, PyObject *arguments) {
+static PyObject *py_watches(PyObject *Py_UNUSED(module), PyObject *arguments) {
     int pid;
     if (!PyArg_ParseTuple(arguments, "i:watches", &pid))
         return NULL;
     return PyBool_FromLong(relay_watches(pid));
 }
 
-static PyObject *py_hold(PyObject *module, PyObject *arguments) {
+static PyObject *py_hold(PyObject *Py_UNUSED(module), PyObject *arguments) {
     int held;
     if (!PyArg_ParseTuple(arguments, "p:hold", &held))
         return NULL;
@@ -228,7 +228,7 @@ static PyObject *py_hold(PyObject *module, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-static PyObject *py_hold_after(PyObject *module, PyObject *arguments) {
+static PyObject *py_hold_after(PyObject *Py_UNUSED(module), PyObject *arguments) {
     double moment;
     if (!PyArg_ParseTuple(arguments, "d:hold_after", &moment))
         return NULL;
@@ -236,16 +236,16 @@ static PyObject *py_hold_after(PyObject *module, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-static PyObject *py_heard(PyObject *module, PyObject *unused) {
+static PyObject *py_heard(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     relay_heard();
     Py_RETURN_NONE;
 }
 
-static PyObject *py_pending(PyObject *module, PyObject *unused) {
+static PyObject *py_pending(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     return PyBool_FromLong(relay_pending());
 }
 
-static PyObject *py_take(PyObject *module, PyObject *unused) {
+static PyObject *py_take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     PyObject *list = PyList_New(0);
     Event *events = relay_take();
     for (Event *event = events; list && event; event = event->next) {

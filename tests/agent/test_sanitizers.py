@@ -1,0 +1,70 @@
+"""The relay in C under the sanitizers of the compiler: memory errors, undefined behaviour and data races."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src/qcg/pilotjob/agent"
+INCLUDE = sysconfig.get_paths()["include"]
+
+RUN_TESTS = """
+import importlib.util, os, sys
+import qcg.pilotjob.agent
+spec = importlib.util.spec_from_file_location("qcg.pilotjob.agent._relay", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+sys.modules["qcg.pilotjob.agent._relay"] = qcg.pilotjob.agent._relay = module
+del os.environ["LD_PRELOAD"]  # jobs are not instrumented
+import pytest
+arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-k", sys.argv[2]]
+sys.exit(pytest.main([*arguments, "tests/agent/test_relay_runner.py"]))
+"""
+TESTS = "Relayed and (order or fails or captured_for or killed or new_file or cut_off or one_thread or same_time)"
+
+
+@pytest.mark.skipif(
+    shutil.which("gcc") is None or not Path(INCLUDE, "Python.h").exists(), reason="the relay cannot be compiled here"
+)
+@pytest.mark.parametrize(
+    ("kinds", "library", "options"),
+    [
+        # CPython frees little of its memory at its end, so leaks are not searched for. The interpreter itself is not
+        # instrumented, so the runtime library has to be loaded first, by LD_PRELOAD.
+        ("address,undefined", "libasan.so", {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"}),
+        # Jobs are forked while other threads run, and go on in the child until they execute their program.
+        ("thread", "libtsan.so", {"TSAN_OPTIONS": "die_after_fork=0 halt_on_error=1 report_signal_unsafe=0"}),
+    ],
+    ids=["address", "thread"],
+)
+def test_the_relay_runs_jobs_without_a_report_of_a_sanitizer(
+    tmp_path: Path, kinds: str, library: str, options: dict[str, str]
+):
+    runtime = subprocess.run(["gcc", f"-print-file-name={library}"], capture_output=True, text=True, check=True)
+    if not os.path.isabs(runtime.stdout.strip()):
+        pytest.skip(f"the compiler has no {library}")
+    module = tmp_path / "_relay.abi3.so"
+    sources = [str(path) for path in sorted(SOURCE.glob("relay*.c"))]
+    build = ["gcc", "-shared", "-fPIC", "-g", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"]
+    build += [f"-fsanitize={kinds}", "-fno-sanitize-recover=undefined", f"-I{INCLUDE}", *sources, "-o", str(module)]
+    subprocess.run(build, check=True, timeout=60)
+    done = subprocess.run(
+        # The thread sanitizer cannot work with all random layouts of memory.
+        [*(["setarch", "-R"] if shutil.which("setarch") else []), sys.executable, "-c", RUN_TESTS, str(module), TESTS],
+        cwd=ROOT,
+        env={**os.environ, **options, "LD_PRELOAD": os.path.realpath(runtime.stdout.strip())},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stdout[-10_000:]
+    assert "Sanitizer" not in done.stdout
+    assert " passed" in done.stdout
