@@ -116,7 +116,7 @@ def run(
 
 
 @pytest.mark.parametrize("has_connected", [False, True])
-def test_a_command_is_left_alone_only_where_it_has_brought_an_agent(run_dir: Path, has_connected: bool):
+def test_abandoned_start_commands_are_killed_unless_an_agent_has_connected(run_dir: Path, has_connected: bool):
     """Otherwise it would start agents when the manager that gives up is gone."""
 
     async def test(supervised: Supervised) -> None:
@@ -138,7 +138,7 @@ def _is_dead(pid: int) -> bool:
     return found is None or found.dead
 
 
-def test_all_agents_are_started_by_one_command_and_jobs_start_when_all_are_there(run_dir: Path):
+def test_one_command_starts_all_agents_and_jobs_start_when_all_are_ready(run_dir: Path):
     commands = Commands("sleep", "1000")
 
     async def test(supervised: Supervised) -> None:
@@ -151,7 +151,7 @@ def test_all_agents_are_started_by_one_command_and_jobs_start_when_all_are_there
     assert commands.groups == [NAMES]
 
 
-def test_with_a_threshold_those_that_are_missing_are_not_waited_for_once_their_command_cannot_fail_any_more(
+def test_with_a_threshold_jobs_start_once_the_start_command_cannot_fail_any_more(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async def test(supervised: Supervised) -> None:
@@ -164,7 +164,7 @@ def test_with_a_threshold_those_that_are_missing_are_not_waited_for_once_their_c
     run(run_dir, test, Commands("sleep", "1000"), threshold=0.75)
 
 
-def test_those_that_never_come_are_told_and_jobs_start_without_them(run_dir: Path):
+def test_agents_that_never_connect_are_lost_and_jobs_start_without_them(run_dir: Path):
     async def test(supervised: Supervised) -> None:
         supervised.ready("n1", "n2")
         await supervised.until(lambda: supervised.gathered)
@@ -176,14 +176,14 @@ def test_those_that_never_come_are_told_and_jobs_start_without_them(run_dir: Pat
     run(run_dir, test, Commands("sleep", "1000"), times=LivenessTimes(25.0, 0.7))
 
 
-def test_one_agent_is_waited_for_at_least(run_dir: Path):
+def test_jobs_wait_for_at_least_one_agent(run_dir: Path):
     async def test(supervised: Supervised) -> None:
         assert (supervised.gathered, supervised.hopeless) == ([], [])
 
     run(run_dir, test, Commands("sleep", "1000"), threshold=0.0)
 
 
-def test_without_a_single_agent_there_is_no_hope(run_dir: Path):
+def test_the_executor_fails_without_any_agent(run_dir: Path):
     async def test(supervised: Supervised) -> None:
         await supervised.until(lambda: supervised.hopeless)
         assert supervised.gathered == []
@@ -192,7 +192,7 @@ def test_without_a_single_agent_there_is_no_hope(run_dir: Path):
     run(run_dir, test, Commands("sleep", "1000"), times=LivenessTimes(25.0, 0.7))
 
 
-def test_a_command_that_fails_for_all_is_tried_for_each_and_given_up_when_nothing_helps(
+def test_a_failed_start_command_is_repeated_for_each_node_before_the_executor_fails(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ):
     commands = Commands("false")
@@ -206,7 +206,7 @@ def test_a_command_that_fails_for_all_is_tried_for_each_and_given_up_when_nothin
     assert all(len(group) == 1 for group in commands.groups[1:])
 
 
-def test_a_command_that_is_not_there_is_no_reason_to_hope(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_executor_fails_when_the_start_command_does_not_exist(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(allocation_agents, "TICK", 0.05)
 
     async def test(supervised: Supervised) -> None:
@@ -229,7 +229,7 @@ open("acted", "w").close()
 """As `srun` has one: a child that acts when its parent is gone."""
 
 
-def test_a_command_is_ended_alone_once_all_its_agents_are_there_and_nothing_is_tried_again(run_dir: Path):
+def test_a_start_command_is_ended_once_all_its_agents_are_ready(run_dir: Path):
     commands = Commands(sys.executable, "-c", SHEPHERD)
 
     async def test(supervised: Supervised) -> None:
@@ -250,7 +250,7 @@ def test_a_command_is_ended_alone_once_all_its_agents_are_there_and_nothing_is_t
     assert commands.groups == [NAMES]
 
 
-def test_a_node_that_is_given_up_keeps_no_command_alive_and_is_tried_again_alone(run_dir: Path):
+def test_a_lost_node_gets_a_start_command_of_its_own(run_dir: Path):
     commands = Commands("sleep", "1000")
 
     async def test(supervised: Supervised) -> None:
@@ -264,7 +264,7 @@ def test_a_node_that_is_given_up_keeps_no_command_alive_and_is_tried_again_alone
     assert commands.groups[:2] == [NAMES, ["n4"]]
 
 
-def test_a_command_that_agents_end_with_is_kept(run_dir: Path):
+def test_a_start_command_is_kept_if_its_agents_would_end_with_it(run_dir: Path):
     commands = Commands("sleep", "1000")
     commands.agents_end_with_it = True
 
@@ -277,7 +277,7 @@ def test_a_command_that_agents_end_with_is_kept(run_dir: Path):
     run(run_dir, test, commands)
 
 
-def test_what_a_lost_agent_has_written_down_is_told_before_its_node_is_lost(
+def test_records_in_the_ledger_of_a_lost_agent_are_reported_before_its_node_is_lost(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(allocation_agents, "TICK", 0.05)
@@ -304,7 +304,7 @@ def test_what_a_lost_agent_has_written_down_is_told_before_its_node_is_lost(
     ledger.close()
 
 
-def test_a_node_that_comes_back_while_it_is_given_up_is_not_lost(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_node_whose_agent_comes_back_in_time_is_not_lost(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
     reading, reads = threading.Event(), threading.Event()
 
     def read(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:
@@ -329,7 +329,7 @@ def test_a_node_that_comes_back_while_it_is_given_up_is_not_lost(run_dir: Path, 
     run(run_dir, test, Commands("sleep", "1000"))
 
 
-def test_nothing_is_lost_while_agents_may_take_the_manager_for_dead(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+def test_no_node_is_lost_while_the_contact_file_is_stale(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(allocation_agents, "TICK", 0.05)
 
     async def test(supervised: Supervised) -> None:
@@ -349,6 +349,6 @@ def test_nothing_is_lost_while_agents_may_take_the_manager_for_dead(run_dir: Pat
     run(run_dir, test, Commands("sleep", "1000"))
 
 
-def test_agents_doubt_the_manager_later_than_it_doubts_itself():
+def test_agents_take_the_manager_for_dead_later_than_it_notices_a_stale_contact_file():
     assert CONTACT_INTERVAL + allocation_agents.TICK < allocation_agents.CONTACT_TIMEOUT
     assert allocation_agents.CONTACT_TIMEOUT + SELDOM < STALE

@@ -11,7 +11,7 @@ from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from tests.support.waiting import wait_for
 
 
-def test_a_file_system_that_hangs_is_waited_for_by_nobody_and_asked_once():
+def test_a_hanging_file_system_blocks_nothing_and_gets_one_call():
     async def test() -> None:
         answers, calls = threading.Event(), list[int]()
 
@@ -33,7 +33,7 @@ def test_a_file_system_that_hangs_is_waited_for_by_nobody_and_asked_once():
     asyncio.run(test())
 
 
-def test_a_file_that_cannot_be_touched_is_told_and_counts_for_nothing(caplog: pytest.LogCaptureFixture):
+def test_a_failed_refresh_is_logged_and_does_not_count(caplog: pytest.LogCaptureFixture):
     async def test() -> None:
         def refresh() -> None:
             raise PermissionError("not yours")

@@ -33,7 +33,7 @@ def ledger(run_dir: Path, agent: str) -> None:
     made.close()
 
 
-def test_records_that_the_registry_has_and_those_of_agents_that_are_there_are_left_out(tmp_path: Path) -> None:
+def test_acknowledged_records_and_records_of_present_agents_are_left_out(tmp_path: Path) -> None:
     ledger(tmp_path, "old")
     ledger(tmp_path, "here")
     told = read_unreported(tmp_path, ["here"], {"old": 3})
@@ -42,7 +42,7 @@ def test_records_that_the_registry_has_and_those_of_agents_that_are_there_are_le
     assert read_unreported(tmp_path, ["here", "old"], {}).records == []
 
 
-def test_a_ledger_that_cannot_be_read_stops_nobody(tmp_path: Path) -> None:
+def test_an_unreadable_ledger_does_not_stop_a_resume(tmp_path: Path) -> None:
     (tmp_path / "agent-old.ledger").mkdir()
     ledger(tmp_path, "other")
     told = read_unreported(tmp_path, [], {})
@@ -79,11 +79,11 @@ def restored(tmp_path: Path, *known: int, fallback_node: str = "") -> list[str]:
     return effects
 
 
-def test_who_has_succeeded_is_not_run_again_and_who_was_closed_is(tmp_path: Path) -> None:
+def test_succeeded_attempts_are_not_run_again_and_closed_ones_are(tmp_path: Path) -> None:
     assert restored(tmp_path, 1, 2, 3) == ["j1 SUCCEED", "requeued j2", "j2 QUEUED", GONE]
 
 
-def test_an_agent_that_is_there_is_not_waited_for_where_another_one_has_written_down_what_it_had(
+def test_a_record_in_another_ledger_settles_an_attempt(
     tmp_path: Path,
 ) -> None:
     assert restored(tmp_path, 1, 2, 3, fallback_node="n1") == ["j1 SUCCEED", "requeued j2", "j2 QUEUED", GONE]
@@ -98,19 +98,19 @@ def scheduled_elsewhere(tmp_path: Path) -> list[str]:
     return [effect_text(effect) for effect in effects]
 
 
-def test_what_never_started_on_a_node_that_is_gone_waits_again(tmp_path: Path) -> None:
+def test_attempts_never_started_on_a_missing_node_are_queued_again(tmp_path: Path) -> None:
     Ledger(str(tmp_path / "agent-old.ledger")).close()
     assert scheduled_elsewhere(tmp_path) == ["requeued j1", "j1 QUEUED"]
 
 
-def test_what_may_have_started_on_a_node_that_is_gone_is_lost(tmp_path: Path) -> None:
+def test_attempts_that_may_have_started_on_a_missing_node_are_lost(tmp_path: Path) -> None:
     made = Ledger(str(tmp_path / "agent-old.ledger"))
     made.starting("1.1", "mark", [])
     made.close()
     assert scheduled_elsewhere(tmp_path) == [f"j1 FAILED: {UNSURE}", "all done"]
 
 
-def test_what_started_on_a_node_that_is_gone_is_lost_though_the_registry_had_not_heard_of_it(tmp_path: Path) -> None:
+def test_unreported_attempts_started_on_a_missing_node_are_lost(tmp_path: Path) -> None:
     made = Ledger(str(tmp_path / "agent-old.ledger"))
     made.starting("1.1", "mark", [])
     made.started("1.1", OpenStart("mark", 7, 5.0, GRANT, 0, 0))
@@ -118,12 +118,12 @@ def test_what_started_on_a_node_that_is_gone_is_lost_though_the_registry_had_not
     assert scheduled_elsewhere(tmp_path) == ["j1 EXECUTING", GONE.replace("j3", "j1"), "all done"]
 
 
-def test_where_a_ledger_cannot_be_read_nobody_knows_what_has_started(tmp_path: Path) -> None:
+def test_with_an_unreadable_ledger_attempts_may_have_started(tmp_path: Path) -> None:
     (tmp_path / "agent-old.ledger").mkdir()
     assert scheduled_elsewhere(tmp_path) == [GONE.replace("j3", "j1"), "all done"]
 
 
-def test_the_end_of_a_run_is_when_it_ended_and_not_when_that_was_read(tmp_path: Path) -> None:
+def test_the_end_time_is_the_one_in_the_ledger(tmp_path: Path) -> None:
     ledger(tmp_path, "old")
     core = Core(machine(4))
     effects = restore_with_ledgers(core, saved([job("j1")], started(1, "old")), tmp_path)
@@ -132,7 +132,7 @@ def test_the_end_of_a_run_is_when_it_ended_and_not_when_that_was_read(tmp_path: 
     assert core.state.now == 9.0
 
 
-def test_a_run_that_the_registry_had_not_heard_of_has_run_all_the_same(tmp_path: Path) -> None:
+def test_an_attempt_known_only_from_the_ledger_has_run(tmp_path: Path) -> None:
     told = restored(tmp_path)
     assert "j1 SUCCEED" in told
     assert GONE in told
@@ -140,7 +140,7 @@ def test_a_run_that_the_registry_had_not_heard_of_has_run_all_the_same(tmp_path:
     assert "j2 FAILED" not in " ".join(told)
 
 
-def test_the_end_of_a_run_on_several_nodes_is_not_believed_when_only_one_has_told(tmp_path: Path) -> None:
+def test_the_end_of_a_multi_node_attempt_does_not_count_if_only_one_node_reported(tmp_path: Path) -> None:
     ledger(tmp_path, "old")
     core = Core(machine(4))
     run = saved([job("j1", nodes=1)], started(1, "old", "older", stopped=True))

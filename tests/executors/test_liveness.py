@@ -41,12 +41,12 @@ def steps(agent: AgentLiveness, until: float, since: float = 0.0) -> list[tuple[
     return found
 
 
-def test_the_times_are_those_that_were_decided_on():
+def test_the_default_times_are_as_documented():
     assert (TIMES.away, TIMES.restart, TIMES.fence) == pytest.approx((6.0, 8.0, 17.5))
 
 
 @pytest.mark.parametrize("lost", [20.0, 25.0, 300.0])
-def test_a_node_that_is_cut_off_has_ended_its_jobs_seconds_before_it_is_lost(lost: float):
+def test_a_cut_off_node_ends_its_jobs_before_it_is_lost(lost: float):
     times = LivenessTimes(lost)
     assert times.away < times.restart < times.fence < times.lost - 4
 
@@ -60,7 +60,7 @@ def test_a_silent_agent_is_away_then_started_again_then_lost():
     assert [step for _, step in happened].count(Step.LOST) == 1
 
 
-def test_an_agent_that_is_heard_is_left_alone():
+def test_an_agent_with_recent_messages_needs_no_step():
     agent = ready()
     for second in range(100):
         agent.message_received(float(second))
@@ -68,7 +68,7 @@ def test_an_agent_that_is_heard_is_left_alone():
     assert agent.state is AgentState.READY
 
 
-def test_one_that_reports_after_a_while_is_as_good_as_ever():
+def test_an_agent_that_reports_again_is_ready():
     agent = ready()
     steps(agent, 10)
     assert agent.state is AgentState.AWAY
@@ -77,7 +77,7 @@ def test_one_that_reports_after_a_while_is_as_good_as_ever():
     assert steps(agent, 20, since=11)[0] == (16.0, Step.AWAY)
 
 
-def test_a_lost_one_is_started_again_less_and_less_often_and_taken_in_when_it_comes():
+def test_a_lost_agent_is_restarted_with_growing_pauses_and_accepted_when_it_connects():
     agent = ready()
     steps(agent, 25)
     start_began = [at for at, step in steps(agent, 1000, since=25.5) if step is Step.START]
@@ -88,7 +88,7 @@ def test_a_lost_one_is_started_again_less_and_less_often_and_taken_in_when_it_co
     assert agent.state is AgentState.READY
 
 
-def test_an_attempt_under_way_is_waited_for_and_given_up_when_it_takes_too_long():
+def test_a_start_under_way_is_given_up_when_it_takes_too_long():
     agent = AgentLiveness(TIMES, 0.0)
     assert agent.due(0.0) == [Step.START]
     agent.start_began(0.0)
@@ -98,7 +98,7 @@ def test_an_attempt_under_way_is_waited_for_and_given_up_when_it_takes_too_long(
     assert agent.due(STUCK + FIRST_PAUSE) == [Step.START]
 
 
-def test_one_that_never_comes_is_told_once_and_tried_on():
+def test_an_agent_that_never_connects_is_reported_once_and_still_started():
     happened = steps(AgentLiveness(TIMES, 0.0), 1000)
     assert [at for at, step in happened if step is Step.NEVER_CAME] == [600.0]
     assert not any(step in (Step.AWAY, Step.LOST) for _, step in happened)
@@ -106,21 +106,21 @@ def test_one_that_never_comes_is_told_once_and_tried_on():
     assert happened[-1][0] > 900
 
 
-def test_one_that_an_earlier_manager_left_is_waited_for_before_another_is_started():
+def test_an_agent_of_an_earlier_manager_is_waited_for_before_another_is_started():
     happened = steps(AgentLiveness(TIMES, 0.0, earlier=TIMES), 25)
     assert happened[0] == (8.0, Step.START)
     assert happened[-1][1] in (Step.LOST, Step.START)
     assert (25.0, Step.LOST) in happened
 
 
-def test_seconds_in_which_the_manager_slept_are_nobodys_silence():
+def test_time_in_which_the_manager_was_suspended_does_not_count_as_silence():
     agent = ready()
     agent.restart_silence(100.0)
     assert agent.due(100.0) == []
     assert agent.due(106.0) == [Step.AWAY]
 
 
-def test_one_that_should_have_ended_its_jobs_by_now_is_hung_and_replaced_at_once():
+def test_an_agent_past_its_fence_is_hung_and_replaced_at_once():
     agent = ready()
     assert not agent.is_hung(1000.0)
     happened = steps(agent, 25)
@@ -131,7 +131,7 @@ def test_one_that_should_have_ended_its_jobs_by_now_is_hung_and_replaced_at_once
     assert not agent.is_hung(100.0)
 
 
-def test_one_that_does_nothing_at_all_is_spared_a_while_and_then_replaced_by_whoever_was_started_meanwhile():
+def test_an_inactive_agent_is_replaced_after_a_delay():
     agent = ready()
     assert agent.replacement_delay(8.0) is None
     steps(agent, 8)
@@ -142,7 +142,7 @@ def test_one_that_does_nothing_at_all_is_spared_a_while_and_then_replaced_by_who
     assert AgentLiveness(TIMES, 0.0).replacement_delay(599.0) is None
 
 
-def test_one_that_has_a_pulse_gets_no_work_and_is_neither_replaced_nor_lost():
+def test_an_agent_with_heartbeats_only_is_away_and_neither_replaced_nor_lost():
     agent = ready()
     found = []
     for second in range(200):
@@ -154,7 +154,7 @@ def test_one_that_has_a_pulse_gets_no_work_and_is_neither_replaced_nor_lost():
     assert agent.state is AgentState.READY
 
 
-def test_a_pulse_that_stops_is_missed_as_a_voice_is():
+def test_missing_heartbeats_count_as_silence():
     agent = ready()
     agent.due(10.0)
     agent.heartbeat_received(20.0)
@@ -164,31 +164,31 @@ def test_a_pulse_that_stops_is_missed_as_a_voice_is():
     assert agent.ignores_heartbeats(45.0)
 
 
-def test_a_pulse_alone_is_not_believed_for_ever():
+def test_heartbeats_alone_do_not_count_forever():
     agent = ready()
     assert not agent.ignores_heartbeats(STALLED - 1)
     assert agent.ignores_heartbeats(STALLED)
 
 
-def test_an_agent_gets_no_answer_from_the_moment_at_which_it_should_have_ended_its_jobs():
+def test_heartbeats_are_ignored_after_the_fence():
     agent = ready()
     steps(agent, 17)
     assert not agent.ignores_heartbeats(17.0)
     assert agent.ignores_heartbeats(TIMES.fence)
 
 
-def test_one_that_has_never_come_is_not_hung():
+def test_an_agent_that_never_connected_is_not_hung():
     agent = AgentLiveness(TIMES, 0.0)
     assert not agent.is_hung(599.0)
 
 
-def test_one_that_has_said_goodbye_is_expected_no_more():
+def test_an_agent_that_has_exited_is_not_expected():
     agent = ready()
     agent.exited()
     assert steps(agent, 1000) == []
 
 
-def test_an_agent_that_was_told_longer_times_is_given_them_until_it_is_told_others():
+def test_longer_times_of_an_earlier_manager_apply_until_the_agent_reports():
     longer = LivenessTimes(100.0, 600.0)
     happened = steps(AgentLiveness(TIMES, 0.0, earlier=longer), 150)
     assert [at for at, step in happened if step is Step.LOST] == [100.0]

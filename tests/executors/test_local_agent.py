@@ -58,7 +58,7 @@ def stand_still() -> None:
     time.sleep(0.5)
 
 
-def test_time_in_which_the_manager_was_busy_is_not_held_against_an_agent(monkeypatch: pytest.MonkeyPatch):
+def test_time_in_which_the_manager_was_busy_does_not_count_for_an_agent(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(local_agent, "SECOND", 0.05)
 
     async def scenario() -> bool:
@@ -73,7 +73,7 @@ def test_time_in_which_the_manager_was_busy_is_not_held_against_an_agent(monkeyp
     assert asyncio.run(scenario())
 
 
-def test_an_agent_that_does_not_come_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch):
+def test_an_agent_that_does_not_connect_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(local_agent, "SECOND", 0.01)
     assert not asyncio.run(local_agent._happens(lambda: False, 3))
 
@@ -105,9 +105,7 @@ def test_only_an_agent_that_may_have_jobs_is_left_to_the_next_manager(
     assert child.wait() == -signal.SIGKILL
 
 
-def test_an_agent_that_came_late_and_works_is_kept_when_the_one_after_it_finds_that_it_is_not_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_late_agent_is_kept_when_its_replacement_exits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It would get what it has got already, should it be taken for dead."""
     late, second = (subprocess.Popen(["sleep", "1000"]) for _ in range(2))
     monkeypatch.setattr(
@@ -137,9 +135,7 @@ def test_an_agent_that_came_late_and_works_is_kept_when_the_one_after_it_finds_t
     late.wait()
 
 
-def test_last_words_that_are_read_after_the_end_of_the_process_are_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_bye_that_arrives_after_the_exit_of_the_agent_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Else another agent is started, for jobs that this one may have left."""
     started = started_agents(monkeypatch)
 

@@ -17,7 +17,7 @@ from qcg.pilotjob.wire.keys import make_keys
 @pytest.mark.parametrize(
     ("linger", "is_over", "waits"), [("0", False, "0 s"), ("600", False, "5 s"), ("600", True, "0 s")]
 )
-def test_a_spare_becomes_the_agent_of_a_run_and_goes_if_its_manager_died_before_they_met(
+def test_a_prestarted_agent_is_assigned_to_a_run_and_exits_if_its_manager_died(
     tmp_path: Path, linger: str, is_over: bool, waits: str
 ) -> None:
     if not is_over:
@@ -34,7 +34,7 @@ def test_a_spare_becomes_the_agent_of_a_run_and_goes_if_its_manager_died_before_
     assert f"no manager for {waits}" in (tmp_path / "agent-n1.log").read_text()
 
 
-def test_one_that_nobody_needs_is_gone_in_the_end() -> None:
+def test_an_unused_prestarted_agent_is_killed() -> None:
     with PrestartedAgent() as prestarted:
         process = prestarted._process
         assert process is not None
@@ -42,7 +42,7 @@ def test_one_that_nobody_needs_is_gone_in_the_end() -> None:
     assert process.returncode is not None
 
 
-def test_one_whose_manager_dies_first_ends_by_itself() -> None:
+def test_a_prestarted_agent_exits_when_its_manager_dies() -> None:
     with PrestartedAgent() as prestarted:
         process = prestarted._process
         assert process is not None
@@ -51,7 +51,7 @@ def test_one_whose_manager_dies_first_ends_by_itself() -> None:
         assert process.wait(60) == 0
 
 
-def test_one_that_has_died_is_of_no_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_prestarted_agent_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with PrestartedAgent() as prestarted:
         assert prestarted._process is not None
@@ -59,7 +59,7 @@ def test_one_that_has_died_is_of_no_use(tmp_path: Path, monkeypatch: pytest.Monk
         assert prestarted.assign(tmp_path, []) is None
 
 
-def test_one_that_cannot_be_started_is_of_no_use_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prestarted_agent_that_cannot_be_started_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
     with PrestartedAgent() as prestarted:
         assert prestarted.assign(tmp_path, []) is None
@@ -76,7 +76,7 @@ def test_one_that_cannot_be_started_is_of_no_use_either(tmp_path: Path, monkeypa
         ("auto", None, "run", {}, False),
     ],
 )
-def test_it_is_wanted_for_a_new_run_on_this_machine(
+def test_a_prestarted_agent_is_useful_for_a_new_run_on_this_machine(
     resources: str, nodes: str | None, resume: str | None, environ: dict[str, str], wanted: bool
 ) -> None:
     assert is_useful(resources, nodes, resume, environ) is wanted

@@ -21,7 +21,7 @@ def test_an_agent_that_connects_ends_a_row_of_failed_starts() -> None:
     assert not restarts.are_hopeless
 
 
-def test_agents_that_die_right_after_they_connect_are_started_seldom() -> None:
+def test_agents_that_die_soon_after_they_connect_are_restarted_with_growing_pauses() -> None:
     restarts, seconds, starts = Restarts(), 0.0, 0
     while seconds < 90.0:
         seconds += 0.1 + restarts.after_life_of(0.1)
@@ -30,7 +30,7 @@ def test_agents_that_die_right_after_they_connect_are_started_seldom() -> None:
     assert max(restarts.after_life_of(0.1) for _ in range(2000)) == LONGEST_PAUSE
 
 
-def test_a_long_life_is_no_reason_for_a_pause() -> None:
+def test_an_agent_that_lived_long_is_restarted_at_once() -> None:
     restarts = Restarts()
     assert [restarts.after_life_of(1.0) for _ in range(4)] == [0.0, 0.5, 1.0, 2.0]
     assert restarts.after_life_of(LONG_LIFE) == 0.0

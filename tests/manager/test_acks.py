@@ -5,7 +5,7 @@ from __future__ import annotations
 from qcg.pilotjob.manager.acks import AckTracker
 
 
-def test_what_was_told_is_settled_and_said_once() -> None:
+def test_handled_records_are_settled_once() -> None:
     acknowledging = AckTracker()
     acknowledging.handled("n1", 3)
     acknowledging.handled("n2", 8)
@@ -13,7 +13,7 @@ def test_what_was_told_is_settled_and_said_once() -> None:
     assert acknowledging.settled(()) == {}
 
 
-def test_an_end_that_is_held_holds_what_comes_after_it_from_the_same_agent() -> None:
+def test_a_held_end_also_holds_later_records_of_the_same_host() -> None:
     acknowledging = AckTracker()
     acknowledging.handled("n1", 5)
     acknowledging.hold("n1", 4, "7.1")
@@ -24,7 +24,7 @@ def test_an_end_that_is_held_holds_what_comes_after_it_from_the_same_agent() -> 
     assert acknowledging.settled(()) == {"n1": 6}
 
 
-def test_of_several_that_are_held_the_first_counts() -> None:
+def test_the_first_of_several_held_records_counts() -> None:
     acknowledging = AckTracker()
     acknowledging.handled("n1", 9)
     acknowledging.hold("n1", 6, "8.1")

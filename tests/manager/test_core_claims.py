@@ -80,14 +80,14 @@ def data_file(directory: Path) -> Path:
     return found
 
 
-def test_a_second_run_gets_what_is_left_and_is_told_who_has_the_rest(directory: Path, start_run: StartRun):
+def test_a_second_run_gets_the_remaining_cores_and_the_claims_on_the_others(directory: Path, start_run: StartRun):
     other = start_run(ONE, [0, 1])
     mine, others = Claims(directory).claim(TWO, [0, 1, 2, 3])
     assert (other.cores, mine) == ([0, 1], [2, 3])
     assert [str(claim) for claim in others] == [f"{ONE} (manager {other.process.pid})"]
 
 
-def test_when_nothing_is_left_nothing_is_claimed(directory: Path, start_run: StartRun):
+def test_no_core_is_claimed_when_all_are_taken(directory: Path, start_run: StartRun):
     start_run(ONE, [0, 1])
     mine, others = Claims(directory).claim(TWO, [0, 1])
     assert mine == []
@@ -95,12 +95,12 @@ def test_when_nothing_is_left_nothing_is_claimed(directory: Path, start_run: Sta
     assert [claim["run_dir"] for claim in msgspec.json.decode(data_file(directory).read_bytes())] == [str(ONE)]
 
 
-def test_cores_that_others_do_not_use_are_no_concern_of_theirs(directory: Path, start_run: StartRun):
+def test_claims_on_other_cores_are_not_returned(directory: Path, start_run: StartRun):
     start_run(ONE, [0, 1])
     assert Claims(directory).claim(TWO, [2, 3]) == ([2, 3], [])
 
 
-def test_a_run_that_shares_gets_all_cores_and_is_told_who_has_them_too(directory: Path, start_run: StartRun):
+def test_a_run_that_shares_gets_all_cores_and_the_claims_of_other_runs(directory: Path, start_run: StartRun):
     start_run(ONE, [0])
     mine, others = Claims(directory).claim(TWO, [0, 1], shared=True)
     assert mine == [0, 1]
@@ -112,7 +112,7 @@ def test_the_claim_of_a_dead_manager_does_not_hold(directory: Path, start_run: S
     assert Claims(directory).claim(TWO, [0, 1]) == ([0, 1], [])
 
 
-def test_a_pid_that_belongs_to_another_process_by_now_holds_no_claim(directory: Path):
+def test_a_reused_pid_holds_no_claim(directory: Path):
     Claims(directory).claim(ONE, [0, 1])
     found = msgspec.json.decode(data_file(directory).read_bytes())
     found[0]["manager"]["started"] -= 1
@@ -138,13 +138,13 @@ def test_a_claim_holds_while_the_agent_lives_and_a_resumed_run_has_the_same_core
     assert start_run(THREE, [0, 1, 2]).cores == [0, 1]
 
 
-def test_a_claim_that_is_released_is_gone(directory: Path, start_run: StartRun):
+def test_a_released_claim_is_gone(directory: Path, start_run: StartRun):
     start_run(ONE, [0])
     Claims(directory).release(ONE)
     assert start_run(TWO, [0, 1]).cores == [0, 1]
 
 
-def test_a_claim_in_use_does_not_grow_old(directory: Path):
+def test_a_claim_in_use_is_kept_fresh(directory: Path):
     claims = Claims(directory)
     claims.touch()  # there is no file yet, which does no harm
     claims.claim(ONE, [0])
@@ -162,7 +162,7 @@ def test_a_claim_is_not_released_while_its_agent_lives(
     assert start_run(TWO, [0, 1]).cores == [1]
 
 
-def test_a_run_inside_a_job_has_the_cores_that_the_outer_run_gave_to_it(directory: Path, start_run: StartRun):
+def test_a_run_inside_a_job_can_claim_the_cores_of_that_job(directory: Path, start_run: StartRun):
     Claims(directory).claim(ONE, [0, 1])
     assert start_run(TWO, [1]).cores == [1]
 
@@ -177,7 +177,7 @@ def test_a_damaged_file_is_replaced(directory: Path, content: bytes):
     assert len(msgspec.json.decode(data_file(directory).read_bytes())) == 1
 
 
-def test_a_file_that_is_a_fifo_or_a_link_does_not_stop_anybody(directory: Path, tmp_path: Path):
+def test_a_fifo_or_link_in_place_of_the_file_does_not_block(directory: Path, tmp_path: Path):
     Claims(directory).claim(ONE, [0])
     path = data_file(directory)
     path.unlink()
@@ -191,7 +191,7 @@ def test_a_file_that_is_a_fifo_or_a_link_does_not_stop_anybody(directory: Path, 
     assert (tmp_path / "target").read_text() == "mine"
 
 
-def test_a_lock_that_is_never_released_is_not_waited_for(directory: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_lock_that_is_never_released_is_an_error_after_a_while(directory: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(core_claims, "PATIENCE", 0.05)
     Claims(directory).claim(ONE, [0])
     (lock,) = directory.glob("*.lock")
@@ -204,7 +204,7 @@ def test_a_lock_that_is_never_released_is_not_waited_for(directory: Path, monkey
 
 
 @pytest.mark.parametrize("kind", ["open to others", "a link", "a file", "missing parent"])
-def test_a_directory_that_others_could_use_is_not_used(tmp_path: Path, kind: str):
+def test_a_directory_accessible_to_others_is_refused(tmp_path: Path, kind: str):
     directory = tmp_path / "claims"
     if kind == "open to others":
         directory.mkdir()
@@ -222,14 +222,14 @@ def test_a_directory_that_others_could_use_is_not_used(tmp_path: Path, kind: str
     assert not list((tmp_path / "elsewhere").glob("*"))
 
 
-def test_a_directory_of_another_user_is_not_used(directory: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_directory_of_another_user_is_refused(directory: Path, monkeypatch: pytest.MonkeyPatch):
     directory.mkdir(mode=0o700)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(ClaimsError, match="belongs to another user"):
         Claims(directory).claim(ONE, [0])
 
 
-def test_a_process_that_has_no_proc_claims_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_process_without_proc_claims_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(core_claims, "read_process", lambda pid: None)
     with pytest.raises(ClaimsError, match="/proc"):
         Claims(directory).claim(ONE, [0])
@@ -241,7 +241,7 @@ def test_runs_never_get_the_same_core(start_run: StartRun):
     assert sorted(claimed) == [0, 1, 2, 3]
 
 
-def test_a_process_is_known_by_its_start_time():
+def test_a_process_is_identified_by_pid_and_start_time():
     me = read_process(os.getpid())
     assert me is not None
     assert core_claims.ProcessId(me.pid, me.start_ticks).is_alive

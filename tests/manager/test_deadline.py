@@ -104,7 +104,7 @@ def within(scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("jump", [5 * HOUR, -5 * HOUR])
-def test_a_clock_that_is_set_neither_ends_a_run_nor_lets_it_go_on(jump: float):
+def test_setting_the_clock_does_not_change_the_end_of_a_run(jump: float):
     async def scenario() -> None:
         pilot, clock = a_pilot(), MovedClock()
         manager = ManagerDeadline(pilot, Options(time_limit=HOUR, grace=60.0), None, clock)
@@ -127,7 +127,7 @@ def test_a_clock_that_is_set_neither_ends_a_run_nor_lets_it_go_on(jump: float):
 
 
 @pytest.mark.parametrize(("limit", "seconds"), [(HOUR, 600.0), (600.0, HOUR), (None, 600.0)])
-def test_the_end_of_the_allocation_and_the_limit_are_compared(
+def test_the_earlier_of_time_limit_and_allocation_end_counts(
     monkeypatch: pytest.MonkeyPatch, limit: float | None, seconds: float
 ):
     monkeypatch.setattr(batch_system(), "find_end", lambda environ, patience: NOON + seconds)
@@ -147,7 +147,7 @@ def test_the_end_of_the_allocation_and_the_limit_are_compared(
     within(scenario)
 
 
-def test_a_limit_of_the_allocation_that_is_raised_counts(monkeypatch: pytest.MonkeyPatch):
+def test_a_raised_limit_of_the_allocation_counts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(batch_system(), "find_end", lambda environ, patience: NOON + HOUR)
 
     async def scenario() -> None:
@@ -161,7 +161,7 @@ def test_a_limit_of_the_allocation_that_is_raised_counts(monkeypatch: pytest.Mon
     within(scenario)
 
 
-def test_small_differences_between_clocks_do_not_set_the_deadline_anew():
+def test_small_differences_between_clocks_do_not_change_the_deadline():
     async def scenario() -> None:
         pilot, clock = a_pilot(), MovedClock()
         manager = ManagerDeadline(pilot, Options(time_limit=HOUR), None, clock)
@@ -174,7 +174,7 @@ def test_small_differences_between_clocks_do_not_set_the_deadline_anew():
     within(scenario)
 
 
-def test_a_manager_whose_allocation_is_over_ends_too(monkeypatch: pytest.MonkeyPatch):
+def test_a_manager_ends_when_its_allocation_is_over(monkeypatch: pytest.MonkeyPatch):
     def find_end(environ: object, patience: float) -> None:
         raise AllocationOver("job 7 does not run: it is CANCELLED")
 
@@ -191,7 +191,7 @@ def test_a_manager_whose_allocation_is_over_ends_too(monkeypatch: pytest.MonkeyP
     within(scenario)
 
 
-def test_the_end_of_its_time_is_not_missed_by_a_manager_without_jobs():
+def test_a_manager_without_jobs_notices_the_end_of_its_time():
     """It looks seldom, but not so seldom that the grace period is over."""
 
     async def scenario() -> None:
@@ -207,7 +207,7 @@ def test_the_end_of_its_time_is_not_missed_by_a_manager_without_jobs():
     within(scenario)
 
 
-def test_jobs_of_a_file_that_are_read_after_the_first_look_do_not_wait_for_a_seldom_one(
+def test_jobs_read_after_the_first_check_are_checked_soon(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(deadline, "why_over", lambda state, now: "not enough time is left")
@@ -252,19 +252,19 @@ def lost(engine: Any) -> list[NodesLost]:
     return [event for event in engine.events if isinstance(event, NodesLost)]
 
 
-def test_at_the_end_of_a_limit_of_its_own_agents_have_really_ended_what_runs(monkeypatch: pytest.MonkeyPatch):
+def test_at_the_time_limit_the_manager_waits_until_agents_have_ended_their_jobs(monkeypatch: pytest.MonkeyPatch):
     waits, engine = asyncio.run(shut_down(monkeypatch, Options(time_limit=10.0), an_allocation(HOUR), patience=1))
     assert waits
     assert not lost(engine)
 
 
-def test_at_the_end_of_an_allocation_what_runs_ends_with_it(monkeypatch: pytest.MonkeyPatch):
+def test_at_the_end_of_an_allocation_running_jobs_end_with_it(monkeypatch: pytest.MonkeyPatch):
     waits, engine = asyncio.run(shut_down(monkeypatch, Options(), an_allocation(10.0), patience=30))
     assert not waits
     assert len(lost(engine)) == 1
 
 
-def test_an_end_that_no_agent_has_told_is_left_to_the_next_manager(monkeypatch: pytest.MonkeyPatch):
+def test_an_end_that_no_agent_has_reported_is_left_to_the_next_manager(monkeypatch: pytest.MonkeyPatch):
     """The ledger of an agent that died may have it: a job that has succeeded must not run again."""
 
     async def die(self: SlowExecutor, grace: float, reason: str) -> None:
@@ -276,14 +276,14 @@ def test_an_end_that_no_agent_has_told_is_left_to_the_next_manager(monkeypatch: 
     assert engine.state.attempts
 
 
-def test_nothing_is_started_from_the_beginning_of_a_shutdown_on(monkeypatch: pytest.MonkeyPatch):
+def test_nothing_is_started_during_a_shutdown(monkeypatch: pytest.MonkeyPatch):
     _, engine = asyncio.run(shut_down(monkeypatch, Options(), None, patience=0))
     deadline, shut_down_event, *_ = engine.events
     assert deadline == Deadline(0.0)
     assert isinstance(shut_down_event, ShutDown)
 
 
-def test_the_grace_period_of_jobs_fits_into_the_time_that_is_left():
+def test_the_grace_period_of_jobs_fits_into_the_remaining_time():
     async def scenario() -> None:
         for grace, expected in ((60.0, KILL_GRACE), (10.0, 2.5), (0.0, 0.0)):
             manager = ManagerDeadline(a_pilot(), Options(time_limit=HOUR, grace=grace), None, MovedClock())

@@ -17,7 +17,7 @@ from tests.manager.wired import GRANT, TWO_HOSTS, Wired, jobs, run
 from tests.support.waiting import wait_for
 
 
-def test_that_an_attempt_was_given_up_is_committed_before_the_next_one_starts(tmp_path: Path):
+def test_a_requeued_attempt_is_committed_before_the_next_one_starts(tmp_path: Path):
     """Else a manager that comes after a crash would not know what the second attempt is."""
 
     async def test(wired: Wired) -> None:
@@ -32,9 +32,7 @@ def test_that_an_attempt_was_given_up_is_committed_before_the_next_one_starts(tm
     run(tmp_path, test)
 
 
-def test_more_jobs_than_are_started_in_one_turn_are_started_in_the_next_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_jobs_beyond_the_limit_of_one_turn_are_started_in_later_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async def test(wired: Wired) -> None:
         wired.executor.connect("n1")
         wired.reported()
@@ -77,7 +75,7 @@ def test_records_are_acknowledged_once_they_are_synced(tmp_path: Path):
     run(tmp_path, test)
 
 
-def test_all_that_is_synced_is_acknowledged_after_two_syncs_at_once_have_failed(
+def test_all_synced_records_are_acknowledged_after_two_concurrent_syncs_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async def test(wired: Wired) -> None:
@@ -102,7 +100,7 @@ def test_all_that_is_synced_is_acknowledged_after_two_syncs_at_once_have_failed(
     run(tmp_path, test)
 
 
-def test_the_end_of_a_run_on_two_nodes_is_acknowledged_when_both_have_told(tmp_path: Path):
+def test_the_end_of_an_attempt_on_two_nodes_is_acknowledged_when_both_have_reported(tmp_path: Path):
     """Else a manager that dies meanwhile would never learn how it ended."""
 
     async def test(wired: Wired) -> None:
@@ -123,7 +121,7 @@ def test_the_end_of_a_run_on_two_nodes_is_acknowledged_when_both_have_told(tmp_p
     run(tmp_path, test, TWO_HOSTS)
 
 
-def test_jobs_are_told_to_be_found_running_only_when_their_agent_meets_a_new_manager(tmp_path: Path):
+def test_running_jobs_are_announced_only_when_their_host_connects_for_the_first_time(tmp_path: Path):
     async def test(wired: Wired) -> None:
         told: list[str] = []
         wired.engine.observers.notices.append(told.append)
@@ -137,7 +135,7 @@ def test_jobs_are_told_to_be_found_running_only_when_their_agent_meets_a_new_man
     run(tmp_path, test, TWO_HOSTS)
 
 
-def test_who_waits_behind_others_or_must_end_is_not_told_to_be_found_running(tmp_path: Path):
+def test_prefilled_and_displaced_attempts_are_not_announced_as_running(tmp_path: Path):
     async def test(wired: Wired) -> None:
         told: list[str] = []
         wired.engine.observers.notices.append(told.append)
@@ -193,7 +191,7 @@ def test_a_submission_that_cannot_be_synced_can_be_sent_again(tmp_path: Path):
 
 
 @pytest.mark.parametrize("submitted_again", [False, True])
-def test_a_job_that_was_removed_before_its_submission_failed_is_not_looked_for(tmp_path: Path, submitted_again: bool):
+def test_a_job_removed_before_its_submission_failed_is_ignored(tmp_path: Path, submitted_again: bool):
     async def test(wired: Wired) -> None:
         engine = wired.engine
         go_on = threading.Event()
@@ -214,7 +212,7 @@ def test_a_job_that_was_removed_before_its_submission_failed_is_not_looked_for(t
     run(tmp_path, test)
 
 
-def test_jobs_of_a_submission_that_cannot_be_synced_are_gone_once_they_are_ended(tmp_path: Path):
+def test_running_jobs_of_a_submission_that_cannot_be_synced_are_removed_at_their_end(tmp_path: Path):
     async def test(wired: Wired) -> None:
         wired.reported()
         wired.journal.unsyncable = True

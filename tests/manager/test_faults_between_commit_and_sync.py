@@ -33,7 +33,7 @@ def failing(number: int) -> Callable[..., None]:
     return fail
 
 
-def test_without_a_thread_that_syncs_jobs_are_synced_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_jobs_are_synced_without_a_sync_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def no_more_threads(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -111,7 +111,7 @@ def test_a_job_omitted_by_a_refused_one_is_in_the_report(tmp_path: Path):
     run(tmp_path, test)
 
 
-def test_an_answer_says_when_the_cancellation_of_refused_jobs_is_not_on_disk(
+def test_the_error_says_when_the_cancellation_of_refused_jobs_is_not_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     async def test(wired: Wired) -> None:
@@ -128,7 +128,7 @@ def test_an_answer_says_when_the_cancellation_of_refused_jobs_is_not_on_disk(
     run(tmp_path, test)
 
 
-def test_jobs_of_a_submission_that_met_an_unexpected_error_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_jobs_of_a_submission_with_an_unexpected_error_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async def test(wired: Wired) -> None:
         def no_memory(group: CommitGroup, connection: object) -> None:
             write(group, connection)  # type: ignore[arg-type]
@@ -161,9 +161,7 @@ def test_a_cancellation_that_cannot_be_written_is_refused_before_anything_is_don
     run(tmp_path, test)
 
 
-def test_a_cancellation_that_is_done_and_not_written_is_not_answered_with_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_unwritten_cancellation_is_answered_with_a_remark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async def test(wired: Wired) -> None:
         await wired.engine.submit(jobs("a"))
         engine = wired.engine

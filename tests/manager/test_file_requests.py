@@ -43,7 +43,7 @@ def test_a_submission_that_cannot_be_stored_is_tried_again(tmp_path: Path):
     run(tmp_path, test)
 
 
-def test_a_submission_that_waits_for_room_is_not_counted_as_run(tmp_path: Path):
+def test_a_submission_that_waits_for_disk_space_does_not_count_as_done(tmp_path: Path):
     """Else a manager that comes after a crash would pass it over."""
 
     async def test(wired: Wired) -> None:
@@ -78,7 +78,7 @@ def test_a_request_counts_as_done_in_the_commit_that_stores_its_jobs(tmp_path: P
     run(tmp_path, test)
 
 
-def test_a_submission_that_is_parsed_when_the_manager_ends_is_left_for_the_next_one(tmp_path: Path):
+def test_a_submission_being_parsed_at_the_end_of_the_manager_is_left_for_the_next_one(tmp_path: Path):
     async def test(wired: Wired) -> None:
         pilot = Manager(wired.engine, "x")
         requests = asyncio.ensure_future(run_requests(pilot, raw(MANY, submit("last"))))
@@ -102,7 +102,7 @@ def test_finish_with_cancel_is_stored_before_it_is_answered(tmp_path: Path):
     run(tmp_path, test)
 
 
-def test_other_requests_go_on_and_are_stored_later(tmp_path: Path):
+def test_requests_without_jobs_are_carried_out_while_nothing_can_be_stored(tmp_path: Path):
     async def test(wired: Wired) -> None:
         pilot = Manager(wired.engine, "x")
         wired.journal.broken = True
@@ -132,7 +132,7 @@ def test_every_line_about_dependencies_names_its_request(tmp_path: Path):
     run(tmp_path, test)
 
 
-def test_misspelt_variables_are_told_to_those_who_submit_and_to_those_who_watch(tmp_path: Path):
+def test_misspelt_variables_are_warned_about_in_the_reply_and_in_notices(tmp_path: Path):
     async def test(wired: Wired) -> None:
         told: list[str] = []
         wired.engine.observers.notices.append(told.append)

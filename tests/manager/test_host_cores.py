@@ -41,7 +41,7 @@ def ahead() -> CoreDriver:
     return driver
 
 
-def test_who_stands_behind_others_has_no_cores_and_does_not_run(ahead: CoreDriver):
+def test_a_prefilled_attempt_has_no_cores_and_does_not_run(ahead: CoreDriver):
     state = ahead.core.state
     assert use(state) == (2, 0)
     assert progress_line(state).endswith("1 of 100 iterations done, 0 running, 2 of 2 cores busy")
@@ -49,7 +49,7 @@ def test_who_stands_behind_others_has_no_cores_and_does_not_run(ahead: CoreDrive
     assert progress_line(state).endswith("1 running, 2 of 2 cores busy")
 
 
-def test_cores_are_counted_once_when_the_run_before_is_not_known_to_have_ended(ahead: CoreDriver):
+def test_cores_of_successive_attempts_in_a_lane_are_counted_once(ahead: CoreDriver):
     """A new manager hears of all that stand in a lane before it hears who has the cores."""
     state = ahead.core.state
     core, _ = resume(save_state(state), machine(2), ahead.now, rerun_lost=False)
@@ -60,7 +60,7 @@ def test_cores_are_counted_once_when_the_run_before_is_not_known_to_have_ended(a
     assert core.state.executing == 0
 
 
-def test_what_runs_on_cores_that_are_gone_uses_none_of_those_that_are_here():
+def test_attempts_on_missing_cores_use_no_cores_of_the_run():
     driver = CoreDriver(machine(3))
     driver.submit(job("it", its=3))
     driver.schedule()
@@ -71,7 +71,7 @@ def test_what_runs_on_cores_that_are_gone_uses_none_of_those_that_are_here():
     assert core.state.executing == 2
 
 
-def test_the_core_of_the_manager_is_in_use(ahead: CoreDriver):
+def test_the_system_core_counts_as_used(ahead: CoreDriver):
     assert have(ahead.core.state, system_cores=1) == {
         "total_nodes": 1,
         "total_cores": 3,
@@ -80,7 +80,7 @@ def test_the_core_of_the_manager_is_in_use(ahead: CoreDriver):
     }
 
 
-def test_running_counts_those_that_have_started():
+def test_running_counts_started_attempts():
     driver = CoreDriver(machine(4))
     state = driver.core.state
     driver.submit(job("a", 2), job("b"))

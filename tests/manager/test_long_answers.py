@@ -27,7 +27,7 @@ async def pauses(answering: asyncio.Task[Answer], meanwhile: Callable[[], object
     return await asyncio.ensure_future(be_served())
 
 
-def test_jobs_may_go_while_all_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_jobs_may_be_removed_while_all_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(list_jobs, "AT_ONCE", 3)
 
     async def test(wired: Wired) -> None:
@@ -46,7 +46,7 @@ def test_jobs_may_go_while_all_are_listed(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("removed", [False, True])
-def test_a_job_may_go_while_its_iterations_are_looked_up(
+def test_a_job_may_be_removed_while_its_iterations_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removed: bool
 ):
     monkeypatch.setattr(job_info, "AT_ONCE", 3)

@@ -32,7 +32,7 @@ def driver() -> CoreDriver:
     return driver
 
 
-def test_a_node_that_is_away_or_lost_is_named_and_nothing_of_it_is_free(driver: CoreDriver):
+def test_a_node_that_is_away_or_lost_is_named_and_has_no_free_cores(driver: CoreDriver):
     all_there = {"total_nodes": 3, "total_cores": 8, "used_cores": 5, "free_cores": 3}
     assert have(driver) == all_there
     driver.handle(AgentUnreachable(["n1"]))
@@ -64,7 +64,7 @@ def test_cores_of_nodes_that_are_away_do_not_count_in_the_overview(
     ]
 
 
-def test_a_job_on_a_node_that_is_away_says_so(driver: CoreDriver):
+def test_the_reason_of_a_job_names_its_unreachable_node(driver: CoreDriver):
     run = driver.core.state.jobs["a"].attempt
     assert run is not None
     reason = why_under_way(run, "noon", None, {"n1": "one o'clock"})

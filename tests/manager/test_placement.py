@@ -29,20 +29,20 @@ def said_hello(*hellos: Hello, bind: bool = True) -> tuple[Site, list[str]]:
     return site, layouts.unbound
 
 
-def test_cores_are_those_of_its_machine_where_these_are_as_slurm_counts_them():
+def test_cores_are_bound_where_the_machine_matches_the_allocation():
     with_threads = Hello("n1", "n1", 1, [0, 2, 1, 3], "1", [[0, 2], [1, 3]])
     site, unbound = said_hello(with_threads, Hello("n2", "n2", 1, [0], "1", [[0]]))
     assert site.bindings == {"n1": {0: 0, 1: 1}}
     assert unbound == ["n2"]
 
 
-def test_no_core_is_bound_to_where_that_is_not_wanted():
+def test_no_core_is_bound_with_no_bind():
     site, unbound = said_hello(Hello("n1", "n1", 1, [0, 1], "1", [[0], [1]]), bind=False)
     assert site.bindings == {}
     assert unbound == []
 
 
-def test_gpus_are_called_as_its_own_environment_calls_them():
+def test_gpus_get_the_names_of_the_environment_of_the_agent():
     confined = Hello("n1", "n1", 1, [0, 1], "1", [[0], [1]], ["0", "1"])
     site, _ = said_hello(confined, Hello("n2", "n2", 1, [0, 1], "1", [[0], [1]]))
     assert site.visible_gpus == {"n1": {"1": "0", "3": "1"}}

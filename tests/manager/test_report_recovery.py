@@ -90,20 +90,20 @@ def test_every_end_has_one_entry(run_dir: Path):
     )
 
 
-def test_a_report_that_is_whole_stays_as_it_is(run_dir: Path):
+def test_a_complete_report_is_not_changed(run_dir: Path):
     path = run_dir / "jobs.report"
     before, inode = path.read_bytes(), path.stat().st_ino
     resume(run_dir)
     assert (path.read_bytes(), path.stat().st_ino) == (before, inode)
 
 
-def test_a_report_that_is_missing_is_written_again(run_dir: Path):
+def test_a_missing_report_is_written_again(run_dir: Path):
     before = (run_dir / "jobs.report").read_bytes()
     (run_dir / "jobs.report").unlink()
     check_recovered(run_dir, before)
 
 
-def test_a_report_cut_short_anywhere_is_completed(run_dir: Path):
+def test_a_truncated_report_is_completed(run_dir: Path):
     path = run_dir / "jobs.report"
     before = path.read_bytes()
     boundaries = [entry.start for entry in entries_of(before)]
@@ -130,7 +130,7 @@ def test_damaged_entries_are_written_again(run_dir: Path, damage: str):
     check_recovered(run_dir, before)
 
 
-def test_a_recovery_that_was_interrupted_is_done_again(run_dir: Path):
+def test_an_interrupted_recovery_is_repeated(run_dir: Path):
     """The manager died after it had cut the report, and before it had committed."""
     path = run_dir / "jobs.report"
     before = path.read_bytes()

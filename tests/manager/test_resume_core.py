@@ -46,9 +46,7 @@ def states_of(core: CoreState, name: str) -> list[str]:
     return [State(state).name for state in iterations.states]
 
 
-def test_of_the_iterations_of_a_job_that_failed_nothing_but_their_states_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_only_the_states_of_iterations_of_a_failed_job_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async def test(wired: Wired) -> None:
         wired.reported()
         await wired.engine.submit(jobs("many", iteration={"start": 5, "stop": 9}))
@@ -70,9 +68,7 @@ def test_of_the_iterations_of_a_job_that_failed_nothing_but_their_states_is_read
 
 
 @pytest.mark.parametrize("few", [finalize.MAX_SINGLE_TRANSITIONS, 0])
-def test_an_iteration_that_waits_again_is_none_of_those_that_were_omitted_while_it_ran(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
-):
+def test_a_requeued_iteration_is_not_omitted_with_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int):
     monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", few)
     driver = Recorded(tmp_path / "registry", 1)
     driver.submit(job("a", its=4, wt=3600.0), job("c", its=4, after="a:${it}"))
@@ -92,7 +88,7 @@ def test_an_iteration_that_waits_again_is_none_of_those_that_were_omitted_while_
     assert not resumed.jobs["c"].state.is_final
 
 
-def test_those_of_a_cancelled_job_that_ran_are_cancelled_as_well_whatever_became_of_their_hosts(tmp_path: Path):
+def test_running_iterations_of_a_cancelled_job_are_cancelled_after_a_resume(tmp_path: Path):
     driver = Recorded(tmp_path / "registry", 1)
     driver.submit(job("a", its=3))
     driver.schedule()
@@ -102,9 +98,7 @@ def test_those_of_a_cancelled_job_that_ran_are_cancelled_as_well_whatever_became
     assert states_of(driver.resumed(), "a") == ["CANCELED"] * 3
 
 
-def test_a_job_that_failed_tells_the_same_after_a_resume_and_so_do_those_of_it_that_never_began(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_failed_job_has_the_same_messages_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(finalize, "MAX_SINGLE_TRANSITIONS", 0)
     driver = Recorded(tmp_path / "registry", 1)
     driver.submit(job("a", its=4, wt=3600.0), job("c", its=4, after="a:${it}"))

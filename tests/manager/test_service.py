@@ -36,7 +36,7 @@ from tests.support.pilot import job, write_requests
         (errno.EACCES, "Permission denied; mend that, or choose another --wd, and try again"),
     ],
 )
-def test_a_contact_file_that_cannot_be_written_is_told_in_a_sentence(
+def test_a_contact_file_that_cannot_be_written_is_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, told: str
 ):
     def cannot(*given: object) -> None:
@@ -52,7 +52,7 @@ def test_a_contact_file_that_cannot_be_written_is_told_in_a_sentence(
 
 
 @pytest.mark.parametrize("step", ["prepare.Journal.create", "service.log_to", "service.assemble", "service.announce"])
-def test_no_run_directory_is_left_by_a_start_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str):
+def test_a_failed_start_leaves_no_run_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str):
     def fail(*given: object, **options: object) -> None:
         raise MemoryError
 
@@ -77,7 +77,7 @@ def serve(options: Options, resumption: Resumption | None = None) -> RunResult:
     return asyncio.run(within())
 
 
-def test_a_defect_in_a_turn_is_told_and_leaves_the_run_to_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_after_an_unexpected_error_in_a_turn_the_run_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     composed: list[str] = []
 
     def defective(description: JobDescription, run: Attempt, site: Site) -> Launch:
@@ -99,7 +99,7 @@ def test_a_defect_in_a_turn_is_told_and_leaves_the_run_to_be_resumed(tmp_path: P
     assert (resumed.exit_code, resumed.counts[State.SUCCEED]) == (0, 4)
 
 
-def test_a_defect_on_the_way_of_what_an_agent_told_does_not_lose_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_unexpected_error_does_not_lose_records_of_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     end_of = JobViews.end_of
 
     def defective(views: JobViews, transition: Transition) -> Any:
@@ -114,7 +114,9 @@ def test_a_defect_on_the_way_of_what_an_agent_told_does_not_lose_it(tmp_path: Pa
     assert (resumed.exit_code, resumed.counts[State.SUCCEED]) == (0, 3)
 
 
-def test_a_defect_in_one_request_is_answered_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_unexpected_error_in_a_request_is_answered_and_others_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     def defective(views: JobViews, job: Job, position: int) -> Any:
         raise RuntimeError("a defect")
 
@@ -131,7 +133,9 @@ def test_a_defect_in_one_request_is_answered_and_the_others_go_on(tmp_path: Path
     assert "RuntimeError: a defect" in (tmp_path / "service.log").read_text()
 
 
-def test_a_request_that_breaks_the_books_is_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_manager_ends_after_a_request_that_leaves_the_core_inconsistent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     record = Journal.record
 
     def defective(journal: Journal, effect: Effect) -> None:

@@ -154,7 +154,7 @@ def ended(tmp_path: Any, cause: Cause, *states: State, **more: Any) -> RunResult
         (Cause.DEFECT, [State.QUEUED], 0, 3),
     ],
 )
-def test_the_exit_code_tells_how_a_manager_ended(
+def test_the_exit_code_depends_on_the_end_of_the_manager(
     tmp_path: Any, cause: Cause, states: list[State], number: int, code: int
 ):
     assert ended(tmp_path, cause, *states, signal=number).exit_code == code
@@ -169,7 +169,7 @@ def test_the_last_line_has_the_exact_command_also_for_a_directory_with_spaces(tm
     assert ended(run_dir, Cause.FINISH, State.SUCCEED).last_line() == ""
 
 
-def test_a_signal_during_the_start_is_acted_upon_when_the_manager_is_ready():
+def test_a_signal_during_the_start_takes_effect_when_the_manager_is_ready():
     async def test() -> None:
         watched = Watched()
         signal.raise_signal(INT)
@@ -192,7 +192,7 @@ def test_a_signal_during_the_start_is_acted_upon_when_the_manager_is_ready():
         (1, 2, "1 job is left, and 2 requests of the file, because it was told so."),
     ],
 )
-def test_the_last_line_counts_jobs_and_requests_that_are_left(jobs: int, requests: int, sentence: str):
+def test_the_last_line_counts_remaining_jobs_and_requests(jobs: int, requests: int, sentence: str):
     counts = [jobs, *[0] * (len(State) - 1)]
     ending = RunResult(
         run_dir=Path("/x"),
