@@ -241,9 +241,10 @@ class JobHost:
 
     def due(self, now: float) -> None:
         """Enforce wall times, trim captured output and take the next step of every termination. `now` is monotonic."""
-        is_late = now >= self._handovers_taken_at + self._runner.pause
-        if self._runner.pending() and (is_late or not self.records_can_wait):
-            self._record_handovers()
+        if self._runner.pending():
+            is_late = now >= self._handovers_taken_at + self._runner.pause
+            if is_late or not self.records_can_wait:
+                self._record_handovers()
         if self._wall_times.is_one_over(now):
             self.reap()
             self._end_overdue(now)

@@ -1,1 +1,5 @@
-"""ZeroMQ sockets with CURVE, inside an event loop: what interfaces and executors talk through."""
+"""ZeroMQ connections: listening sockets with limits, CURVE keys, heartbeat intervals, and the contact file.
+
+Managers, agents and clients use it; it knows nothing of the messages that they send.
+It imports host and common.
+"""
