@@ -297,8 +297,10 @@ def _finish(
 
     `variables` is empty if the job contains none. `budget` is the budget of the submission.
     """
+    if variables:
+        budget = job_budget(budget)
     try:
-        return _substituted(template, after, variables, job_budget(budget), where, after_path, problems)
+        return _substituted(template, after, variables, budget, where, after_path, problems)
     except ExpansionError as error:
         problems.append(Problem(where, str(error)))
         return template
