@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from qcg.pilotjob.cluster import registry
-from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, AllocationRef, SshStart
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, SshStart
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation, AllocationState, BatchSystem
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError
 from qcg.pilotjob.cluster.find import find_nodes

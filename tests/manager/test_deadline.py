@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation
 from qcg.pilotjob.cluster.errors import AllocationOver
 from qcg.pilotjob.cluster.registry import batch_system

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from qcg.pilotjob.agent.protocol import Hello
-from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.resources import NodeSpec

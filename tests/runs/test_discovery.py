@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from qcg.pilotjob.agent.pidfile import AgentPid, write_agent_pid
-from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.registry import batch_system

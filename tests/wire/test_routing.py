@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from qcg.pilotjob.api.target import complete_address
-from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.core.resources import NodeSpec

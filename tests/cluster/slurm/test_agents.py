@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, AllocationRef
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.slurm.agents import SrunStart, ssh_start
 
 AGENT = AgentCommand(Path("/runs/a b"), 600.0, allocation=AllocationRef("7", "big", "slurm"))

@@ -10,22 +10,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.wire import descriptors
-
-
-class AllocationRef(Struct, frozen=True):
-    """Names one allocation of a batch system, in files and on command lines."""
-
-    id: str = ""
-    cluster: str = ""
-    """Name of the cluster that the allocation is on, where the batch system has several."""
-    system: str = ""
-    """Name of the batch system; empty in files of earlier versions."""
-
-    def agent_options(self) -> list[str]:
-        """Options that tell an agent which allocation it is in."""
-        given = {"--allocation": self.id, "--cluster": self.cluster, "--batch-system": self.system}
-        return [word for name, value in given.items() if self.id and value for word in (name, value)]
 
 
 class AgentCommand(Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 A batch system is one package in `cluster/` with a class that derives from `BatchSystem`, and one line in
 `cluster/registry.py`. `AllocationQueue` is the part that submits allocations; sources of nodes without a queue have
-none. Methods raise `ClusterError`, with a message for the user, where the batch system cannot be asked.
+none. `AllocationRef`, which names an allocation, is in `cluster/allocation_ref.py`. Methods raise `ClusterError`, with
+a message for the user, where the batch system cannot be asked.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, AllocationRef
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.commands import PATIENCE
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.spec import AllocationSpec

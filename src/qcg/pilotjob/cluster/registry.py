@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from qcg.pilotjob.cluster.agent_start import AllocationRef
+    from qcg.pilotjob.cluster.allocation_ref import AllocationRef
     from qcg.pilotjob.cluster.base import AllocationQueue, BatchSystem
 
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from qcg.pilotjob.agent.log import say
-from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.registry import batch_system

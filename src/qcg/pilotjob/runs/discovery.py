@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from qcg.pilotjob.agent.pidfile import is_alive as is_at_work
 from qcg.pilotjob.agent.pidfile import read_agent_pid
-from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.registry import batch_system, system_in_use

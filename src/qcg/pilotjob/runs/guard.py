@@ -12,7 +12,7 @@ import msgspec
 
 from qcg.pilotjob.agent.pidfile import AgentPid, is_claimed, is_damaged, read_agent_pid, remove_agent_pid
 from qcg.pilotjob.agent.pidfile import is_alive as is_at_work
-from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.registry import batch_system, current_allocation, system_in_use

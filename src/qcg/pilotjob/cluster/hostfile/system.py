@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, AllocationRef, SshStart
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, SshStart
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation, AllocationState, BatchSystem
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.hostfile.parse import parse_hosts

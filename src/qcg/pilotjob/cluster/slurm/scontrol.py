@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qcg.pilotjob.cluster.agent_start import AllocationRef
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.commands import PATIENCE, call
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, CommandFailed, NoAllocation, NoCommand

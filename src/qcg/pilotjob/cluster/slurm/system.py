@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, AllocationRef
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation, AllocationState, BatchSystem
 from qcg.pilotjob.cluster.slurm import allocation, scontrol
 from qcg.pilotjob.cluster.slurm.agents import SrunStart, ssh_start
