@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,13 +12,15 @@ import pytest
 from qcg.pilotjob.cluster import registry
 from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, SshStart
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
-from qcg.pilotjob.cluster.base import Allocation, AllocationState, BatchSystem
+from qcg.pilotjob.cluster.base import Allocation, AllocationQueue, AllocationState, BatchSystem
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.registry import Registration
+from qcg.pilotjob.cluster.slurm.queue import SlurmQueue
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.executors.prestart import is_useful
 from qcg.pilotjob.launch.site import MultiNode
+from qcg.pilotjob.runs.resume_hint import how_to_go_on
 
 
 class Toy(BatchSystem):
@@ -40,6 +43,13 @@ class Toy(BatchSystem):
 
     def multi_node(self) -> MultiNode:
         return MultiNode()
+
+
+class ToyQueue(SlurmQueue):
+    """A queue without a command of its own in `qcg-pm`."""
+
+    program = "toysub"
+    command = AllocationQueue.command
 
 
 @pytest.fixture
@@ -69,6 +79,22 @@ def test_one_line_of_registration_is_enough(toy: BatchSystem):
 def test_a_batch_system_without_a_queue_takes_no_submissions(toy: BatchSystem):
     with pytest.raises(BatchError, match="no allocations can be submitted to Toy"):
         registry.queue_of("toy")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("slurm", "qcg-pm sbatch"), ("", "qcg-pm sbatch"), ("toy", "qcg-pm alloc"), ("unknown", "qcg-pm alloc")],
+)
+def test_the_batch_system_chooses_the_command_of_resume_hints(
+    name: str, command: str, toy: BatchSystem, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(toy, "queue", ToyQueue())
+    assert registry.submit_command(name) == command
+    path = Path("/runs/one")
+    assert how_to_go_on(path, "7", name) == (
+        f"`{command} --resume /runs/one` (inside an allocation: `qcg-pm run --resume /runs/one`)"
+    )
+    assert how_to_go_on(path, "", name) == "`qcg-pm run --resume /runs/one`"
 
 
 def test_outside_any_allocation_no_batch_system_is_in_use():

@@ -70,7 +70,7 @@ class AllocationRunner:
             self._chain.cancelled, self._chain.exit_code = "", None
         why_not = self._why_not()
         if why_not:
-            say(why_not)
+            self._say(why_not)
             return self._chain.exit_code or 0
         write_chain_state(self._directory, self._chain)
         if not self._chain.cancelled:
@@ -105,7 +105,7 @@ class AllocationRunner:
         try:
             seen = self._queue.look(job, self._environ)
         except BatchError as error:
-            say(f"It is not known how job {job} ended: {error}")
+            self._say(f"It is not known how job {job} ended: {error}")
             return False
         return seen is not None and seen.cancelled
 
@@ -122,9 +122,9 @@ class AllocationRunner:
             deaths += 1
             name = signal.Signals(-code).name
             if deaths > MOST_DEATHS:
-                say(f"The manager was ended by {name} again. {self._resume_hint()}")
+                self._say(f"The manager was ended by {name} again. {self._resume_hint()}")
                 return 128 - code
-            say(f"The manager was ended by {name}; the run goes on with another one.")
+            self._say(f"The manager was ended by {name}; the run goes on with another one.")
 
     def _run_once(self) -> int:
         arguments = self._run
@@ -159,34 +159,38 @@ class AllocationRunner:
             following = self._queue.submit(self._directory / SCRIPT, self._environ, after=self._id)
             self._chain.allocations.append(following)
         except BatchError as error:
-            say(f"Allocation {self._number + 1} of at most {self._most} could not be asked for: {error}")
+            self._say(f"Allocation {self._number + 1} of at most {self._most} could not be asked for: {error}")
             return False
         write_chain_state(self._directory, self._chain)
-        say(f"Job {self._next} is allocation {self._number + 1} of at most {self._most}, for what this one leaves.")
+        self._say(
+            f"Job {self._next} is allocation {self._number + 1} of at most {self._most}, for what this one leaves."
+        )
         return True
 
     def _conclude(self, code: int) -> int:
         """Leave unfinished jobs to the next allocation, or cancel it."""
         if code == JOBS_LEFT and self._queued_again:
-            say(f"{self._label} has queued this job again; it goes on with the run when it starts.")
+            self._say(f"{self._label} has queued this job again; it goes on with the run when it starts.")
             return code
         if code == JOBS_LEFT and was_told_to_finish(self._run_dir):
             # As after a cancelled job: no further allocation is submitted.
             self._chain.cancelled = self._id
-            say(f"The run was told to finish, and jobs are left. {self._resume_hint()}")
+            self._say(f"The run was told to finish, and jobs are left. {self._resume_hint()}")
         elif code == JOBS_LEFT and self._chain.stuck and self._number < self._most:
-            say(
+            self._say(
                 "No job was started or ended in this allocation, and the next one would be like it, so that there is"
                 f" none. {longest_of(self._run_dir)}{self._resume_hint()}"
             )
         elif code == JOBS_LEFT and not self._chain.cancelled:
             if self._submit_next():
-                say(f"Jobs are left; job {self._next} goes on with them.")
+                self._say(f"Jobs are left; job {self._next} goes on with them.")
                 return code
             if self._most > 1:
-                say(f"Jobs are left after allocation {self._number} of at most {self._most}. {self._resume_hint()}")
+                self._say(
+                    f"Jobs are left after allocation {self._number} of at most {self._most}. {self._resume_hint()}"
+                )
         elif code == JOBS_LEFT and self._most > 1:
-            say(f"Job {self._chain.cancelled} was cancelled, and jobs are left. {self._resume_hint()}")
+            self._say(f"Job {self._chain.cancelled} was cancelled, and jobs are left. {self._resume_hint()}")
         self._chain.exit_code = code
         write_chain_state(self._directory, self._chain)
         self._cancel_next()
@@ -198,13 +202,17 @@ class AllocationRunner:
         try:
             self._queue.cancel(self._next, self._environ)
         except BatchError as error:
-            say(f"Job {self._next} is not needed any more, but could not be cancelled: {error}")
+            self._say(f"Job {self._next} is not needed any more, but could not be cancelled: {error}")
             return
         del self._chain.allocations[self._number :]
         write_chain_state(self._directory, self._chain)
 
     def _resume_hint(self) -> str:
-        return f"To go on: `qcg-pm sbatch --resume {self._run_dir}`."
+        return f"To go on: `qcg-pm {self._queue.command} --resume {self._run_dir}`."
+
+    def _say(self, sentence: str) -> None:
+        """Print a sentence into the output of the allocation."""
+        print(printable(f"qcg-pm {self._queue.command}: {sentence}"), flush=True)
 
     def _record_progress(self, before: tuple[int, int] | None) -> None:
         """Detect a chain that is stuck: a job needs more time than an allocation has, or two allocations were idle."""
@@ -218,7 +226,7 @@ class AllocationRunner:
             seen = self._queue.look(self._id, self._environ)
             minutes = time_limit(seen.limit) if seen is not None else None
         except BatchError as error:
-            say(f"It is not known how long this allocation is: {error}")
+            self._say(f"It is not known how long this allocation is: {error}")
             return None
         return None if minutes is None else 60.0 * minutes
 
@@ -248,7 +256,3 @@ class AllocationRunner:
 
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def say(sentence: str) -> None:
-    print(printable(f"qcg-pm sbatch: {sentence}"), flush=True)

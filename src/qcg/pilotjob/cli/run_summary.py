@@ -10,6 +10,7 @@ import msgspec
 from qcg.pilotjob.cli.commands.report import show_report
 from qcg.pilotjob.cli.console import echo_err
 from qcg.pilotjob.cli.tables import show_json
+from qcg.pilotjob.cluster.registry import submit_command
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
@@ -54,13 +55,13 @@ def print_summary(ending: RunResult, *, followed: bool, as_json: bool = False) -
 
 def run_result(ending: RunResult, report: RunReport | None) -> dict[str, Any]:
     """The output of `run --json`; there is no report when the registry cannot be read."""
-    command = "sbatch" if ending.allocation else "run"
+    command = submit_command(ending.batch_system) if ending.allocation else "qcg-pm run"
     return {
         "directory": str(ending.run_dir),
         "exit_code": ending.exit_code,
         "jobs": {state.name: ending.counts[state] for state in State if ending.counts[state]},
         "jobs_left": ending.jobs_left,
-        "resume": f"qcg-pm {command} --resume {shlex.quote(str(ending.run_dir))}" if ending.jobs_left else None,
+        "resume": f"{command} --resume {shlex.quote(str(ending.run_dir))}" if ending.jobs_left else None,
         "refusals": ending.requests.refusals,
         "trouble": ending.end.reason if ending.end.cause in (Cause.NO_AGENT, Cause.DEFECT) else None,
         "report": msgspec.to_builtins(report),

@@ -129,6 +129,8 @@ class AllocationQueue(ABC):
 
     program: str
     """The command that submits a batch script; users may give further options of it."""
+    command: str = "alloc"
+    """The command of `qcg-pm` that messages tell users to submit with; `alloc` knows every batch system."""
 
     @abstractmethod
     def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:

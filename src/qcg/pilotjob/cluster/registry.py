@@ -106,6 +106,16 @@ def queue_of(name: str) -> AllocationQueue:
     return system.queue
 
 
+def submit_command(name: str = "") -> str:
+    """The command that submits runs to a batch system, for messages. `name`: as for `batch_system`."""
+    from qcg.pilotjob.cluster.errors import ClusterError
+
+    try:
+        return f"qcg-pm {queue_of(name).command}"
+    except ClusterError:  # a batch system that only another version knows
+        return "qcg-pm alloc"
+
+
 def system_for_submission(environ: Mapping[str, str]) -> str:
     """The batch system to submit to: that of this allocation, or the first whose program is installed."""
     from shutil import which  # here: commands that start a run must load quickly

@@ -109,6 +109,8 @@ STARTED_IN_ALLOCATION = _text("allocation")
 """Id of the batch job in which the latest manager was started, whether or not it used its nodes."""
 NODES_OF_ALLOCATION = _text("nodes_of_allocation")
 """Id of the batch job whose nodes the latest manager used; empty without one."""
+BATCH_SYSTEM = _text("batch_system")
+"""Name of the batch system whose nodes the latest manager used; empty without one, and in earlier versions."""
 LONGEST_NODE_TIMEOUT = MetadataKey[float](
     "longest_node_timeout",
     0.0,

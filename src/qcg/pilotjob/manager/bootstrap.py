@@ -26,6 +26,7 @@ from qcg.pilotjob.host.records import FILES, OUTPUT
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import (
+    BATCH_SYSTEM,
     END_WHEN_DONE,
     INSTANCE,
     LONGEST_NODE_TIMEOUT,
@@ -151,6 +152,7 @@ def _remember(journal: Journal, options: Options, site: Site, placement: Placeme
     inside = current_allocation(os.environ)
     journal.set_metadata(STARTED_IN_ALLOCATION, placement.job_id or (inside.id if inside is not None else ""))
     journal.set_metadata(NODES_OF_ALLOCATION, placement.job_id)
+    journal.set_metadata(BATCH_SYSTEM, "" if placement.allocation is None else placement.allocation.ref.system)
     longest = max(options.node_timeout, journal.metadata(LONGEST_NODE_TIMEOUT))
     journal.set_metadata(LONGEST_NODE_TIMEOUT, longest)
     journal.set_metadata(INSTANCE, site.instance)

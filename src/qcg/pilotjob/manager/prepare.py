@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from qcg.pilotjob.common.options import Options, Resumption
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
-from qcg.pilotjob.journal.metadata import INSTANCE, NODES_OF_ALLOCATION
+from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, INSTANCE, NODES_OF_ALLOCATION
 from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.placement import Placement, find_placement, hosts_of_file
 from qcg.pilotjob.manager.ports import Interfaces, NetworkServer, RequestFile
@@ -67,7 +67,7 @@ def prepare_resumed(resumption: Resumption, interfaces: Interfaces, hub: Hub) ->
     placement = find_placement(options)
     was_in = journal.metadata(NODES_OF_ALLOCATION)
     if was_in and placement.allocation is None and options.nodes is None and options.resources == "auto":
-        refuse_elsewhere(run_dir, was_in)
+        refuse_elsewhere(run_dir, was_in, journal.metadata(BATCH_SYSTEM))
     network = _open_network(interfaces, hub, options, placement)
     return PreparedRun(run_dir.parent, run_dir, options, journal, placement, requests, network, is_resumed=True)
 

@@ -51,6 +51,8 @@ class RunResult(msgspec.Struct, kw_only=True):
     """Number of jobs that a resumed run continued with; None for a new run."""
     allocation: str = ""
     """The allocation whose nodes the manager had."""
+    batch_system: str = ""
+    """Name of the batch system of the allocation."""
     serves: bool = False
     """The manager served clients until it was told to finish."""
 
@@ -86,7 +88,7 @@ class RunResult(msgspec.Struct, kw_only=True):
         """How many jobs and requests are left, why, and the command that continues with them; empty without any.
 
         `followed`: another allocation continues without the user."""
-        go_on = how_to_go_on(self.run_dir, self.allocation, serves=self.serves).replace("`", "")
+        go_on = how_to_go_on(self.run_dir, self.allocation, self.batch_system, serves=self.serves).replace("`", "")
         if self.end.unwritten:
             runs = ": what runs goes on" if has_agents(self.run_dir) else ""
             return f"Nothing could be written, so the run is left as it is{runs}. Make room, and go on with: {go_on}"

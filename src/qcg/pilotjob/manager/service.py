@@ -147,6 +147,7 @@ class Service:
             unfinished=unfinished,
             continued=continued,
             allocation=prepared.placement.job_id,
+            batch_system="" if allocation is None else allocation.ref.system,
             serves=prepared.options.net and not prepared.options.wait,
         )
         result.log()

@@ -25,7 +25,13 @@ from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, open_ow
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.journal.metadata import NODES_OF_ALLOCATION, OPTIONS, STARTED_IN_ALLOCATION, DamagedMetadata
+from qcg.pilotjob.journal.metadata import (
+    BATCH_SYSTEM,
+    NODES_OF_ALLOCATION,
+    OPTIONS,
+    STARTED_IN_ALLOCATION,
+    DamagedMetadata,
+)
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.runs.guard import is_alive
 from qcg.pilotjob.runs.resume_hint import how_to_go_on
@@ -57,12 +63,14 @@ class Left(NamedTuple):
     unfinished: int
     allocation: str = ""
     """The allocation whose nodes its manager had."""
+    batch_system: str = ""
+    """Name of the batch system of the allocation."""
     serves: bool = False
     """The manager served clients until it was told to finish."""
 
     def __str__(self) -> str:
         jobs = "1 job" if self.unfinished == 1 else f"{self.unfinished} jobs"
-        go_on = how_to_go_on(self.run_dir, self.allocation)
+        go_on = how_to_go_on(self.run_dir, self.allocation, self.batch_system)
         return f"{self.run_dir} was left by its manager with {jobs} not ended; go on with {go_on}"
 
 
@@ -261,8 +269,8 @@ def unfinished(run_dir: Path) -> int:
 def look_at_left(run_dir: Path) -> Left:
     try:
         with snapshot(run_dir / FILE_NAME, whole=False) as connection:
-            allocation = NODES_OF_ALLOCATION.read(connection)
-            return Left(run_dir, queries.unfinished(connection), allocation, _serves(connection))
+            allocation, system = NODES_OF_ALLOCATION.read(connection), BATCH_SYSTEM.read(connection)
+            return Left(run_dir, queries.unfinished(connection), allocation, system, _serves(connection))
     except (JournalError, OSError):
         return Left(run_dir, 0)
 
@@ -339,10 +347,8 @@ def _what_is_left(left: Left) -> str:
     at_work = has_agents(left.run_dir)
     runs = "what runs may go on" if at_work is None else "what runs goes on" if at_work else "nothing runs any more"
     serve = "" if left.allocation else f" (or, to serve it again, `qcg-pm-service --net --resume {left.run_dir}`)"
-    return (
-        f"As far as it knew, {were} not ended: {runs}, and {how_to_go_on(left.run_dir, left.allocation)} goes on with"
-        f" the rest{serve}."
-    )
+    go_on = how_to_go_on(left.run_dir, left.allocation, left.batch_system)
+    return f"As far as it knew, {were} not ended: {runs}, and {go_on} goes on with the rest{serve}."
 
 
 def _others(run: Path) -> list[str]:

@@ -11,7 +11,7 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal import aggregates
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, NODES_OF_ALLOCATION
+from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, NODES_OF_ALLOCATION
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.runs.discovery import has_agents, holder_of, is_there
 from qcg.pilotjob.wire import contact
@@ -53,6 +53,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     host: str = ""
     allocation: str = ""
     """The allocation whose nodes the latest manager had."""
+    batch_system: str = ""
+    """Name of the batch system of the allocation."""
     agents: bool | None = False
     """Whether agents without a manager are still at work; None when that cannot be told."""
     problem: str = ""
@@ -83,13 +85,14 @@ def inspect_run(run_dir: Path) -> RunInfo:
             counts = aggregates.job_states(connection)
             done = FILE_REQUESTS_DONE.read(connection)
             total = FILE_REQUESTS_TOTAL.read(connection)
-            allocation = NODES_OF_ALLOCATION.read(connection)
+            allocation, system = NODES_OF_ALLOCATION.read(connection), BATCH_SYSTEM.read(connection)
     except (JournalError, OSError) as error:
         if live is not None:
             return _live(run_dir, last_change, live)
         return RunInfo(run_dir, RunState.DAMAGED, last_change, problem=str(error), agents=has_agents(run_dir))
     jobs = {state.name: counts[state] for state in State if counts[state]}
-    found = RunInfo(run_dir, RunState.ENDED, last_change, jobs, max(total - done, 0), allocation=allocation)
+    left = max(total - done, 0)
+    found = RunInfo(run_dir, RunState.ENDED, last_change, jobs, left, allocation=allocation, batch_system=system)
     if live is not None:
         address, pid, host = live
         return msgspec.structs.replace(found, state=RunState.LIVE, address=address, pid=pid, host=host)

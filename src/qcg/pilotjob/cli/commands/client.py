@@ -101,7 +101,7 @@ def _print_jobs_left(run_dir: Path, unfinished: int) -> None:
     if unfinished > left.unfinished:
         echo_err(f"cancelled {pluralize(unfinished - left.unfinished, 'job')} that had not ended when the program did")
     if left.unfinished:
-        go_on = how_to_go_on(run_dir, left.allocation).replace("`", "")
+        go_on = how_to_go_on(run_dir, left.allocation, left.batch_system).replace("`", "")
         echo_err(f"{are_left(left.unfinished)}, because the program has ended. Go on with: {go_on}")
 
 

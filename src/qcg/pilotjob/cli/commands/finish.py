@@ -49,7 +49,7 @@ def command(manager: Manager, when_done: bool, cancel: bool) -> None:
     echo("the manager has ended")
     left = look_at_left(run_dir)
     if left.unfinished:
-        go_on = how_to_go_on(run_dir, left.allocation, serves=left.serves).replace("`", "")
+        go_on = how_to_go_on(run_dir, left.allocation, left.batch_system, serves=left.serves).replace("`", "")
         echo_err(f"{are_left(left.unfinished)}. Go on with: {go_on}")
 
 

@@ -39,9 +39,9 @@ def command(directory: Path, as_json: bool) -> None:
     show_table(["run", "state", "jobs", "left", "age", ""], rows, right=["jobs", "left", "age"])
     unfinished = [run for run in runs if run.state in (RunState.LEFT, RunState.CRASHED)]
     if unfinished:
-        echo_err(
-            f"The newest with jobs left goes on with {how_to_go_on(unfinished[0].run_dir, unfinished[0].allocation)}."
-        )
+        newest = unfinished[0]
+        hint = how_to_go_on(newest.run_dir, newest.allocation, newest.batch_system)
+        echo_err(f"The newest with jobs left goes on with {hint}.")
 
 
 def list_runs(wd: Path) -> list[RunInfo]:

@@ -60,6 +60,7 @@ class SlurmQueue(AllocationQueue):
     """The queue of Slurm."""
 
     program = "sbatch"
+    command = "sbatch"
 
     def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
         return sbatch_options.options_of(spec, name, wd)
