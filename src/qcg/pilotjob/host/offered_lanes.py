@@ -29,9 +29,12 @@ class OfferedLanes:
         """Offer the launches of all planned lanes whose active job is one of `jobs`."""
         planned, self.planned = self.planned, {}
         for lane in planned:
+            # First, because a runner without lanes of its own accepts none, and listing launches takes time.
+            if not self._runner.accepts(lane):
+                continue
             waiting = self._lanes.unoffered(lane)
             job = jobs.get(self._lanes.active_job(lane))
-            if not waiting or job is None or not job.is_simple or not self._runner.accepts(lane):
+            if not waiting or job is None or not job.is_simple:
                 continue
             # Prepared before anything else, because that takes longer than a short job does.
             offers = self._prepare(waiting)
