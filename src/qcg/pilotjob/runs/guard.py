@@ -17,10 +17,10 @@ from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.registry import batch_system, current_allocation, system_in_use
 from qcg.pilotjob.common.options import UsageError
-from qcg.pilotjob.executors.ssh_probe import has_left
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.process_tree import read_process
 from qcg.pilotjob.runs.machine_check import sees_processes
+from qcg.pilotjob.runs.ssh_probe import has_left
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact, Contact, ContactError
 
