@@ -10,7 +10,7 @@ import pytest
 
 from qcg.pilotjob.batch.allocation_runner import AllocationRunner
 from qcg.pilotjob.batch.follower import Follower
-from qcg.pilotjob.cluster.base import AllocationView, Phase
+from qcg.pilotjob.cluster.base import AllocationView, EndCause, Phase
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.slurm import queue as slurm_queue
 from qcg.pilotjob.cluster.slurm.queue import PHASES, SlurmQueue
@@ -66,6 +66,27 @@ def test_a_late_batch_system_is_asked_again_when_the_manager_has_ended(tmp_path:
     assert read_chain_state(tmp_path) == ChainState(["7"], cancelled="7", exit_code=JOBS_LEFT)
 
 
+@pytest.mark.parametrize("cause", [cause for cause in EndCause if cause is not EndCause.CANCELLED])
+def test_the_chain_goes_on_after_every_cause_but_a_cancellation_even_without_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: EndCause
+):
+    view = AllocationView("7", Phase.ENDING, "EXITING", end_cause=cause)
+    given_back: list[str] = []
+    monkeypatch.setattr(SlurmQueue, "look", lambda self, job_id, environ, patience=120.0: view)
+    monkeypatch.setattr(SlurmQueue, "cancel", lambda self, job_id, environ: given_back.append(job_id))
+    write_chain_state(tmp_path, ChainState(allocations=["7", "8"]))
+    inside = AllocationRunner(tmp_path, tmp_path / "run", 2, [], {"SLURM_JOB_ID": "7"})
+
+    def manager() -> int:
+        inside._on_term(signal.SIGTERM, None)
+        return JOBS_LEFT
+
+    monkeypatch.setattr(inside, "_run_manager", manager)
+    assert inside.run() == JOBS_LEFT
+    assert not given_back
+    assert read_chain_state(tmp_path) == ChainState(["7", "8"])
+
+
 @pytest.mark.parametrize("codes", [[JOBS_LEFT], [-signal.SIGKILL]], ids=["shut down", "killed in its shutdown"])
 def test_a_run_that_was_told_to_finish_gets_no_further_manager_and_no_further_allocation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codes: list[int]
@@ -119,4 +140,7 @@ def test_an_allocation_cancelled_during_its_first_question_starts_nothing(
 
 
 def seen(job_id: str, state: str) -> AllocationView:
-    return AllocationView(job_id, PHASES.get(state, Phase.ENDING), state, cancelled=state == "CANCELLED")
+    """A job of Slurm without a reason."""
+    return AllocationView(
+        job_id, PHASES.get(state, Phase.ENDING), state, end_cause=slurm_queue.end_cause(state, "None")
+    )

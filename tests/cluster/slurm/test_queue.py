@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from qcg.pilotjob.cluster.base import Phase
+from qcg.pilotjob.cluster.base import EndCause, Phase
 from qcg.pilotjob.cluster.errors import BatchError
-from qcg.pilotjob.cluster.slurm.queue import parse_job
+from qcg.pilotjob.cluster.slurm.queue import end_cause, parse_job
 
 SHOWN = """\
 JobId=7 JobName=JobState=FAILED Reason=None
@@ -26,6 +26,32 @@ def test_fields_of_a_job_are_read_from_the_start_of_lines():
     assert seen.limit == "1-02:00:00"
     assert parse_job("7", SHOWN.replace("4:0", "0:9")).exit_code == 137
     assert parse_job("7", SHOWN.replace("COMPLETING", "TIMEOUT")).is_over
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "cause"),
+    [
+        ("COMPLETING", "TimeLimit", EndCause.TIME_LIMIT),
+        ("COMPLETING", "NodeDown", EndCause.NODE_FAILED),
+        ("COMPLETING", "None", EndCause.CANCELLED),
+        ("RUNNING", "None", EndCause.CANCELLED),
+        ("COMPLETING", "NonZeroExitCode", EndCause.UNKNOWN),
+        ("PENDING", "None", EndCause.UNKNOWN),
+        ("CANCELLED", "None", EndCause.CANCELLED),
+        ("CANCELLED", "Dependency", EndCause.CANCELLED),
+        ("TIMEOUT", "TimeLimit", EndCause.TIME_LIMIT),
+        ("NODE_FAIL", "None", EndCause.NODE_FAILED),
+        ("PREEMPTED", "None", EndCause.PREEMPTED),
+        ("COMPLETED", "None", EndCause.UNKNOWN),
+        ("FAILED", "NonZeroExitCode", EndCause.UNKNOWN),
+    ],
+)
+def test_state_and_reason_tell_why_slurm_ends_a_job(state: str, reason: str, cause: EndCause):
+    assert end_cause(state, reason) is cause
+    shown = SHOWN.replace("COMPLETING Reason=TimeLimit", f"{state} Reason={reason}")
+    seen = parse_job("7", shown)
+    assert seen.end_cause is cause
+    assert seen.was_cancelled == (state == "CANCELLED")
 
 
 def test_output_without_the_job_is_refused():

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from qcg.pilotjob.batch.progress_check import is_too_long, longest_of, progress_of, was_told_to_finish
+from qcg.pilotjob.cluster.base import EndCause
 from qcg.pilotjob.cluster.commands import PATIENCE
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.registry import queue_of, system_in_use
@@ -107,7 +108,7 @@ class AllocationRunner:
         except BatchError as error:
             self._say(f"It is not known how job {job} ended: {error}")
             return False
-        return seen is not None and seen.cancelled
+        return seen is not None and seen.was_cancelled
 
     # -- the manager ------------------------------------------------------------------------------------------------
 
@@ -246,9 +247,8 @@ class AllocationRunner:
         self._knows_why = True
         if seen is not None and seen.restarts > self._restarts:
             self._queued_again = True
-        elif seen is not None and not seen.reason:
-            # Neither the time limit nor a node is the reason, so the user cancelled it. Recorded at once: there may be
-            # no time left.
+        elif seen is not None and seen.end_cause is EndCause.CANCELLED:
+            # Recorded at once: there may be no time left.
             self._chain.cancelled = self._id
             write_chain_state(self._directory, self._chain)
             self._cancel_next()

@@ -92,6 +92,18 @@ class Phase(Enum):
     OVER = auto()
 
 
+class EndCause(Enum):
+    """Why an allocation ends, or has ended."""
+
+    UNKNOWN = auto()
+    """The batch system does not say, or the batch script ended by itself."""
+    TIME_LIMIT = auto()
+    NODE_FAILED = auto()
+    PREEMPTED = auto()
+    CANCELLED = auto()
+    """The user or an administrator cancelled it. The chain of allocations stops, for this cause alone."""
+
+
 class AllocationView(Struct, frozen=True):
     """The state of a submitted allocation, as the batch system reports it."""
 
@@ -100,7 +112,7 @@ class AllocationView(Struct, frozen=True):
     state: str
     """The word of the batch system for its state."""
     reason: str = ""
-    """Why it waits, or why the batch system ended it; empty when there is no such reason."""
+    """The word of the batch system for why it waits or was ended; empty when there is none. For messages only."""
     restarts: int = 0
     """How often it was queued again."""
     exit_code: int = 0
@@ -109,14 +121,19 @@ class AllocationView(Struct, frozen=True):
     nodes: str = ""
     limit: str = ""
     """Its time limit, in a form that `cluster/time_limits.py` reads."""
-    cancelled: bool = False
-    """It is over because it was cancelled."""
+    end_cause: EndCause = EndCause.UNKNOWN
+    """Why it ends. Counts only for an allocation that is over, or whose processes have got SIGTERM."""
     blocked: str = ""
     """A sentence when it waits for something that does not come by itself."""
 
     @property
     def is_over(self) -> bool:
         return self.phase is Phase.OVER
+
+    @property
+    def was_cancelled(self) -> bool:
+        """It is over because it was cancelled."""
+        return self.is_over and self.end_cause is EndCause.CANCELLED
 
     def __str__(self) -> str:
         where = f" on {self.nodes}" if self.nodes and self.phase is Phase.RUNNING else ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from qcg.pilotjob.cluster.base import AllocationQueue, AllocationView, Phase
+from qcg.pilotjob.cluster.base import AllocationQueue, AllocationView, EndCause, Phase
 from qcg.pilotjob.cluster.commands import PATIENCE, call
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError, CommandFailed, NoCommand
 from qcg.pilotjob.cluster.slurm import options as sbatch_options
@@ -29,6 +29,24 @@ PHASES = {
     ),
 }
 """States of jobs; all others are on the way from one of these to another."""
+
+END_CAUSES = {
+    "BOOT_FAIL": EndCause.NODE_FAILED,
+    "CANCELLED": EndCause.CANCELLED,
+    "DEADLINE": EndCause.TIME_LIMIT,
+    "NODE_FAIL": EndCause.NODE_FAILED,
+    "PREEMPTED": EndCause.PREEMPTED,
+    "TIMEOUT": EndCause.TIME_LIMIT,
+}
+"""Causes that the state of a job tells, once it is over."""
+
+CAUSES_OF_REASONS = {
+    "DeadLine": EndCause.TIME_LIMIT,
+    "NodeDown": EndCause.NODE_FAILED,
+    "Preempted": EndCause.PREEMPTED,
+    "TimeLimit": EndCause.TIME_LIMIT,
+}
+"""Causes that the reason tells while the job is about to end."""
 
 UNCHANGING = {
     "AccountNotAllowed": "this account may not use that partition",
@@ -117,9 +135,20 @@ def parse_job(job_id: str, shown: str) -> AllocationView:
         output="" if output is None else output[1],
         nodes="" if nodes is None or nodes[1] == "(null)" else nodes[1],
         limit="" if limit is None else limit[1],
-        cancelled=state[1] == "CANCELLED",
+        end_cause=end_cause(state[1], state[2]),
         blocked=_blocked(job_id, state[1], state[2]),
     )
+
+
+def end_cause(state: str, reason: str) -> EndCause:
+    """Why Slurm ends a job, from its state and reason. A running job that gets SIGTERM without a reason was cancelled:
+    Slurm writes down the time limit or the failed node before it signals."""
+    phase = PHASES.get(state, Phase.ENDING)
+    if phase is Phase.OVER:
+        return END_CAUSES.get(state, EndCause.UNKNOWN)
+    if phase is not Phase.WAITING and reason == "None":
+        return EndCause.CANCELLED
+    return CAUSES_OF_REASONS.get(reason, EndCause.UNKNOWN)
 
 
 def largest_node(partition: str | None, environ: Mapping[str, str]) -> tuple[int, int] | None:
