@@ -76,6 +76,36 @@ def test_one_line_of_registration_is_enough(toy: BatchSystem):
     assert not is_useful("auto", None, None, IN_JOB), "agents start on the nodes of the allocation"
 
 
+def test_alloc_works_beside_a_registered_batch_system_without_a_queue(toy: BatchSystem, tmp_path: Path):
+    assert registry.queue_names() == ["slurm"]
+    assert registry.schema_names() == ["slurm"]
+    assert registry.system_for_submission({"PATH": str(tmp_path)}) == "slurm"
+    assert registry.system_for_submission({"PATH": str(tmp_path), **IN_JOB}) == "slurm"
+
+
+def test_the_installed_program_chooses_the_batch_system_without_loading_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    line = Registration("lazy", "there_is_no_such_module", ("LAZY_JOB",), program="lazysub")
+    monkeypatch.setattr(registry, "SYSTEMS", (*registry.SYSTEMS, line))
+    (tmp_path / "lazysub").touch(mode=0o755)
+    assert registry.queue_names() == ["slurm", "lazy"]
+    assert registry.system_for_submission({"PATH": str(tmp_path)}) == "lazy"
+
+
+@pytest.mark.parametrize("line", registry.SYSTEMS, ids=lambda line: line.name)
+def test_every_registration_agrees_with_its_batch_system(line: Registration):
+    system = registry.batch_system(line.name)
+    assert system.name == line.name
+    assert ("" if system.queue is None else system.queue.program) == line.program
+    assert (system.schema is not None) == line.has_schema
+
+
+def test_the_order_of_registrations_does_not_choose_that_of_earlier_versions(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(registry, "SYSTEMS", registry.SYSTEMS[::-1])
+    assert registry.batch_system().name == "slurm"
+
+
 def test_a_batch_system_without_a_queue_takes_no_submissions(toy: BatchSystem):
     with pytest.raises(BatchError, match="no allocations can be submitted to Toy"):
         registry.queue_of("toy")

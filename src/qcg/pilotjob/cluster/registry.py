@@ -22,15 +22,32 @@ class Registration(NamedTuple):
     """The module whose `SYSTEM` is the instance."""
     variables: tuple[str, ...] = ()
     """Each process in one of its allocations has one of these variables."""
+    program: str = ""
+    """The command that submits a batch script, as `AllocationQueue.program`; empty: the system has no queue."""
+    has_schema: bool = False
+    """It has a `schema`, and its name is a value of `--envschema`."""
     takes_file: bool = False
     """The value of `--resources` is `NAME:FILE`."""
 
+    @property
+    def has_queue(self) -> bool:
+        return bool(self.program)
+
 
 SYSTEMS = (
-    Registration("slurm", "qcg.pilotjob.cluster.slurm.system", ("SLURM_JOB_ID", "SLURM_JOBID")),
+    Registration(
+        "slurm",
+        "qcg.pilotjob.cluster.slurm.system",
+        ("SLURM_JOB_ID", "SLURM_JOBID"),
+        program="sbatch",
+        has_schema=True,
+    ),
     Registration("hostfile", "qcg.pilotjob.cluster.hostfile.system", takes_file=True),
 )
-"""All batch systems; the first is meant where files of earlier versions name none."""
+"""All batch systems. `system_for_submission` prefers earlier entries."""
+
+SYSTEM_OF_EARLIER_VERSIONS = "slurm"
+"""The batch system of files that name none: earlier versions knew no other."""
 
 LOCAL = ("auto", "local")
 """Values of `--resources` that are no batch system."""
@@ -48,7 +65,7 @@ def sources_of_files() -> list[str]:
 
 def schema_names() -> list[str]:
     """The values of `--envschema` besides `auto` and `common`."""
-    return [system.name for system in SYSTEMS if system.variables]
+    return [system.name for system in SYSTEMS if system.has_schema]
 
 
 def start_methods() -> list[str]:
@@ -58,7 +75,7 @@ def start_methods() -> list[str]:
 
 def queue_names() -> list[str]:
     """The batch systems that allocations can be submitted to."""
-    return [system.name for system in SYSTEMS if not system.takes_file]
+    return [system.name for system in SYSTEMS if system.has_queue]
 
 
 def allocation_variables() -> tuple[str, ...]:
@@ -72,7 +89,8 @@ def is_in_allocation(environ: Mapping[str, str]) -> bool:
 
 def batch_system(name: str = "") -> BatchSystem:
     """The batch system of this name; that of earlier versions without a name."""
-    registration = next((system for system in SYSTEMS if system.name == name), None) if name else SYSTEMS[0]
+    name = name or SYSTEM_OF_EARLIER_VERSIONS
+    registration = next((system for system in SYSTEMS if system.name == name), None)
     if registration is None:
         from qcg.pilotjob.cluster.errors import ClusterError
 
@@ -123,5 +141,6 @@ def system_for_submission(environ: Mapping[str, str]) -> str:
     inside = system_in_use(environ)
     if inside is not None and inside.queue is not None:
         return inside.name
-    installed = [name for name in queue_names() if which(queue_of(name).program, path=environ.get("PATH"))]
+    path = environ.get("PATH")
+    installed = [system.name for system in SYSTEMS if system.has_queue and which(system.program, path=path)]
     return (installed or queue_names())[0]
