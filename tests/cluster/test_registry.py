@@ -35,6 +35,9 @@ class Toy(BatchSystem):
     def find_allocation(self, environ: Mapping[str, str], argument: str = "") -> Allocation:
         return Allocation(AllocationRef(environ["TOY_JOB"], "", self.name), [NodeSpec("t1", (0, 1))], {"t1": "t1"})
 
+    def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
+        return None
+
     def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
         return AllocationState.OVER
 

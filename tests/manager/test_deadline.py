@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
-from qcg.pilotjob.cluster.base import Allocation
-from qcg.pilotjob.cluster.errors import AllocationOver
+from qcg.pilotjob.cluster.base import Allocation, BatchSystem
+from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError
 from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.common.clock import Clock
 from qcg.pilotjob.common.options import Options
@@ -159,6 +159,26 @@ def test_a_raised_limit_of_the_allocation_counts(monkeypatch: pytest.MonkeyPatch
         assert pilot.engine.state.deadline == pytest.approx(NOON + HOUR - 60)
 
     within(scenario)
+
+
+def test_an_end_that_cannot_be_queried_stays_as_it_is_known(monkeypatch: pytest.MonkeyPatch):
+    def find_end(environ: object, patience: float) -> None:
+        raise ClusterError("the batch system does not tell")
+
+    monkeypatch.setattr(batch_system(), "find_end", find_end)
+
+    async def scenario() -> None:
+        pilot, clock = a_pilot(), MovedClock()
+        manager = ManagerDeadline(pilot, Options(grace=60.0), an_allocation(HOUR), clock)
+        clock.passes(600.0)
+        await manager._look()
+        assert pilot.engine.state.deadline == pytest.approx(NOON + HOUR - 60)
+
+    within(scenario)
+
+
+def test_a_batch_system_must_say_when_its_allocations_end():
+    assert "find_end" in BatchSystem.__abstractmethods__, "a default would replace the end that is known"
 
 
 def test_small_differences_between_clocks_do_not_change_the_deadline():

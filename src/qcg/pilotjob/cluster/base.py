@@ -216,10 +216,15 @@ class BatchSystem(ABC):
         """The nodes of the allocation, with their cores, GPUs and layout. `argument`: what follows `NAME:` in
         `--resources`. Raises `NoAllocation` when this process is in none."""
 
+    @abstractmethod
     def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
-        """When the allocation ends, as far as is known now: limits can be changed while it runs. Raises
-        `AllocationOver`."""
-        return None
+        """When the allocation ends, in epoch seconds: limits can be changed while it runs. None: there is no limit.
+
+        The answer takes the place of `Allocation.end`. `patience`: seconds for the batch system to answer.
+
+        Raises: `AllocationOver` when the allocation has ended, which ends the manager. `ClusterError` when the end is
+        not known now: the manager keeps the end that it knows.
+        """
 
     def is_on_node(self, environ: Mapping[str, str]) -> bool:
         """Whether this process is on a node of the allocation, and ends with it."""
