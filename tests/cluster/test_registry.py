@@ -6,20 +6,24 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from qcg.pilotjob.cli.commands.run import command as run_command
 from qcg.pilotjob.cluster import registry
-from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, SshStart
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, SshStart, StartMethod
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation, AllocationQueue, AllocationState, BatchSystem
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.registry import Registration
 from qcg.pilotjob.cluster.slurm.queue import SlurmQueue
+from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.executors.prestart import is_useful
 from qcg.pilotjob.launch.site import MultiNode
+from qcg.pilotjob.manager.placement import Placement, agent_executor
 from qcg.pilotjob.runs.resume_hint import how_to_go_on
 
 
@@ -28,6 +32,10 @@ class Toy(BatchSystem):
 
     name = "toy"
     label = "Toy"
+
+    def __init__(self) -> None:
+        self.methods: list[StartMethod] = []
+        """How agents were to be started."""
 
     def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
         return AllocationRef(environ["TOY_JOB"], "", self.name) if "TOY_JOB" in environ else None
@@ -41,7 +49,8 @@ class Toy(BatchSystem):
     def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
         return AllocationState.OVER
 
-    def agent_start(self, method: str, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
+    def agent_start(self, method: StartMethod, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
+        self.methods.append(method)
         return SshStart(agent, environ)
 
     def multi_node(self) -> MultiNode:
@@ -56,7 +65,7 @@ class ToyQueue(SlurmQueue):
 
 
 @pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> BatchSystem:
+def toy(monkeypatch: pytest.MonkeyPatch) -> Toy:
     system = Toy()
     monkeypatch.setitem(sys.modules, "toy_batch_system", SimpleNamespace(SYSTEM=system))
     line = Registration("toy", "toy_batch_system", ("TOY_JOB",))
@@ -77,6 +86,32 @@ def test_one_line_of_registration_is_enough(toy: BatchSystem):
     assert [spec.name for spec in found.specs] == ["t1"]
     assert find_nodes("toy", None, IN_JOB) == found
     assert not is_useful("auto", None, None, IN_JOB), "agents start on the nodes of the allocation"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "method"),
+    [
+        ([], StartMethod.BATCH),
+        (["--nl-start-method=batch"], StartMethod.BATCH),
+        (["--nl-start-method=ssh"], StartMethod.SSH),
+        (["--nl-start-method=slurm"], StartMethod.BATCH),
+    ],
+)
+def test_the_batch_system_in_use_is_told_how_to_start_agents(
+    toy: Toy, tmp_path: Path, arguments: list[str], method: StartMethod
+):
+    context = run_command.make_context("run", ["jobs.json", *arguments])
+    options = Options(nl_start_method=context.params["nl_start_method"])
+    found = toy.find_allocation(IN_JOB)
+    journal = SimpleNamespace(metadata=lambda key: None)
+    unused: Any = None
+    agent_executor(Placement(found.specs, {}, found), options, tmp_path, unused, cast(Any, journal), unused, unused)
+    assert toy.methods == [method]
+
+
+@pytest.mark.parametrize("value", ["", "slurm", "batch"])
+def test_runs_of_earlier_versions_start_agents_in_the_native_way(value: str):
+    assert StartMethod.of_option(value) is StartMethod.BATCH
 
 
 def test_alloc_works_beside_a_registered_batch_system_without_a_queue(toy: BatchSystem, tmp_path: Path):

@@ -151,8 +151,9 @@ _SHARED = [
     click.option(
         "--nl-start-method",
         type=click.Choice(start_methods()),
-        default=start_methods()[0],
+        default="batch",
         show_default=True,
+        metavar="[batch|ssh]",
         help="Start these agents with the batch system, or with ssh.",
     ),
     click.option(

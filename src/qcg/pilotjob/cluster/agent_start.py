@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,20 @@ from msgspec import Struct
 
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.wire import descriptors
+
+
+class StartMethod(Enum):
+    """How agents get to the nodes of an allocation; the values are those of `--nl-start-method`."""
+
+    BATCH = "batch"
+    """The native way of the batch system."""
+    SSH = "ssh"
+
+    @classmethod
+    def of_option(cls, value: str) -> StartMethod:
+        """The method that a value of the option means: everything but `ssh` is the native way, such as the name of the
+        batch system in command lines and registries of earlier versions."""
+        return cls.SSH if value == cls.SSH.value else cls.BATCH
 
 
 class AgentCommand(Struct, frozen=True):

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, StartMethod
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.commands import PATIENCE
 from qcg.pilotjob.cluster.errors import ClusterError
@@ -247,8 +247,11 @@ class BatchSystem(ABC):
     # -- agents and jobs --------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def agent_start(self, method: str, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
-        """The commands that start agents on nodes. `method`: the value of `--nl-start-method`."""
+    def agent_start(self, method: StartMethod, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
+        """The commands that start agents on nodes. A system without a native way uses `ssh` for `StartMethod.BATCH`.
+
+        Pure; raises nothing.
+        """
 
     @abstractmethod
     def multi_node(self) -> MultiNode:

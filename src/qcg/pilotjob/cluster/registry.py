@@ -69,8 +69,8 @@ def schema_names() -> list[str]:
 
 
 def start_methods() -> list[str]:
-    """The values of `--nl-start-method`; the first is the default."""
-    return [*(system.name for system in SYSTEMS if system.variables), "ssh"]
+    """The values of `--nl-start-method`. The last means `batch`, as command lines of earlier versions have it."""
+    return ["batch", "ssh", SYSTEM_OF_EARLIER_VERSIONS]
 
 
 def queue_names() -> list[str]:

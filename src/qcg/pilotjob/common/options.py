@@ -52,8 +52,9 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """Seconds for the agents of an allocation's nodes to connect."""
     nl_ready_threshold: float = 1.0
     """The part of these agents that must be connected before jobs are started."""
-    nl_start_method: str = ""
-    """How these agents are started: `ssh`, or by the batch system itself."""
+    nl_start_method: str = "batch"
+    """How these agents are started: `ssh`, or by the batch system itself, which has the value `batch`; in runs of
+    earlier versions also the name of the batch system, or none."""
     slurm_limit_nodes_range_begin: int | None = None
     """The first node of the allocation to use, counted from 0; None: the first of all."""
     slurm_limit_nodes_range_end: int | None = None

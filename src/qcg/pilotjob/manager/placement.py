@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.cluster.agent_start import AgentCommand
+from qcg.pilotjob.cluster.agent_start import AgentCommand, StartMethod
 from qcg.pilotjob.cluster.base import Allocation, BatchSystem, NodeRange
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
@@ -147,7 +147,7 @@ def agent_executor(
         return local
     times = LivenessTimes(options.node_timeout, options.nl_init_timeout)
     agent = AgentCommand(run_dir, options.linger, placement.allocation.end, placement.allocation.ref)
-    start = system.agent_start(options.nl_start_method, agent, os.environ)
+    start = system.agent_start(StartMethod.of_option(options.nl_start_method), agent, os.environ)
     earlier = LivenessTimes(journal.metadata(LONGEST_NODE_TIMEOUT) or options.node_timeout, options.nl_init_timeout)
     layouts = AllocationLayouts(placement.allocation, site, system.label, bind=not options.no_bind)
 

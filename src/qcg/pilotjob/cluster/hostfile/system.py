@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, SshStart
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, SshStart, StartMethod
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation, AllocationState, BatchSystem
 from qcg.pilotjob.cluster.errors import ClusterError
@@ -45,7 +45,7 @@ class Hostfile(BatchSystem):
     def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
         return AllocationState.ACTIVE
 
-    def agent_start(self, method: str, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
+    def agent_start(self, method: StartMethod, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
         return SshStart(agent, environ)
 
     def multi_node(self) -> MultiNode:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, StartMethod
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation, AllocationState, BatchSystem
 from qcg.pilotjob.cluster.slurm import allocation, scontrol
@@ -59,8 +59,8 @@ class Slurm(BatchSystem):
     def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
         return scontrol.state_of(allocation, environ)
 
-    def agent_start(self, method: str, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
-        return ssh_start(agent, environ) if method == "ssh" else SrunStart(agent, environ)
+    def agent_start(self, method: StartMethod, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
+        return ssh_start(agent, environ) if method is StartMethod.SSH else SrunStart(agent, environ)
 
     def multi_node(self) -> MultiNode:
         return MULTI_NODE
