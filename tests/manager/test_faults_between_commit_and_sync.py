@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.core.events import Cancel, Submit
+from qcg.pilotjob.host.records import Started
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.commit_group import CommitGroup
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.snapshot import snapshot
-from tests.manager.wired import Wired, jobs, run
+from tests.manager.wired import GRANT, Wired, jobs, run
 
 
 def stored(directory: Path) -> list[str]:
@@ -107,6 +108,37 @@ def test_a_job_omitted_by_a_refused_one_is_in_the_report(tmp_path: Path):
         wired.engine.commits.commit()
         assert {name: job.state.name for name, job in wired.engine.state.jobs.items()} == {"later": "OMITTED"}
         assert "later" in reported(tmp_path)
+
+    run(tmp_path, test)
+
+
+def test_a_job_omitted_by_a_refused_one_is_in_the_report_while_another_refused_one_runs(tmp_path: Path):
+    """As many jobs end as were refused, but not the same ones."""
+
+    async def test(wired: Wired) -> None:
+        async def start_first_and_submit_dependent() -> None:
+            await asyncio.wait_for(synced.wait(), 60)
+            wired.reported()
+            await wired.until("launch 1.1")
+            wired.executor.report("local", Started("1.1", 7, 1.0, GRANT))
+            wired.engine.dispatch(Submit(jobs("later", after=["b"])))
+
+        loop, synced = asyncio.get_running_loop(), asyncio.Event()
+        submitted = asyncio.ensure_future(start_first_and_submit_dependent())
+
+        def fail() -> None:
+            loop.call_soon_threadsafe(synced.set)
+            asyncio.run_coroutine_threadsafe(asyncio.wait_for(asyncio.shield(submitted), 60), loop).result()
+
+        wired.journal.on_sync, wired.journal.unsyncable = fail, True
+        with pytest.raises(JournalError):
+            await wired.engine.submit([*jobs("a"), *jobs("b", after=["a"])])
+        wired.journal.on_sync, wired.journal.unsyncable = (lambda: None), False
+        wired.engine.commits.commit()
+        states = {name: job.state.name for name, job in wired.engine.state.jobs.items()}
+        assert (states["later"], states.get("b")) == ("OMITTED", None)
+        assert not wired.engine.state.jobs["a"].state.is_final, "it still runs"
+        assert reported(tmp_path) == ["later"]
 
     run(tmp_path, test)
 

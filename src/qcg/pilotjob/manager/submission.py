@@ -73,12 +73,12 @@ class Submissions:
         engine.commits.try_to_commit()
 
     def _cancel(self, jobs: list[Job]) -> None:
-        """Cancel jobs of a refused submission. Jobs that have not started leave no entry in the report."""
+        """Cancel jobs of a refused submission. Jobs that no host has started leave no entry in the report. Jobs of other
+        submissions that are omitted because of them do."""
         engine = self._engine
-        report_length, unfinished = engine.report.length, engine.state.unfinished
+        report_length = engine.report.length
         engine.dispatch(events.Cancel([job.name for job in jobs]))
-        if unfinished - engine.state.unfinished == len(jobs):  # no other job ended with them
-            engine.report.take_back(report_length)
+        engine.report.take_back_jobs([job.name for job in jobs if job.state.is_final], report_length)
 
     def _still_there(self, jobs: list[Job]) -> list[Job]:
         """The jobs that were not removed meanwhile; another job may have such a name by now."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
+from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.host.safe_open import open_output
 from qcg.pilotjob.report.entries import json_entry, text_entry
 from qcg.pilotjob.report.errors import ReportError
@@ -101,6 +102,17 @@ class ReportWriter:
         kept = b"".join(self._pending)[: max(length - self._size, 0)]
         self._pending = [kept] if kept else []
         self._size = min(self._size, length)
+
+    def take_back_jobs(self, names: Collection[str], length: int) -> None:
+        """Drop the entries of these jobs and their iterations beyond this length, which has not been flushed since."""
+        dropped = {printable(name).encode() for name in names} | {name.encode() for name in names}
+        kept, offset = [], self._size
+        for entry in self._pending:
+            key = key_of(entry) if offset >= length else None
+            offset += len(entry)
+            if key is None or key.name.partition(b":")[0] not in dropped:
+                kept.append(entry)
+        self._pending = kept
 
     def flush(self) -> int:
         """Write all collected entries. Returns the length of the report.
