@@ -75,7 +75,7 @@ class Manager:
         agents = AgentsContact(address, keys.server_public, keys.client_public, keys.client_secret)
         if self.pulses:
             agents = msgspec.structs.replace(agents, pulse=self.pulses.address)
-        contact.write(run_dir, Contact(agents, os.getpid(), 0, "host"))
+        contact.write(run_dir, Contact(os.getpid(), 0, "host", agents))
 
     def close(self) -> None:
         if self.pulses:

@@ -127,6 +127,7 @@ def test_somebody_else_at_the_address_of_the_manager_is_not_fatal(line: Line, ru
     with manager(run_dir), socket.create_server(("127.0.0.1", 0)) as other:
         good = contact.read(run_dir)
         assert good is not None
+        assert good.agents is not None
         agents = msgspec.structs.replace(good.agents, address=f"tcp://127.0.0.1:{other.getsockname()[1]}")
         contact.write(run_dir, msgspec.structs.replace(good, agents=agents))
         line.connection.keep(time.monotonic())
@@ -162,10 +163,21 @@ def test_a_contact_file_that_is_not_one_is_told_once(line: Line, run_dir: Path) 
     assert "cannot be read" in line.log[0]
 
 
+def test_a_manager_that_expects_no_agents_is_logged(line: Line, run_dir: Path) -> None:
+    with manager(run_dir):
+        good = contact.read(run_dir)
+    assert good is not None
+    contact.write(run_dir, msgspec.structs.replace(good, agents=None))
+    line.connection.keep(time.monotonic())
+    assert line.connection._socket is None
+    assert any("expects no agents" in logged for logged in line.log)
+
+
 def test_keys_that_are_none_are_told_and_not_fatal(line: Line, run_dir: Path) -> None:
     with manager(run_dir):
         good = contact.read(run_dir)
     assert good is not None
+    assert good.agents is not None
     bad = msgspec.structs.replace(good, agents=msgspec.structs.replace(good.agents, server_key="short"))
     contact.write(run_dir, bad)
     line.connection.keep(time.monotonic())

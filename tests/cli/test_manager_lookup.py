@@ -28,7 +28,7 @@ def make_run(directory: Path, name: str, *, alive: bool = True, net: bool = True
     process = read_process(os.getpid())
     assert process is not None
     began = process.start_ticks if alive else process.start_ticks - 1
-    contact.write(run, Contact(AGENTS, os.getpid(), began, socket.gethostname(), CLIENTS if net else None))
+    contact.write(run, Contact(os.getpid(), began, socket.gethostname(), AGENTS, CLIENTS if net else None))
     os.utime(run, (1e9 - age, 1e9 - age))
     return run
 

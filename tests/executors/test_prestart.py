@@ -23,7 +23,7 @@ def test_a_prestarted_agent_is_assigned_to_a_run_and_exits_if_its_manager_died(
     if not is_over:
         keys = make_keys()
         nobody = AgentsContact("tcp://127.0.0.1:1", keys.server_public, keys.client_public, keys.client_secret)
-        contact.write(tmp_path, Contact(nobody, 1, 0, "host"))
+        contact.write(tmp_path, Contact(1, 0, "host", nobody))
     dead = str(os.getpid() + 1)  # in any case another than whoever starts it
     options = ["--run-dir", str(tmp_path), "--name", "n1", "--linger", linger, "--parent", dead, "--own-log"]
     with PrestartedAgent() as prestarted:

@@ -15,16 +15,19 @@ from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.host.records import Launch
+from qcg.pilotjob.executors.base import ExecutorFactory
+from qcg.pilotjob.host.records import Ended, Launch, Started
 from qcg.pilotjob.interfaces.factory import InterfaceFactory
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.launch.compose import compose
 from qcg.pilotjob.launch.site import Site
-from qcg.pilotjob.manager import engine, service
+from qcg.pilotjob.manager import bootstrap, engine, service
 from qcg.pilotjob.manager.job_views import JobViews
+from qcg.pilotjob.manager.placement import Placement
 from qcg.pilotjob.manager.run_result import RunResult
 from qcg.pilotjob.manager.service import Service
 from tests.support.conversation import Conversation, talk
+from tests.support.memory_executor import MemoryExecutor
 from tests.support.pilot import job, write_requests
 
 
@@ -75,6 +78,32 @@ def serve(options: Options, resumption: Resumption | None = None) -> RunResult:
         return await asyncio.wait_for(Service(options, resumption, interfaces=InterfaceFactory()).run(), 100)
 
     return asyncio.run(within())
+
+
+class AnsweringExecutor(MemoryExecutor):
+    """Connects to its only host itself, which ends every attempt at once."""
+
+    def start(self) -> None:
+        super().start()
+        self.connect("machine")
+
+    def launch(self, node: str, launch: Launch) -> None:
+        grant = launch.grant
+        ended = Ended(launch.id, 2.0, 0, "exit", "", 7, 1.0, grant)
+        asyncio.get_running_loop().call_soon(self.report, "machine", Started(launch.id, 7, 1.0, grant), ended)
+
+    async def shut_down(self, grace: float, reason: str) -> None:
+        pass
+
+
+def test_a_manager_that_connects_to_its_hosts_itself_needs_no_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def factory(placement: Placement, *more: object) -> ExecutorFactory:
+        nodes = [spec.name for spec in placement.specs]
+        return lambda observer: AnsweringExecutor(observer, {"machine": nodes}, [])
+
+    monkeypatch.setattr(bootstrap, "agent_executor", factory)
+    ended = serve(requests_of(tmp_path, job("a", "true"), job("b", "true", after=["a"])))
+    assert (ended.exit_code, ended.counts[State.SUCCEED]) == (0, 2)
 
 
 def test_after_an_unexpected_error_in_a_turn_the_run_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

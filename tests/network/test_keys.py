@@ -33,6 +33,7 @@ def test_the_keys_are_in_no_other_file_and_in_no_process(service: Served):
     found = contact.read(service.run_dir)
     assert found is not None
     assert found.clients is not None
+    assert found.agents is not None
     secrets = [found.clients.client_secret, found.agents.client_secret, found.clients.server_key]
     assert all(len(secret) == 40 for secret in secrets)
     service.submit(job("a", "sh", "-c", "env > env; : > written; exec sleep 60", stdout="out"))

@@ -40,6 +40,7 @@ def addresses(service: Served) -> list[str]:
     found = contact.read(service.run_dir)
     assert found is not None
     assert found.clients is not None
+    assert found.agents is not None
     return [found.clients.address, found.clients.publisher, found.agents.address]
 
 

@@ -139,6 +139,7 @@ def test_an_unauthenticated_subscriber_receives_no_event(
 def test_the_port_of_agents_is_closed_to_unauthenticated_peers(service: Served, new_lines: Callable[[], str]):
     found = contact.read(service.run_dir)
     assert found is not None
+    assert found.agents is not None
     with Bare(found.agents.address, service.contact, zmq.DEALER) as client:
         try_to_send(client, b"\x80")
         wait_for(lambda: MARK in new_lines(), what="a line in the log")

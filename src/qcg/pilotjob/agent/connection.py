@@ -193,6 +193,8 @@ class Connection:
 
     def _open(self, found: Contact, now: float) -> None:
         agents = found.agents
+        if agents is None:
+            raise ContactError(f"the manager of {self._run_dir} connects to its hosts itself and expects no agents")
         socket = self._socket = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.IPV6, is_ipv6(agents.address))
         socket.setsockopt(zmq.SNDHWM, 0)

@@ -157,7 +157,6 @@ class Service:
         """Write the contact file, so that agents and clients find this manager."""
         with rundir.writing_to(prepared.run_dir):
             agents = manager.engine.executor.open()
-            assert agents is not None  # the nodes of a run have agents
             announce(prepared.run_dir, agents, prepared.network.contact if prepared.network is not None else None)
         self._is_reachable = True
         for notice in [*cores.notices, *in_same_directory(prepared.run_dir)]:

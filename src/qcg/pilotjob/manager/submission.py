@@ -73,8 +73,10 @@ class Submissions:
         engine.commits.try_to_commit()
 
     def _cancel(self, jobs: list[Job]) -> None:
-        """Cancel jobs of a refused submission. Jobs that no host has started leave no entry in the report. Jobs of other
-        submissions that are omitted because of them do."""
+        """Cancel jobs of a refused submission.
+
+        Those that no host has started leave no entry in the report. Jobs of other submissions that are omitted because
+        of them have one."""
         engine = self._engine
         report_length = engine.report.length
         engine.dispatch(events.Cancel([job.name for job in jobs]))

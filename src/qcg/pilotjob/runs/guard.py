@@ -180,8 +180,8 @@ def _now_of(directory: Path) -> float:
         return os.fstat(file.fileno()).st_mtime
 
 
-def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | None) -> None:
-    """Write the contact file, so that agents and clients find this manager."""
+def announce(run_dir: Path, agents: AgentsContact | None, clients: ClientsContact | None) -> None:
+    """Write the contact file, so that agents and clients find this manager. Either of them may have no address."""
     process = read_process(os.getpid())
     assert process is not None
     system = system_in_use(os.environ)
@@ -190,10 +190,10 @@ def announce(run_dir: Path, agents: AgentsContact, clients: ClientsContact | Non
     contact.write(
         run_dir,
         Contact(
-            agents,
             process.pid,
             process.start_ticks,
             host_name(),
+            agents,
             clients,
             allocation.id,
             allocation.cluster,

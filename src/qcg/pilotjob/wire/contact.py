@@ -44,12 +44,13 @@ class ClientsContact(msgspec.Struct, frozen=True):
 
 
 class Contact(msgspec.Struct, frozen=True):
-    agents: AgentsContact
     pid: int
     """Of the manager, with the moment it started: a pid alone may be given to another process. 0: it has left the run
     to another one."""
     started: int
     host: str
+    agents: AgentsContact | None = None
+    """Where agents connect; None when the manager connects to all its hosts itself."""
     clients: ClientsContact | None = None
     """Where there is a network interface."""
     allocation: str = ""
