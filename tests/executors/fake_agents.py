@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.agent.protocol import Record
 from qcg.pilotjob.executors.agents import AgentExecutor, Endpoint
-from qcg.pilotjob.executors.base import ExecutorObserver
+from qcg.pilotjob.executors.base import ExecutorObserver, NumberedRecord
 from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.host.records import Running
 from qcg.pilotjob.wire.keys import Keys
@@ -27,7 +26,7 @@ class NotingObserver(ExecutorObserver):
     def host_ready(self, host: str, nodes: list[str], live: list[Running]) -> None:
         self.seen.append(("ready", host, nodes, [running.id for running in live]))
 
-    def records_received(self, host: str, records: Sequence[Record]) -> None:
+    def records_received(self, host: str, records: Sequence[NumberedRecord]) -> None:
         self.seen.append(("records", host, [(record.number, record.body.id) for record in records]))
 
     def host_swept(self, host: str, nodes: list[str], attempt_ids: list[str]) -> None:

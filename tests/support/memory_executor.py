@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from qcg.pilotjob.agent.protocol import record
 from qcg.pilotjob.executors.base import Executor, ExecutorObserver
-from qcg.pilotjob.host.records import Ended, Launch, Running, Started
+from qcg.pilotjob.host.records import Ended, Launch, Record, Running, Started
 
 
 class MemoryExecutor(Executor):
@@ -86,7 +85,7 @@ class MemoryExecutor(Executor):
     def report(self, host: str, *bodies: Started | Ended) -> None:
         first = self._last_record[host] + 1
         self._last_record[host] += len(bodies)
-        self._observer.records_received(host, [record(number, body) for number, body in enumerate(bodies, first)])
+        self._observer.records_received(host, [Record(number, body) for number, body in enumerate(bodies, first)])
 
     def report_swept(self, host: str, *attempt_ids: str) -> None:
         self._observer.host_swept(host, self._hosts[host], list(attempt_ids))

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import msgspec
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.executors.base import Executor, ExecutorObserver
+from qcg.pilotjob.executors.base import Executor, ExecutorObserver, NumberedRecord
 from qcg.pilotjob.executors.heartbeats import HeartbeatServer
 from qcg.pilotjob.executors.supervision import AgentSupervisor
-from qcg.pilotjob.host.records import Ended, Launch, Started
+from qcg.pilotjob.host.records import Ended, Launch, Record, Started
 from qcg.pilotjob.wire.contact import AgentsContact
 from qcg.pilotjob.wire.hub import Frames, Hub, Port
 from qcg.pilotjob.wire.keys import Keys
@@ -186,7 +186,7 @@ class AgentExecutor(Executor):
 
     def ledger_read(self, name: str, records: Sequence[tuple[int, Started | Ended]]) -> None:
         """Handle the records in the ledger of an agent that cannot send them any more."""
-        self._records(self.agents[name], [protocol.record(number, body) for number, body in records])
+        self._records(self.agents[name], [Record(number, body) for number, body in records])
 
     # -- messages -------------------------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class AgentExecutor(Executor):
         if self._exit is not None:
             self._send(agent, self._exit)
 
-    def _records(self, agent: Agent, records: list[protocol.Record]) -> None:
+    def _records(self, agent: Agent, records: Sequence[NumberedRecord]) -> None:
         fresh = [record for record in records if record.number > agent.seen]
         if fresh:
             agent.seen = fresh[-1].number

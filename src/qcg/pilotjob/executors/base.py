@@ -11,10 +11,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from qcg.pilotjob.agent.protocol import Record
-from qcg.pilotjob.host.records import Launch, Running
+from qcg.pilotjob.host.records import Ended, Launch, Running, Started
 from qcg.pilotjob.wire.contact import AgentsContact
+
+
+class NumberedRecord(Protocol):
+    """A `host.records.Record`, or the same as a message carries it, so that no record is copied on its way."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def body(self) -> Started | Ended: ...
 
 
 class ExecutorObserver(ABC):
@@ -29,8 +39,8 @@ class ExecutorObserver(ABC):
         """A host has connected; `live` are all attempts that it has. Its earlier records were received before."""
 
     @abstractmethod
-    def records_received(self, host: str, records: Sequence[Record]) -> None:
-        """Attempts have started or ended; each record once, in the order of its number."""
+    def records_received(self, host: str, records: Sequence[NumberedRecord]) -> None:
+        """Attempts have started or ended. Each record comes once, in the order of numbers; `records` is never empty."""
 
     @abstractmethod
     def host_swept(self, host: str, nodes: list[str], attempt_ids: list[str]) -> None:

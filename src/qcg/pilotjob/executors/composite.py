@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from qcg.pilotjob.agent.protocol import Record
-from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver
+from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver, NumberedRecord
 from qcg.pilotjob.host.records import Launch, Running
 from qcg.pilotjob.wire.contact import AgentsContact
 
@@ -111,7 +110,7 @@ class _GatherAll(ExecutorObserver):
     def host_ready(self, host: str, nodes: list[str], live: list[Running]) -> None:
         self._observer.host_ready(host, nodes, live)
 
-    def records_received(self, host: str, records: Sequence[Record]) -> None:
+    def records_received(self, host: str, records: Sequence[NumberedRecord]) -> None:
         self._observer.records_received(host, records)
 
     def host_swept(self, host: str, nodes: list[str], attempt_ids: list[str]) -> None:

@@ -3,7 +3,7 @@
 Python 3.6 reads this file: no `from __future__ import annotations`, no newer syntax.
 """
 
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple, Union
 
 # One node of a grant: its name, the core ids and the GPU ids given on it.
 NodeGrant = Tuple[str, Tuple[int, ...], Tuple[str, ...]]
@@ -91,6 +91,13 @@ class Ended(NamedTuple):
     """When it was started; 0 when it never was."""
     grant: List[NodeGrant] = []
     """As in the launch, of one that was started, or may have been: its start may be told nowhere else."""
+
+
+class Record(NamedTuple):
+    """A line of a ledger: a start or an end, with its number. Numbers count from 1 over the whole life of a host."""
+
+    number: int
+    body: Union[Started, Ended]
 
 
 class Running(NamedTuple):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from qcg.pilotjob.agent.protocol import EndedRecord, Record
 from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.core import effects, events
 from qcg.pilotjob.core.core import Core
@@ -25,8 +24,8 @@ from qcg.pilotjob.core.job_states import FAILED
 from qcg.pilotjob.core.orphaned import agent_node, count_adopted
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.executors.base import ExecutorFactory, ExecutorObserver
-from qcg.pilotjob.host.records import Running
+from qcg.pilotjob.executors.base import ExecutorFactory, ExecutorObserver, NumberedRecord
+from qcg.pilotjob.host.records import Ended, Running
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.launch.compose import command_line, compose
@@ -147,14 +146,14 @@ class Engine(ExecutorObserver):
         self.gathering = False
         self._turn_soon()
 
-    def records_received(self, host: str, records: Sequence[Record]) -> None:
+    def records_received(self, host: str, records: Sequence[NumberedRecord]) -> None:
         handle, leaving = self.core.handle, self.state.cleanups
         happened: list[Effect] = []
         with self._atomic():
             for record in records:
                 body = record.body
-                if type(record) is EndedRecord:
-                    happened += handle(AttemptEnded(body), body.at)  # type: ignore[arg-type]
+                if type(body) is Ended:
+                    happened += handle(AttemptEnded(body), body.at)
                     if body.id in leaving:
                         self._acks.hold(host, record.number, body.id)
                 else:
