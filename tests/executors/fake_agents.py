@@ -8,7 +8,7 @@ from typing import Any
 
 from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.executors.agents import AgentExecutor, Endpoint
-from qcg.pilotjob.executors.base import ExecutorObserver, NumberedRecord
+from qcg.pilotjob.executors.base import ExecutorObserver, NodeLayout, NumberedRecord
 from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.host.records import Running
 from qcg.pilotjob.wire.keys import Keys
@@ -22,6 +22,9 @@ class NotingObserver(ExecutorObserver):
 
     def hosts_gathered(self, notices: Sequence[str]) -> None:
         self.seen.append(("gathered", *notices))
+
+    def node_described(self, node: str, layout: NodeLayout) -> None:
+        self.seen.append(("described", node, layout))
 
     def host_ready(self, host: str, nodes: list[str], live: list[Running]) -> None:
         self.seen.append(("ready", host, nodes, [running.id for running in live]))

@@ -19,6 +19,7 @@ from qcg.pilotjob.agent.manager_liveness import STALE
 from qcg.pilotjob.executors import allocation_agents
 from qcg.pilotjob.executors.agents import AgentExecutor
 from qcg.pilotjob.executors.allocation_agents import AllocationAgents, NodeLayouts
+from qcg.pilotjob.executors.base import NodeLayout
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from qcg.pilotjob.executors.liveness import AgentState, LivenessTimes
 from qcg.pilotjob.host import process_tree
@@ -46,8 +47,8 @@ class Commands:
 
 
 class NoLayouts(NodeLayouts):
-    def hello(self, hello: protocol.Hello) -> None:
-        pass
+    def layout_of(self, hello: protocol.Hello) -> NodeLayout:
+        return NodeLayout()
 
     def notices(self) -> list[str]:
         return []

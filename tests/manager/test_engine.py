@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.core.events import Cancel, Remove, Submit
-from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
+from qcg.pilotjob.executors.base import NodeLayout
+from qcg.pilotjob.host.records import Ended, Launch, NodeGrant, Running, Started
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.manager import commits, engine
 from tests.manager.wired import GRANT, TWO_HOSTS, Wired, jobs, run
@@ -225,5 +226,20 @@ def test_running_jobs_of_a_submission_that_cannot_be_synced_are_removed_at_their
         await asyncio.sleep(0)
         assert wired.engine.state.jobs == {}
         wired.journal.unsyncable = False
+
+    run(tmp_path, test)
+
+
+def test_launches_use_the_cpus_and_gpus_that_a_host_has_described(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        launched: list[Launch] = []
+        wired.executor.launch = lambda node, launch: launched.append(launch)  # type: ignore[method-assign]
+        wired.engine.node_described("n0", NodeLayout(cpus={0: 4, 1: 6}, gpus={"1": "0"}))
+        wired.engine.node_described("n0", NodeLayout())
+        wired.reported()
+        await wired.engine.submit(jobs("a", numCores=2))
+        await asyncio.to_thread(wait_for, lambda: launched)
+        assert launched[0].cores == (4, 6)
+        assert wired.engine.site.visible_gpus == {"n0": {"1": "0"}}
 
     run(tmp_path, test)

@@ -9,6 +9,7 @@ from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.executors.base import NodeLayout
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import LONGEST_NODE_TIMEOUT
 from qcg.pilotjob.launch.site import Site
@@ -16,36 +17,33 @@ from qcg.pilotjob.manager.bootstrap import _remember
 from qcg.pilotjob.manager.placement import AllocationLayouts, Placement
 
 
-def said_hello(*hellos: Hello, bind: bool = True) -> tuple[Site, list[str]]:
-    """The site after these; and the nodes whose cores are not known."""
+def layouts_after(*hellos: Hello, bind: bool = True) -> tuple[dict[str, NodeLayout], list[str]]:
+    """The layouts of the nodes, and the nodes that jobs are not bound on although they should be."""
     specs = [NodeSpec(name, (0, 1), ("1", "3")) for name in ("n1", "n2")]
     allocation = Allocation(
         AllocationRef("7"), specs, {}, None, {"n1": (0, 1), "n2": (0, 1)}, {"n1": (2, 1), "n2": (2, 1)}
     )
-    site = Site("/wd", "i")
-    layouts = AllocationLayouts(allocation, site, "Slurm", bind=bind)
-    for hello in hellos:
-        layouts.hello(hello)
-    return site, layouts.unbound
+    layouts = AllocationLayouts(allocation, "Slurm", bind=bind)
+    return {hello.agent: layouts.layout_of(hello) for hello in hellos}, layouts.unbound
 
 
 def test_cores_are_bound_where_the_machine_matches_the_allocation():
     with_threads = Hello("n1", "n1", 1, [0, 2, 1, 3], "1", [[0, 2], [1, 3]])
-    site, unbound = said_hello(with_threads, Hello("n2", "n2", 1, [0], "1", [[0]]))
-    assert site.bindings == {"n1": {0: 0, 1: 1}}
+    found, unbound = layouts_after(with_threads, Hello("n2", "n2", 1, [0], "1", [[0]]))
+    assert (found["n1"].cpus, found["n2"].cpus) == ({0: 0, 1: 1}, None)
     assert unbound == ["n2"]
 
 
 def test_no_core_is_bound_with_no_bind():
-    site, unbound = said_hello(Hello("n1", "n1", 1, [0, 1], "1", [[0], [1]]), bind=False)
-    assert site.bindings == {}
+    found, unbound = layouts_after(Hello("n1", "n1", 1, [0, 1], "1", [[0], [1]]), bind=False)
+    assert found["n1"].cpus is None
     assert unbound == []
 
 
 def test_gpus_get_the_names_of_the_environment_of_the_agent():
     confined = Hello("n1", "n1", 1, [0, 1], "1", [[0], [1]], ["0", "1"])
-    site, _ = said_hello(confined, Hello("n2", "n2", 1, [0, 1], "1", [[0], [1]]))
-    assert site.visible_gpus == {"n1": {"1": "0", "3": "1"}}
+    found, _ = layouts_after(confined, Hello("n2", "n2", 1, [0, 1], "1", [[0], [1]]))
+    assert (found["n1"].gpus, found["n2"].gpus) == ({"1": "0", "3": "1"}, None)
 
 
 def test_the_longest_timeout_of_all_managers_of_a_run_is_remembered(tmp_path: Path):

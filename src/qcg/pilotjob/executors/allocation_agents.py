@@ -17,7 +17,7 @@ from qcg.pilotjob.agent.pidfile import read_agent_pid, remove_agent_pid
 from qcg.pilotjob.cluster.agent_start import AgentStart
 from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.executors.agents import AgentExecutor
-from qcg.pilotjob.executors.base import ExecutorObserver
+from qcg.pilotjob.executors.base import ExecutorObserver, NodeLayout
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from qcg.pilotjob.executors.hang_safe import call_in_thread, reraise_task_error
 from qcg.pilotjob.executors.ledger_reader import read_ledger
@@ -48,9 +48,9 @@ ENDING = 10.0
 
 
 class NodeLayouts(Protocol):
-    """Learns from agents which cores and GPUs their nodes have."""
+    """Works out which cores and GPUs of its node the jobs on it get, from what an agent says in its Hello."""
 
-    def hello(self, hello: protocol.Hello) -> None: ...
+    def layout_of(self, hello: protocol.Hello) -> NodeLayout: ...
 
     def notices(self) -> list[str]:
         """Sentences for the user, once enough agents have connected."""
@@ -141,7 +141,7 @@ class AllocationAgents(AgentSupervisor):
     # -- messages of agents ------------------------------------------------------------------------------------------
 
     def hello(self, hello: protocol.Hello) -> None:
-        self._layouts.hello(hello)
+        self._observer.node_described(hello.agent, self._layouts.layout_of(hello))
 
     def heard(self, name: str) -> None:
         self._liveness[name].message_received(time.monotonic())

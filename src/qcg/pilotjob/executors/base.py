@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from qcg.pilotjob.host.records import Ended, Launch, Running, Started
 from qcg.pilotjob.wire.contact import AgentsContact
@@ -27,12 +27,25 @@ class NumberedRecord(Protocol):
     def body(self) -> Started | Ended: ...
 
 
+class NodeLayout(NamedTuple):
+    """What a host reports about a node before its first attempt. None: nothing is known, or nothing differs."""
+
+    cpus: Mapping[int, int] | None = None
+    """The CPU of the operating system for each core id of a grant."""
+    gpus: Mapping[str, str] | None = None
+    """The name that programs use for each GPU of a grant."""
+
+
 class ExecutorObserver(ABC):
     """Receives what happens on the hosts of an executor. The engine is one."""
 
     @abstractmethod
     def hosts_gathered(self, notices: Sequence[str]) -> None:
         """Enough hosts are ready: attempts may be started. Called once. `notices`: sentences for the user."""
+
+    @abstractmethod
+    def node_described(self, node: str, layout: NodeLayout) -> None:
+        """A host has described one of its nodes. Where it is called at all, it is called before `host_ready`."""
 
     @abstractmethod
     def host_ready(self, host: str, nodes: list[str], live: list[Running]) -> None:

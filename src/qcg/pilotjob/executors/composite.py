@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver, NumberedRecord
+from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver, NodeLayout, NumberedRecord
 from qcg.pilotjob.host.records import Launch, Running
 from qcg.pilotjob.wire.contact import AgentsContact
 
@@ -106,6 +106,9 @@ class _GatherAll(ExecutorObserver):
         self._notices += notices
         if self._waiting == 0:
             self._observer.hosts_gathered(self._notices)
+
+    def node_described(self, node: str, layout: NodeLayout) -> None:
+        self._observer.node_described(node, layout)
 
     def host_ready(self, host: str, nodes: list[str], live: list[Running]) -> None:
         self._observer.host_ready(host, nodes, live)

@@ -66,9 +66,9 @@ class Site(Struct, frozen=True):
     """Save the captured output of jobs that succeed as well."""
     bindings: dict[str, Mapping[int, int]] = {}
     """For each node whose CPUs are known, the CPU of its operating system for each core id of a grant. Processes on
-    other nodes are not bound. Filled in as agents connect."""
+    other nodes are not bound. Filled in by the engine as hosts connect."""
     visible_gpus: dict[str, Mapping[str, str]] = {}
-    """For each node where programs call GPUs by other names than the grant, those names. Filled in as agents report."""
+    """For each node where programs call GPUs by other names than the grant, those names. Filled in by the engine."""
     hides_gpus: bool = False
     """GPUs were given to the manager by name: jobs see the GPUs that they asked for, and no others."""
     hidden: list[str] = []

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.core import effects, events
 from qcg.pilotjob.core.core import Core
@@ -24,7 +26,7 @@ from qcg.pilotjob.core.job_states import FAILED
 from qcg.pilotjob.core.orphaned import agent_node, count_adopted
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.executors.base import ExecutorFactory, ExecutorObserver, NumberedRecord
+from qcg.pilotjob.executors.base import ExecutorFactory, ExecutorObserver, NodeLayout, NumberedRecord
 from qcg.pilotjob.host.records import Ended, Running
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.journal import Journal
@@ -60,7 +62,10 @@ class Engine(ExecutorObserver):
         self.core = core
         self.journal = journal
         self.report = report
-        self.site = site
+        # Its own dictionaries, which are filled in as hosts describe their nodes.
+        self.site = site = msgspec.structs.replace(
+            site, bindings=dict(site.bindings), visible_gpus=dict(site.visible_gpus)
+        )
         self.shutdown = shutdown
         self.executor = make_executor(self)
         self.observers = Observers()
@@ -145,6 +150,12 @@ class Engine(ExecutorObserver):
             self.notice(notice)
         self.gathering = False
         self._turn_soon()
+
+    def node_described(self, node: str, layout: NodeLayout) -> None:
+        if layout.cpus is not None:
+            self.site.bindings[node] = layout.cpus
+        if layout.gpus is not None:
+            self.site.visible_gpus[node] = layout.gpus
 
     def records_received(self, host: str, records: Sequence[NumberedRecord]) -> None:
         handle, leaving = self.core.handle, self.state.cleanups

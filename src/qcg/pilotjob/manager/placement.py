@@ -20,7 +20,7 @@ from qcg.pilotjob.common.wording import list_names
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.executors.agents import AgentExecutor, Endpoint
 from qcg.pilotjob.executors.allocation_agents import AllocationAgents, NodeLayouts
-from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver
+from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver, NodeLayout
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from qcg.pilotjob.executors.liveness import LivenessTimes
 from qcg.pilotjob.executors.local_agent import NAME, LocalAgent
@@ -66,11 +66,6 @@ class Placement(Struct, frozen=True):
                 f" /etc/hosts says about them{batch_system(self.allocation.ref.system).address_hint}"
             )
         return found or LOOPBACK
-
-    @property
-    def has_granted_gpus(self) -> bool:
-        """The batch system has granted GPUs to the run."""
-        return self.allocation is not None and any(spec.gpus for spec in self.specs)
 
     @property
     def cluster_name(self) -> str:
@@ -149,7 +144,7 @@ def agent_executor(
     agent = AgentCommand(run_dir, options.linger, placement.allocation.end, placement.allocation.ref)
     start = system.agent_start(StartMethod.of_option(options.nl_start_method), agent, os.environ)
     earlier = LivenessTimes(journal.metadata(LONGEST_NODE_TIMEOUT) or options.node_timeout, options.nl_init_timeout)
-    layouts = AllocationLayouts(placement.allocation, site, system.label, bind=not options.no_bind)
+    layouts = AllocationLayouts(placement.allocation, system.label, bind=not options.no_bind)
 
     def in_allocation(observer: ExecutorObserver) -> Executor:
         def supervise(executor: AgentExecutor) -> AgentSupervisor:
@@ -172,10 +167,9 @@ def agent_executor(
 class AllocationLayouts(NodeLayouts):
     """Binds jobs to the cores and GPUs of nodes as their agents report them."""
 
-    def __init__(self, allocation: Allocation, site: Site, system: str, *, bind: bool) -> None:
+    def __init__(self, allocation: Allocation, system: str, *, bind: bool) -> None:
         """`system`: the name of the batch system."""
         self._allocation = allocation
-        self._site = site
         self._system = system
         self._bind = bind
         self._gpus = {spec.name: spec.gpus for spec in allocation.specs}
@@ -183,21 +177,23 @@ class AllocationLayouts(NodeLayouts):
         self.unbound: list[str] = []
         """Nodes whose cores cannot be bound to."""
 
-    def hello(self, hello: protocol.Hello) -> None:
+    def layout_of(self, hello: protocol.Hello) -> NodeLayout:
         node = hello.agent
+        gpus = None
         if len(hello.gpus) == len(self._gpus[node]):
-            self._site.visible_gpus[node] = dict(zip(self._gpus[node], hello.gpus, strict=True))
-        if not self._bind:
-            return
+            gpus = dict(zip(self._gpus[node], hello.gpus, strict=True))
+        return NodeLayout(self._cpus_of(hello) if self._bind else None, gpus)
+
+    def _cpus_of(self, hello: protocol.Hello) -> Mapping[int, int] | None:
+        node = hello.agent
         if node in self._allocation.layouts:
             layout = Layout(*self._allocation.layouts[node])
             found = binding(self._allocation.cpus[node], hello.cores, hello.machine, layout)
         else:
             found = binding_by_count(self._cores[node], hello.cores, hello.machine)
-        if found is not None:
-            self._site.bindings[node] = found
-        elif node not in self.unbound:
+        if found is None and node not in self.unbound:
             self.unbound.append(node)
+        return found
 
     def notices(self) -> list[str]:
         if not self.unbound:
