@@ -48,12 +48,17 @@ class NodeSource(click.Choice[str]):
         super().__init__(resource_names())
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return f"[{'|'.join([*self.choices, *(f'{name}:FILE' for name in sources_of_files())])}]"
+        return f"[{'|'.join(self._forms())}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         name, _, path = str(value).partition(":")
         if name not in sources_of_files():
-            return str(super().convert(value, param, ctx))
+            if name in self.choices and not path:
+                return str(super().convert(value, param, ctx))
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, self._forms()))}.", param, ctx)
         if not path:
             self.fail(f"{name} needs a file: --resources {name}:FILE", param, ctx)
         return f"{name}:{os.path.abspath(path)}"
+
+    def _forms(self) -> list[str]:
+        return [*self.choices, *(f"{name}:FILE" for name in sources_of_files())]

@@ -37,6 +37,8 @@ class AgentCommand(Struct, frozen=True):
     until: float | None = None
     """When the allocation ends, as far as is known."""
     allocation: AllocationRef = AllocationRef()
+    logins: dict[str, str] = {}
+    """The field of the same name of `cluster/base.py:Allocation`."""
 
     def words(self, replace_after: float | None) -> list[str]:
         """`replace_after`: an agent that is there already is ended first, if it does nothing at all for so many

@@ -40,6 +40,8 @@ class Allocation(Struct, frozen=True):
     layouts: dict[str, tuple[int, int]] = {}
     """For each node, how core ids count its CPUs: number of cores, and threads of each core. A node that is missing
     here is described by a number of cores alone."""
+    logins: dict[str, str] = {}
+    """For each node that `ssh` does not reach under its name: the argument for `ssh`, such as `user@node`."""
 
 
 class NodeRange(Struct, frozen=True):

@@ -141,7 +141,8 @@ def agent_executor(
 
         return local
     times = LivenessTimes(options.node_timeout, options.nl_init_timeout)
-    agent = AgentCommand(run_dir, options.linger, placement.allocation.end, placement.allocation.ref)
+    allocation = placement.allocation
+    agent = AgentCommand(run_dir, options.linger, allocation.end, allocation.ref, allocation.logins)
     start = system.agent_start(StartMethod.of_option(options.nl_start_method), agent, os.environ)
     earlier = LivenessTimes(journal.metadata(LONGEST_NODE_TIMEOUT) or options.node_timeout, options.nl_init_timeout)
     layouts = AllocationLayouts(placement.allocation, system.label, bind=not options.no_bind)

@@ -35,8 +35,9 @@ class Hostfile(BatchSystem):
         hosts = parse_hosts(text, argument)
         return Allocation(
             ref=AllocationRef(system=NAME),
-            specs=[NodeSpec(name, tuple(range(cores))) for name, cores in hosts],
-            addresses={name: name.rpartition("@")[2] for name, _ in hosts},
+            specs=[NodeSpec(host.name, tuple(range(host.cores))) for host in hosts],
+            addresses={host.name: host.name for host in hosts},
+            logins={host.name: host.login for host in hosts if host.login != host.name},
         )
 
     def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
@@ -46,7 +47,7 @@ class Hostfile(BatchSystem):
         return AllocationState.ACTIVE
 
     def agent_start(self, method: StartMethod, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
-        return SshStart(agent, environ)
+        return SshStart(agent, environ, addresses=agent.logins)
 
     def multi_node(self) -> MultiNode:
         return MultiNode(
