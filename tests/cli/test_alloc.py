@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
+from qcg.pilotjob.cli.commands import alloc
+from qcg.pilotjob.cluster import registry
+from qcg.pilotjob.cluster.base import AllocationQueue, AllocationView
+from qcg.pilotjob.cluster.commands import PATIENCE
+from qcg.pilotjob.cluster.registry import Registration
+from qcg.pilotjob.cluster.slurm.queue import SlurmQueue
+from qcg.pilotjob.cluster.slurm.system import Slurm
+from qcg.pilotjob.cluster.spec import AllocationSpec
+from qcg.pilotjob.runs.chain_state import ChainState, write_chain_state
+from qcg.pilotjob.runs.submissions import Submission, read_submission, write_submission
 from tests.support.pilot import environment, job, run, write_requests
 from tests.support.slurm_programs import SlurmPrograms
 
@@ -60,3 +74,68 @@ def test_a_batch_system_that_is_not_known_is_refused(programs: SlurmPrograms, fi
     done = call(programs, "alloc", file, "--batch-system=none")
     assert done.returncode == 2
     assert "'none' is not" in done.stderr
+
+
+class ToyQueue(SlurmQueue):
+    """A queue that takes every batch script."""
+
+    program = "toysub"
+    command = AllocationQueue.command
+
+    def submit(self, script: Path, environ: Mapping[str, str], after: str = "") -> str:
+        return "t9"
+
+    def look(self, allocation_id: str, environ: Mapping[str, str], patience: float = PATIENCE) -> AllocationView | None:
+        return None
+
+
+class Toy(Slurm):
+    """A second batch system."""
+
+    name = "toy"
+    label = "Toy"
+    queue = ToyQueue()
+
+
+@pytest.fixture
+def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run with an unfinished job, on a machine that has Slurm and a second batch system."""
+    monkeypatch.setitem(sys.modules, "toy_batch_system", SimpleNamespace(SYSTEM=Toy()))
+    monkeypatch.setattr(registry, "SYSTEMS", (*registry.SYSTEMS, Registration("toy", "toy_batch_system", ("TOY",))))
+    monkeypatch.setenv("PATH", str(SlurmPrograms(tmp_path).path))
+    requests = write_requests(tmp_path / "left.json", [job("long", "true", wt="30m")])
+    ran = run("qcg-pm", "run", requests, "--id=left", "--time-limit=60s", cwd=tmp_path)
+    assert ran.returncode == 4, ran.stdout + ran.stderr
+    return tmp_path / ".qcgpjm-service-left"
+
+
+def resume(run_dir: Path, system: str, *options: str) -> Submission:
+    """Resume a run that was submitted to `system` before; the submission."""
+    spec = AllocationSpec(partition="main", further=["--constraint=fast"])
+    directory = run_dir.with_name(".qcgpjm-sbatch-left")
+    write_chain_state(directory, ChainState(["5"], exit_code=4))
+    write_submission(directory, Submission("5", str(run_dir), spec, system))
+    done = CliRunner().invoke(alloc.command, [f"--resume={run_dir}", "--time-limit=2h", *options])
+    assert done.exit_code == 0, done.output
+    found = read_submission(run_dir.with_name(".qcgpjm-sbatch-left.2"))
+    assert found is not None
+    return found
+
+
+def test_a_resumed_run_goes_to_the_batch_system_of_its_last_submission(left: Path):
+    submission = resume(left, "toy")
+    assert (submission.system, submission.job) == ("toy", "t9")
+    assert submission.shape.further == ["--constraint=fast"]
+
+
+def test_a_submission_without_a_batch_system_is_resumed_in_slurm(left: Path):
+    submission = resume(left, "")
+    assert (submission.system, submission.job) == ("slurm", "6")
+    assert submission.shape.further == ["--constraint=fast"]
+
+
+def test_another_batch_system_gets_no_further_options_of_the_last_one(left: Path):
+    submission = resume(left, "toy", "--batch-system=slurm", "--submit-arg=--hold")
+    assert (submission.system, submission.job) == ("slurm", "6")
+    assert submission.shape.partition == "main"
+    assert submission.shape.further == ["--hold"]

@@ -27,7 +27,7 @@ from qcg.pilotjob.journal import schema
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.runs.discovery import find_runs, has_agents, has_manager, holder_of, to_resume, unfinished
-from qcg.pilotjob.runs.submissions import Submission, free_directory, last_spec, waiting_in, write_submission
+from qcg.pilotjob.runs.submissions import Submission, free_directory, last_submission, waiting_in, write_submission
 from tests.support.pilot import job, run, start, write_requests
 from tests.support.second_user import NAME, UID, give_away, needs_root, odd_things, run_as_second_user
 from tests.support.waiting import wait_for
@@ -469,8 +469,8 @@ def test_submissions_of_another_user_give_no_options_to_a_batch_job(shared: Path
     mine = run_dir_in(shared, "mine")
     theirs = free_directory(mine)
     write_submission(theirs, Submission("1", str(mine), AllocationSpec(further=["--wrap=evil"])))
-    assert last_spec(mine) is not None
+    assert last_submission(mine) is not None
     give_away(theirs)
-    assert last_spec(mine) is None
+    assert last_submission(mine) is None
     assert waiting_in(shared, {}) == []
     assert free_directory(mine) != theirs

@@ -50,10 +50,9 @@ def free_directory(run_dir: Path) -> Path:
     return next(directory for directory in _candidates(run_dir) if not os.path.lexists(directory))
 
 
-def last_spec(run_dir: Path) -> AllocationSpec | None:
-    """The spec of the latest allocations of this run."""
-    specs = [submission.shape for _, submission in _submissions(run_dir)]
-    return specs[-1] if specs else None
+def last_submission(run_dir: Path) -> Submission | None:
+    """The latest submission of this run."""
+    return next((submission for _, submission in reversed(list(_submissions(run_dir)))), None)
 
 
 def refuse_while_under_way(run_dir: Path, environ: Mapping[str, str]) -> None:
@@ -63,7 +62,8 @@ def refuse_while_under_way(run_dir: Path, environ: Mapping[str, str]) -> None:
         return
     holding = [view for view in views if view.phase is not Phase.WAITING]
     following = [view for view in views if view.phase is Phase.WAITING]
-    system = batch_system(_last_system(run_dir))
+    last = last_submission(run_dir)
+    system = batch_system(last.system if last else "")
     said = [f"{system.label} job {view.id} still holds {view.nodes or 'nodes'} for this run" for view in holding]
     said += [f"{system.label} job {view.id} ({view.state}) will go on with this run" for view in following]
     cancel = queue_of(system.name).cancel_command(*[view.id for view in [*holding, *following]])
@@ -118,10 +118,6 @@ def waiting_in(wd: Path, environ: Mapping[str, str]) -> list[str]:
                 f" {seen.blocked}".rstrip()
             )
     return found
-
-
-def _last_system(run_dir: Path) -> str:
-    return [submission.system for _, submission in _submissions(run_dir)][-1]
 
 
 def _submissions(run_dir: Path) -> Iterator[tuple[Path, Submission]]:

@@ -23,7 +23,7 @@ from qcg.pilotjob.cli.preflight import Time, check_file, check_rest, left_of
 from qcg.pilotjob.cli.shell_completion import run_directories
 from qcg.pilotjob.cluster.base import AllocationQueue, Phase
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError
-from qcg.pilotjob.cluster.registry import queue_names, queue_of, system_for_submission
+from qcg.pilotjob.cluster.registry import batch_system, queue_names, queue_of, system_for_submission
 from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.common.exit_codes import INTERRUPTED
 from qcg.pilotjob.common.options import UsageError
@@ -35,7 +35,7 @@ from qcg.pilotjob.runs.rundir import PREFIX
 from qcg.pilotjob.runs.submissions import (
     Submission,
     free_directory,
-    last_spec,
+    last_submission,
     refuse_while_under_way,
     write_submission,
 )
@@ -108,7 +108,9 @@ def allocation_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("alloc")
 @allocation_options
 @click.option(
-    "--batch-system", type=click.Choice(queue_names()), help="Where to submit; otherwise the batch system found here."
+    "--batch-system",
+    type=click.Choice(queue_names()),
+    help="Where to submit; otherwise where the run was submitted before, or the batch system found here.",
 )
 @click.option("--submit-arg", multiple=True, help="A further option of the command that submits, as NAME=VALUE.")
 @click.pass_context
@@ -119,15 +121,18 @@ def command(context: click.Context, /, **given: Any) -> None:
 
     Exit code 0: submitted; with --wait, that of the run (4: jobs are left). 2: it could not be submitted.
     """
-    system = given["batch_system"] or system_for_submission(os.environ)
-    submit_run(context, system, given.pop("submit_arg"), given)
+    submit_run(context, given["batch_system"], given.pop("submit_arg"), given)
 
 
 command.params += PASSED_ON
 
 
-def submit_run(context: click.Context, system: str, further: Sequence[str], given: dict[str, Any]) -> None:
-    """Submit the run that the options of a command describe. `further`: options of the command that submits."""
+def submit_run(context: click.Context, system: str | None, further: Sequence[str], given: dict[str, Any]) -> None:
+    """Submit the run that the options of a command describe.
+
+    `system`: name of the batch system; None: that of the last submission of a resumed run, or the one found here.
+    `further`: options of the command that submits.
+    """
     file, more = given.pop("file"), given.pop("more")
     if file is not None and file.startswith("-"):
         more = (file, *more)
@@ -144,11 +149,15 @@ def submit_run(context: click.Context, system: str, further: Sequence[str], give
     sys.exit(code)
 
 
-def _submit(context: click.Context, system: str, file: str | None, more: Sequence[str], given: dict[str, Any]) -> int:
-    queue = queue_of(system)
+def _submit(
+    context: click.Context, chosen: str | None, file: str | None, more: Sequence[str], given: dict[str, Any]
+) -> int:
     run_dir = _run_dir(file, given)
-    earlier = last_spec(run_dir) if file is None else None
-    spec = _spec(context, queue, earlier or AllocationSpec(), more, given)
+    last = last_submission(run_dir) if file is None else None
+    system = chosen or (batch_system(last.system).name if last else system_for_submission(os.environ))
+    queue = queue_of(system)
+    earlier = _spec_kept(last, system) if last else AllocationSpec()
+    spec = _spec(context, queue, earlier, more, given)
     _check_output(spec.output, run_dir.parent)
     directory = free_directory(run_dir)
     options = queue.options(spec, Path(file).stem if file else run_dir.name.removeprefix(PREFIX), run_dir.parent)
@@ -169,7 +178,7 @@ def _submit(context: click.Context, system: str, file: str | None, more: Sequenc
     write_submission(directory, Submission(job_id, str(run_dir), spec, system))
     echo_err(f"The batch script is {directory / SCRIPT}, the run will be in {run_dir}.")
     if file is None:
-        echo_err(f"It asks for {spec}{'; what was not given now is as it was' if earlier else ''}.")
+        echo_err(f"It asks for {spec}{'; what was not given now is as it was' if last else ''}.")
     if given["wait"]:
         return _wait(queue, directory, job_id, spec.most, environ)
     _tell_what_next(queue, job_id, run_dir, environ)
@@ -184,6 +193,13 @@ def _divide_nodes(given: dict[str, Any]) -> None:
     if given["cores"] is not None:
         raise UsageError(f"--nodes {given['nodes']} says how many cores each node has: leave out --cores")
     given["nodes"], given["cores"] = match[1], int(match[2])
+
+
+def _spec_kept(last: Submission, system: str) -> AllocationSpec:
+    """The spec of the last submission; further options of one batch system mean nothing to another."""
+    if batch_system(last.system).name == system:
+        return last.shape
+    return msgspec.structs.replace(last.shape, further=[])
 
 
 def _spec(
