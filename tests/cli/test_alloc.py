@@ -70,6 +70,20 @@ def test_a_submission_of_an_earlier_version_names_no_batch_system(programs: Slur
     assert f"Slurm job {note['job']} (PENDING) will go on with this run" in again.stderr
 
 
+def test_the_help_shows_a_further_option_that_works(programs: SlurmPrograms, file: str):
+    shown = call(programs, "alloc", "--help").stdout
+    assert "--submit-arg=--constraint=fast" in shown
+    assert "NAME=VALUE" not in shown
+
+
+def test_nothing_is_said_about_an_output_file_that_is_not_known(programs: SlurmPrograms, file: str):
+    programs.know("6", "PENDING", "Resources")
+    done = call(programs, "alloc", file)
+    assert done.returncode == 0
+    assert "Job 6 is PENDING (Resources)." in done.stderr
+    assert "What it prints" not in done.stderr
+
+
 def test_a_batch_system_that_is_not_known_is_refused(programs: SlurmPrograms, file: str):
     done = call(programs, "alloc", file, "--batch-system=none")
     assert done.returncode == 2

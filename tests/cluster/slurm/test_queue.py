@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from qcg.pilotjob.cluster.base import EndCause, Phase
 from qcg.pilotjob.cluster.errors import BatchError
-from qcg.pilotjob.cluster.slurm.queue import end_cause, parse_job
+from qcg.pilotjob.cluster.slurm.queue import SlurmQueue, end_cause, parse_job
 
 SHOWN = """\
 JobId=7 JobName=JobState=FAILED Reason=None
@@ -57,3 +59,16 @@ def test_state_and_reason_tell_why_slurm_ends_a_job(state: str, reason: str, cau
 def test_output_without_the_job_is_refused():
     with pytest.raises(BatchError, match="does not tell how the job is"):
         parse_job("7", "slurm_load_jobs: nothing\n")
+
+
+@pytest.mark.parametrize(
+    ("output", "directory"),
+    [
+        ("logs/%j.out", Path("/wd/logs")),
+        ("/logs/a.out", Path("/logs")),
+        ("a.out", Path("/wd")),
+        ("logs-%j/a.out", None),
+    ],
+)
+def test_the_directory_of_an_output_file_is_known_unless_it_has_a_pattern(output: str, directory: Path | None):
+    assert SlurmQueue().output_directory(output, Path("/wd")) == directory

@@ -155,6 +155,11 @@ class AllocationQueue(ABC):
     def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
         """The options for the submission of such an allocation, as `--name=value`. `name` is that in the queue."""
 
+    def output_directory(self, output: str, wd: Path) -> Path | None:
+        """The directory of the output file that a user asked for; None where it depends on the allocation, as in paths
+        with a pattern for its id. Default: paths have no patterns."""
+        return (wd / output).parent
+
     @abstractmethod
     def further_options(self, words: Iterable[str]) -> list[str]:
         """Options of `program` as a user gave them, in one word or two, as `--name=value`."""

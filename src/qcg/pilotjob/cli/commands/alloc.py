@@ -112,7 +112,9 @@ def allocation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Choice(queue_names()),
     help="Where to submit; otherwise where the run was submitted before, or the batch system found here.",
 )
-@click.option("--submit-arg", multiple=True, help="A further option of the command that submits, as NAME=VALUE.")
+@click.option(
+    "--submit-arg", multiple=True, help="A further option of the command that submits: --submit-arg=--constraint=fast."
+)
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
     """Submit a batch script that runs the requests of FILE, with qcg-pm run, in an allocation of the batch system.
@@ -158,7 +160,7 @@ def _submit(
     queue = queue_of(system)
     earlier = _spec_kept(last, system) if last else AllocationSpec()
     spec = _spec(context, queue, earlier, more, given)
-    _check_output(spec.output, run_dir.parent)
+    _check_output(queue, spec.output, run_dir.parent)
     directory = free_directory(run_dir)
     options = queue.options(spec, Path(file).stem if file else run_dir.name.removeprefix(PREFIX), run_dir.parent)
     environ = queue.environment(os.environ, options)
@@ -259,7 +261,8 @@ def _tell_what_next(queue: AllocationQueue, job_id: str, run_dir: Path, environ:
     if seen.blocked:
         echo_err(seen.blocked)
     echo_err(f"Once it runs, `qcg-pm status --path {shlex.quote(str(run_dir.parent))}` tells how far it is.")
-    echo_err(f"What it prints will be in {seen.output}.")
+    if seen.output:
+        echo_err(f"What it prints will be in {seen.output}.")
 
 
 def _wait(queue: AllocationQueue, directory: Path, job_id: str, most: int, environ: Mapping[str, str]) -> int:
@@ -291,10 +294,10 @@ def _run_dir(file: str | None, given: dict[str, Any]) -> Path:
     return run_dir
 
 
-def _check_output(output: str | None, wd: Path) -> None:
+def _check_output(queue: AllocationQueue, output: str | None, wd: Path) -> None:
     """Refuse an output file without a directory: a batch system ends such a job at once, without a message."""
-    where = wd / Path(output or "").parent
-    if output and "%" not in str(where) and where != wd and not where.is_dir():
+    where = queue.output_directory(output, wd) if output else None
+    if where is not None and where != wd and not where.is_dir():
         raise BatchError(f"--output {output}: there is no directory {where}; make it first")
 
 

@@ -83,6 +83,10 @@ class SlurmQueue(AllocationQueue):
     def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
         return sbatch_options.options_of(spec, name, wd)
 
+    def output_directory(self, output: str, wd: Path) -> Path | None:
+        """None for a directory with a pattern such as `%j`."""
+        return None if "%" in str(Path(output).parent) else super().output_directory(output, wd)
+
     def further_options(self, words: Iterable[str]) -> list[str]:
         return sbatch_options.further_options(words)
 
