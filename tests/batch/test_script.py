@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ def command(**changes: Any) -> ScriptCommand:
     given: dict[str, Any] = {
         "python": "/opt/env/bin/python",
         "python_path": "",
+        "wd": "/home/me",
         "state": "/home/me/.notes",
         "run_dir": "/home/me/.run",
         "most": 3,
@@ -30,6 +32,7 @@ def test_the_script_has_the_options_and_one_command():
         "#SBATCH --nodes=4",
         "#SBATCH --no-kill",
         "",
+        "cd -- /home/me || exit 2",
         "# Runs the requests, or continues the run: in a further allocation, or after this job was queued again.",
         "exec /opt/env/bin/python -m qcg.pilotjob.batch --books=/home/me/.notes --run-dir=/home/me/.run --most=3 -- \\",
         "    /home/me/jobs.json --wd=/home/me",
@@ -41,11 +44,25 @@ AWKWARD = ["two words", "it's", 'say "x"', "$HOME `id`", "back\\slash", "#no com
 
 @pytest.mark.parametrize("text", AWKWARD)
 def test_arguments_and_paths_reach_the_command_as_they_are(text: str):
-    script = batch_script([], command(python="/bin/echo", python_path=text, run=[text, f"--wd={text}"]))
+    script = batch_script([], command(wd="/", python="/bin/echo", python_path=text, run=[text, f"--wd={text}"]))
     printing = script.replace("exec /bin/echo", "printf '%s\\0' \"$PYTHONPATH\"; exec printf '%s\\0'")
     printed = subprocess.run(["bash", "-c", printing], capture_output=True, check=True).stdout.decode().split("\0")
     assert printed[0] == text
     assert printed[-3:] == [text, f"--wd={text}", ""]
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_the_script_changes_to_the_working_directory_wherever_it_is_started(tmp_path: Path, name: str):
+    wd = tmp_path / name
+    wd.mkdir()
+    script = batch_script([], command(wd=str(wd))).replace("exec /opt/env/bin/python", "pwd; exit #")
+    assert subprocess.run(["bash", "-c", script], cwd="/", capture_output=True, text=True).stdout == f"{wd}\n"
+
+
+def test_a_script_without_its_working_directory_starts_nothing(tmp_path: Path):
+    script = batch_script([], command(wd=str(tmp_path / "gone"), python="/bin/echo"))
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_options_of_several_lines_are_refused():

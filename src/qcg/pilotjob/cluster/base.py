@@ -153,7 +153,12 @@ class AllocationQueue(ABC):
 
     @abstractmethod
     def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
-        """The options for the submission of such an allocation, as `--name=value`. `name` is that in the queue."""
+        """The options for the submission of such an allocation, as `--name=value`. `name` is that in the queue.
+
+        They ask for what batch scripts rely on (`batch/script.py`): bash on the first node, the environment of the
+        submitting process, and standard output and standard error in one file that can be read while the script runs.
+        Raises `BatchError` for a field of `spec` that the batch system does not have.
+        """
 
     def output_directory(self, output: str, wd: Path) -> Path | None:
         """The directory of the output file that a user asked for; None where it depends on the allocation, as in paths

@@ -315,6 +315,7 @@ def _script_command(
     return ScriptCommand(
         python=sys.executable,
         python_path=os.environ.get("PYTHONPATH", ""),
+        wd=str(run_dir.parent),
         state=str(directory),
         run_dir=str(run_dir),
         most=most,
