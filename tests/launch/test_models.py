@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.cluster.slurm.environment import NOT_FOR_JOBS, SCHEMA, variables_of_allocation
 from qcg.pilotjob.cluster.slurm.srun import MULTI_NODE
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelName, ModelOptions
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.compose import command_line, compose
-from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.launch.site import MultiNode, Site
 
 LOCAL = Site(root_wd="/data/here", instance="abc", files="/run/files", hidden_from_mpi=("SLURM_JOB_ID", "SLURM_JOBID"))
 SLURM = replace(LOCAL, allocation="77", schema=SCHEMA, multi_node=MULTI_NODE, hidden=NOT_FOR_JOBS, hidden_from_mpi=())
@@ -205,12 +206,20 @@ def test_arguments_of_srun_about_binding_replace_our_binding():
     assert launch("srunmpi", UNLIKE, bound(SLURM), model_opts=options).argv[-3:] == ["--cpu-bind=rank", "prog", "-x"]
 
 
-def test_srunmpi_outside_an_allocation_says_what_to_do():
-    made = launch("srunmpi", ONE, LOCAL)
+@pytest.mark.parametrize(
+    ("multi_node", "told"),
+    [
+        (None, "and this run uses no allocation; start it inside one, or use another model: openmpi or intelmpi"),
+        (batch_system("hostfile").multi_node(), "and the hosts of a file have no batch system; use another model:"),
+        (MultiNode(), "and this batch system starts no steps; use another model: openmpi or intelmpi for MPI"),
+    ],
+)
+def test_srunmpi_without_steps_says_what_to_do(multi_node: MultiNode | None, told: str):
+    made = launch("srunmpi", ONE, replace(LOCAL, multi_node=multi_node))
     assert made.setup, "the host takes the message from descriptor 3"
     done = subprocess.run(["bash", "-c", '"$@" 3>&1', "sh", *made.argv], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "not inside an allocation: start qcg-pm with sbatch or salloc" in done.stdout
+    assert told in done.stdout
 
 
 # -- one core -------------------------------------------------------------------------------------------------------

@@ -11,17 +11,24 @@ from qcg.pilotjob.launch.openmpi import openmpi, openmpi_singleton
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.launch.start import Start
 
-NO_STEPS = (
-    "The model srunmpi starts its processes with srun, and this run is not inside an allocation: start qcg-pm with"
-    " sbatch or salloc, or use another model: openmpi or intelmpi for MPI programs, threads or default for one process."
-)
+NOT_IN_ALLOCATION = "this run uses no allocation; start it inside one, or"
+"""Why a run on this machine alone starts no steps, and what to do."""
 
 
 def srunmpi(execution: Execution, program: list[str], grant: Grant, attempt_id: str, site: Site) -> Start:
     """The model `srunmpi`: a step of the batch system, on all granted nodes."""
-    if site.multi_node is None or site.multi_node.step is None:
-        return Start(program, refusal=NO_STEPS)
+    if site.multi_node is None:
+        return Start(program, refusal=_no_steps(NOT_IN_ALLOCATION))
+    if site.multi_node.step is None:
+        return Start(program, refusal=_no_steps(f"{site.multi_node.no_steps};"))
     return site.multi_node.step(execution, program, grant, site)
+
+
+def _no_steps(why: str) -> str:
+    return (
+        f"The model srunmpi starts its processes as a step of the batch system, and {why} use another model: openmpi"
+        " or intelmpi for MPI programs, threads or default for one process."
+    )
 
 
 def srunmpi_singleton(program: list[str], attempt_id: str, site: Site) -> Start:

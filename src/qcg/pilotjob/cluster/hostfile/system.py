@@ -53,6 +53,7 @@ class Hostfile(BatchSystem):
         return MultiNode(
             openmpi={"OMPI_MCA_plm": "rsh"},
             openmpi_hosts=True,
+            no_steps="the hosts of a file have no batch system",
             hydra={"HYDRA_LAUNCHER": "ssh", "I_MPI_HYDRA_BOOTSTRAP": "ssh"},
         )
 
