@@ -1,10 +1,26 @@
-"""The commands that start agents on the nodes of an allocation."""
+"""The commands that start agents on the nodes of an allocation.
+
+For implementers of a batch system: `BatchSystem.agent_start` returns an `AgentStart`, whose `commands` are run by the
+manager. Each command
+
+- runs `AgentCommand.words` on each of its nodes, followed by `--name NODE`, or, where one command is for several
+  nodes, by `--name-variable VARIABLE` with an environment variable that names the node in processes there;
+- passes on the variables in `NEEDED_ON_NODES` (`env_words`, where the command carries no environment to the node), and
+  those with which commands of the batch system find its allocation;
+- adds `AgentCommand.outside_options` where the batch system does not end these agents itself at the end of the
+  allocation, because it does not know their processes, as with `ssh`. `--outside` makes the agent start a watchdog,
+  which asks `BatchSystem.state_of` while no manager is there and ends the agent when the allocation is over; `--until`
+  is the end of the allocation, for a watchdog that gets no answer;
+- keeps running until its agents have connected to the manager. A command that ends earlier has failed, and its agents
+  are started again. Afterwards the manager kills the command, unless its agents would end with it
+  (`AgentStart.agents_end_with_it`).
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
@@ -35,32 +51,44 @@ class AgentCommand(Struct, frozen=True):
     run_dir: Path
     linger: float
     until: float | None = None
-    """When the allocation ends, as far as is known."""
+    """When the allocation ends, as far as is known, in seconds of the epoch."""
     allocation: AllocationRef = AllocationRef()
     logins: dict[str, str] = {}
     """The field of the same name of `cluster/base.py:Allocation`."""
 
     def words(self, replace_after: float | None) -> list[str]:
-        """`replace_after`: an agent that is there already is ended first, if it does nothing at all for so many
-        seconds."""
+        """The command without the agent's name, which `--name` or `--name-variable` has to add.
+
+        `replace_after`: an agent that is there already is ended first, if it does nothing at all for so many seconds.
+        """
         command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(self.run_dir), "--own-log"]
         command += ["--open-files", str(descriptors.GIVEN), "--linger", f"{self.linger:g}"]
         command += self.allocation.agent_options()
         return command if replace_after is None else [*command, "--replace-after", f"{replace_after:g}"]
 
+    def outside_options(self) -> list[str]:
+        """Options for an agent that the batch system does not end."""
+        return ["--outside", *([] if self.until is None else ["--until", f"{self.until:.0f}"])]
+
+
+def env_words(environ: Mapping[str, str], names: Iterable[str]) -> list[str]:
+    """`env` with the values of these variables: the beginning of a command on a node that has another environment."""
+    return ["env", *(f"{name}={environ[name]}" for name in names if name in environ)]
+
 
 class AgentStart(Protocol):
-    """A way to start agents."""
+    """A way to start agents. The head of this module says what its commands have to do."""
 
     environ: dict[str, str]
     """The environment of the commands."""
 
     @property
     def agents_end_with_it(self) -> bool:
-        """Agents end when the command that started them ends."""
+        """Agents end when the command that started them ends, so it is left running."""
 
     def commands(self, nodes: Sequence[str], replace_after: float | None = None) -> list[tuple[list[str], list[str]]]:
-        """The nodes that each command is for, and the command. `replace_after`: see `AgentCommand.words`."""
+        """The nodes that each command is for, and the command. Together they are for all of `nodes`: all nodes of the
+        allocation at first, one node for each restart. `replace_after`: see `AgentCommand.words`."""
 
 
 class SshStart:
@@ -94,14 +122,12 @@ class SshStart:
 
     def _remote_line(self, node: str, replace_after: float | None) -> str:
         """The text for the shell on the node, which gets nothing of the manager's environment by itself."""
-        variables = {name: self.environ[name] for name in self._variables if name in self.environ}
-        if self._node_variable:
-            variables[self._node_variable] = node
-        settings = [f"{name}={value}" for name, value in variables.items()]
-        until = [] if self._agent.until is None else ["--until", f"{self._agent.until:.0f}"]
-        words = [*settings, *self._agent.words(replace_after), "--name", node, "--outside", *until]
-        return "exec env " + shlex.join(words)
+        of_node = {self._node_variable: node} if self._node_variable else {}
+        words = env_words({**self.environ, **of_node}, dict.fromkeys((*self._variables, *of_node)))
+        words += [*self._agent.words(replace_after), "--name", node, *self._agent.outside_options()]
+        return "exec " + shlex.join(words)
 
 
 NEEDED_ON_NODES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG")
-"""And nothing else: everybody on both hosts can read the command, and some variables are secrets."""
+"""Variables that agents need on their nodes. No others are added to command lines: everybody on both hosts can read
+these, and some variables are secrets."""
