@@ -25,9 +25,17 @@ def test_fields_of_a_job_are_read_from_the_start_of_lines():
     assert (seen.state, seen.reason, seen.restarts, seen.exit_code) == ("COMPLETING", "TimeLimit", 2, 4)
     assert seen.phase is Phase.ENDING
     assert (seen.nodes, seen.output, seen.is_over) == ("n[1-3]", "/home/me/two words.out", False)
-    assert seen.limit == "1-02:00:00"
+    assert seen.limit == 26 * 3600.0
     assert parse_job("7", SHOWN.replace("4:0", "0:9")).exit_code == 137
     assert parse_job("7", SHOWN.replace("COMPLETING", "TIMEOUT")).is_over
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("00:30:00", 1800.0), ("2-00:00:00", 172800.0), ("UNLIMITED", None), ("Partition_Limit", None), ("INVALID", None)],
+)
+def test_a_time_limit_is_read_as_seconds(text: str, seconds: float | None):
+    assert parse_job("7", SHOWN.replace("1-02:00:00", text)).limit == seconds
 
 
 @pytest.mark.parametrize(

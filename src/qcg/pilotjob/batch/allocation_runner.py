@@ -21,7 +21,6 @@ from qcg.pilotjob.cluster.base import EndCause
 from qcg.pilotjob.cluster.commands import PATIENCE
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.registry import queue_of, system_in_use
-from qcg.pilotjob.cluster.time_limits import time_limit
 from qcg.pilotjob.common.environment import HAS_NEXT_ALLOCATION
 from qcg.pilotjob.common.exit_codes import JOBS_LEFT
 from qcg.pilotjob.common.printable import printable
@@ -225,11 +224,10 @@ class AllocationRunner:
         """The length of this allocation in seconds; None when it is unlimited or not known."""
         try:
             seen = self._queue.look(self._id, self._environ)
-            minutes = time_limit(seen.limit) if seen is not None else None
         except BatchError as error:
             self._say(f"It is not known how long this allocation is: {error}")
             return None
-        return None if minutes is None else 60.0 * minutes
+        return None if seen is None else seen.limit
 
     # -- the end of this allocation ---------------------------------------------------------------------------------
 

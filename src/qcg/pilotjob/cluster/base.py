@@ -121,8 +121,8 @@ class AllocationView(Struct, frozen=True):
     output: str = ""
     """Path of the file with its output."""
     nodes: str = ""
-    limit: str = ""
-    """Its time limit, in a form that `cluster/time_limits.py` reads."""
+    limit: float | None = None
+    """Its time limit in seconds; None: there is no limit, or it is not known."""
     end_cause: EndCause = EndCause.UNKNOWN
     """Why it ends. Counts only for an allocation that is over, or whose processes have got SIGTERM."""
     blocked: str = ""

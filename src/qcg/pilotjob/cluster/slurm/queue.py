@@ -13,6 +13,7 @@ from qcg.pilotjob.cluster.slurm import options as sbatch_options
 from qcg.pilotjob.cluster.slurm.scontrol import is_unknown_job
 from qcg.pilotjob.cluster.slurm.sizes import largest_allocation
 from qcg.pilotjob.cluster.spec import AllocationSpec
+from qcg.pilotjob.cluster.time_limits import time_limit
 from qcg.pilotjob.core.resources import NodeSpec
 
 PHASES = {
@@ -138,10 +139,19 @@ def parse_job(job_id: str, shown: str) -> AllocationView:
         exit_code=128 + int(history[3]) if int(history[3]) else int(history[2]),
         output="" if output is None else output[1],
         nodes="" if nodes is None or nodes[1] == "(null)" else nodes[1],
-        limit="" if limit is None else limit[1],
+        limit=None if limit is None else limit_seconds(limit[1]),
         end_cause=end_cause(state[1], state[2]),
         blocked=_blocked(job_id, state[1], state[2]),
     )
+
+
+def limit_seconds(text: str) -> float | None:
+    """A value of `TimeLimit=` in seconds; None for `UNLIMITED`, and for words such as `Partition_Limit`."""
+    try:
+        minutes = time_limit(text)
+    except BatchError:
+        return None
+    return None if minutes is None else 60.0 * minutes
 
 
 def end_cause(state: str, reason: str) -> EndCause:
