@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.cluster.commands import call
-from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, CommandFailed, NoCommand
+from qcg.pilotjob.cluster.commands import call, call_for_queue
+from qcg.pilotjob.cluster.errors import (
+    AllocationOver,
+    BatchError,
+    ClusterError,
+    CommandFailed,
+    NoCommand,
+    UnknownAllocation,
+)
 from qcg.pilotjob.cluster.slurm.scontrol import scontrol
 
 
@@ -36,6 +43,29 @@ def test_a_command_that_is_missing_or_does_not_start_or_answer_is_an_error(tmp_p
         call(["sbatch"], {"PATH": str(tmp_path)})
     with pytest.raises(ClusterError, match="`sleep 60` had no answer in 0.01 s; is the batch system up?"):
         call(["sleep", "60"], os.environ, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "patience", "error", "message"),
+    [
+        (
+            ["no-such-program"],
+            5.0,
+            BatchError,
+            "there is no program no-such-program on $PATH; on a machine without Toy",
+        ),
+        (["bash", "-c", "echo no such queue >&2; exit 1"], 5.0, BatchError, "bash refused: no such queue"),
+        (["bash", "-c", "echo gone >&2; exit 1"], 5.0, UnknownAllocation, "bash refused: gone"),
+        (["sleep", "60"], 0.01, BatchError, "`sleep 60` had no answer in 0.01 s"),
+    ],
+)
+def test_every_error_of_a_command_of_a_queue_is_a_batch_error(
+    words: list[str], patience: float, error: type[BatchError], message: str
+):
+    with pytest.raises(BatchError) as raised:
+        call_for_queue(words, os.environ, patience, label="Toy", is_unknown=lambda failure: failure.said == "gone")
+    assert type(raised.value) is error
+    assert str(raised.value).startswith(message)
 
 
 def test_a_job_that_slurm_does_not_know_is_over(tmp_path: Path):

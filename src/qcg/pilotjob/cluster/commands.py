@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from qcg.pilotjob.cluster.errors import ClusterError, CommandFailed, NoCommand
+from qcg.pilotjob.cluster.errors import BatchError, ClusterError, CommandFailed, NoCommand, UnknownAllocation
 
 PATIENCE = 120.0
 """Seconds for a command to answer: commands of batch systems try for about a minute to reach the controller."""
@@ -14,7 +14,10 @@ LONGEST_MESSAGE = 600
 
 
 def call(command: Sequence[str], environ: Mapping[str, str], patience: float = PATIENCE) -> str:
-    """Run a command and return its standard output. Raises ClusterError."""
+    """Run a command and return its standard output.
+
+    Raises: `NoCommand`, `CommandFailed`, or `ClusterError` when it does not start or answer in time.
+    """
     shown = " ".join(command)[:200]
     try:
         answer = subprocess.run(
@@ -37,6 +40,31 @@ def call(command: Sequence[str], environ: Mapping[str, str], patience: float = P
         said = answer.stderr.strip() or answer.stdout.strip() or f"exit code {answer.returncode}"
         raise CommandFailed(shown, _in_one_line(said))
     return answer.stdout
+
+
+def call_for_queue(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    patience: float = PATIENCE,
+    *,
+    label: str,
+    is_unknown: Callable[[CommandFailed], bool] = lambda failure: False,
+) -> str:
+    """Run a command for a method of `AllocationQueue`, and return its standard output.
+
+    `label`: the batch system in messages. `is_unknown`: whether a failure says that there is no such allocation.
+
+    Raises: `BatchError` for every error; `UnknownAllocation` for those that `is_unknown` recognizes.
+    """
+    try:
+        return call(command, environ, patience)
+    except NoCommand as error:
+        raise BatchError(f"{error}; on a machine without {label}, `qcg-pm run` runs the jobs right here") from None
+    except CommandFailed as failure:
+        refusal = UnknownAllocation if is_unknown(failure) else BatchError
+        raise refusal(f"{command[0]} refused: {failure.said}") from None
+    except ClusterError as error:
+        raise BatchError(str(error)) from None
 
 
 def _in_one_line(said: str) -> str:

@@ -30,3 +30,7 @@ class CommandFailed(ClusterError):
 
 class BatchError(ClusterError):
     """An allocation could not be submitted, followed or cancelled; the message says what to do."""
+
+
+class UnknownAllocation(BatchError):
+    """The batch system has never known the allocation, or has forgotten it."""

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from qcg.pilotjob.cluster.base import AllocationQueue, AllocationView, EndCause, Phase
-from qcg.pilotjob.cluster.commands import PATIENCE, call
-from qcg.pilotjob.cluster.errors import BatchError, ClusterError, CommandFailed, NoCommand
+from qcg.pilotjob.cluster.commands import PATIENCE, call_for_queue
+from qcg.pilotjob.cluster.errors import BatchError, UnknownAllocation
 from qcg.pilotjob.cluster.slurm import options as sbatch_options
 from qcg.pilotjob.cluster.slurm.scontrol import is_unknown_job
 from qcg.pilotjob.cluster.slurm.sizes import largest_allocation
 from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.cluster.time_limits import time_limit
 from qcg.pilotjob.core.resources import NodeSpec
+
+LABEL = "Slurm"
 
 PHASES = {
     "PENDING": Phase.WAITING,
@@ -71,10 +73,6 @@ _LIMIT = re.compile(r"^ +RunTime=\S+ TimeLimit=(\S+)", re.MULTILINE)
 _NODES = re.compile(r"^ +NodeList=(\S*)", re.MULTILINE)
 
 
-class UnknownJob(BatchError):
-    """Slurm has never known the job, or has forgotten it."""
-
-
 class SlurmQueue(AllocationQueue):
     """The queue of Slurm."""
 
@@ -114,7 +112,7 @@ class SlurmQueue(AllocationQueue):
     def look(self, allocation_id: str, environ: Mapping[str, str], patience: float = PATIENCE) -> AllocationView | None:
         try:
             return parse_job(allocation_id, _call(["scontrol", "show", "job", allocation_id], environ, patience))
-        except UnknownJob:
+        except UnknownAllocation:
             return None
 
     def cancel(self, allocation_id: str, environ: Mapping[str, str]) -> None:
@@ -190,12 +188,4 @@ def _blocked(job_id: str, state: str, reason: str) -> str:
 
 
 def _call(command: Sequence[str], environ: Mapping[str, str], patience: float = PATIENCE) -> str:
-    try:
-        return call(command, environ, patience)
-    except NoCommand as error:
-        raise BatchError(f"{error}; on a machine without Slurm, `qcg-pm run` runs the jobs right here") from None
-    except CommandFailed as failure:
-        refusal = UnknownJob if is_unknown_job(failure) else BatchError
-        raise refusal(f"{command[0]} refused: {failure.said}") from None
-    except ClusterError as error:
-        raise BatchError(str(error)) from None
+    return call_for_queue(command, environ, patience, label=LABEL, is_unknown=is_unknown_job)

@@ -10,7 +10,7 @@ from qcg.pilotjob.cluster.base import Allocation, AllocationState, BatchSystem
 from qcg.pilotjob.cluster.slurm import allocation, scontrol
 from qcg.pilotjob.cluster.slurm.agents import SrunStart, ssh_start
 from qcg.pilotjob.cluster.slurm.environment import NOT_FOR_JOBS, SCHEMA, variables_of_allocation
-from qcg.pilotjob.cluster.slurm.queue import SlurmQueue
+from qcg.pilotjob.cluster.slurm.queue import LABEL, SlurmQueue
 from qcg.pilotjob.cluster.slurm.srun import MULTI_NODE
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.launch.site import MultiNode
@@ -20,7 +20,7 @@ class Slurm(BatchSystem):
     """Slurm, asked with its own commands."""
 
     name = allocation.NAME
-    label = "Slurm"
+    label = LABEL
     queue = SlurmQueue()
     schema = SCHEMA
     address_hint = ", and NodeAddr in `scontrol show node`"
