@@ -2,8 +2,10 @@
 
 A batch system is one package in `cluster/` with a class that derives from `BatchSystem`, and one line in
 `cluster/registry.py`. `AllocationQueue` is the part that submits allocations; sources of nodes without a queue have
-none. `AllocationRef`, which names an allocation, is in `cluster/allocation_ref.py`. Methods raise `ClusterError`, with
-a message for the user, where the batch system cannot be asked.
+none. `AllocationRef`, which names an allocation, is in `cluster/allocation_ref.py`.
+
+A pure method uses its arguments alone: no commands, files or clock. The other methods may ask the batch system and
+block, for `PATIENCE` seconds at most where they take no `patience`. Errors have a message for the user.
 """
 
 from __future__ import annotations
@@ -144,7 +146,12 @@ class AllocationView(Struct, frozen=True):
 
 
 class AllocationQueue(ABC):
-    """Submits, follows and cancels allocations. Every method but the pure ones raises `BatchError`."""
+    """Submits, follows and cancels allocations.
+
+    Options are texts such as `--name=value`, in the words of the batch system. `environ` is always the result of
+    `environment`, except in `environment` itself. Methods that are not pure raise `BatchError` and no other error, as
+    `cluster/commands.py:call_for_queue` does.
+    """
 
     program: str
     """The command that submits a batch script; users may give further options of it."""
@@ -153,57 +160,97 @@ class AllocationQueue(ABC):
 
     @abstractmethod
     def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
-        """The options for the submission of such an allocation, as `--name=value`. `name` is that in the queue.
+        """The options that ask for such an allocation. `name`: its name in the queue, unless `spec` has one. Pure.
 
         They ask for what batch scripts rely on (`batch/script.py`): bash on the first node, the environment of the
         submitting process, and standard output and standard error in one file that can be read while the script runs.
-        Raises `BatchError` for a field of `spec` that the batch system does not have.
+
+        Raises: `BatchError` for a field of `spec` that the batch system lacks, or a value that it does not take.
         """
 
     def output_directory(self, output: str, wd: Path) -> Path | None:
         """The directory of the output file that a user asked for; None where it depends on the allocation, as in paths
-        with a pattern for its id. Default: paths have no patterns."""
+        with a pattern for its id. Default: paths have no patterns. Pure.
+
+        Raises: nothing.
+        """
         return (wd / output).parent
 
     @abstractmethod
     def further_options(self, words: Iterable[str]) -> list[str]:
-        """Options of `program` as a user gave them, in one word or two, as `--name=value`."""
+        """Options of `program` as a user gave them, in one word or two, as `--name=value`. Pure.
+
+        Raises: `BatchError` for a word that is no option, or an option that makes no sense for a run.
+        """
 
     @abstractmethod
     def options_kept(self, earlier: Sequence[str], further: Sequence[str]) -> list[str]:
-        """The further options of an earlier submission that hold for the next one, which has others besides."""
+        """The further options of an earlier submission that the next one keeps: those that `further` does not replace,
+        and that are not about one start only. Pure.
+
+        Raises: nothing.
+        """
 
     @abstractmethod
     def directives(self, options: Sequence[str]) -> list[str]:
-        """The lines of a batch script that ask for these options."""
+        """The lines of a batch script that ask for these options. Pure.
+
+        Raises: `BatchError` for an option that cannot be written into a script.
+        """
 
     @abstractmethod
     def environment(self, environ: Mapping[str, str], options: Iterable[str] = ()) -> dict[str, str]:
-        """The environment for commands of the batch system: without variables of an allocation that this process is in,
-        or those that would overrule `options`."""
+        """The environment for commands of the batch system, without the variables of the allocation that this process
+        is in, and without variables that would overrule `options`. Pure.
+
+        Raises: nothing.
+        """
 
     @abstractmethod
     def largest_allocation(self, options: Sequence[str], environ: Mapping[str, str]) -> list[NodeSpec]:
-        """The most that an allocation with these options can have."""
+        """The most that an allocation with these options can have. Jobs that need more are refused, so a size that is
+        not known must be a large one.
+
+        Raises: `BatchError` for options that ask for no size; not when the batch system cannot be asked.
+        """
 
     @abstractmethod
     def submit(self, script: Path, environ: Mapping[str, str], after: str = "") -> str:
-        """Submit a batch script and return the id of its allocation, which starts when allocation `after` is over."""
+        """Submit a batch script and return the id of its allocation.
+
+        `after`: the allocation starts when that one is over, however it ended. An allocation that is over already, or
+        that the batch system does not know any more, counts as over: the new one must start and not wait for ever.
+
+        Raises: `BatchError` when nothing was submitted.
+        """
 
     @abstractmethod
     def look(self, allocation_id: str, environ: Mapping[str, str], patience: float = PATIENCE) -> AllocationView | None:
-        """The state of an allocation. None: the batch system has forgotten it, so it ended some time ago."""
+        """The state of an allocation. None: the batch system does not know it, so it ended some time ago.
+
+        Raises: `BatchError` when the batch system cannot be asked, or does not answer in `patience` seconds.
+        """
 
     @abstractmethod
-    def cancel(self, allocation_id: str, environ: Mapping[str, str]) -> None: ...
+    def cancel(self, allocation_id: str, environ: Mapping[str, str]) -> None:
+        """Cancel an allocation, which may wait, run, or be over.
+
+        Raises: `BatchError` when the allocation may go on.
+        """
 
     @abstractmethod
     def cancel_command(self, *allocation_ids: str) -> str:
-        """The command with which a user cancels allocations."""
+        """The command with which a user cancels allocations. Pure.
+
+        Raises: nothing.
+        """
 
 
 class BatchSystem(ABC):
-    """A source of nodes: finds the allocation this process is in, and starts agents on its nodes."""
+    """A source of nodes: finds the allocation this process is in, and starts agents on its nodes.
+
+    `environ` is the environment of this process.
+    """
 
     name: str
     """The value of `--resources` and `--envschema`."""
@@ -216,17 +263,26 @@ class BatchSystem(ABC):
     """Where a user sees the addresses of nodes, as the end of a sentence."""
     start_hint: str = ""
     """What a user does to get into an allocation, as a clause."""
+    signals_all_processes: bool = False
+    """When it ends an allocation, all processes of the batch script get SIGTERM, not only its first one. Otherwise
+    `batch/allocation_runner.py` passes the signal on to the manager."""
 
     # -- the allocation of this process -----------------------------------------------------------------------------
 
     @abstractmethod
     def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
-        """The allocation that the environment names."""
+        """The allocation that the environment names; None without one. Pure.
+
+        Raises: nothing.
+        """
 
     @abstractmethod
     def find_allocation(self, environ: Mapping[str, str], argument: str = "") -> Allocation:
         """The nodes of the allocation, with their cores, GPUs and layout. `argument`: what follows `NAME:` in
-        `--resources`. Raises `NoAllocation` when this process is in none."""
+        `--resources`.
+
+        Raises: `NoAllocation` when this process is in none, `ClusterError` when its nodes are not known.
+        """
 
     @abstractmethod
     def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
@@ -239,40 +295,69 @@ class BatchSystem(ABC):
         """
 
     def is_on_node(self, environ: Mapping[str, str]) -> bool:
-        """Whether this process is on a node of the allocation, and ends with it."""
+        """Whether this process is on a node of the allocation, and ends with it. Pure.
+
+        Raises: nothing.
+        """
         return False
 
     def restarts(self, environ: Mapping[str, str]) -> int:
-        """How often the batch system has queued this allocation again."""
+        """How often the batch system had queued this allocation again before it started this process. Later numbers are
+        `AllocationView.restarts`: a larger one means that the allocation is queued again now.
+
+        May ask the batch system, where the environment does not tell.
+
+        Raises: `ClusterError` when the number is not known.
+        """
         return 0
 
     def check_started_once(self, environ: Mapping[str, str]) -> None:
-        """Refuse a manager that is one of several tasks, each of which would run all jobs."""
+        """Refuse a manager that is one of several tasks, each of which would run all jobs. Pure.
+
+        Raises: `common.options.UsageError` for such a manager.
+        """
         return
 
     # -- other allocations ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
-        """What became of an allocation that another process was in."""
+        """The state of an allocation that another process was in.
+
+        After OVER the jobs of that process are started again, so OVER must be certain: an allocation that the batch
+        system has forgotten is over only if this is the batch system, and the cluster, that it was submitted to. One
+        that is queued again is OVER: its earlier life has ended. One that is suspended is ACTIVE.
+
+        Raises: `ClusterError` whenever the state is not certain.
+        """
 
     # -- agents and jobs --------------------------------------------------------------------------------------------
 
     @abstractmethod
     def agent_start(self, method: StartMethod, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
         """The commands that start agents on nodes. A system without a native way uses `ssh` for `StartMethod.BATCH`.
+        Pure.
 
-        Pure; raises nothing.
+        Raises: nothing.
         """
 
     @abstractmethod
     def multi_node(self) -> MultiNode:
-        """How parallel programs of jobs get to the other nodes of their grant."""
+        """How parallel programs of jobs get to the other nodes of their grant. Pure.
+
+        Raises: nothing.
+        """
 
     def variables_to_hide(self) -> list[str]:
-        """Variables of an agent's environment that its jobs must not see, as in `host/records.py:Launch.unset`."""
+        """Variables of an agent's environment that its jobs must not see, as in `host/records.py:Launch.unset`. Pure.
+
+        Raises: nothing.
+        """
         return []
 
     def variables_of_allocation(self, names: Iterable[str]) -> list[str]:
-        """Variables to hide from jobs of a manager that does not use the allocation it runs in."""
+        """Variables to hide from jobs of a manager that does not use the allocation it runs in. Pure.
+
+        Raises: nothing.
+        """
         return []

@@ -23,6 +23,7 @@ class Slurm(BatchSystem):
     label = LABEL
     queue = SlurmQueue()
     schema = SCHEMA
+    signals_all_processes = True
     address_hint = ", and NodeAddr in `scontrol show node`"
     start_hint = "start inside sbatch or salloc"
 
