@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FrameType
 
 from qcg.pilotjob.batch.progress_check import is_too_long, longest_of, progress_of, was_told_to_finish
-from qcg.pilotjob.cluster.base import EndCause
+from qcg.pilotjob.cluster.base import BatchSystem, EndCause
 from qcg.pilotjob.cluster.commands import PATIENCE
-from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.cluster.errors import BatchError, ClusterError
 from qcg.pilotjob.cluster.registry import queue_of, system_in_use
 from qcg.pilotjob.common.environment import HAS_NEXT_ALLOCATION
 from qcg.pilotjob.common.exit_codes import JOBS_LEFT
@@ -53,7 +53,9 @@ class AllocationRunner:
         self._queue = queue_of(system.name)
         self._environ = self._queue.environment(environ)
         self._id = allocation.id
-        self._restarts = system.restarts(environ)
+        self._restarts = _restarts(system, environ)
+        self._signals_all = system.signals_all_processes
+        self._manager: subprocess.Popen[bytes] | None = None
         self._told_to_end = False
         self._knows_why = False
         """The batch system has said why it ends this allocation."""
@@ -137,9 +139,10 @@ class AllocationRunner:
         # When this process is killed, the batch system ends the allocation. Where it does not track processes well, the
         # manager would continue without nodes, and keep the next one from starting.
         environ = {**os.environ, HAS_NEXT_ALLOCATION: self._next} if self._next else None
-        return subprocess.call(
-            [sys.executable, "-m", "qcg.pilotjob.cli", "run", *arguments], env=environ, preexec_fn=_die_with_parent
-        )
+        words = [sys.executable, "-m", "qcg.pilotjob.cli", "run", *arguments]
+        with subprocess.Popen(words, env=environ, preexec_fn=_die_with_parent) as self._manager:
+            self._forward_term()  # a signal that came while the manager was started
+            return self._manager.wait()
 
     # -- the next allocation ----------------------------------------------------------------------------------------
 
@@ -235,7 +238,13 @@ class AllocationRunner:
         """The batch system ends this allocation. The manager gets the same signal, and shuts down."""
         if not self._told_to_end:
             self._told_to_end = True
+            self._forward_term()
             self._ask_why(LAST_PATIENCE)
+
+    def _forward_term(self) -> None:
+        """Pass SIGTERM on to the manager, where the batch system does not send it to every process."""
+        if self._told_to_end and self._manager is not None and not self._signals_all:
+            self._manager.send_signal(signal.SIGTERM)
 
     def _ask_why(self, patience: float) -> None:
         try:
@@ -243,13 +252,21 @@ class AllocationRunner:
         except BatchError:
             return
         self._knows_why = True
-        if seen is not None and seen.restarts > self._restarts:
+        if seen is not None and self._restarts is not None and seen.restarts > self._restarts:
             self._queued_again = True
         elif seen is not None and seen.end_cause is EndCause.CANCELLED:
             # Recorded at once: there may be no time left.
             self._chain.cancelled = self._id
             write_chain_state(self._directory, self._chain)
             self._cancel_next()
+
+
+def _restarts(system: BatchSystem, environ: Mapping[str, str]) -> int | None:
+    """How often this allocation was queued again; None where the batch system does not tell."""
+    try:
+        return system.restarts(environ)
+    except ClusterError:
+        return None
 
 
 def _die_with_parent() -> None:

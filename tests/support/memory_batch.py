@@ -1,0 +1,149 @@
+"""A batch system in memory: tests set the state of its allocations, and see what was submitted and cancelled."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from qcg.pilotjob.cluster import registry
+from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, SshStart, StartMethod
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
+from qcg.pilotjob.cluster.base import (
+    Allocation,
+    AllocationQueue,
+    AllocationState,
+    AllocationView,
+    BatchSystem,
+    EndCause,
+    Phase,
+)
+from qcg.pilotjob.cluster.commands import PATIENCE
+from qcg.pilotjob.cluster.errors import AllocationOver, BatchError, ClusterError, NoAllocation
+from qcg.pilotjob.cluster.registry import Registration
+from qcg.pilotjob.cluster.spec import AllocationSpec
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.launch.site import MultiNode
+
+VARIABLE = "MEMORY_JOB"
+CORES = 4
+
+
+class MemoryQueue(AllocationQueue):
+    """Allocations are numbered from 1, and change when a test says so."""
+
+    program = "memory-submit"
+
+    def __init__(self) -> None:
+        self.views: dict[str, AllocationView] = {}
+        self.after: dict[str, str] = {}
+        """For each allocation that waits for another, that one."""
+        self.down = False
+        """The batch system does not answer."""
+
+    def set(self, allocation_id: str, phase: Phase, **fields: Any) -> None:
+        """Change the state of an allocation."""
+        known = self.views.get(allocation_id, AllocationView(allocation_id, phase, ""))
+        self.views[allocation_id] = msgspec.structs.replace(known, phase=phase, state=phase.name, **fields)
+
+    def options(self, spec: AllocationSpec, name: str, wd: Path) -> list[str]:
+        return [f"--name={spec.job_name or name}", f"--nodes={spec.nodes}", *spec.further]
+
+    def further_options(self, words: Iterable[str]) -> list[str]:
+        found = list(words)
+        for word in found:
+            if not word.startswith("--"):
+                raise BatchError(f"{word!r} is no option: write --NAME=VALUE")
+        return found
+
+    def options_kept(self, earlier: Sequence[str], further: Sequence[str]) -> list[str]:
+        replaced = {option.partition("=")[0] for option in further}
+        return [option for option in earlier if option.partition("=")[0] not in replaced]
+
+    def directives(self, options: Sequence[str]) -> list[str]:
+        if any("\n" in option for option in options):
+            raise BatchError("an option has several lines")
+        return [f"#MEMORY {option}" for option in options]
+
+    def environment(self, environ: Mapping[str, str], options: Iterable[str] = ()) -> dict[str, str]:
+        return {name: value for name, value in environ.items() if name != VARIABLE}
+
+    def largest_allocation(self, options: Sequence[str], environ: Mapping[str, str]) -> list[NodeSpec]:
+        count = next(option.partition("=")[2] for option in options if option.startswith("--nodes="))
+        if not count.isdecimal():
+            raise BatchError(f"--nodes {count!r} is no number")
+        return [NodeSpec(f"m{number}", tuple(range(CORES))) for number in range(int(count))]
+
+    def submit(self, script: Path, environ: Mapping[str, str], after: str = "") -> str:
+        self._ask()
+        allocation_id = str(len(self.views) + 1)
+        self.set(allocation_id, Phase.WAITING)
+        if after in self.views and not self.views[after].is_over:
+            self.after[allocation_id] = after
+        return allocation_id
+
+    def look(self, allocation_id: str, environ: Mapping[str, str], patience: float = PATIENCE) -> AllocationView | None:
+        self._ask()
+        return self.views.get(allocation_id)
+
+    def cancel(self, allocation_id: str, environ: Mapping[str, str]) -> None:
+        self._ask()
+        self.set(allocation_id, Phase.OVER, end_cause=EndCause.CANCELLED)
+
+    def cancel_command(self, *allocation_ids: str) -> str:
+        return " ".join(["memory-cancel", *allocation_ids])
+
+    def _ask(self) -> None:
+        if self.down:
+            raise BatchError("the batch system is down")
+
+
+class MemoryBatch(BatchSystem):
+    """One node for every allocation."""
+
+    name = "memory"
+    label = "Memory"
+    queue: MemoryQueue
+
+    def __init__(self) -> None:
+        self.queue = MemoryQueue()
+
+    def current(self, environ: Mapping[str, str]) -> AllocationRef | None:
+        return AllocationRef(environ[VARIABLE], "", self.name) if VARIABLE in environ else None
+
+    def find_allocation(self, environ: Mapping[str, str], argument: str = "") -> Allocation:
+        ref = self.current(environ)
+        if ref is None:
+            raise NoAllocation(f"{VARIABLE} is not set")
+        return Allocation(ref, [NodeSpec("m0", tuple(range(CORES)))], {"m0": "m0"}, end=None)
+
+    def find_end(self, environ: Mapping[str, str], patience: float) -> float | None:
+        if self.state_of(self.find_allocation(environ).ref, environ) is AllocationState.OVER:
+            raise AllocationOver("the allocation is over")
+        return None
+
+    def state_of(self, allocation: AllocationRef, environ: Mapping[str, str]) -> AllocationState:
+        view = self.queue.look(allocation.id, environ)
+        if view is None:
+            raise ClusterError(f"allocation {allocation.id} was never submitted here")
+        return AllocationState.OVER if view.phase in (Phase.OVER, Phase.WAITING) else AllocationState.ACTIVE
+
+    def agent_start(self, method: StartMethod, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
+        return SshStart(agent, environ)
+
+    def multi_node(self) -> MultiNode:
+        return MultiNode()
+
+
+def register(monkeypatch: pytest.MonkeyPatch) -> MemoryBatch:
+    """A new instance, which is a registered batch system for the time of a test."""
+    system = MemoryBatch()
+    monkeypatch.setitem(sys.modules, "memory_batch_system", SimpleNamespace(SYSTEM=system))
+    line = Registration(system.name, "memory_batch_system", (VARIABLE,), program=system.queue.program)
+    monkeypatch.setattr(registry, "SYSTEMS", (*registry.SYSTEMS, line))
+    return system
