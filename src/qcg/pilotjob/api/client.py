@@ -150,9 +150,9 @@ class Manager(Queries):
     def as_completed(
         self, names: Names, timeout: float | None = None, *, timeout_secs: float | None = None
     ) -> Iterator[tuple[str, str]]:
-        """An iterator over these jobs and iterations that yields the name and final state of each when it has ended:
-        first of those that have ended before, then of the others as they end. `TimeoutElapsed` when not all of them
-        have ended so many seconds after the call."""
+        """An iterator that yields the name and the final state of each of these jobs and iterations: first of jobs that
+        have already ended, then of each other job as it ends. Raises `TimeoutElapsed` when not all of them have ended
+        `timeout` seconds after the call."""
         ended: deque[tuple[str, str]] = deque()
         wait = WaitForJobs(name_list(names), ended.append)
         progress = self._progress(wait, time_limit(timeout, timeout_secs))

@@ -46,7 +46,7 @@ class EndStream:
         return self._position
 
     def receive(self, asked: Position, data: dict[str, Any]) -> bool:
-        """Add the ends of a reply to the request from position `asked`, except those that another thread has received.
+        """Add the ends of a reply to the request from position `asked`, except ends that another thread received.
 
         False when the registry lost ends after the request was sent: the reply is outdated, so request again.
         """

@@ -249,7 +249,7 @@ class Dispatcher:
         self._closing = True
 
     def _dismiss_all(self) -> None:
-        """Dismiss all workers, and cancel the jobs of those that do not exit in time."""
+        """Dismiss all workers, and cancel the jobs of workers that do not exit in time."""
         if self.problem is not None:
             return
         try:

@@ -24,7 +24,7 @@ def snapshot(path: Path, *, foreign: bool = False, whole: bool = True) -> Iterat
     """Open a connection to the current state of a registry; nothing in its directory changes.
 
     `foreign`: the registry may belong to another user. Such a registry is never copied, and is read only when its
-    manager has closed it and its tables are exactly those that this program creates.
+    manager has closed it and its tables are exactly the tables that this program creates.
 
     The readable part of a damaged registry is returned; `damage.unreadable_of` lists the rest. Without `whole` only
     metadata is checked for damage, for queries that only count.

@@ -36,8 +36,8 @@ def job_environment(
 
 
 def open_mpi_variables(attempt_id: str, site: Site) -> dict[str, str]:
-    """A session directory of its own for each attempt. By default all `mpirun` of a user share one, and those that
-    start or end at the same moment fail."""
+    """A separate session directory for each attempt. By default all `mpirun` processes of a user share one, and fail
+    when they start or end at the same moment."""
     return {"OMPI_MCA_orte_top_session_dir": f"/dev/shm/qcg-pm.{site.instance}.{attempt_id.replace(':', '-')}"}
 
 

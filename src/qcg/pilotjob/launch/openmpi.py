@@ -26,7 +26,7 @@ def openmpi(execution: Execution, program: list[str], grant: Grant, attempt_id: 
             command.append("--oversubscribe")
     else:
         files[RANKFILE] = _rankfile(grant, cpus)
-        # A number in a rankfile is the place of a core, unless it is said to be that of a CPU as the system counts.
+        # By default, a number in a rankfile is a logical core index, not a CPU number of the operating system.
         command += ["--use-hwthread-cpus", "--mca", "rmaps_rank_file_physical", "1"]
         command += ["--rankfile", file_path(site.files, attempt_id, RANKFILE)]
     env = open_mpi_variables(attempt_id, site)

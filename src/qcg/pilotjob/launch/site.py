@@ -57,7 +57,7 @@ class Site(Struct, frozen=True):
     allocation: str = ""
     """The id of the allocation whose nodes the run uses; empty without one."""
     schema: EnvironmentSchema | None = None
-    """Jobs see these variables of a batch system, besides those that every job has."""
+    """Variables of a batch system that jobs see, besides the variables of every job."""
     multi_node: MultiNode | None = None
     """How parallel programs get to other nodes; None where all nodes are on this machine."""
     files: str = ""

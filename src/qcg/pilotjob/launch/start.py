@@ -12,7 +12,7 @@ class Start(Struct, frozen=True):
 
     argv: list[str]
     env: dict[str, str] = {}
-    """Variables besides those that every job has."""
+    """Variables besides the variables of every job."""
     files: dict[str, str] = {}
     """Files for the launch: names and texts."""
     unset: tuple[str, ...] = ()

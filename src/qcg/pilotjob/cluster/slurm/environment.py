@@ -1,4 +1,4 @@
-"""The variables of Slurm that jobs see, and those that are hidden from them."""
+"""The variables of Slurm that jobs see, and variables that are hidden from them."""
 
 from __future__ import annotations
 
