@@ -16,7 +16,8 @@ import pytest
 from qcg.pilotjob.api.aio import AsyncManager
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
-from qcg.pilotjob.runs.discovery import has_manager, unfinished
+from qcg.pilotjob.runs.liveness import has_manager
+from qcg.pilotjob.runs.unfinished import count_unfinished
 from tests.support.pilot import run
 from tests.support.waiting import wait_for
 
@@ -159,7 +160,7 @@ def test_workers_of_a_killed_program_are_not_resumed(tmp_path: Path):
     assert killed.returncode == -signal.SIGKILL
     run_dir = tmp_path / ".qcgpjm-service-x"
     wait_for(lambda: not has_manager(run_dir), what="the end of the manager")
-    assert unfinished(run_dir) == 0
+    assert count_unfinished(run_dir) == 0
 
 
 # -- a program of the old system ---------------------------------------------------------------------------------------

@@ -22,15 +22,15 @@ from qcg.pilotjob.api.errors import ConnectionError
 from qcg.pilotjob.api.target import Target
 from qcg.pilotjob.cli.main import main
 from qcg.pilotjob.cli.output_files import Follower
-from qcg.pilotjob.cli.service_runner import refuse_many_at_once
+from qcg.pilotjob.cli.service_runner import check_single_task
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.metadata import NODES_OF_ALLOCATION, OPTIONS, PUT_VALUE
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.manager.run_result import ManagerEnd, RunResult
-from qcg.pilotjob.runs.discovery import look_at_left
 from qcg.pilotjob.runs.guard import announce
+from qcg.pilotjob.runs.unfinished import read_unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact
 from tests.support.pilot import COMMANDS, job, run, start, write_requests
@@ -100,7 +100,7 @@ def test_jobs_of_an_ended_run_are_listed(over: Path):
         "its    FAILED   2 of 3 iterations failed",
     ]
     says = f"This is what the registry of {over}/.qcgpjm-service-over says."
-    assert done.stderr == f"{says} Its manager has ended, and all jobs have.\n"
+    assert done.stderr == f"{says} Its manager and all its jobs have ended.\n"
     told = json.loads(pm("jobs", "-p", over, "--json", "its:*", "-s", "failed").stdout)["jobs"]
     assert told == {name: {"state": "FAILED", "status": "FAILED"} for name in ("its:1", "its:2")}
 
@@ -278,7 +278,7 @@ def test_a_run_of_an_allocation_resumes_in_another_one_or_with_resources_local(d
     done = run("qcg-pm", "run", "--resume", wd, "--resources", "local", env=outside())
     assert f"Run {run_dir}" in done.stdout
     assert done.returncode != 2, done.stderr
-    assert not look_at_left(run_dir).allocation
+    assert not read_unfinished(run_dir).allocation
 
 
 def test_no_resume_hint_is_printed_when_another_allocation_continues(tmp_path: Path):
@@ -317,8 +317,8 @@ def test_one_of_several_tasks_of_srun_runs_nothing(command: str, tmp_path: Path)
     ],
 )
 def test_a_single_task_of_srun_or_another_environment_is_accepted(environ: dict[str, str]):
-    refuse_many_at_once("auto", environ)
-    refuse_many_at_once("local", TASK)
+    check_single_task("auto", environ)
+    check_single_task("local", TASK)
 
 
 # -- what cannot be looked at -----------------------------------------------------------------------------------------

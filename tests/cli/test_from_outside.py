@@ -155,7 +155,7 @@ def test_finish_ends_a_run_and_returns_when_it_is_over(tmp_path: Path):
         assert not list(tmp_path.glob(".qcgpjm-service-*/contact.json"))
         assert process.wait(60) == 1
     assert "gate (CANCELED)" in (tmp_path / "jobs.report").read_text()
-    assert "has ended" in pm("status", "-p", tmp_path).stderr
+    assert "Its manager and all its jobs have ended." in pm("status", "-p", tmp_path).stderr
 
 
 def test_a_service_finishes_when_its_jobs_are_done_if_it_is_told_so(tmp_path: Path):

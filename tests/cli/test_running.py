@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.cli.service_runner import file_again
+from qcg.pilotjob.cli.service_runner import repeated_file_notices
 from qcg.pilotjob.common.logs import log_to, stop_logging
 from qcg.pilotjob.common.options import Resumption
 from qcg.pilotjob.journal.journal import Journal
@@ -242,7 +242,7 @@ def test_a_resume_with_the_same_file_says_that_it_is_not_run_again(
     try:
         journal.set_metadata(FILE_REQUESTS_DONE, done)
         journal.set_metadata(FILE_REQUESTS_TOTAL, 3)
-        assert file_again(Resumption(tmp_path, given), journal) == said
-        assert file_again(None, journal) == []
+        assert repeated_file_notices(Resumption(tmp_path, given), journal) == said
+        assert repeated_file_notices(None, journal) == []
     finally:
         journal.close()

@@ -146,7 +146,7 @@ def test_clean_removes_ended_runs_and_says_why_it_keeps_others(one_of_each: Path
     assert "Kept .qcgpjm-service-left: 2 jobs left; --all removes it.\n" in done.stderr
     assert "Kept .qcgpjm-service-unread: 2 requests left; --all removes it.\n" in done.stderr
     assert "Kept .qcgpjm-service-live: its manager is at work.\n" in done.stderr
-    assert "Kept .qcgpjm-service-starting: it may be about to begin.\n" in done.stderr
+    assert "Kept .qcgpjm-service-starting: it may be about to start.\n" in done.stderr
 
 
 def test_a_dry_run_removes_nothing(one_of_each: Path):
@@ -231,5 +231,5 @@ def test_batch_scripts_go_with_their_run(tmp_path: Path, monkeypatch: pytest.Mon
     done = pm("clean", tmp_path, code=1)
     assert not over.exists()
     assert unknown.is_dir()
-    assert "unknown was not removed: it is not known whether allocations of it are left" in done.stderr
+    assert "unknown was not removed: it is not known whether it still has allocations" in done.stderr
     assert left_in(tmp_path) == {"unknown", unknown.name}

@@ -235,7 +235,7 @@ def test_a_submitted_run_is_mentioned_where_no_manager_is_found(programs: SlurmP
     wd = programs.path.parent
     programs.know("6", "PENDING", "Priority")
     submit(programs, small, "--id=mine")
-    told = "Run mine was submitted as Slurm job 6 (PENDING, Priority), and has not begun."
+    told = "Run mine was submitted as Slurm job 6 (PENDING, Priority), and has not started."
     for command in (["status"], ["report", "."], ["run", "--resume", "."]):
         done = run("qcg-pm", *command, cwd=wd, env=environment(PATH=str(programs.path)))
         assert done.returncode != 0
@@ -245,5 +245,5 @@ def test_a_submitted_run_is_mentioned_where_no_manager_is_found(programs: SlurmP
     assert "Slurm job 6 (PENDING) will go on with this run; wait for that, or `scancel 6` first" in again.stderr
     run("qcg-pm", "run", small, "--id=other", cwd=wd)
     after = run("qcg-pm", "status", cwd=wd, env=environment(PATH=str(programs.path)))
-    assert "Its manager has ended, and all jobs have." in after.stderr
+    assert "Its manager and all its jobs have ended." in after.stderr
     assert told in after.stderr

@@ -24,7 +24,7 @@ from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.executors.prestart import is_useful
 from qcg.pilotjob.launch.site import MultiNode
 from qcg.pilotjob.manager.placement import Placement, agent_executor
-from qcg.pilotjob.runs.resume_hint import how_to_go_on
+from qcg.pilotjob.runs.resume_hint import resume_command
 
 
 class Toy(BatchSystem):
@@ -159,10 +159,10 @@ def test_the_batch_system_chooses_the_command_of_resume_hints(
     monkeypatch.setattr(toy, "queue", ToyQueue())
     assert registry.submit_command(name) == command
     path = Path("/runs/one")
-    assert how_to_go_on(path, "7", name) == (
+    assert resume_command(path, "7", name) == (
         f"`{command} --resume /runs/one` (inside an allocation: `qcg-pm run --resume /runs/one`)"
     )
-    assert how_to_go_on(path, "", name) == "`qcg-pm run --resume /runs/one`"
+    assert resume_command(path, "", name) == "`qcg-pm run --resume /runs/one`"
 
 
 def test_outside_any_allocation_no_batch_system_is_in_use():

@@ -17,7 +17,7 @@ import pytest
 
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.runs.discovery import unfinished
+from qcg.pilotjob.runs.unfinished import count_unfinished
 from tests.support.crashing import Crashing, marking, waiting
 from tests.support.pilot import Run, job, run, write_requests
 from tests.support.processes import is_alive
@@ -188,7 +188,7 @@ def test_an_agent_killed_while_the_service_ends_leaves_no_process_behind(tmp_pat
     assert crashing.wait() == 128 + signal.SIGTERM
     assert not is_alive(int((tmp_path / "pid").read_text()))
     assert crashing.entries() == {}, "the job is QUEUED again, and not lost"
-    assert unfinished(crashing.run_dir) == 1
+    assert count_unfinished(crashing.run_dir) == 1
     crashing.check_nothing_left()
 
 

@@ -26,8 +26,10 @@ from qcg.pilotjob.host.ledger import Ledger, LedgerError
 from qcg.pilotjob.journal import schema
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
-from qcg.pilotjob.runs.discovery import find_runs, has_agents, has_manager, holder_of, to_resume, unfinished
-from qcg.pilotjob.runs.submissions import Submission, free_directory, last_submission, waiting_in, write_submission
+from qcg.pilotjob.runs.discovery import find_runs, run_to_resume
+from qcg.pilotjob.runs.liveness import has_agents, has_manager, registry_holder
+from qcg.pilotjob.runs.submissions import Submission, free_directory, last_submission, waiting_notices, write_submission
+from qcg.pilotjob.runs.unfinished import count_unfinished
 from tests.support.pilot import job, run, start, write_requests
 from tests.support.second_user import NAME, UID, give_away, needs_root, odd_things, run_as_second_user
 from tests.support.waiting import wait_for
@@ -101,7 +103,7 @@ def test_resuming_in_a_shared_directory_runs_no_jobs_of_another_user(shared: Pat
     theirs = give_away(copy_of(left_run, shared, "theirs"))
     done = run("qcg-pm", "run", "--resume", ".", cwd=shared)
     assert done.returncode == 2
-    assert f"Passed over {theirs}: it belongs to {NAME}" in done.stderr
+    assert f"Skipped {theirs}: it belongs to {NAME}" in done.stderr
     assert sorted(os.listdir(shared)) == [theirs.name]
 
 
@@ -112,7 +114,7 @@ def test_resuming_skips_a_newer_run_of_another_user(shared: Path, left_run: Path
     done = run("qcg-pm", "run", "--resume", ".", cwd=shared)
     assert done.returncode == 0, done.stderr
     assert (shared / "ran").exists()
-    assert f"Passed over {theirs}: it belongs to {NAME}." in done.stderr.splitlines()
+    assert f"Skipped {theirs}: it belongs to {NAME}." in done.stderr.splitlines()
     assert str(mine) in done.stdout
 
 
@@ -152,11 +154,9 @@ def test_runs_that_other_users_can_write_to_are_skipped(shared: Path):
     open_run.chmod(0o777)
     found = find_runs(shared)
     assert found.own == []
-    assert found.notices() == [
-        f"Passed over {open_run}: other users can write to it (chmod go-w makes it yours alone)."
-    ]
+    assert found.notices() == [f"Skipped {open_run}: other users can write to it (chmod go-w makes it yours alone)."]
     with pytest.raises(UsageError, match="other users can write to it"):
-        to_resume(shared)
+        run_to_resume(shared)
 
 
 @pytest.mark.parametrize("command", ["runs", "clean"])
@@ -167,7 +167,7 @@ def test_runs_of_another_user_are_neither_listed_nor_removed(shared: Path, left_
     assert done.exit_code == 0, done.output
     assert mine.name in done.stdout
     assert theirs.name not in done.stdout
-    assert f"Passed over {theirs}: it belongs to {NAME}." in done.stderr
+    assert f"Skipped {theirs}: it belongs to {NAME}." in done.stderr
     assert theirs.exists()
 
 
@@ -177,7 +177,7 @@ def test_a_link_of_another_user_to_an_own_run_is_skipped(shared: Path, tmp_path:
     link.symlink_to(tmp_path / ".qcgpjm-service-mine")
     assert find_runs(shared).own == [link]
     give_away(link)
-    assert find_runs(shared).notices() == [f"Passed over {link}: it belongs to {NAME}."]
+    assert find_runs(shared).notices() == [f"Skipped {link}: it belongs to {NAME}."]
 
 
 def test_only_some_of_many_runs_of_other_users_are_named(shared: Path):
@@ -185,7 +185,7 @@ def test_only_some_of_many_runs_of_other_users_are_named(shared: Path):
         give_away(run_dir_in(shared, f"theirs{number}"))
     notices = find_runs(shared).notices()
     assert len(notices) == 4
-    assert notices[-1] == "Passed over 2 more that are not yours."
+    assert notices[-1] == "Skipped 2 more runs of other users."
 
 
 def test_completion_offers_own_runs_alone_and_no_name_that_a_shell_would_run(shared: Path):
@@ -222,20 +222,20 @@ def test_two_users_work_in_one_directory_without_seeing_each_others_runs(shared:
     assert os.readlink(shared / "service.log") == str(roots / "service.log")
     listed = run_as_second_user(shared, "jobs")
     assert listed.stdout.splitlines() == ["name  state", "a     SUCCEED"]
-    assert f"Passed over {roots}: it belongs to user root." in listed.stderr
+    assert f"Skipped {roots}: it belongs to user root." in listed.stderr
     refused = run_as_second_user(shared, "run", "--resume", str(roots))
     assert refused.returncode == 2
     assert f"{roots} cannot be used: it belongs to user root" in refused.stderr
     done = run("qcg-pm", "run", "--resume", ".", cwd=shared)
     assert done.returncode == 0, done.stderr
-    assert f"Passed over {theirs}: it belongs to {NAME}." in done.stderr.splitlines()
+    assert f"Skipped {theirs}: it belongs to {NAME}." in done.stderr.splitlines()
 
 
 def test_a_second_user_cannot_submit_to_the_manager_of_root(served: LocalManager):
     run_dir = Path(served.qcgpm_conf["run_dir"])
     done = run_as_second_user(run_dir.parent, "submit", "--", "true")
     assert done.returncode == 2
-    assert f"Passed over {run_dir}: it belongs to user root." in done.stderr
+    assert f"Skipped {run_dir}: it belongs to user root." in done.stderr
     assert list(served.list()) == ["a"]
 
 
@@ -270,7 +270,7 @@ def test_no_command_talks_to_the_manager_of_another_user(
         named = pm(*[line.split()[0], "--path", str(run_dir), *line.split()[1:]])
         addressed = pm(*[line.split()[0], "--address", served.qcgpm_conf["address"], *line.split()[1:]])
     assert (done.exit_code, named.exit_code, addressed.exit_code) == (2, 2, 2)
-    assert f"Passed over {run_dir}: it belongs to {NAME}." in done.stderr
+    assert f"Skipped {run_dir}: it belongs to {NAME}." in done.stderr
     assert f"{run_dir} cannot be used: it belongs to {NAME}" in named.stderr
     assert list(served.list()) == ["a"]
 
@@ -279,7 +279,7 @@ def test_programs_do_not_find_the_manager_of_another_user(served: LocalManager, 
     run_dir = Path(served.qcgpm_conf["run_dir"])
     monkeypatch.chdir(run_dir.parent)
     with another_users(run_dir):
-        with pytest.raises(NoManager, match=f"Passed over {run_dir}: it belongs to {NAME}."):
+        with pytest.raises(NoManager, match=f"Skipped {run_dir}: it belongs to {NAME}."):
             Manager()
         with pytest.raises(NoManager, match=f"{run_dir} cannot be used: it belongs to {NAME}"):
             Manager.of_run(run_dir)
@@ -317,7 +317,7 @@ def test_the_report_on_a_run_of_another_user_can_be_read_when_it_is_named(
     assert f"Note: {theirs} is not your run: it belongs to {NAME}." in done.stderr
     done = pm("report", shared)
     assert done.exit_code == 2
-    assert f"Passed over {theirs}: it belongs to {NAME}" in done.stderr
+    assert f"Skipped {theirs}: it belongs to {NAME}" in done.stderr
 
 
 def test_a_registry_of_another_user_that_is_not_closed_is_not_copied(shared: Path, left_run: Path):
@@ -373,7 +373,7 @@ def test_no_command_hangs_on_odd_files_of_a_run(shared: Path, left_run: Path, na
 def _look_at_everything(run_dir: Path) -> None:
     for line in ("jobs", "submit -- true", "report"):
         assert pm(*line.split()).exit_code in (0, 2), line
-    for look in (has_manager, unfinished, has_agents, holder_of, to_resume):
+    for look in (has_manager, count_unfinished, has_agents, registry_holder, run_to_resume):
         look(run_dir)
 
 
@@ -437,7 +437,7 @@ def test_links_of_another_user_are_left_alone_and_never_written_through(shared: 
         assert os.lstat(shared / name).st_uid == UID
         assert (shared / ".qcgpjm-service-mine" / name).stat().st_size
     log = (shared / ".qcgpjm-service-mine" / "service.log").read_text()
-    assert f"the link {shared}/service.log is left as it is: it belongs to {NAME}" in log
+    assert f"the link {shared}/service.log is not changed: it belongs to {NAME}" in log
 
 
 def test_a_report_is_not_written_through_a_link_of_another_user(shared: Path):
@@ -472,5 +472,5 @@ def test_submissions_of_another_user_give_no_options_to_a_batch_job(shared: Path
     assert last_submission(mine) is not None
     give_away(theirs)
     assert last_submission(mine) is None
-    assert waiting_in(shared, {}) == []
+    assert waiting_notices(shared, {}) == []
     assert free_directory(mine) != theirs

@@ -79,7 +79,7 @@ def test_clients_with_few_open_files_get_an_error(tmp_path: Path, limit: int):
 def test_a_machine_without_proc_is_refused(tmp_path: Path, requests: Path):
     hide = 'mount -t tmpfs none /proc && exec "$@"'
     line = [*unshared("-m"), "sh", "-c", hide, "sh", *qcg_pm("run", requests, "--nodes", 2)]
-    check_refused(call(line, tmp_path), tmp_path, "/proc is not there")
+    check_refused(call(line, tmp_path), tmp_path, "/proc is not mounted")
 
 
 def test_a_machine_without_loopback_is_refused(tmp_path: Path, requests: Path):

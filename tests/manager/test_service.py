@@ -36,7 +36,7 @@ from tests.support.pilot import job, write_requests
     [
         (errno.ENOSPC, "No space left on device; make room, and try again"),
         (errno.EDQUOT, "Disk quota exceeded; make room, and try again"),
-        (errno.EACCES, "Permission denied; mend that, or choose another --wd, and try again"),
+        (errno.EACCES, "Permission denied; fix that, or choose another --wd, and try again"),
     ],
 )
 def test_a_contact_file_that_cannot_be_written_is_a_usage_error(

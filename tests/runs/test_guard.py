@@ -133,7 +133,7 @@ def test_a_resume_waits_for_an_allocation_that_is_about_to_end(
 def test_an_allocation_that_does_not_end_for_long_is_an_error(
     run_dir: Path, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(guard, "ENDING", 0.0)
+    monkeypatch.setattr(guard, "ALLOCATION_END_TIMEOUT", 0.0)
     slurm(job17="COMPLETING")
     path = an_agent(run_dir, "n2", "17")
     with pytest.raises(UsageError, match="wait until job 17 has ended"):
@@ -180,10 +180,10 @@ def test_a_manager_on_this_host_is_at_work_whatever_slurm_says(
     in_allocation(monkeypatch, "17")
     guard.announce(run_dir, AGENTS, None)
     with pytest.raises(UsageError, match="is at work in"):
-        guard.check_free(run_dir)
+        guard.check_no_manager(run_dir)
     slurm()
     with pytest.raises(UsageError, match="is at work in"):
-        guard.check_free(run_dir)
+        guard.check_no_manager(run_dir)
 
 
 def test_a_manager_on_a_node_ends_with_its_allocation(
@@ -193,9 +193,9 @@ def test_a_manager_on_a_node_ends_with_its_allocation(
     guard.announce(run_dir, AGENTS, None)
     on_another_host(run_dir)
     with pytest.raises(UsageError, match="is at work in"):
-        guard.check_free(run_dir)
+        guard.check_no_manager(run_dir)
     slurm()
-    guard.check_free(run_dir)
+    guard.check_no_manager(run_dir)
 
 
 def test_a_manager_on_a_login_node_does_not_end_with_its_allocation(
@@ -206,7 +206,7 @@ def test_a_manager_on_a_login_node_does_not_end_with_its_allocation(
     on_another_host(run_dir)
     slurm()
     with pytest.raises(UsageError, match="is at work in"):
-        guard.check_free(run_dir)
+        guard.check_no_manager(run_dir)
 
 
 def test_the_age_of_a_contact_file_is_measured_by_the_clock_of_its_file_system(
@@ -215,7 +215,7 @@ def test_the_age_of_a_contact_file_is_measured_by_the_clock_of_its_file_system(
     monkeypatch.setattr("time.time", lambda: 0.0)
     made = run_dir / "made"
     made.touch()
-    assert abs(guard._now_of(run_dir) - made.stat().st_mtime) < 5
+    assert abs(guard._file_system_time(run_dir) - made.stat().st_mtime) < 5
 
 
 def test_a_working_directory_that_is_not_utf_8_is_refused_with_a_sentence(tmp_path: Path):

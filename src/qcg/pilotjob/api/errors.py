@@ -34,11 +34,11 @@ class NoManager(ConnectionError):
 
     perhaps_sent = False
 
-    def __init__(self, sentence: str, run: Path | None = None, passed_over: tuple[str, ...] = ()) -> None:
-        super().__init__(" ".join([*passed_over, sentence]))
+    def __init__(self, sentence: str, run: Path | None = None, skipped: tuple[str, ...] = ()) -> None:
+        super().__init__(" ".join([*skipped, sentence]))
         self.run = run
         """The newest run of the directory."""
-        self.passed_over = passed_over
+        self.skipped = skipped
         """Sentences about runs of other users in the directory."""
 
 

@@ -107,14 +107,14 @@ class ManagerProcess:
         if self.process.returncode in (0, 1) or not hasattr(self, "conf"):
             return  # every job is final, or the manager did not start
         # Imported late: rarely needed, and slow to load.
-        from qcg.pilotjob.runs.discovery import unfinished
-        from qcg.pilotjob.runs.resume_hint import are_left
+        from qcg.pilotjob.runs.resume_hint import jobs_left_text
+        from qcg.pilotjob.runs.unfinished import count_unfinished
 
-        left = unfinished(self.run_dir)
+        left = count_unfinished(self.run_dir)
         if left:
             log.warning(
                 "%s; LocalManager(['--resume', '%s']) or `qcg-pm run --resume %s` continues with them",
-                are_left(left),
+                jobs_left_text(left),
                 self.run_dir,
                 shlex.quote(str(self.run_dir)),
             )

@@ -28,7 +28,7 @@ class Target(Struct, frozen=True):
     contact: ClientsContact
     run_dir: Path | None
     """Run directory, whose contact file is read again when the manager is gone."""
-    passed_over: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     """Sentences about runs of other users in the same directory, which are ignored."""
 
     def refreshed(self) -> Target:
@@ -83,23 +83,19 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
 
     Runs whose contact file cannot be read are skipped when another run has a live manager."""
     # Imported late: discovery reads registries, which most programs do not need.
-    from qcg.pilotjob.runs.discovery import (
-        holder_of,
-        is_there,
-        newest_with_jobs,
-        standing,
-        told_of_waiting,
-        without_contact,
-    )
+    from qcg.pilotjob.runs.discovery import newest_with_jobs
+    from qcg.pilotjob.runs.liveness import is_manager_alive, registry_holder
+    from qcg.pilotjob.runs.messages import describe_run_without_manager, no_contact_message
+    from qcg.pilotjob.runs.submissions import waiting_suffix
 
     directory = directory.absolute()
-    runs, passed_over = _runs_in(directory)
+    runs, skipped = _runs_in(directory)
     if not runs:
-        whose = "of yours " if passed_over else ""
+        whose = "of yours " if skipped else ""
         raise NoManager(
-            f"no manager was found: there is no run ({PREFIX}*) {whose}in {directory}{told_of_waiting(directory)}."
+            f"no manager was found: there is no run ({PREFIX}*) {whose}in {directory}{waiting_suffix(directory)}."
             f" {hint}",
-            passed_over=passed_over,
+            skipped=skipped,
         )
     problems = []
     for run in runs:
@@ -109,12 +105,12 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
             problems.append(error)
             continue
         if found is None:
-            holder = holder_of(run)
+            holder = registry_holder(run)
             if holder is not None:
-                problems.append(ConnectionError(without_contact(run, holder)))
-        elif is_there(run, found):
+                problems.append(ConnectionError(no_contact_message(run, holder)))
+        elif is_manager_alive(run, found):
             if found.clients is not None:
-                return Target(found.clients, run, passed_over)
+                return Target(found.clients, run, skipped)
             problems.append(
                 ConnectionError(
                     f"the manager in {run} has no network interface, so nobody can talk to it: start it without"
@@ -125,10 +121,10 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
         raise problems[0]
     newest = newest_with_jobs(runs)
     raise NoManager(
-        f"{standing(newest)} See what happened with `qcg-pm report {newest}`, start another manager with"
-        " `qcg-pm-service --net`, or say where one is with --path",
+        f"{describe_run_without_manager(newest)} See what happened with `qcg-pm report {newest}`, start another manager"
+        " with `qcg-pm-service --net`, or say where one is with --path",
         newest,
-        passed_over,
+        skipped,
     )
 
 

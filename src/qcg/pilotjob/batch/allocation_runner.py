@@ -26,7 +26,7 @@ from qcg.pilotjob.common.exit_codes import JOBS_LEFT
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.runs.chain_state import SCRIPT, read_chain_state, write_chain_state
-from qcg.pilotjob.runs.guard import wait_until_free
+from qcg.pilotjob.runs.guard import wait_for_manager_end
 
 MOST_DEATHS = 3
 """Managers that may be killed in one allocation before no other one is started."""
@@ -131,7 +131,7 @@ class AllocationRunner:
     def _run_once(self) -> int:
         arguments = self._run
         if (self._run_dir / FILE_NAME).exists():
-            wait_until_free(self._run_dir)
+            wait_for_manager_end(self._run_dir)
             if "--resume" not in arguments:  # the options are remembered
                 arguments = ["--resume", str(self._run_dir)]
         if self._told_to_end:

@@ -22,7 +22,10 @@ from qcg.pilotjob.cli.target_options import target_of
 from qcg.pilotjob.common.environment import MANAGER_ADDRESS, RUN_DIRECTORY
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
-from qcg.pilotjob.runs.discovery import afterword, has_manager, is_there, runs_of, standing, unfinished
+from qcg.pilotjob.runs.discovery import own_runs
+from qcg.pilotjob.runs.liveness import has_manager, is_manager_alive
+from qcg.pilotjob.runs.messages import describe_ended_run, describe_run_without_manager
+from qcg.pilotjob.runs.unfinished import count_unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
 
@@ -110,7 +113,7 @@ def _call(
     except NoManager as missing:
         if not offline or missing.run is None:
             raise Refusal(str(missing)) from None
-        for sentence in missing.passed_over:
+        for sentence in missing.skipped:
             echo_err(sentence)
         return _ask_registry(missing.run, function, given)
     except ConnectionError as error:
@@ -125,7 +128,7 @@ def _call(
 
 def _is_over(run: Path) -> bool:
     """Whether the manager of a run has just ended, and all its jobs have."""
-    return not has_manager(run) and not unfinished(run)
+    return not has_manager(run) and not count_unfinished(run)
 
 
 def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[str, Any]) -> int | None:
@@ -143,10 +146,10 @@ def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[st
         except JournalError as error:
             raise Refusal(str(error)) from None
         finally:
-            echo_err(f"This is what the registry of {run.absolute()} says. {afterword(run)}")
+            echo_err(f"This is what the registry of {run.absolute()} says. {describe_ended_run(run)}")
             if ended.unreadable:
                 echo_err(f"The registry is damaged. Not readable: {in_words(ended.unreadable)}.")
-            others = len(runs_of(run.parent)) - 1
+            others = len(own_runs(run.parent)) - 1
             if code and others:
                 other_runs = pluralize(others, "other run is", "other runs are")
                 echo_err(f"{other_runs} in {run.absolute().parent}: see --path")
@@ -158,7 +161,7 @@ def connect(path: str | None, address: str | None, environ: Mapping[str, str]) -
     from qcg.pilotjob.api.target import find_target
 
     target = find_target(address, environ, path, _HINT)
-    for sentence in target.passed_over:
+    for sentence in target.skipped:
         echo_err(sentence)
     click.get_current_context().meta[_RUN_DIR] = target.run_dir
     return Manager.at(target, {"log_file": ""})  # commands write no api.log
@@ -179,8 +182,8 @@ def _why_no_answer(run: Path | None) -> str:
             found = contact.read(run)
         except ContactError:
             return ""
-        if found is None or not is_there(run, found):
-            return standing(run)
+        if found is None or not is_manager_alive(run, found):
+            return describe_run_without_manager(run)
         time.sleep(PAUSE)  # a manager closes its connections before it ends
     assert found is not None
     return (

@@ -196,8 +196,8 @@ def resolve_cores(given: dict[str, Any]) -> None:
 
 def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[Options, Resumption | None]:
     """The options of a new run, or what to resume with which options changed: those that are given again."""
-    from qcg.pilotjob.runs.discovery import queued_again, to_resume
-    from qcg.pilotjob.runs.guard import wait_until_free  # here: most commands need the options alone
+    from qcg.pilotjob.runs.discovery import requeued_run, run_to_resume
+    from qcg.pilotjob.runs.guard import wait_for_manager_end  # here: most commands need the options alone
 
     values = {**given, **fixed}
     values.pop("cores")
@@ -216,15 +216,15 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     values["id"] = values.pop("run_id")
     if resume is None:
         path = values.get("file_path")
-        begun = queued_again(Path(values["wd"]), path, values["id"], os.environ) if path else None
+        begun = requeued_run(Path(values["wd"]), path, values["id"], os.environ) if path else None
         if begun is None:
             return Options(**values), None
         echo_err(f"The batch system has queued this job again: going on with {begun}, which it had begun.")
-        wait_until_free(begun)
+        wait_for_manager_end(begun)
         return Options(), Resumption(begun, {})
     if values["id"] is not None:
         raise UsageError("--id is for a new run; one that is resumed keeps its name, so leave out --id or --resume")
-    run_dir = to_resume(Path(resume)).resolve()
+    run_dir = run_to_resume(Path(resume)).resolve()
     if _was_given(context, "wd") and Path(values["wd"]).resolve() != run_dir.parent:
         raise UsageError(f"--wd is for a new run; one that is resumed stays where it was, in {run_dir.parent}")
     again = {_FIELDS.get(name, name) for name in given if _was_given(context, name)} | fixed.keys()

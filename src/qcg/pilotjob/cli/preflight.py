@@ -53,7 +53,7 @@ class Time(msgspec.Struct, frozen=True):
         return f"--time-limit {self.time_limit:g}" if of_manager else f"--time {self.limit}"
 
 
-class LeftOver(msgspec.Struct, frozen=True):
+class UnfinishedPart(msgspec.Struct, frozen=True):
     """The unfinished part of a run, read from its registry."""
 
     jobs: list[JobDescription]
@@ -62,7 +62,7 @@ class LeftOver(msgspec.Struct, frozen=True):
     options: Options
 
 
-def left_of(run_dir: Path) -> LeftOver:
+def read_unfinished_part(run_dir: Path) -> UnfinishedPart:
     """The unfinished part of a run. Raises BatchError when its registry cannot be read."""
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
@@ -73,7 +73,7 @@ def left_of(run_dir: Path) -> LeftOver:
         raise BatchError(f"the registry of {run_dir} is damaged: {error}") from None
     except JournalError as error:
         raise BatchError(str(error).rstrip(".")) from None
-    return LeftOver(jobs, options.file_path is None or 0 < total == done, options)
+    return UnfinishedPart(jobs, options.file_path is None or 0 < total == done, options)
 
 
 def check_file(file: Path, nodes: Sequence[NodeSpec], time: Time) -> None:

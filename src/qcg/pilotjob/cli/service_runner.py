@@ -28,7 +28,7 @@ from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.run_result import RunResult
 from qcg.pilotjob.manager.service import Service
 from qcg.pilotjob.report.errors import ReportError
-from qcg.pilotjob.runs.discovery import find_runs, left_runs
+from qcg.pilotjob.runs.discovery import find_runs, find_unfinished_runs
 from qcg.pilotjob.runs.machine_check import check_machine
 
 
@@ -43,7 +43,7 @@ def run_service(
     print_ignored_options(context)
     try:
         check_machine()
-        refuse_many_at_once(given["resources"], os.environ)
+        check_single_task(given["resources"], os.environ)
         options, resumption = build(context, given, **fixed)
         notes = _other_runs(options, resumption, given["resume"])
 
@@ -51,7 +51,7 @@ def run_service(
 
         def ready(manager: Manager) -> None:
             # Not before: when it cannot begin, that is what counts.
-            for note in [*notes, *file_again(resumption, manager.engine.journal), *manager.start_notices]:
+            for note in [*notes, *repeated_file_notices(resumption, manager.engine.journal), *manager.start_notices]:
                 echo_err(note)
             # From here until its end, the service itself takes care of Ctrl-C.
             notice.run_dir = manager.engine.journal.path.parent
@@ -64,7 +64,7 @@ def run_service(
         raise Refusal(str(error)) from None
 
 
-def refuse_many_at_once(resources: str, environ: Mapping[str, str]) -> None:
+def check_single_task(resources: str, environ: Mapping[str, str]) -> None:
     """Refuse a manager that the batch system starts as one of several tasks, each of which would run all jobs."""
     system = system_in_use(environ)
     if resources != "local" and system is not None:
@@ -80,14 +80,14 @@ def _other_runs(options: Options, resumption: Resumption | None, resume: str | N
         notes += found.notices()
         if found.own[0].resolve() != mine:
             notes.append(f"Going on with {mine}: of the newer ones none has jobs that have not ended.")
-    left = left_runs(Path(options.wd) if mine is None else mine.parent, besides=mine)
+    left = find_unfinished_runs(Path(options.wd) if mine is None else mine.parent, besides=mine)
     if left:
         others = f" So were {', '.join(str(other.run_dir) for other in left[1:])}." if left[1:] else ""
         notes.append(f"Note: {left[0]}.{others}")
     return notes
 
 
-def file_again(resumption: Resumption | None, journal: Journal) -> list[str]:
+def repeated_file_notices(resumption: Resumption | None, journal: Journal) -> list[str]:
     """Who gives the file of a run again may expect that its jobs run again."""
     path = None if resumption is None else resumption.changes.get("file_path")
     done, in_all = how_far(journal)

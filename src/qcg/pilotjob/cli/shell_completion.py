@@ -76,10 +76,11 @@ def _names_in(directory: Path, incomplete: str, final: bool | None) -> list[str]
     from qcg.pilotjob.journal.errors import JournalError
     from qcg.pilotjob.journal.journal import FILE_NAME
     from qcg.pilotjob.journal.snapshot import snapshot
-    from qcg.pilotjob.runs.discovery import RunsError, has_manager, newest_with_jobs, runs_of
+    from qcg.pilotjob.runs.discovery import RunsError, newest_with_jobs, own_runs
+    from qcg.pilotjob.runs.liveness import has_manager
 
     try:
-        runs = runs_of(directory)
+        runs = own_runs(directory)
         if not runs:
             return []
         registry = (next(filter(has_manager, runs), None) or newest_with_jobs(runs)) / FILE_NAME

@@ -14,9 +14,9 @@ from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.placement import Placement, find_placement, hosts_of_file
 from qcg.pilotjob.manager.ports import Interfaces, NetworkServer, RequestFile
 from qcg.pilotjob.runs import rundir
-from qcg.pilotjob.runs.guard import check_agents, check_free
+from qcg.pilotjob.runs.guard import check_agents, check_no_manager
 from qcg.pilotjob.runs.machine_check import check_connections
-from qcg.pilotjob.runs.resume_hint import refuse_elsewhere
+from qcg.pilotjob.runs.resume_hint import refuse_outside_allocation
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.routing import LOOPBACK
 
@@ -56,7 +56,7 @@ def prepare_new(options: Options, interfaces: Interfaces, hub: Hub) -> PreparedR
 
 def prepare_resumed(resumption: Resumption, interfaces: Interfaces, hub: Hub) -> PreparedRun:
     run_dir = resumption.run_dir
-    check_free(run_dir)
+    check_no_manager(run_dir)
     journal = Journal.open(run_dir / FILE_NAME)
     before = resume.stored_options(journal)
     options = msgspec.structs.replace(before, **resumption.changes)
@@ -67,7 +67,7 @@ def prepare_resumed(resumption: Resumption, interfaces: Interfaces, hub: Hub) ->
     placement = find_placement(options)
     was_in = journal.metadata(NODES_OF_ALLOCATION)
     if was_in and placement.allocation is None and options.nodes is None and options.resources == "auto":
-        refuse_elsewhere(run_dir, was_in, journal.metadata(BATCH_SYSTEM))
+        refuse_outside_allocation(run_dir, was_in, journal.metadata(BATCH_SYSTEM))
     network = _open_network(interfaces, hub, options, placement)
     return PreparedRun(run_dir.parent, run_dir, options, journal, placement, requests, network, is_resumed=True)
 

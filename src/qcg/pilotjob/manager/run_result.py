@@ -13,8 +13,9 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.manager.ports import FileProgress
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
-from qcg.pilotjob.runs.discovery import has_agents, never_had_jobs
-from qcg.pilotjob.runs.resume_hint import are_left, how_to_go_on
+from qcg.pilotjob.runs.liveness import has_agents
+from qcg.pilotjob.runs.resume_hint import jobs_left_text, resume_command
+from qcg.pilotjob.runs.unfinished import has_no_jobs
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class RunResult(msgspec.Struct, kw_only=True):
         """Requests were refused, and the registry has never had a job: the run directory is of no use."""
         end = self.end
         ended_by_itself = end.cause in (Cause.DONE, Cause.REQUESTS_READ) and not (end.signal or end.unwritten)
-        return bool(self.requests.refusals) and ended_by_itself and never_had_jobs(self.run_dir)
+        return bool(self.requests.refusals) and ended_by_itself and has_no_jobs(self.run_dir)
 
     @property
     def jobs_left(self) -> int:
@@ -88,7 +89,7 @@ class RunResult(msgspec.Struct, kw_only=True):
         """How many jobs and requests are left, why, and the command that continues with them; empty without any.
 
         `followed`: another allocation continues without the user."""
-        go_on = how_to_go_on(self.run_dir, self.allocation, self.batch_system, serves=self.serves).replace("`", "")
+        go_on = resume_command(self.run_dir, self.allocation, self.batch_system, serves=self.serves).replace("`", "")
         if self.end.unwritten:
             runs = ": what runs goes on" if has_agents(self.run_dir) else ""
             return f"Nothing could be written, so the run is left as it is{runs}. Make room, and go on with: {go_on}"
@@ -106,11 +107,11 @@ class RunResult(msgspec.Struct, kw_only=True):
 
     def _what_is_left(self) -> str:
         if not self.requests_left:
-            return are_left(self.jobs_left)
+            return jobs_left_text(self.jobs_left)
         requests = "1 request" if self.requests_left == 1 else f"{self.requests_left} requests"
         if not self.jobs_left:
             return f"{requests} of the file {'is' if self.requests_left == 1 else 'are'} left"
-        return f"{are_left(self.jobs_left)}, and {requests} of the file"
+        return f"{jobs_left_text(self.jobs_left)}, and {requests} of the file"
 
 
 def count_jobs(state: CoreState, *, run_is_left: bool) -> list[int]:

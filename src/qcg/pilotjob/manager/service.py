@@ -30,8 +30,8 @@ from qcg.pilotjob.manager.shutdown import ShutdownSequence
 from qcg.pilotjob.manager.signals import EarlySignals, SignalWatch, give_up_on_unexpected_errors
 from qcg.pilotjob.report.progress import progress_line
 from qcg.pilotjob.runs import rundir
-from qcg.pilotjob.runs.discovery import in_same_directory
-from qcg.pilotjob.runs.guard import announce, leave, refresh, withdraw
+from qcg.pilotjob.runs.guard import announce, mark_ended, refresh, remove_contact
+from qcg.pilotjob.runs.messages import shared_directory_notices
 from qcg.pilotjob.wire.contact import ContactError
 from qcg.pilotjob.wire.hub import Hub
 from qcg.pilotjob.wire.timing import CONTACT_INTERVAL
@@ -159,7 +159,7 @@ class Service:
             agents = manager.engine.executor.open()
             announce(prepared.run_dir, agents, prepared.network.contact if prepared.network is not None else None)
         self._is_reachable = True
-        for notice in [*cores.notices, *in_same_directory(prepared.run_dir)]:
+        for notice in [*cores.notices, *shared_directory_notices(prepared.run_dir)]:
             log.warning("%s", notice)
             manager.start_notices.append(notice)
 
@@ -221,9 +221,9 @@ async def _all_done(manager: Manager) -> None:
 def _withdraw_contact(run_dir: Path, *, run_is_left: bool) -> None:
     try:
         if run_is_left:
-            leave(run_dir)
+            mark_ended(run_dir)
         else:
-            withdraw(run_dir)
+            remove_contact(run_dir)
     except (OSError, ContactError) as error:
         log.error("on other hosts this manager counts as alive for a while: %s", error)
     if run_is_left:

@@ -14,7 +14,7 @@ from qcg.pilotjob.manager.deadline import ManagerDeadline
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.shutdown import ShutdownSequence
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
-from qcg.pilotjob.runs.resume_hint import are_left
+from qcg.pilotjob.runs.resume_hint import jobs_left_text
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class SignalWatch:
         if is_repeated:
             return "the run is left as it is, to be resumed" if cannot_write else "running jobs are killed at once"
         left = self._engine.state.unfinished
-        jobs = f"{are_left(left)} for --resume" if left else "the manager ends"
+        jobs = f"{jobs_left_text(left)} for --resume" if left else "the manager ends"
         if cannot_write:
             return (
                 f"nothing can be written, and the end waits for that: once there is room, {jobs}; a second signal"

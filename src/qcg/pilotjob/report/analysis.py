@@ -25,7 +25,8 @@ from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.run_report import Failure, RunReport, Slow
 from qcg.pilotjob.report.summary import Outcome, Summary, statistics_of, summarise
 from qcg.pilotjob.report.tail import end_of_output
-from qcg.pilotjob.runs.discovery import ForeignRunError, RunsError, has_manager, with_registry
+from qcg.pilotjob.runs.discovery import ForeignRunError, RunsError, newest_readable_run
+from qcg.pilotjob.runs.liveness import has_manager
 
 NONE_STARTED = "none of its iterations was started, because of what they wait for"
 
@@ -49,7 +50,7 @@ def analyse(path: Path, most: int = 10, *, ended: bool = False) -> RunReport:
 def _run_of(path: Path) -> tuple[Path, bool]:
     """The run to report on, and whether it belongs to another user, whose runs are only found by their own path."""
     try:
-        return with_registry(path), False
+        return newest_readable_run(path), False
     except ForeignRunError:
         return path, True
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.agent.pidfile import AgentPid, is_claimed, is_damaged, read_agent_pid, remove_agent_pid
-from qcg.pilotjob.agent.pidfile import is_alive as is_at_work
+from qcg.pilotjob.agent.pidfile import is_alive as is_agent_alive
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.errors import ClusterError
@@ -24,15 +24,16 @@ from qcg.pilotjob.runs.ssh_probe import has_left
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import AgentsContact, ClientsContact, Contact, ContactError
 
-FRESH = 30.0
-"""A manager touches its contact file every few seconds: on another host, one younger than this is alive."""
-ENDING = 15.0
-"""Seconds for the batch system to end an allocation, before a user who resumes its run is told to wait."""
+CONTACT_MAX_AGE = 30.0
+"""Age in seconds of a contact file at which a manager on another host counts as dead. Live managers touch the file
+every few seconds."""
+ALLOCATION_END_TIMEOUT = 15.0
+"""Seconds to wait for the end of an allocation before the resumption of its run is refused."""
 PAUSE = 2.0
 """Seconds between two checks of a manager or an allocation."""
 
 
-def check_free(run_dir: Path) -> None:
+def check_no_manager(run_dir: Path) -> None:
     """Raise UsageError when the run has a live manager."""
     try:
         found = contact.read(run_dir)
@@ -42,20 +43,24 @@ def check_free(run_dir: Path) -> None:
         return
     if not is_alive(run_dir, found):
         return
-    # On this host the process itself has just been seen; of another one only its file, which gets old slowly.
-    if found.host == host_name() or not _ended_with(AllocationRef(found.allocation, found.cluster, found.batch_system)):
+    # On this host the process itself was checked; on another host only its file, which may outlive the allocation.
+    if found.host == host_name() or not _is_certainly_over(
+        AllocationRef(found.allocation, found.cluster, found.batch_system)
+    ):
         raise UsageError(
             f"a manager (pid {found.pid} on {found.host}) is at work in {run_dir}; wait for it, or end it first"
         )
 
 
-def wait_until_free(run_dir: Path) -> None:
-    """A manager of the same allocation, before it was queued again on other nodes, counts as alive until its contact
-    file is old. One that is alive indeed is told about when the run is taken up."""
-    patience = time.monotonic() + FRESH + 5 * PAUSE
-    while time.monotonic() < patience:
+def wait_for_manager_end(run_dir: Path) -> None:
+    """Wait until the contact file of the previous manager is old, after the batch system requeued the allocation.
+
+    Returns after a timeout when the manager is still alive: then resuming the run raises UsageError.
+    """
+    deadline = time.monotonic() + CONTACT_MAX_AGE + 5 * PAUSE
+    while time.monotonic() < deadline:
         try:
-            check_free(run_dir)
+            check_no_manager(run_dir)
         except UsageError:
             time.sleep(PAUSE)
         else:
@@ -65,18 +70,18 @@ def wait_until_free(run_dir: Path) -> None:
 def is_alive(run_dir: Path, found: Contact) -> bool:
     """Whether the manager that wrote this contact file is alive."""
     if not found.pid:
-        return False  # the manager wrote that it has ended
+        return False  # marked as ended
     if found.host == host_name() and sees_processes():
         process = read_process(found.pid)
         return process is not None and not process.dead and process.start_ticks == found.started
     try:
-        return _now_of(run_dir) - (run_dir / contact.FILE_NAME).stat().st_mtime < FRESH
+        return _file_system_time(run_dir) - (run_dir / contact.FILE_NAME).stat().st_mtime < CONTACT_MAX_AGE
     except FileNotFoundError:
         return False
 
 
-def _ended_with(allocation: AllocationRef) -> bool:
-    """Whether it is sure that the allocation is over, and with it all that ran there."""
+def _is_certainly_over(allocation: AllocationRef) -> bool:
+    """Whether the allocation is certainly over, and with it all its processes."""
     try:
         return bool(allocation.id) and _settled_state(allocation) is AllocationState.OVER
     except ClusterError:
@@ -84,21 +89,21 @@ def _ended_with(allocation: AllocationRef) -> bool:
 
 
 def _settled_state(allocation: AllocationRef) -> AllocationState:
-    """The state of an allocation. One that is about to end is usually over a few seconds later: that is waited for."""
-    patience = time.monotonic() + ENDING
+    """The state of an allocation. Waits a few seconds for the end of one that is about to end."""
+    deadline = time.monotonic() + ALLOCATION_END_TIMEOUT
     system = batch_system(allocation.system)
     while (state := system.state_of(allocation, os.environ)) is AllocationState.ENDING:
-        if time.monotonic() >= patience:
+        if time.monotonic() >= deadline:
             break
         time.sleep(PAUSE)
     return state
 
 
 def check_agents(run_dir: Path, instance: str, hosts: Collection[str] = ()) -> None:
-    """Refuse a run whose agents may be at work elsewhere: what they run must not be started again here.
+    """Refuse a run whose agents may be alive elsewhere: their jobs must not be started again here.
 
-    Those of the allocation that the manager is in are called to it. Those of one that is over are gone.
-    `instance`: the mark of all processes of the run's jobs. `hosts`: hosts of a host file, whose agents are called too.
+    Agents of the manager's own allocation connect to it, and agents of an allocation that is over are gone.
+    `instance`: the mark of all processes of the run's jobs. `hosts`: hosts of a host file, whose agents connect too.
     """
     current = current_allocation(os.environ)
     mine = None if current is None else (current.id, current.cluster)
@@ -118,8 +123,8 @@ def check_agents(run_dir: Path, instance: str, hosts: Collection[str] = ()) -> N
             _check_host_of_file(run_dir, name, found, instance, hosts)
             continue
         if here and not found.allocation:
-            continue  # called, or followed by another one that ends what it has left
-        if here and is_at_work(found):
+            continue  # it connects, or its successor ends its processes
+        if here and is_agent_alive(found):
             raise UsageError(
                 f"the agent {name} of {run_dir} (pid {found.pid}) is at work on this host, for allocation"
                 f" {found.allocation}; resume the run inside that allocation, or end the agent with"
@@ -148,7 +153,7 @@ def check_agents(run_dir: Path, instance: str, hosts: Collection[str] = ()) -> N
 
 
 def _check_host_of_file(run_dir: Path, name: str, found: AgentPid, instance: str, hosts: Collection[str]) -> None:
-    """Refuse a run with an agent on a host of a host file that is at work, and that this manager does not call."""
+    """Refuse a run with a live agent on a host that is not in the manager's host file."""
     if name in hosts:
         return
     if not has_left(name, found.pid, instance):
@@ -172,8 +177,8 @@ def _is_over(run_dir: Path, allocation: AllocationRef) -> bool:
     return state is AllocationState.OVER
 
 
-def _now_of(directory: Path) -> float:
-    """The time by the clock that stamps the files of this directory, which may be another machine's."""
+def _file_system_time(directory: Path) -> float:
+    """The time of the clock that stamps files of this directory, which may be that of a file server."""
     with tempfile.TemporaryFile(dir=directory) as file:
         file.write(b".")
         file.flush()
@@ -207,13 +212,13 @@ def refresh(run_dir: Path) -> None:
     os.utime(run_dir / contact.FILE_NAME)
 
 
-def leave(run_dir: Path) -> None:
-    """Mark the manager as ended in the contact file, and keep the file for agents that wait for the next manager: some
-    file systems cache missing files for long."""
+def mark_ended(run_dir: Path) -> None:
+    """Mark the manager as ended in the contact file. The file is kept for agents that wait for the next manager:
+    some file systems cache the absence of a file."""
     found = contact.read(run_dir)
     if found is not None:
         contact.write(run_dir, msgspec.structs.replace(found, pid=0))
 
 
-def withdraw(run_dir: Path) -> None:
+def remove_contact(run_dir: Path) -> None:
     contact.remove(run_dir)

@@ -1,4 +1,4 @@
-"""What a manager needs of the machine that it runs on: checked before anything is made."""
+"""Requirements of a manager on its machine, checked before a run directory is created."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ CONNECT_TIMEOUT = 5.0
 
 
 def check_machine() -> None:
-    """Raise UsageError where processes cannot be watched, or too few files can be opened."""
+    """Raise UsageError where processes cannot be monitored, or too few files can be opened."""
     if not sees_processes():
         raise UsageError(
-            "/proc is not there, so that the processes of jobs could not be watched and ended; mount it, for example"
+            "/proc is not mounted, so processes of jobs cannot be monitored and killed; mount it, for example"
             " with `mount -t proc proc /proc`"
         )
     try:
         require(NEEDED_BY_MANAGER)
     except TooFewDescriptors as error:
         raise UsageError(str(error)) from None
-    if GIVEN < NEEDED_BY_MANAGER:  # the agent, which has the limit of its jobs
+    if GIVEN < NEEDED_BY_MANAGER:  # agents run with this limit, as their jobs do
         raise UsageError(
             f"the limit of open files is {GIVEN}, and agents need {NEEDED_BY_MANAGER}; raise it, for example with"
             " `ulimit -n 1024`, and try again"
@@ -32,12 +32,12 @@ def check_machine() -> None:
 
 
 def sees_processes() -> bool:
-    """Whether /proc tells of processes: without it, none can be found again."""
+    """Whether /proc shows processes."""
     return read_process(os.getpid()) is not None
 
 
 def check_connections(address: str) -> None:
-    """Raise UsageError where agents on this machine could not connect to this address of it."""
+    """Raise UsageError when agents on this machine cannot connect to this address."""
     host = address.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -48,6 +48,6 @@ def check_connections(address: str) -> None:
             pass
     except OSError as error:
         raise UsageError(
-            f"this machine cannot connect to its own address {host}, which agents and clients have to:"
+            f"this machine cannot connect to its own address {host}, which agents and clients connect to:"
             f" {error.strerror or error}; switch the network interface on, for example with `ip link set lo up`"
         ) from None

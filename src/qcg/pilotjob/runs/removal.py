@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 from qcg.pilotjob.cluster.errors import BatchError
-from qcg.pilotjob.runs.discovery import has_manager, holder_of
+from qcg.pilotjob.runs.liveness import has_manager, registry_holder
 from qcg.pilotjob.runs.rundir import PREFIX, relink
 from qcg.pilotjob.runs.states import RunInfo, RunState
-from qcg.pilotjob.runs.submissions import allocations_under_way, submission_directories
+from qcg.pilotjob.runs.submissions import active_allocations, submission_directories
 
 STARTING = 60.0
 """Seconds for which a directory without a registry may belong to a manager that is starting."""
@@ -29,7 +29,7 @@ def reason_to_keep(run: RunInfo, *, now: float, unfinished_too: bool) -> str:
     if run.agents is not False:
         return "its agents are at work" if run.agents else "its agents may be at work on other hosts"
     if run.state is RunState.EMPTY and run.age(now) < STARTING:
-        return "it may be about to begin"
+        return "it may be about to start"
     if unfinished_too:
         return ""
     if run.state is RunState.DAMAGED:
@@ -44,22 +44,22 @@ def reason_to_keep(run: RunInfo, *, now: float, unfinished_too: bool) -> str:
 def remove_run(run_dir: Path) -> None:
     """Remove a run directory, its batch scripts, and links that lead to it. Raises RemovalError when it is in use.
 
-    The directory is renamed first, so that no manager resumes a run that is half removed, and a manager that resumed it
-    at the last moment is noticed.
+    The directory is renamed first, so that no manager resumes a half-removed run, and a manager that has just resumed
+    it is detected.
     """
     run_dir = run_dir.resolve()
     if run_dir.lstat().st_uid != os.getuid():
         raise RemovalError("it belongs to another user")
     scripts = _batch_scripts(run_dir)
     name = run_dir.name.removeprefix(PREFIX)
-    aside = run_dir.with_name(f"{REMOVED}{name}.{os.getpid()}")
+    renamed = run_dir.with_name(f"{REMOVED}{name}.{os.getpid()}")
     try:
-        run_dir.rename(aside)
-        if has_manager(aside) or holder_of(aside) is not None:
-            aside.rename(run_dir)
-            raise RemovalError("a manager has just taken it up")
+        run_dir.rename(renamed)
+        if has_manager(renamed) or registry_holder(renamed) is not None:
+            renamed.rename(run_dir)
+            raise RemovalError("a manager has just resumed it")
         relink(run_dir.parent, run_dir)
-        for directory in (aside, *scripts):
+        for directory in (renamed, *scripts):
             shutil.rmtree(directory)
     except OSError as error:
         raise RemovalError(f"{error.filename}: {os.strerror(error.errno or 0)}") from None
@@ -67,9 +67,9 @@ def remove_run(run_dir: Path) -> None:
 
 def _batch_scripts(run_dir: Path) -> list[Path]:
     try:
-        allocations = allocations_under_way(run_dir, os.environ)
+        allocations = active_allocations(run_dir, os.environ)
     except BatchError as error:
-        raise RemovalError(f"it is not known whether allocations of it are left: {error}") from None
+        raise RemovalError(f"it is not known whether it still has allocations: {error}") from None
     if allocations:
-        raise RemovalError(f"allocation {allocations[0].id} of it has not ended")
+        raise RemovalError(f"its allocation {allocations[0].id} has not ended")
     return submission_directories(run_dir)

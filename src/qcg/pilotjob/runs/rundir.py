@@ -53,7 +53,7 @@ def create(wd: Path, given_id: str | None) -> Path:
 
 
 def _check_file_system(run_dir: Path) -> None:
-    """Some file systems give every file to one user, or let everybody write: no run of theirs could be used again."""
+    """Refuse a file system that ignores owners or modes of files: its runs could never be resumed."""
     try:
         check_own_directory(run_dir)
     except UnsafeFile as unsafe:
@@ -66,38 +66,39 @@ def _check_file_system(run_dir: Path) -> None:
 
 @contextmanager
 def writing_to(run_dir: Path) -> Iterator[None]:
+    """Context manager that turns errors of writing to a run directory into UsageError."""
     try:
         yield
     except OSError as error:
-        advice = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "mend that, or choose another --wd"
+        advice = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "fix that, or choose another --wd"
         raise UsageError(
             f"the run directory {run_dir} cannot be written: {error.strerror}; {advice}, and try again"
         ) from None
 
 
 def link(wd: Path, target: Path, name: str) -> None:
-    """`name` in the working directory leads to the newest run's file. What is the user's own there is left alone.
+    """Link `name` in the working directory to the file of the newest run. A file of the user with this name is kept.
 
-    Of a file that is kept elsewhere the user knows the place: there is no link to it, and none to an older run's.
+    A target outside the run directory gets no link: the user chose its path. A link to an older run is removed then.
     """
-    place = wd / name
-    if os.path.lexists(place) and not _leads_to_a_run(place):
+    path = wd / name
+    if os.path.lexists(path) and not _points_to_run(path):
         return
     with suppress(FileNotFoundError):
-        owner = os.lstat(place).st_uid
+        owner = os.lstat(path).st_uid
         if owner != os.geteuid():
-            log.warning("the link %s is left as it is: it belongs to %s", place, user_name(owner))
+            log.warning("the link %s is not changed: it belongs to %s", path, user_name(owner))
             return
     temporary = wd / f".{name}.{os.getpid()}"
     try:
         temporary.unlink(missing_ok=True)
         if target.parent.name.startswith(PREFIX):
             temporary.symlink_to(os.path.relpath(target, wd))
-            temporary.replace(place)
+            temporary.replace(path)
         else:
-            place.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     except OSError as error:
-        log.warning("the link %s could not be made: %s", place, os.strerror(error.errno or 0))
+        log.warning("the link %s could not be made: %s", path, os.strerror(error.errno or 0))
 
 
 def discard(wd: Path, run_dir: Path) -> None:
@@ -107,9 +108,9 @@ def discard(wd: Path, run_dir: Path) -> None:
 
 
 def relink(wd: Path, removed: Path) -> None:
-    """Point links to a removed run to the newest run that is left."""
+    """Point links to a removed run to the newest remaining run."""
     for name in ("service.log", "jobs.report"):
-        if _leads_to_a_run(wd / name) and Path(os.readlink(wd / name)).parent.name == removed.name:
+        if _points_to_run(wd / name) and Path(os.readlink(wd / name)).parent.name == removed.name:
             newest = _newest_with(wd, name)
             if newest is None:
                 (wd / name).unlink(missing_ok=True)
@@ -127,5 +128,5 @@ def _newest_with(wd: Path, name: str) -> Path | None:
     return max(runs)[1] if runs else None
 
 
-def _leads_to_a_run(place: Path) -> bool:
-    return place.is_symlink() and Path(os.readlink(place)).parent.name.startswith(PREFIX)
+def _points_to_run(path: Path) -> bool:
+    return path.is_symlink() and Path(os.readlink(path)).parent.name.startswith(PREFIX)

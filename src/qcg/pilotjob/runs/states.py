@@ -13,24 +13,24 @@ from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, NODES_OF_ALLOCATION
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.runs.discovery import has_agents, holder_of, is_there
+from qcg.pilotjob.runs.liveness import has_agents, is_manager_alive, registry_holder
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
 
-_CHANGED_BY_MANAGERS = (FILE_NAME, f"{FILE_NAME}-wal", "service.log", "jobs.report")
+_FILES_OF_MANAGER = (FILE_NAME, f"{FILE_NAME}-wal", "service.log", "jobs.report")
 
 
 class RunState(Enum):
     LIVE = "live"
-    """Its manager is at work."""
+    """It has a live manager."""
     ENDED = "ended"
     """All its jobs are final."""
     LEFT = "left"
-    """Its manager ended, and jobs or requests are left for another one."""
+    """Its manager ended with unfinished jobs or requests."""
     CRASHED = "crashed"
-    """Its manager died, and jobs or requests are left for another one."""
+    """Its manager died with unfinished jobs or requests."""
     EMPTY = "empty"
-    """It has no registry: it is about to begin, or could not."""
+    """It has no registry: it is about to start, or could not start."""
     DAMAGED = "damaged"
     """Its registry cannot be read."""
 
@@ -41,22 +41,22 @@ class RunInfo(msgspec.Struct, frozen=True):
     run_dir: Path
     state: RunState
     last_change: float
-    """Epoch seconds at which its manager wrote to the registry, the log or the report last."""
+    """Epoch seconds of the last write to the registry, the log or the report."""
     jobs: dict[str, int] = {}
     """Numbers of jobs by state; states without jobs are left out."""
     requests_left: int = 0
-    """Requests of its file that have not been run."""
+    """Requests of its file that were not executed."""
     address: str = ""
-    """Of a live manager with a network interface."""
+    """Address of a live manager with a network interface."""
     pid: int = 0
-    """Of a live manager; 0 when it is not known."""
+    """Pid of a live manager; 0 when it is not known."""
     host: str = ""
     allocation: str = ""
-    """The allocation whose nodes the latest manager had."""
+    """The allocation that the latest manager used."""
     batch_system: str = ""
     """Name of the batch system of the allocation."""
     agents: bool | None = False
-    """Whether agents without a manager are still at work; None when that cannot be told."""
+    """Whether agents without a manager are alive; None when that is not known."""
     problem: str = ""
     """Why the registry cannot be read."""
 
@@ -109,19 +109,19 @@ def _live(run_dir: Path, last_change: float, live: tuple[str, int, str]) -> RunI
 
 
 def _live_manager(run_dir: Path) -> tuple[str, int, str] | None:
-    """Address, pid and host of the manager at work, as far as they are known; None when there is none."""
+    """Address, pid and host of the live manager, as far as they are known; None without a live manager."""
     try:
         found = contact.read(run_dir)
     except (ContactError, OSError):
         found = None
-    if found is not None and is_there(run_dir, found):
+    if found is not None and is_manager_alive(run_dir, found):
         return found.clients.address if found.clients else "", found.pid, found.host
-    holder = holder_of(run_dir)
+    holder = registry_holder(run_dir)
     return None if holder is None else ("", holder, "")
 
 
 def _died(run_dir: Path) -> bool:
-    """Whether the contact file still names a manager, which removes it or its pid when it ends."""
+    """Whether the manager died: one that ends removes its contact file, or its pid from it."""
     try:
         found = contact.read(run_dir)
     except (ContactError, OSError):
@@ -131,7 +131,7 @@ def _died(run_dir: Path) -> bool:
 
 def _last_change(run_dir: Path) -> float:
     times = []
-    for name in _CHANGED_BY_MANAGERS:
+    for name in _FILES_OF_MANAGER:
         try:
             times.append((run_dir / name).stat().st_mtime)
         except OSError:
@@ -140,7 +140,7 @@ def _last_change(run_dir: Path) -> float:
 
 
 def inspect_runs(runs: list[Path]) -> list[RunInfo]:
-    """The state of each of these runs that is still there, in the same order."""
+    """The states of these runs in the same order, without runs that were removed meanwhile."""
     found = []
     for run_dir in runs:
         try:

@@ -19,10 +19,10 @@ from qcg.pilotjob.runs.rundir import PREFIX
 
 DIRECTORY = ".qcgpjm-sbatch-"
 """Prefix of the directory with the batch script and the chain state of one submission, in the working directory."""
-MOST_ASKED_FOR = 5
-"""Number of submissions of a directory about which the batch system is asked, the newest."""
-SHORT_PATIENCE = 10.0
-"""Seconds for the batch system to answer, when the answer is not essential."""
+MOST_QUERIED = 5
+"""Most submissions of a directory for which the batch system is queried, the newest first."""
+SHORT_TIMEOUT = 10.0
+"""Seconds for the batch system to answer a query that is not essential."""
 _FILE = "submission.json"
 
 
@@ -55,23 +55,23 @@ def last_submission(run_dir: Path) -> Submission | None:
     return next((submission for _, submission in reversed(list(_submissions(run_dir)))), None)
 
 
-def refuse_while_under_way(run_dir: Path, environ: Mapping[str, str]) -> None:
-    """Refuse to submit a run that still has allocations: two managers would be in each other's way."""
-    views = allocations_under_way(run_dir, environ)
+def refuse_active_allocations(run_dir: Path, environ: Mapping[str, str]) -> None:
+    """Refuse to submit a run that still has allocations: a run must not have two managers."""
+    views = active_allocations(run_dir, environ)
     if not views:
         return
     holding = [view for view in views if view.phase is not Phase.WAITING]
     following = [view for view in views if view.phase is Phase.WAITING]
     last = last_submission(run_dir)
     system = batch_system(last.system if last else "")
-    said = [f"{system.label} job {view.id} still holds {view.nodes or 'nodes'} for this run" for view in holding]
-    said += [f"{system.label} job {view.id} ({view.state}) will go on with this run" for view in following]
+    reasons = [f"{system.label} job {view.id} still holds {view.nodes or 'nodes'} for this run" for view in holding]
+    reasons += [f"{system.label} job {view.id} ({view.state}) will go on with this run" for view in following]
     cancel = queue_of(system.name).cancel_command(*[view.id for view in [*holding, *following]])
-    raise BatchError(f"{', and '.join(said)}; wait for that, or `{cancel}` first. Nothing was submitted")
+    raise BatchError(f"{', and '.join(reasons)}; wait for that, or `{cancel}` first. Nothing was submitted")
 
 
-def allocations_under_way(run_dir: Path, environ: Mapping[str, str]) -> list[AllocationView]:
-    """Allocations of this run that have not ended. Raises BatchError when the batch system cannot be asked."""
+def active_allocations(run_dir: Path, environ: Mapping[str, str]) -> list[AllocationView]:
+    """Allocations of this run that have not ended. Raises BatchError when the batch system cannot be queried."""
     found = []
     for directory, submission in _submissions(run_dir):
         chain = read_chain_state(directory)
@@ -90,34 +90,39 @@ def submission_directories(run_dir: Path) -> list[Path]:
     return [directory for directory, _ in _submissions(run_dir)]
 
 
-def waiting_in(wd: Path, environ: Mapping[str, str]) -> list[str]:
-    """Sentences about runs of this working directory that were submitted, and have not begun."""
+def waiting_notices(wd: Path, environ: Mapping[str, str]) -> list[str]:
+    """Sentences about runs of this working directory that were submitted and have not started."""
     found = []
     try:
         directories = sorted(_own(wd.glob(f"{DIRECTORY}*")), key=lambda path: -path.stat().st_mtime_ns)
     except OSError:
         return []
-    for directory in directories[:MOST_ASKED_FOR]:
+    for directory in directories[:MOST_QUERIED]:
         try:
             submission = read_submission(directory)
             if submission is None or Path(submission.run_dir, FILE_NAME).exists():
                 continue
             system, queue = batch_system(submission.system), queue_of(submission.system)
-            seen = queue.look(submission.job, queue.environment(environ), SHORT_PATIENCE)
+            seen = queue.look(submission.job, queue.environment(environ), SHORT_TIMEOUT)
         except ClusterError as error:
-            found.append(f"What was submitted from {directory} is not known: {error}.")
+            found.append(f"The state of the submission in {directory} is not known: {error}.")
             continue
         name = Path(submission.run_dir).name.removeprefix(PREFIX)
         if seen is None:
             job = f"{system.label} job {submission.job}"
-            found.append(f"Run {name} was submitted as {job}, which {system.label} knows no more.")
+            found.append(f"Run {name} was submitted as {job}, which {system.label} does not know any more.")
         else:
             why = f", {seen.reason}" if seen.reason else ""
             found.append(
-                f"Run {name} was submitted as {system.label} job {seen.id} ({seen.state}{why}), and has not begun."
+                f"Run {name} was submitted as {system.label} job {seen.id} ({seen.state}{why}), and has not started."
                 f" {seen.blocked}".rstrip()
             )
     return found
+
+
+def waiting_suffix(wd: Path) -> str:
+    """The same sentences, to append to a sentence without its full stop."""
+    return "".join(f". {sentence.removesuffix('.')}" for sentence in waiting_notices(wd, os.environ))
 
 
 def _submissions(run_dir: Path) -> Iterator[tuple[Path, Submission]]:
@@ -125,15 +130,15 @@ def _submissions(run_dir: Path) -> Iterator[tuple[Path, Submission]]:
         if not os.path.lexists(directory):
             return
         if not any(_own([directory])):
-            continue  # another user's: its content would become options of a batch job
+            continue  # of another user: its content would become options of a batch job
         submission = read_submission(directory)
-        # A directory of another run, whose name ends in a number, has the same name.
+        # The directory may belong to another run, whose name ends with this number.
         if submission is not None and submission.run_dir == str(run_dir):
             yield directory, submission
 
 
 def _own(directories: Iterable[Path]) -> Iterator[Path]:
-    """Only the directories of this user: in a shared working directory others may have put some."""
+    """Only the directories of this user: a shared working directory may hold directories of others."""
     for directory in directories:
         try:
             check_own_directory(directory)

@@ -19,7 +19,7 @@ from qcg.pilotjob.batch.script import ScriptCommand, batch_script
 from qcg.pilotjob.cli.commands.run import command as run
 from qcg.pilotjob.cli.console import echo, echo_err, echo_styled, on_terminal
 from qcg.pilotjob.cli.errors import Refusal
-from qcg.pilotjob.cli.preflight import Time, check_file, check_rest, left_of
+from qcg.pilotjob.cli.preflight import Time, check_file, check_rest, read_unfinished_part
 from qcg.pilotjob.cli.shell_completion import run_directories
 from qcg.pilotjob.cluster.base import AllocationQueue, Phase
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError
@@ -30,13 +30,14 @@ from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.interfaces.file import FileError
 from qcg.pilotjob.runs.chain_state import SCRIPT
-from qcg.pilotjob.runs.discovery import find_runs, has_manager, to_resume
+from qcg.pilotjob.runs.discovery import find_runs, run_to_resume
+from qcg.pilotjob.runs.liveness import has_manager
 from qcg.pilotjob.runs.rundir import PREFIX
 from qcg.pilotjob.runs.submissions import (
     Submission,
     free_directory,
     last_submission,
-    refuse_while_under_way,
+    refuse_active_allocations,
     write_submission,
 )
 
@@ -219,7 +220,7 @@ def _spec(
 
 def _is_worth_it(run_dir: Path, nodes: list[NodeSpec], time_given: Time) -> bool:
     """Whether a run has unfinished jobs, which must fit into the allocation."""
-    left = left_of(run_dir)
+    left = read_unfinished_part(run_dir)
     if not left.jobs and left.all_read:
         echo_err(f"Nothing is left to do in {run_dir}: all of its jobs have ended, so nothing was submitted.")
         return False
@@ -275,11 +276,11 @@ def _wait(queue: AllocationQueue, directory: Path, job_id: str, most: int, envir
 
 def _run_dir(file: str | None, given: dict[str, Any]) -> Path:
     if file is None:
-        run_dir = to_resume(Path(given["resume"])).resolve()
+        run_dir = run_to_resume(Path(given["resume"])).resolve()
         for notice in find_runs(Path(given["resume"])).notices():
             echo_err(notice)
         if not given["dry_run"]:
-            refuse_while_under_way(run_dir, os.environ)
+            refuse_active_allocations(run_dir, os.environ)
         if has_manager(run_dir):
             raise BatchError(f"a manager is at work in {run_dir}; wait for it, or end it first")
         return run_dir
@@ -290,7 +291,7 @@ def _run_dir(file: str | None, given: dict[str, Any]) -> Path:
     if run_dir.exists():
         raise BatchError(f"there is already a run {run_dir}: continue it with --resume, or give another --id")
     if not given["dry_run"]:
-        refuse_while_under_way(run_dir, os.environ)
+        refuse_active_allocations(run_dir, os.environ)
     return run_dir
 
 

@@ -27,7 +27,7 @@ from qcg.pilotjob.cli.legacy_options import print_ignored_options
 from qcg.pilotjob.cli.options import join_node_list, resolve_cores, shared
 from qcg.pilotjob.common.environment import JOB_ADDRESS, JOB_CONTACT, MANAGER_ADDRESS, RUN_DIRECTORY
 from qcg.pilotjob.common.wording import pluralize
-from qcg.pilotjob.runs.resume_hint import are_left, how_to_go_on
+from qcg.pilotjob.runs.resume_hint import jobs_left_text, resume_command
 from qcg.pilotjob.wire import contact
 
 if TYPE_CHECKING:
@@ -95,14 +95,14 @@ def _interrupt(manager: LocalManager) -> None:
 
 def _print_jobs_left(run_dir: Path, unfinished: int) -> None:
     """Print how many jobs were cancelled, and how to resume. `unfinished`: jobs at the end of the program."""
-    from qcg.pilotjob.runs.discovery import look_at_left
+    from qcg.pilotjob.runs.unfinished import read_unfinished
 
-    left = look_at_left(run_dir)
+    left = read_unfinished(run_dir)
     if unfinished > left.unfinished:
         echo_err(f"cancelled {pluralize(unfinished - left.unfinished, 'job')} that had not ended when the program did")
     if left.unfinished:
-        go_on = how_to_go_on(run_dir, left.allocation, left.batch_system).replace("`", "")
-        echo_err(f"{are_left(left.unfinished)}, because the program has ended. Go on with: {go_on}")
+        go_on = resume_command(run_dir, left.allocation, left.batch_system).replace("`", "")
+        echo_err(f"{jobs_left_text(left.unfinished)}, because the program has ended. Go on with: {go_on}")
 
 
 def _service_arguments(context: click.Context) -> list[str]:

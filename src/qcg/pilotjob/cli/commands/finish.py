@@ -11,9 +11,9 @@ import click
 from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Denial
 from qcg.pilotjob.cli.manager_lookup import current_run_dir, on_manager
-from qcg.pilotjob.runs.discovery import look_at_left
 from qcg.pilotjob.runs.guard import is_alive
-from qcg.pilotjob.runs.resume_hint import are_left, how_to_go_on
+from qcg.pilotjob.runs.resume_hint import jobs_left_text, resume_command
+from qcg.pilotjob.runs.unfinished import read_unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError
 
@@ -47,10 +47,10 @@ def command(manager: Manager, when_done: bool, cancel: bool) -> None:
         return
     _wait_until_ended(run_dir)
     echo("the manager has ended")
-    left = look_at_left(run_dir)
+    left = read_unfinished(run_dir)
     if left.unfinished:
-        go_on = how_to_go_on(run_dir, left.allocation, left.batch_system, serves=left.serves).replace("`", "")
-        echo_err(f"{are_left(left.unfinished)}. Go on with: {go_on}")
+        go_on = resume_command(run_dir, left.allocation, left.batch_system, serves=left.serves).replace("`", "")
+        echo_err(f"{jobs_left_text(left.unfinished)}. Go on with: {go_on}")
 
 
 def _contact_of(run_dir: Path) -> Contact | None:

@@ -13,7 +13,7 @@ from qcg.pilotjob.cli.target_options import directory_option
 from qcg.pilotjob.report.analysis import analyse
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.render import print_report, render_json
-from qcg.pilotjob.runs.discovery import ForeignRunError, find_runs, left_runs, why_not_own_run
+from qcg.pilotjob.runs.discovery import ForeignRunError, find_runs, find_unfinished_runs, why_not_own_run
 
 
 @click.command("report")
@@ -36,7 +36,7 @@ def command(directory: Path, as_json: bool) -> None:
 def _notes(directory: Path) -> list[str]:
     """Notes about runs with unfinished jobs, and about runs of other users."""
     try:
-        return [*(f"Note: {left}." for left in left_runs(directory)), *find_runs(directory).notices()]
+        return [*(f"Note: {left}." for left in find_unfinished_runs(directory)), *find_runs(directory).notices()]
     except ForeignRunError:
         reason = why_not_own_run(directory)
         return [f"Note: {directory.absolute()} is not your run: {reason}. What its registry says was not checked."]

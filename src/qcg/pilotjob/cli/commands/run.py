@@ -11,7 +11,7 @@ import click
 from qcg.pilotjob.cli.interrupt_notice import InterruptNotice
 from qcg.pilotjob.cli.options import resolve_cores, shared
 from qcg.pilotjob.executors.prestart import PrestartedAgent, is_useful
-from qcg.pilotjob.runs.resume_hint import is_followed
+from qcg.pilotjob.runs.resume_hint import has_next_allocation
 
 
 @click.command("run")
@@ -32,7 +32,7 @@ def command(context: click.Context, /, file: str | None, no_net: bool, as_json: 
     fixed: dict[str, Any] = {"wait": True, "net": not no_net}
     if file is not None:
         fixed["file_path"] = file
-    followed = is_followed()
+    followed = has_next_allocation()
     resolve_cores(given)
     with PrestartedAgent(wanted=is_useful(given["resources"], given["nodes"], given["resume"], os.environ)) as agent:
         # Imported here, so that this process and the agent load at the same time.

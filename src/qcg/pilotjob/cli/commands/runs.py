@@ -14,7 +14,7 @@ from qcg.pilotjob.cli.tables import json_option, show_json, show_table
 from qcg.pilotjob.cli.target_options import directory_option
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.discovery import RunsError, find_runs
-from qcg.pilotjob.runs.resume_hint import how_to_go_on
+from qcg.pilotjob.runs.resume_hint import resume_command
 from qcg.pilotjob.runs.states import RunInfo, RunState, age_in_words, inspect_runs
 
 
@@ -40,7 +40,7 @@ def command(directory: Path, as_json: bool) -> None:
     unfinished = [run for run in runs if run.state in (RunState.LEFT, RunState.CRASHED)]
     if unfinished:
         newest = unfinished[0]
-        hint = how_to_go_on(newest.run_dir, newest.allocation, newest.batch_system)
+        hint = resume_command(newest.run_dir, newest.allocation, newest.batch_system)
         echo_err(f"The newest with jobs left goes on with {hint}.")
 
 

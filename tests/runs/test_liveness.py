@@ -1,4 +1,4 @@
-"""What can be told of a run without a manager."""
+"""Live agents of runs without a manager."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationState
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.registry import batch_system
-from qcg.pilotjob.runs import discovery
+from qcg.pilotjob.runs import liveness
 
 
 @pytest.fixture(autouse=True)
@@ -44,11 +44,11 @@ def test_agents_on_other_hosts_live_as_long_as_their_allocation(
 ):
     for number, allocation in enumerate(allocations):
         an_agent(tmp_path, f"n{number}", allocation)
-    assert discovery.has_agents(tmp_path) is at_work
+    assert liveness.has_agents(tmp_path) is at_work
 
 
 def test_an_agent_on_this_host_lives_as_long_as_its_process(tmp_path: Path):
     an_agent(tmp_path, "n1", "8", socket.gethostname(), os.getpid())
-    assert discovery.has_agents(tmp_path) is False
+    assert liveness.has_agents(tmp_path) is False
     write_agent_pid(tmp_path, "n1")
-    assert discovery.has_agents(tmp_path) is True
+    assert liveness.has_agents(tmp_path) is True

@@ -1,0 +1,74 @@
+"""Unfinished jobs of a run, and whether it has jobs at all, read from its registry."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import NamedTuple
+
+from qcg.pilotjob.journal import queries
+from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, NODES_OF_ALLOCATION, OPTIONS, DamagedMetadata
+from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.runs.resume_hint import resume_command
+
+
+class UnfinishedRun(NamedTuple):
+    """A run without a manager and with unfinished jobs."""
+
+    run_dir: Path
+    unfinished: int
+    """Number of unfinished jobs."""
+    allocation: str = ""
+    """The allocation that its manager used; empty without one."""
+    batch_system: str = ""
+    """Name of the batch system of the allocation."""
+    serves: bool = False
+    """Whether the manager served clients until `qcg-pm finish`."""
+
+    def __str__(self) -> str:
+        jobs = "1 job" if self.unfinished == 1 else f"{self.unfinished} jobs"
+        go_on = resume_command(self.run_dir, self.allocation, self.batch_system)
+        return f"{self.run_dir} was left by its manager with {jobs} not ended; go on with {go_on}"
+
+
+def read_unfinished(run_dir: Path) -> UnfinishedRun:
+    """The unfinished jobs of a run; none when its registry cannot be read."""
+    try:
+        with snapshot(run_dir / FILE_NAME, whole=False) as connection:
+            allocation, system = NODES_OF_ALLOCATION.read(connection), BATCH_SYSTEM.read(connection)
+            return UnfinishedRun(run_dir, queries.unfinished(connection), allocation, system, _serves(connection))
+    except (JournalError, OSError):
+        return UnfinishedRun(run_dir, 0)
+
+
+def _serves(connection: sqlite3.Connection) -> bool:
+    try:
+        options = OPTIONS.read(connection)
+    except DamagedMetadata:
+        return False
+    return options is not None and options.net and not options.wait
+
+
+def count_unfinished(run_dir: Path) -> int:
+    """Number of unfinished jobs in the registry; 0 when it cannot be read."""
+    return read_unfinished(run_dir).unfinished
+
+
+def has_jobs(run_dir: Path) -> bool:
+    """Whether the registry has a job; False when it cannot be read."""
+    try:
+        with snapshot(run_dir / FILE_NAME, whole=False) as connection:
+            return queries.has_jobs(connection)
+    except (JournalError, OSError):
+        return False
+
+
+def has_no_jobs(run_dir: Path) -> bool:
+    """Whether the registry has never had a job; False when it cannot be read."""
+    try:
+        with snapshot(run_dir / FILE_NAME, whole=False) as connection:
+            return not queries.has_jobs(connection)
+    except (JournalError, OSError):
+        return False
