@@ -15,7 +15,7 @@ class Layout(Struct, frozen=True):
 
     cores: int
     threads: int = 1
-    """Of each core."""
+    """Hardware threads of each core."""
 
 
 def binding(

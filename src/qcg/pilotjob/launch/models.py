@@ -63,7 +63,7 @@ def start_of(execution: Execution, program: list[str], grant: Grant, attempt_id:
 
 
 def _has_launcher_options(execution: Execution) -> bool:
-    """Whether the job has options for `mpirun` or `srun`, and so wants it to be called."""
+    """Whether the job has options for `mpirun` or `srun`, which is then used even on one core."""
     options = execution.model_opts
     if execution.model == "srunmpi":
         return bool(options.srun_args)

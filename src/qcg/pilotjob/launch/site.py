@@ -24,7 +24,7 @@ class EnvironmentSchema(Struct, frozen=True):
 
 
 class MultiNode(Struct, frozen=True):
-    """How parallel programs get to the other nodes of their grant; the batch system provides it."""
+    """How parallel programs start processes on the other nodes of their grant; provided by the batch system."""
 
     schema: EnvironmentSchema | None = None
     """Parallel programs see these variables, even where the user chose another schema."""
@@ -51,7 +51,7 @@ class Site(Struct, frozen=True):
     instance: str
     """Unique among all managers: with the id of an attempt it marks every process of that attempt."""
     zmq_address: str = ""
-    """Of the network interface, when there is one."""
+    """Address of the network interface; empty without one."""
     contact: str = ""
     """Path of the contact file, where a job that is a client finds the keys for that address."""
     allocation: str = ""
@@ -59,7 +59,7 @@ class Site(Struct, frozen=True):
     schema: EnvironmentSchema | None = None
     """Variables of a batch system that jobs see, besides the variables of every job."""
     multi_node: MultiNode | None = None
-    """How parallel programs get to other nodes; None where all nodes are on this machine."""
+    """How parallel programs start processes on other nodes; None if all nodes are on this machine."""
     files: str = ""
     """The directory where hosts put the files of launches, absolute and the same on all nodes."""
     output: str = ""
@@ -79,4 +79,4 @@ class Site(Struct, frozen=True):
     hidden_from_mpi: tuple[str, ...] = ()
     """Variables that would lead `mpirun` to an allocation that the run does not use."""
     threads_chosen: bool = False
-    """The user has set OMP_NUM_THREADS for everything."""
+    """The user has set OMP_NUM_THREADS for the manager, and so for all jobs."""

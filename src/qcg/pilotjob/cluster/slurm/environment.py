@@ -11,7 +11,7 @@ NODE_VARIABLE = "SLURMD_NODENAME"
 """The variable with which Slurm tells processes the name of their node."""
 
 NOT_FOR_JOBS = [
-    # Of the step that is the agent: a program that finds these takes itself for a part of that step.
+    # The step of the agent: an MPI program that finds these variables would join that step.
     "SLURM_STEP*",
     "SLURM_PROCID",
     "SLURM_LOCALID",
@@ -23,7 +23,7 @@ NOT_FOR_JOBS = [
     "PMI_*",
     "PMI2_*",
     "PMIX_*",
-    # How that step, or the allocation, was asked for: an `srun` of the job would take these for its own options.
+    # Options of that step or of the allocation: `srun` in a job would use them as its own options.
     "SLURM_CPU_BIND*",
     "SLURM_MEM_BIND*",
     "SLURM_DISTRIBUTION",
@@ -56,7 +56,7 @@ def variables_of_allocation(names: Iterable[str]) -> list[str]:
 
 
 def variables_of_grant(nodes: str, per_node: list[int]) -> dict[str, str]:
-    """What Slurm would tell a job that has just this grant; `srun` and `mpirun` in the job use it, too.
+    """The variables that Slurm would set in an allocation with this grant, for `srun` and `mpirun` in the job too.
 
     `nodes`: the names of the nodes, separated by commas. `per_node`: the number of cores on each of them.
     """

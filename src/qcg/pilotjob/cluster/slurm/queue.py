@@ -31,7 +31,7 @@ PHASES = {
         Phase.OVER,
     ),
 }
-"""States of jobs; all others are on the way from one of these to another."""
+"""States of jobs; all other states are transitions between these."""
 
 END_CAUSES = {
     "BOOT_FAIL": EndCause.NODE_FAILED,
@@ -64,7 +64,7 @@ UNCHANGING = {
     "PartitionTimeLimit": "the partition does not give so much time",
     "QOSNotAllowed": "this quality of service may not use that partition",
 }
-"""Reasons to wait that do not go away when other jobs end, in words."""
+"""Pending reasons that do not go away when other jobs end, with their explanations."""
 
 _STATE = re.compile(r"^ +JobState=(\S+) Reason=(\S+)", re.MULTILINE)
 _HISTORY = re.compile(r"^ +Requeue=\d+ Restarts=(\d+) .*ExitCode=(\d+):(\d+)$", re.MULTILINE)

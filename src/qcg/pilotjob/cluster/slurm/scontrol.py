@@ -13,7 +13,7 @@ from qcg.pilotjob.cluster.slurm.parse import parse_cluster_name, parse_jobs
 OVER = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
     *("REVOKED", "TIMEOUT"),
-    # Queued again: its earlier life is over.
+    # Queued again: its processes have ended.
     *("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"),
 )
 """States in which nothing of the job runs."""

@@ -17,7 +17,7 @@ from qcg.pilotjob.launch.site import MultiNode
 
 
 class Slurm(BatchSystem):
-    """Slurm, asked with its own commands."""
+    """Slurm, used through its commands."""
 
     name = allocation.NAME
     label = LABEL
@@ -44,10 +44,10 @@ class Slurm(BatchSystem):
         return int(count) if count.isdecimal() else 0
 
     def check_started_once(self, environ: Mapping[str, str]) -> None:
-        """`srun qcg-pm run …` is started once for each task, and every one of them would run all jobs.
+        """Refuse `srun qcg-pm run …`: each task would run all jobs.
 
-        Jobs of a pilot, and pilots in them, have the number of tasks of a step in their environment but not which of
-        them they are, unless `srun` has started them indeed.
+        Jobs of a manager, and managers started in jobs, have the number of tasks of a step in their environment. They
+        have the number of a task only if `srun` started them.
         """
         step, rank, tasks = (environ.get(f"SLURM_{name}", "") for name in ("STEP_ID", "PROCID", "STEP_NUM_TASKS"))
         if step.isdecimal() and rank.isdecimal() and tasks.isdecimal() and int(tasks) > 1:
