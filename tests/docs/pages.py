@@ -7,8 +7,8 @@ A marker is a comment that readers do not see:
     <!-- reply: N, FILE -->         the last answer to request N in the log FILE
     <!-- not run: REASON -->        nothing is done with it, and this is why
 
-A page whose second line is `<!-- on a cluster -->` is run by `tests/slurm/test_pages.py`, on the login node of a Slurm
-cluster.
+A page whose second line is `<!-- on a cluster -->` is run by `tests/slurm/test_cluster_pages.py`, on the login node of
+a Slurm cluster.
 
 A block without a marker is a `console` block, which is run, or a `json` block: a request file (which is run), a request
 or a job.

@@ -1,4 +1,4 @@
-"""Fixtures for tests on real Slurm clusters. README.md tells how to write such tests."""
+"""Fixtures for tests on real Slurm clusters. README.md explains how to write such tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.stories import Outcomes, run_all
+from tests.slurm.concurrent_tests import Results, run_all
 from tests.support.slurm_cluster import Cluster, lent, running_cluster, why_impossible
 
 
@@ -40,16 +40,16 @@ def real_cluster(binding_cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def outcomes(
+def results(
     clusters_are_possible: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Outcomes:
-    """Of all tests that are stories, after their ends."""
+) -> Results:
+    """The results of all concurrent tests, after they have ended."""
     return run_all(request.session.items, tmp_path_factory.mktemp)
 
 
 @pytest.fixture(scope="session")
 def clusters_are_possible() -> None:
-    """Skips tests where they are not."""
+    """Skip tests on machines that cannot run clusters."""
     reason = why_impossible()
     if reason is not None:
         pytest.skip(reason)

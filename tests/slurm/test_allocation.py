@@ -1,4 +1,4 @@
-"""Inside real allocations: what is found is what Slurm gave."""
+"""`find_nodes` inside real allocations returns the resources that Slurm granted."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ def specs_of(found: dict[str, Any]) -> list[NodeSpec]:
 
 
 @pytest.fixture
-def others(cluster: Cluster) -> None:
+def other_batch_jobs(cluster: Cluster) -> None:
     """Other jobs have three CPUs and a GPU of n1, and all of n3."""
     for name, ntasks, gres in (("n1", 3, "gpu:1"), ("n3", 4, "gpu:2")):
         job = cluster.sbatch(f"touch {name}; exec sleep 600", nodelist=name, ntasks=ntasks, mem=100, gres=gres)
         wait_for((cluster.cwd / name).exists, what=f"job {job.id}")
 
 
-def test_whole_nodes(cluster: Cluster):
+def test_find_nodes_returns_whole_nodes(cluster: Cluster):
     found = found_by(cluster.sbatch(FIND, nodes=4, exclusive=True))
     assert specs_of(found) == [NodeSpec(f"n{i}", EVERY_CORE, ("0", "1"), 4000) for i in (1, 2, 3, 4)]
     assert found["addresses"] == {f"n{i}": f"10.77.0.{i}" for i in (1, 2, 3, 4)}
     assert found["end"] is None or found["end"] > time.time() + 300 * 86400
 
 
-def test_uneven_nodes(cluster: Cluster):
+def test_find_nodes_returns_nodes_with_different_numbers_of_cores(cluster: Cluster):
     job = cluster.sbatch(FIND + "echo $SLURM_JOB_CPUS_PER_NODE", nodes=3, ntasks=6, mem_per_cpu=100)
     assert specs_of(found_by(job)) == [
         NodeSpec("n1", EVERY_CORE, (), 400),
@@ -77,8 +77,8 @@ def test_uneven_nodes(cluster: Cluster):
     assert job.output.splitlines()[1] == "4,1(x2)"
 
 
-@pytest.mark.usefixtures("others")
-def test_parts_of_nodes_that_others_use_too(cluster: Cluster):
+@pytest.mark.usefixtures("other_batch_jobs")
+def test_find_nodes_returns_only_the_granted_part_of_shared_nodes(cluster: Cluster):
     ask = "srun -N3 -n3 --overlap bash -c 'echo $SLURMD_NODENAME $SLURM_CPUS_ON_NODE $CUDA_VISIBLE_DEVICES' | sort"
     job = cluster.sbatch(FIND + ask, nodelist="n[1-2,4]", ntasks=8, mem_per_cpu=100, gres="gpu:1")
     assert specs_of(found_by(job)) == [
@@ -111,7 +111,7 @@ def test_each_task_of_an_array_has_its_own_allocation(cluster: Cluster):
     assert job.id in {one["ref"]["id"] for one in found}
 
 
-def test_the_end_is_that_of_the_time_limit_also_when_it_is_changed(cluster: Cluster):
+def test_the_end_of_the_allocation_follows_changes_of_the_time_limit(cluster: Cluster):
     script = "scontrol update job=$SLURM_JOB_ID timelimit=7\n" + FIND + "squeue -h -j $SLURM_JOB_ID -o %e"
     before = time.time()
     job = cluster.sbatch(script, time=5, env={"TZ": "Asia/Kolkata", "SLURM_TIME_FORMAT": "relative"})
@@ -119,7 +119,7 @@ def test_the_end_is_that_of_the_time_limit_also_when_it_is_changed(cluster: Clus
     assert before + 7 * 60 - 5 < end < time.time() + 7 * 60 + 5
 
 
-def test_all_threads_of_cores_are_found(threaded: Cluster):
+def test_find_nodes_returns_all_hardware_threads_of_granted_cores(threaded: Cluster):
     blocking = threaded.sbatch("touch up; exec sleep 600", ntasks=2, mem=100)
     wait_for((threaded.cwd / "up").exists)
     found = found_by(threaded.sbatch(FIND, ntasks=5, mem=100))
@@ -128,7 +128,7 @@ def test_all_threads_of_cores_are_found(threaded: Cluster):
 
 
 @pytest.mark.parametrize("wish", [{"hint": "nomultithread"}, {"threads_per_core": 1}])
-def test_one_thread_of_each_core_is_found_where_that_was_asked_for(threaded: Cluster, wish: dict[str, object]):
+def test_find_nodes_returns_one_thread_per_core_on_request(threaded: Cluster, wish: dict[str, object]):
     blocking = threaded.sbatch("touch up; exec sleep 600", ntasks=2, mem=100)
     wait_for((threaded.cwd / "up").exists)
     job = threaded.sbatch(FIND + "echo $SLURM_JOB_CPUS_PER_NODE", ntasks=3, mem=100, **wish)
@@ -146,27 +146,27 @@ def test_a_heterogeneous_job_is_refused(cluster: Cluster):
 
 
 def test_a_job_that_slurm_does_not_know_is_refused(cluster: Cluster):
-    told = cluster.run("bash", "-c", FIND, env={"SLURM_JOB_ID": "4711000"}, check=False)
-    assert told.returncode == 1
-    assert told.stderr.startswith("--resources slurm: Slurm does not know job 4711000 (SLURM_JOB_ID); start inside")
+    done = cluster.run("bash", "-c", FIND, env={"SLURM_JOB_ID": "4711000"}, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("--resources slurm: Slurm does not know job 4711000 (SLURM_JOB_ID); start inside")
 
 
 def test_a_job_that_has_ended_is_refused(cluster: Cluster):
     job = cluster.sbatch("true")
     assert job.wait() == 0
     wait_for(lambda: job.state == "COMPLETED")
-    told = cluster.run("bash", "-c", FIND, env={"SLURM_JOB_ID": job.id}, check=False)
-    assert told.stderr.startswith(f"--resources slurm: job {job.id} (SLURM_JOB_ID) does not run: it is COMPLETED;")
+    done = cluster.run("bash", "-c", FIND, env={"SLURM_JOB_ID": job.id}, check=False)
+    assert done.stderr.startswith(f"--resources slurm: job {job.id} (SLURM_JOB_ID) does not run: it is COMPLETED;")
 
 
 @pytest.mark.usefixtures("clusters_are_possible")
-def test_a_controller_that_is_gone_is_told():
+def test_an_unreachable_controller_is_reported_without_a_traceback():
     with running_cluster(nodes=1, configuration="MessageTimeout=2") as cluster:
         cluster.kill_controller()
-        told = cluster.run("bash", "-c", FIND, env={"SLURM_JOB_ID": "1"}, check=False)
-    assert told.returncode == 1
-    assert "`scontrol show job -d 1` failed: slurm_load_jobs error: Unable to contact slurm controller" in told.stderr
-    assert "Traceback" not in told.stderr
+        done = cluster.run("bash", "-c", FIND, env={"SLURM_JOB_ID": "1"}, check=False)
+    assert done.returncode == 1
+    assert "`scontrol show job -d 1` failed: slurm_load_jobs error: Unable to contact slurm controller" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_request_file_is_checked_against_the_allocation(cluster: Cluster):

@@ -6,7 +6,7 @@ from tests.support.pilot import job, write_requests
 from tests.support.slurm_cluster import Cluster
 
 
-def test_two_managers_share_out_the_nodes_of_one_allocation(cluster: Cluster):
+def test_two_managers_use_separate_nodes_of_one_allocation(cluster: Cluster):
     for part in ("low", "high"):
         (cluster.cwd / part).mkdir()
         script = f'echo "$(hostname) $SLURM_JOB_NODELIST" >> {part}.hosts'

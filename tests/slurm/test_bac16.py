@@ -1,4 +1,4 @@
-"""The sample of the documents, `bac16.json`, on four nodes: its jobs never share what was given to one of them."""
+"""The sample `bac16.json` of the documents on four nodes: its jobs never share granted cores."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.slurm.allocated import granted_cores, left_in
+from tests.slurm.allocation_run import granted_cores, run_in
 from tests.support.slurm_cluster import Cluster, running_cluster
 
 REQUESTS = Path(__file__).parents[1] / "e2e/samples/bac16.json"
 CORES = 6
-"""Of each node. Jobs of four cores do not divide it, so they share nodes and some have cores on two."""
+"""Cores of each node. It is not a multiple of four, so jobs with four cores share nodes, or span two."""
 
-STAND_IN = """
+FAKE_PROGRAM = """
 began=$EPOCHREALTIME
 hosts=$(srun hostname)
 sleep 0.3
@@ -27,24 +27,24 @@ cat > "{program}.$1.json" << end
   "counts": "$QCG_PM_TASKS_PER_NODE", "cpus": "$QCG_PM_CPU_SET", "ended": $EPOCHREALTIME}}
 end
 """
-"""For a program of the sample: a parallel one, which writes down what it was given and when it was there."""
+"""A parallel program in place of those of the sample, which records its grant and its run time."""
 
 
 class Life(NamedTuple):
-    """What a job has written down of itself."""
+    """The record that a job has written."""
 
     name: str
     began: float
     ended: float
     host: str
     processes: Counter[str]
-    """How many of its processes were on each host."""
+    """Number of processes on each host."""
     counts: dict[str, int]
-    """How many cores it was told to have on each node."""
+    """Number of cores on each node, from its environment."""
     cpus: set[int]
-    """Which ones it was told to have on its first node."""
+    """CPUs on its first node, from its environment."""
 
-    def meets(self, other: Life) -> bool:
+    def overlaps(self, other: Life) -> bool:
         return self.began < other.ended and other.began < self.ended
 
 
@@ -55,13 +55,13 @@ def wide_cluster(clusters_are_possible: None, tmp_path: Path) -> Iterator[Cluste
         yield cluster
 
 
-def test_jobs_of_bac16_have_what_they_were_given_to_themselves(wide_cluster: Cluster, tmp_path: Path):
+def test_jobs_of_bac16_never_share_granted_cores(wide_cluster: Cluster, tmp_path: Path):
     for program in ("namd", "amber"):
-        (tmp_path / f"bac-{program}.sh").write_text(STAND_IN.format(program=program))
+        (tmp_path / f"bac-{program}.sh").write_text(FAKE_PROGRAM.format(program=program))
     script = f"qcg-pm run {REQUESTS} --report-format json"
     batch = wide_cluster.sbatch(script, nodes=4, ntasks_per_node=CORES, time=10)
     assert batch.wait(timeout=110) == 0, batch.output
-    report = left_in(tmp_path).report
+    report = run_in(tmp_path).report
     lives = {name: life(tmp_path, name) for name in report}
     assert set(lives) == {f"{program}_bac16_{index}" for program in ("namd", "amber") for index in range(1, 17)}
     assert {entry["state"] for entry in report.values()} == {"SUCCEED"}
@@ -76,28 +76,30 @@ def test_jobs_of_bac16_have_what_they_were_given_to_themselves(wide_cluster: Clu
         assert one.processes == one.counts == Counter(node for node, _ in granted[name])
         assert one.host == next(iter(one.counts))
         assert one.cpus == {core for node, core in granted[name] if node == one.host}
-    check_that_nothing_is_given_twice(list(lives.values()), granted)
+    check_no_core_is_shared(list(lives.values()), granted)
 
 
-def check_that_nothing_is_given_twice(lives: list[Life], granted: dict[str, list[tuple[str, int]]]) -> None:
-    together = [(one, other) for one, other in itertools.combinations(lives, 2) if one.meets(other)]
+def check_no_core_is_shared(lives: list[Life], granted: dict[str, list[tuple[str, int]]]) -> None:
+    together = [(one, other) for one, other in itertools.combinations(lives, 2) if one.overlaps(other)]
     for one, other in together:
         assert not set(granted[one.name]) & set(granted[other.name]), f"{one} and {other} have a core in common"
         if one.host == other.host:
-            assert not one.cpus & other.cpus, f"{one} and {other} were told the same CPU"
+            assert not one.cpus & other.cpus, f"{one} and {other} have the same CPU in their environment"
     for moment in lives:
         there = [one for one in lives if one.began <= moment.began < one.ended]
         used = sum((Counter(one.counts) for one in there), Counter())
         assert max(used.values()) <= CORES, f"more than there is when {moment.name} begins: {there}"
-    # Otherwise all this would say nothing.
+    # Otherwise the checks above prove nothing.
     assert any(set(one.counts) & set(other.counts) for one, other in together), "no two jobs ever shared a node"
     assert any(len(one.counts) > 1 and one.name.startswith("amber") for one in lives), "no job had parts of two nodes"
 
 
 def life(directory: Path, name: str) -> Life:
     program, _, index = name.split("_")
-    told = json.loads((directory / f"{program}.{index}.json").read_text())
-    counts = dict(zip(told["nodes"].split(","), map(int, told["counts"].split(",")), strict=True))
-    cpus = [int(cpu) for cpu in told["cpus"].split(",")]
-    assert len(cpus) == len(set(cpus)) == counts[told["host"]]
-    return Life(name, told["began"], told["ended"], told["host"], Counter(told["hosts"].split()), counts, set(cpus))
+    record = json.loads((directory / f"{program}.{index}.json").read_text())
+    counts = dict(zip(record["nodes"].split(","), map(int, record["counts"].split(",")), strict=True))
+    cpus = [int(cpu) for cpu in record["cpus"].split(",")]
+    assert len(cpus) == len(set(cpus)) == counts[record["host"]]
+    return Life(
+        name, record["began"], record["ended"], record["host"], Counter(record["hosts"].split()), counts, set(cpus)
+    )

@@ -1,4 +1,4 @@
-"""`--resources hostfile:FILE` on hosts of their own, reached by `ssh`: nodes of a cluster without its batch system."""
+"""`--resources hostfile:FILE` on hosts reached with `ssh`: the nodes of a cluster, without its batch system."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_mpi_program_spans_hosts(cluster: Cluster, model: str, mpirun: str):
     assert sorted((cluster.cwd / "out").read_text().split()) == ["n1", "n2"]
 
 
-def test_a_host_that_cannot_be_reached_is_left_out(cluster: Cluster):
+def test_an_unreachable_host_is_not_used(cluster: Cluster):
     write_requests(cluster.cwd / "jobs.json", [job("a", script="hostname > a.out")])
     hosts = host_file(cluster, "n1 1\nnowhere 1\n")
     options = ["--nl-init-timeout", "5", "--nl-ready-threshold", "0.5", "--resources", hosts]
@@ -79,7 +79,7 @@ def test_a_host_that_cannot_be_reached_is_left_out(cluster: Cluster):
     assert (cluster.cwd / "a.out").read_text() == "n1\n"
 
 
-def test_a_file_with_an_error_is_refused_in_a_sentence(cluster: Cluster):
+def test_an_invalid_host_file_is_refused_with_the_line_number(cluster: Cluster):
     write_requests(cluster.cwd / "jobs.json", [job("a", "true")])
     done = cluster.run("qcg-pm", "run", "jobs.json", "--resources", host_file(cluster, "n1 1\nn2\n"), check=False)
     assert done.returncode == 2

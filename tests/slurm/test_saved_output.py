@@ -1,10 +1,10 @@
-"""Output without a file, of jobs in an allocation: kept where every node of the run finds it."""
+"""Saved output of failed jobs in an allocation, in a directory that every node sees."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.slurm.allocated import Allocated
+from tests.slurm.allocation_run import AllocationRun
 from tests.support.mpi import ENVIRONMENT
 from tests.support.pilot import job
 from tests.support.slurm_cluster import Cluster
@@ -12,13 +12,13 @@ from tests.support.slurm_cluster import Cluster
 ALL_FAIL = (
     "echo rank on $(hostname); touch {0}.$(hostname); until [ $(ls {0}.n* | wc -l) -ge 2 ]; do sleep 0.05; done; exit 3"
 )
-"""The first that fails may end the others: all have written by then."""
+"""The first rank that fails may end the others: all ranks have written by then."""
 
 MODELS = {"openmpi": {"mpirun": "mpirun.openmpi"}, "srunmpi": {}}
 
 
 @pytest.mark.timeout(180)
-def test_the_output_of_failed_jobs_of_every_node_is_kept_also_where_they_span_nodes(cluster: Cluster):
+def test_the_output_of_failed_jobs_is_saved_on_every_node_and_for_multinode_jobs(cluster: Cluster):
     spanning = [
         job(
             model,
@@ -32,7 +32,7 @@ def test_the_output_of_failed_jobs_of_every_node_is_kept_also_where_they_span_no
         for model, options in MODELS.items()
     ]
     plain = job("plain", script="echo on $(hostname) >&2; exit 1", numNodes=1, numCores=4, iteration=4)
-    run = Allocated(cluster, [*spanning, plain])
+    run = AllocationRun(cluster, [*spanning, plain])
     done = run.wait()
     assert set(done.states.values()) == {"FAILED"}
     out = run.run_dir / "out"

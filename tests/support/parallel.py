@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 LONGEST = (
-    "stories",
+    "concurrent_slurm",
     "tests/e2e",
     "tests/slurm",
     "tests/docs",

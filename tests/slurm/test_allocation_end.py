@@ -1,19 +1,19 @@
-"""The allocation ends before the jobs do: they are warned, ended, and go on in the next allocation."""
+"""The allocation ends before its jobs: they get a signal, are ended, and continue in the next allocation."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from tests.slurm.allocated import Allocated, left_in
-from tests.slurm.stories import long_story, story
+from tests.slurm.allocation_run import AllocationRun, run_in
+from tests.slurm.concurrent_tests import concurrent_test, long_concurrent_test
 from tests.support.pilot import Run, job
 from tests.support.slurm_cluster import Cluster
 from tests.support.waiting import wait_for
 
 SHORT = 24
-"""So many of the jobs end at once."""
-NOTING = """
+"""Number of jobs that end at once."""
+RECORDING = """
 trap 'echo told >> signals.$0' USR1
 echo $(hostname) >> starts.$0
 until [ -e go ] || [ $0 -lt 24 ]; do sleep 0.1; done
@@ -21,33 +21,33 @@ echo done >> ends.$0
 """
 
 
-def noting(count: int, **more: Any) -> dict[str, Any]:
-    """Jobs that write down each start, each signal and each end, and wait for a file `go`."""
-    return job("a", "bash", "-c", NOTING, "${it}", iteration={"stop": count}, **more)
+def recording_jobs(count: int, **more: Any) -> dict[str, Any]:
+    """Jobs that record each start, signal and end, and wait for the file `go`."""
+    return job("a", "bash", "-c", RECORDING, "${it}", iteration={"stop": count}, **more)
 
 
 def lines(wd: Path, kind: str) -> dict[str, int]:
     return {path.suffix[1:]: len(path.read_text().splitlines()) for path in wd.glob(f"{kind}.*")}
 
 
-def resumed(first: Allocated, **sbatch: Any) -> Run:
-    """The same run in another allocation."""
+def resume(first: AllocationRun, **sbatch: Any) -> Run:
+    """Resume the run in another allocation."""
     code = "qcg-pm run --resume . --time-limit 1h"
     again = first.cluster.sbatch(code, **{"nodes": 4, "ntasks_per_node": 4, "time": 10, **sbatch})
     assert again.wait(120) == 0, first.log
-    return left_in(first.wd)
+    return run_in(first.wd)
 
 
-def all_once(run: Run, count: int) -> None:
-    """Each job has succeeded, and came to its end once."""
+def assert_all_succeeded_once(run: Run, count: int) -> None:
+    """Each job has succeeded, and ended once."""
     assert set(run.states.values()) == {"SUCCEED"}
     assert len(run.states) == count + 1
     assert lines(run.wd, "ends") == {str(number): 1 for number in range(count)}
 
 
-@long_story
-def test_at_the_end_of_its_time_jobs_are_warned_and_go_on_in_the_next_allocation(cluster: Cluster):
-    first = Allocated(cluster, [noting(SHORT + 200)], "--grace 30 --grace-signal USR1", time=3)
+@long_concurrent_test
+def test_jobs_get_the_grace_signal_before_the_time_limit_and_continue_in_the_next_allocation(cluster: Cluster):
+    first = AllocationRun(cluster, [recording_jobs(SHORT + 200)], "--grace 30 --grace-signal USR1", time=3)
     wait_for(lambda: len(lines(first.wd, "starts")) == SHORT + 16)
     # Slurm shortens a limit at once: the manager reads it again after half a minute.
     cluster.run("scontrol", "update", f"JobId={first.job.id}", "EndTime=now+70")
@@ -59,19 +59,19 @@ def test_at_the_end_of_its_time_jobs_are_warned_and_go_on_in_the_next_allocation
         in first.job.output
     )
     started = lines(first.wd, "starts")
-    # Which of the others have got a core does not follow: some were sent ahead, and called back.
+    # Any of the other jobs may have started: some were prefilled and retracted.
     assert started.keys() >= {str(number) for number in range(SHORT)}
     assert list(started.values()) == [1] * (SHORT + 16)
     assert lines(first.wd, "signals") == {number: 1 for number in started if int(number) >= SHORT}
     (first.wd / "go").touch()
-    second = resumed(first, nodes=3)
-    all_once(second, SHORT + 200)
-    assert all(lines(first.wd, "starts")[str(number)] == 1 for number in range(SHORT)), "who had succeeded ran once"
+    second = resume(first, nodes=3)
+    assert_all_succeeded_once(second, SHORT + 200)
+    assert all(lines(first.wd, "starts")[str(number)] == 1 for number in range(SHORT)), "quick jobs ran once"
 
 
-@story
+@concurrent_test
 def test_a_cancelled_allocation_leaves_a_run_that_can_be_resumed(cluster: Cluster):
-    first = Allocated(cluster, [noting(SHORT + 40)])
+    first = AllocationRun(cluster, [recording_jobs(SHORT + 40)])
     wait_for(lambda: len(lines(first.wd, "starts")) == SHORT + 16)
     first.job.cancel()
     first.job.wait_for_state(60)
@@ -79,34 +79,34 @@ def test_a_cancelled_allocation_leaves_a_run_that_can_be_resumed(cluster: Cluste
     assert "the allocation ends (SIGTERM)" in first.log
     assert "FAILED" not in first.log
     (first.wd / "go").touch()
-    all_once(resumed(first, nodes=2, ntasks_per_node=2), SHORT + 40)
+    assert_all_succeeded_once(resume(first, nodes=2, ntasks_per_node=2), SHORT + 40)
 
 
-@story
-def test_jobs_on_several_nodes_go_on_in_the_next_allocation_too(cluster: Cluster):
+@concurrent_test
+def test_multinode_jobs_continue_in_the_next_allocation(cluster: Cluster):
     rank = "echo up > up.$0.$SLURM_PROCID; until [ -e go ]; do sleep 0.1; done; echo done >> ends.$0.$SLURM_PROCID"
     shape = {"model": "srunmpi", "numNodes": 2, "numCores": 2, "iteration": {"stop": 4}}
-    first = Allocated(cluster, [job("mpi", "bash", "-c", rank, "${it}", **shape)])
+    first = AllocationRun(cluster, [job("mpi", "bash", "-c", rank, "${it}", **shape)])
     wait_for(lambda: len(list(first.wd.glob("up.*"))) == 16, what=f"16 ranks:\n{first.log}")
     first.job.cancel()
     first.job.wait_for_state(60)
     wait_for(lambda: "the end:" in first.log)
     assert "FAILED" not in first.log
     (first.wd / "go").touch()
-    second = resumed(first, nodes=3)
+    second = resume(first, nodes=3)
     assert set(second.states.values()) == {"SUCCEED"}
     ends = {path.name: path.read_text() for path in first.wd.glob("ends.*")}
     assert len(ends) == 16
     assert set(ends.values()) == {"done\n"}
 
 
-@story
-def test_a_job_that_slurm_queues_again_goes_on_with_its_run(cluster: Cluster):
+@concurrent_test
+def test_a_requeued_batch_job_continues_its_run(cluster: Cluster):
     quick = job("quick", "bash", "-c", "echo ran >> quick.$0", "${it}", iteration={"stop": 4})
     waiting = "echo started >> slow; until [ -e go ]; do sleep 0.2; done"
-    slow = job("slow", "bash", "-c", waiting, after=["quick"])  # those have ended, and not only written, by then
-    run = Allocated(cluster, [quick, slow], nodes=2, ntasks_per_node=2, requeue=True)
-    wait_for(lambda: (run.wd / "slow").exists() and (run.wd / "slow").read_text(), what=f"the slow one:\n{run.log}")
+    slow = job("slow", "bash", "-c", waiting, after=["quick"])  # by then, the quick jobs have ended
+    run = AllocationRun(cluster, [quick, slow], nodes=2, ntasks_per_node=2, requeue=True)
+    wait_for(lambda: (run.wd / "slow").exists() and (run.wd / "slow").read_text(), what=f"the slow job:\n{run.log}")
     cluster.run("scontrol", "requeue", run.job.id)
     wait_for(lambda: run.job.state == "PENDING", what="the job to wait again")
     cluster.run("scontrol", "update", f"JobId={run.job.id}", "StartTime=now")

@@ -1,4 +1,4 @@
-"""Runs of the pilot inside an allocation."""
+"""Runs inside an allocation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.support.slurm_cluster import Cluster, Job
 from tests.support.waiting import wait_for
 
 
-class Allocated:
-    """`qcg-pm run` on a request file, inside `sbatch`; all of the run's files are in the directory of the test."""
+class AllocationRun:
+    """`qcg-pm run` in a batch job; the working directory is the directory of the test."""
 
     def __init__(self, cluster: Cluster, jobs: list[dict[str, Any]], options: str = "", **sbatch: object) -> None:
-        """`first`, `then`: what the batch script does before and afterwards, with the exit code of the run in $code."""
+        """`first`, `then`: lines of the batch script before and after the run; `$code` is the exit code of the run."""
         self.cluster = cluster
         self.wd: Path = cluster.cwd
         write_requests(self.wd / "requests.json", jobs)
@@ -45,30 +45,30 @@ class Allocated:
         wait_for(lambda: text in self.log, timeout, f"{text!r} in the log:\n{self.log[-3000:]}")
 
     def report_states(self) -> dict[str, str]:
-        return left_in(self.wd).states
+        return run_in(self.wd).states
 
     def manager_pid(self) -> int:
-        """As its own node sees it."""
+        """The pid on the node of the manager."""
         return int(json.loads((self.run_dir / "contact.json").read_text())["pid"])
 
     def agent_pid(self, node: str) -> int:
         return int(json.loads((self.run_dir / f"agent-{node}.json").read_text())["pid"])
 
 
-def left_in(wd: Path) -> Run:
-    """What a run has left behind, whatever its manager said."""
+def run_in(wd: Path) -> Run:
+    """The run in a working directory, without the output of its manager."""
     return Run(wd, subprocess.CompletedProcess([], 0, ""))
 
 
 def granted_cores(entry: dict[str, Any]) -> list[tuple[str, int]]:
-    """Node and number of each core that a job was given, as its entry in the report says."""
+    """Node and number of each core granted to a job, from its entry in the report."""
     parts = re.findall(r"([^,\[]+)\[([\d:]+)\]", entry["runtime"]["allocation"])
     return [(node, int(core)) for node, cores in parts for core in cores.split(":")]
 
 
-def waiting(name: str, count: int, **more: Any) -> dict[str, Any]:
-    """So many jobs that run until a file called `go` is there. Each writes down, several times a second, that it is
-    still there: a line with its host and the time, in a file of its own for each start."""
+def waiting_jobs(name: str, count: int, **more: Any) -> dict[str, Any]:
+    """An iterated job whose iterations run until the file `go` exists. Several times a second, each attempt appends its
+    host and the time to its own file, for `JobTraces`."""
     script = (
         "host=$(hostname); mkdir -p life; until [ -e go ]; do"
         ' echo "$host $EPOCHREALTIME" >> life/$0.$host.$$; sleep 0.2; done;'
@@ -77,12 +77,12 @@ def waiting(name: str, count: int, **more: Any) -> dict[str, Any]:
     return job(name, "bash", "-c", script, f"{name}.${{it}}", iteration={"stop": count}, **more)
 
 
-class Lives:
-    """What jobs made by `waiting` have written down."""
+class JobTraces:
+    """The files written by jobs made with `waiting_jobs`."""
 
     def __init__(self, wd: Path) -> None:
         self.spans: dict[str, list[tuple[str, float, float]]] = {}
-        """By job, for each of its starts: the host, and the first and last moment."""
+        """For each job, the host and the first and last time of each attempt."""
         for path in sorted((wd / "life").glob("*.*.*.*")):
             name, index, host, _ = path.name.split(".")
             times = [float(line.split()[1]) for line in path.read_text().splitlines() if len(line.split()) == 2]
@@ -94,10 +94,10 @@ class Lives:
         }
 
     def on(self, host: str) -> set[str]:
-        """Jobs that were started there."""
+        """Jobs that were started on this host."""
         return {name for name, spans in self.spans.items() if any(where == host for where, _, _ in spans)}
 
     def overlap(self, name: str) -> bool:
-        """Whether two starts of a job were alive at the same time."""
+        """Whether two attempts of a job ran at the same time."""
         spans = sorted(self.spans[name], key=lambda span: span[1])
         return any(later[1] <= earlier[2] for earlier, later in itertools.pairwise(spans))

@@ -1,4 +1,4 @@
-"""An MPI program that the pilot starts takes no longer than by hand, with the same binding, in the same allocation."""
+"""The launch overhead of MPI programs, compared with the same command by hand in the same allocation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.slurm.allocated import Allocated
+from tests.slurm.allocation_run import AllocationRun
 from tests.support.mpi import ENVIRONMENT, compiled
 from tests.support.pilot import Run, job
 from tests.support.slurm_cluster import Cluster
@@ -20,7 +20,7 @@ BAR = 1.1
 
 SOURCE = Path(__file__).parent / "waves.c"
 SECONDS = "1"
-"""How long the program works: a tenth more of all is then a third more of what it takes to start and end it."""
+"""Run time of the program: ten percent of the total is then a third of the time to start and end it."""
 
 BY_HAND = """
 mkfifo back go
@@ -31,7 +31,7 @@ for round in {0..%(rounds)d}; do
     echo > go
 done &
 """
-"""Runs by hand, each when the pilot has said whose turn it is; the pilot's is next."""
+"""Runs the command by hand, each time the manager hands over; then the manager continues."""
 
 
 @pytest.mark.timeout(400)
@@ -44,13 +44,13 @@ done &
     ],
     ids=["openmpi", "srunmpi"],
 )
-def test_a_parallel_program_takes_at_most_a_tenth_longer_than_by_hand(
+def test_a_parallel_program_takes_at_most_a_tenth_longer_than_when_started_by_hand(
     model: str, options: dict[str, Any], nodes: int, by_hand: str, real_cluster: Cluster, tmp_path: Path
 ):
     program = [str(compiled("openmpi", tmp_path, SOURCE)), SECONDS]
     described = job("pilot", *program, model=model, model_opts=options, numNodes=nodes, numCores=2)
     ratios: list[float] = []
-    # What others do on this machine can blur a measurement. In doubt there is one more, and all rounds of all count.
+    # Other load on this machine disturbs measurements: up to four are made, and all their rounds count.
     for number in range(MEASUREMENTS):
         real_cluster.cwd = tmp_path / str(number)
         real_cluster.cwd.mkdir()
@@ -62,7 +62,7 @@ def test_a_parallel_program_takes_at_most_a_tenth_longer_than_by_hand(
 
 
 def measured(cluster: Cluster, described: dict[str, Any], nodes: int, command: str) -> list[float]:
-    """How long the pilot's runs took, each compared with those by hand right before and after it."""
+    """Durations of jobs, each divided by the mean of the runs by hand right before and after it."""
     jobs = [turn(0)]
     for place in range(1, ROUNDS + 1):
         execution = {**described["execution"], "stdout": f"pilot.{place}.out"}
@@ -71,24 +71,24 @@ def measured(cluster: Cluster, described: dict[str, Any], nodes: int, command: s
         jobs.append(turn(place, after=[f"pilot{place}"]))
     exports = "".join(f"export {name}={value}\n" for name, value in ENVIRONMENT.items())
     first = exports + BY_HAND % {"rounds": ROUNDS, "command": command}
-    run = Allocated(cluster, jobs, first=first, then="kill $!; exit $code", nodes=nodes, ntasks_per_node=2).wait()
+    run = AllocationRun(cluster, jobs, first=first, then="kill $!; exit $code", nodes=nodes, ntasks_per_node=2).wait()
     assert set(run.states.values()) == {"SUCCEED"}, (run.states, run.done.stdout)
     times = [[float(time) for time in line.split()] for line in (cluster.cwd / "by_hand").read_text().splitlines()]
     by_hand = [end - start for start, end in times]
     assert len(by_hand) == ROUNDS + 1, run.done.stdout
-    told = {tuple(sorted(path.read_text().splitlines())) for path in cluster.cwd.glob("*.*.out")}
-    assert len(told) == 1, f"all runs have as many processes, bound to the same CPUs: {told}"
-    assert len(told.pop()) == 2 * nodes
+    outputs = {tuple(sorted(path.read_text().splitlines())) for path in cluster.cwd.glob("*.*.out")}
+    assert len(outputs) == 1, f"the runs differ in processes or CPUs: {outputs}"
+    assert len(outputs.pop()) == 2 * nodes
     by_pilot = [taken(run, f"pilot{place}") for place in range(1, ROUNDS + 1)]
     return [one / mean(by_hand[place : place + 2]) for place, one in enumerate(by_pilot)]
 
 
 def turn(place: int, **more: Any) -> dict[str, Any]:
-    """Hands over to the script, and waits until it is the pilot's turn again."""
+    """A job that hands over to the script, and waits until the script hands back."""
     return job(f"turn{place}", script="echo > back; read -r < go", **more)
 
 
 def taken(run: Run, name: str) -> float:
-    """From the moment that the job was given its cores to its end."""
+    """Seconds from the grant of cores to the end of the job."""
     times = {step["state"]: datetime.fromisoformat(step["date"]) for step in run.report[name]["history"]}
     return (times["SUCCEED"] - times["SCHEDULED"]).total_seconds()

@@ -1,4 +1,4 @@
-"""Every example of the documents that needs a cluster does what the documents say."""
+"""The examples of the documents that need a cluster."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from tests.docs.pages import CLUSTER_PAGES, blocks_of
 from tests.docs.running import PageDirectory
-from tests.slurm.stories import long_story
+from tests.slurm.concurrent_tests import long_concurrent_test
 from tests.support.slurm_cluster import Cluster
 
 TIMEOUT = 120
 
 
-@long_story
-def test_every_example_of_a_page_does_what_the_page_says_on_a_cluster(cluster: Cluster):
+@long_concurrent_test
+def test_the_examples_of_cluster_pages_produce_the_documented_output(cluster: Cluster):
     def on_the_login_node(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
         # Both streams in one, in the order in which they were written.
         return cluster.run("bash", "-c", 'exec 2>&1; exec "$@"', "-", *command, cwd=cwd, timeout=TIMEOUT, check=False)

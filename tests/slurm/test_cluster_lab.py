@@ -1,4 +1,4 @@
-"""The cluster that tests run on does what they rely on."""
+"""The test cluster behaves as the other tests expect."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.waiting import wait_for
 ROOT = Path(__file__).parents[2]
 
 
-def test_nodes_are_hosts_of_their_own(cluster: Cluster):
+def test_each_node_is_a_separate_host(cluster: Cluster):
     job = cluster.sbatch("srun hostname | sort", nodes=3, ntasks_per_node=2)
     assert job.wait() == 0
     assert job.output.split() == ["n1", "n1", "n2", "n2", "n3", "n3"]
 
 
-def test_the_exit_code_and_the_state_of_a_job_are_told(cluster: Cluster):
+def test_a_batch_job_reports_its_exit_code_and_state(cluster: Cluster):
     failing = cluster.sbatch("exit 3")
     killed = cluster.sbatch("kill -KILL $$")
     assert (failing.wait(), failing.wait_for_state()) == (3, "FAILED")
@@ -46,7 +46,7 @@ def test_a_node_can_crash_and_boot(cluster: Cluster):
     assert cluster.run("srun", "-w", "n2", "hostname").stdout == "n2\n"
 
 
-def test_a_node_can_be_cut_off_for_a_while(cluster: Cluster):
+def test_a_node_can_be_cut_off_and_reconnected(cluster: Cluster):
     node = cluster.node("n4")
 
     def reaches_login(patience: int = 20) -> bool:
@@ -60,7 +60,7 @@ def test_a_node_can_be_cut_off_for_a_while(cluster: Cluster):
     assert reaches_login()
 
 
-def test_calls_of_the_controller_are_counted(cluster: Cluster):
+def test_calls_to_the_controller_are_counted(cluster: Cluster):
     before = cluster.calls()
     assert cluster.sbatch("for i in 1 2 3; do scontrol show job $SLURM_JOB_ID; done; srun true").wait() == 0
     calls = cluster.calls() - before
@@ -68,13 +68,13 @@ def test_calls_of_the_controller_are_counted(cluster: Cluster):
     assert calls["REQUEST_JOB_STEP_CREATE"] >= 1
 
 
-def test_what_a_job_leaves_behind_is_found_and_ended(cluster: Cluster):
+def test_processes_that_a_batch_job_leaves_behind_are_found_and_killed(cluster: Cluster):
     job = cluster.sbatch("(setsid setsid sleep 601 &) ; (setsid sleep 602 &)")
     cluster.run("bash", "-c", "(setsid sleep 603 &)")
     assert job.wait() == 0
-    wait_for(lambda: any(str(one).endswith(" sleep 603") for _, one in cluster.left_behind()), what="what it left")
-    told = cluster.clean_up()
-    assert len([line for line in told if line.startswith("login: ") and line.endswith("sleep 603")]) == 1
+    wait_for(lambda: any(str(one).endswith(" sleep 603") for _, one in cluster.left_behind()), what="the process")
+    ended = cluster.clean_up()
+    assert len([line for line in ended if line.startswith("login: ") and line.endswith("sleep 603")]) == 1
     assert cluster.left_behind() == []
 
 
@@ -84,7 +84,7 @@ def test_nodes_are_reached_with_ssh(cluster: Cluster):
     assert cluster.node("n3").exec(*reach, "n4", "hostname").stdout == "n4\n"
 
 
-def test_binding_is_real_where_cpus_are(real_cluster: Cluster):
+def test_slurm_binds_tasks_to_cpus_on_the_real_cluster(real_cluster: Cluster):
     script = "srun -n2 --cpu-bind=cores grep Cpus_allowed_list /proc/self/status"
     job = real_cluster.sbatch(script, nodes=1, ntasks=2)
     assert job.wait() == 0
@@ -99,7 +99,7 @@ def test_a_cluster_leaves_nothing_behind(cluster: Cluster):
 
 
 @pytest.mark.usefixtures("clusters_are_possible")
-def test_a_cluster_ends_with_the_tests_however_they_end():
+def test_a_cluster_ends_when_the_test_process_is_killed():
     program = """
 import time
 from tests.support.slurm_cluster import running_cluster
