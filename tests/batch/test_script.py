@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from qcg.pilotjob.batch import __main__ as batch_main
 from qcg.pilotjob.batch.script import ScriptCommand, batch_script
 from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.slurm.options import directives, environment, further_options, has_option
@@ -34,9 +36,33 @@ def test_the_script_has_the_options_and_one_command():
         "",
         "cd -- /home/me || exit 2",
         "# Runs the requests, or continues the run: in a further allocation, or after this job was queued again.",
-        "exec /opt/env/bin/python -m qcg.pilotjob.batch --books=/home/me/.notes --run-dir=/home/me/.run --most=3 -- \\",
+        "exec /opt/env/bin/python -m qcg.pilotjob.batch --state-dir=/home/me/.notes --run-dir=/home/me/.run"
+        " --max-allocations=3 -- \\",
         "    /home/me/jobs.json --wd=/home/me",
     ]
+
+
+@pytest.mark.parametrize("options", [("--state-dir", "--max-allocations"), ("--books", "--most")])
+def test_options_of_this_version_and_of_earlier_scripts_are_accepted(
+    options: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    given: list[Any] = []
+
+    class Runner:
+        def __init__(self, *arguments: Any) -> None:
+            given.extend(arguments[:4])
+
+        def run(self) -> int:
+            return 4
+
+    chain, most = options
+    words = [f"{chain}=/home/me/.notes", "--run-dir=/home/me/.run", f"{most}=3", "--", "jobs.json", "--wd=/home/me"]
+    monkeypatch.setattr(batch_main, "AllocationRunner", Runner)
+    monkeypatch.setattr(sys, "argv", ["batch", *words])
+    with pytest.raises(SystemExit) as end:
+        batch_main.main()
+    assert end.value.code == 4
+    assert given == [Path("/home/me/.notes"), Path("/home/me/.run"), 3, ["jobs.json", "--wd=/home/me"]]
 
 
 AWKWARD = ["two words", "it's", 'say "x"', "$HOME `id`", "back\\slash", "#no comment", "ä ö", "-- x", "*"]

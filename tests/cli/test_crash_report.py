@@ -38,7 +38,7 @@ COMMANDS = {
         "from qcg.pilotjob.cli.entrypoints import qcg_pm_client as main"
     ),
     "python -m qcg.pilotjob.batch": (
-        "import sys; sys.argv = ['x', '--books', 'b', '--run-dir', 'private-directory', '--most', '1', 'run'];"
+        "import sys; sys.argv = ['x', '--state-dir=b', '--run-dir=private-directory', '--max-allocations=1', 'run'];"
         "import qcg.pilotjob.batch.__main__ as place; place.AllocationRunner = defect; main = place.main"
     ),
 }

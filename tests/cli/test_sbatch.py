@@ -185,7 +185,7 @@ def test_a_resumed_run_keeps_the_spec_of_its_allocations(left: Path, programs: S
     text = (left.parent / ".qcgpjm-sbatch-left.2" / "batch.sh").read_text()
     for option in ("--nodes=2", "--ntasks-per-node=4", "--time=02:00:00", "--partition=main", "--constraint=fast"):
         assert f"#SBATCH {option}\n" in text
-    assert "--most=3 " in text
+    assert "--max-allocations=3 " in text
     assert "--hold" not in text
     again = submit(programs, "--resume=.", ENOUGH, "--dry-run", "--nodes=3", "--", "--constraint=slow")
     assert "#SBATCH --nodes=3\n" in again.stdout

@@ -37,8 +37,8 @@ def batch_script(directives: Sequence[str], command: ScriptCommand) -> str:
     the allocation, in the environment of the process that submitted it, with its standard output and standard error in
     one file, which can be read while the script runs.
     """
-    words = [command.python, "-m", MODULE, f"--books={command.state}", f"--run-dir={command.run_dir}"]
-    words.append(f"--most={command.most}")
+    words = [command.python, "-m", MODULE, f"--state-dir={command.state}", f"--run-dir={command.run_dir}"]
+    words.append(f"--max-allocations={command.most}")
     lines = ["#!/bin/bash", *directives, ""]
     if command.python_path:
         lines.append(f"export PYTHONPATH={shlex.quote(command.python_path)}")
