@@ -1,4 +1,4 @@
-# `make run` shows the program at work, `make test` proves it; both set up whatever they need. `make help` tells the rest.
+# `make run` runs an example, `make test` runs all tests; both install what they need. `make help` lists all targets.
 
 PYTHON ?=
 VENV := .venv
@@ -12,16 +12,16 @@ LOCK := uv pip compile --quiet --universal --python-version 3.10 --generate-hash
 
 help:
 	@echo 'make run      set up, then run a small example on this machine'
-	@echo 'make test     set up, then run every check and test; WORKERS=6 processes share the tests'
-	@echo 'make test-long  run the long campaigns, of which make test has a small part'
-	@echo 'make bench    set up, then measure against the limit of this machine and peers; less: ONLY=noop,latency BENCH="--rounds 1"'
-	@echo 'make setup    only set up: $(VENV) with the program and the tools of its developers'
+	@echo 'make test     set up, then run all checks and tests, in 6 processes; WORKERS=N sets the number'
+	@echo 'make test-long  run the long random tests, of which make test runs a small part'
+	@echo 'make bench    set up, then run the benchmarks; a part of them: ONLY=noop,latency BENCH="--rounds 1"'
+	@echo 'make setup    install the program and the development tools into $(VENV)'
 	@echo 'make lint     check style, types and imports between packages'
-	@echo 'make format   put the code in form'
-	@echo 'make docs     build the documents as a site with search, in build/site'
-	@echo 'make lock     choose versions of the dependencies anew (in requirements/)'
-	@echo 'make clean    take away what the others made'
-	@echo 'PYTHON=/path/to/python chooses the Python that $(VENV) is made with: 3.10 or later.'
+	@echo 'make format   format the code'
+	@echo 'make docs     build the documentation site in build/site'
+	@echo 'make lock     update the locked versions of the dependencies in requirements/'
+	@echo 'make clean    remove generated files'
+	@echo 'PYTHON=/path/to/python selects the Python for $(VENV): 3.10 or later.'
 
 setup: $(VENV)/dev.stamp
 
@@ -52,7 +52,7 @@ test: packages lint docs
 test-long: packages $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --long
 
-# First of all: a compiler is wanted when the program is installed.
+# This comes first: installing the program needs a compiler.
 packages:
 	@tests/system-packages
 

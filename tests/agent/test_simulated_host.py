@@ -75,7 +75,7 @@ def test_one_that_sleeps_for_longer_than_its_wall_time_is_ended_after_that(host:
     host.due(over)
     ((_, ended),) = host.take_records()
     assert isinstance(ended, Ended)
-    assert (ended.id, ended.reason, ended.message) == ("b", "timeout", "The wall time of 100 s is over.")
+    assert (ended.id, ended.reason, ended.message) == ("b", "timeout", "The job exceeded its wall time of 100 s.")
     assert not host.busy
     host.due(time.monotonic() + 1000)
     assert host.next_deadline() is None

@@ -69,8 +69,7 @@ def test_running_jobs_are_cancelled_and_the_others_are_logged(
     (line,) = [record.getMessage() for record in records if record.levelno == logging.WARNING]
     run_dir = tmp_path / ".qcgpjm-service-x"
     assert line == (
-        f"2 jobs are left; LocalManager(['--resume', '{run_dir}']) or `qcg-pm run --resume {run_dir}` continues with"
-        " them"
+        f"2 jobs are left; continue with LocalManager(['--resume', '{run_dir}']) or `qcg-pm run --resume {run_dir}`"
     )
     assert states(tmp_path) == {"a": "CANCELED", "b": "QUEUED", "c": "QUEUED"}
     (tmp_path / "go").touch()

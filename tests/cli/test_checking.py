@@ -118,7 +118,7 @@ def test_validate_warns_about_a_shell_line_as_program(tmp_path: Path, monkeypatc
     ]
     done = validate(tmp_path, jobs)
     assert done.exit_code == 0
-    instead = "a line for a shell goes into script, or its words into exec and args"
+    instead = "put a shell command into script, or the program into exec and its arguments into args"
     assert done.stderr.splitlines() == [
         f"Warning: request 1: job 'line': there is no program \"echo hello\"; {instead}",
         f"Warning: request 1: job 'path': there is no program \"./prog -x\"; {instead}",

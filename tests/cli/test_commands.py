@@ -64,18 +64,18 @@ def test_a_job_works_where_it_was_submitted_from(pm: Pm, wd: Path, monkeypatch: 
 
 def test_waiting_ends_with_1_when_a_job_did_not_succeed(pm: Pm):
     done = pm("submit", "--name", "bad", "--wait", "--", "false", code=1)
-    assert done.stdout.splitlines() == ["bad", "bad FAILED: it failed: exit code 1", "1 FAILED"]
+    assert done.stdout.splitlines() == ["bad", "bad FAILED: exit code 1", "1 FAILED"]
     pm("submit", "--name", "good", "--", "true")
     assert pm("wait", "good").stdout == "1 SUCCEED\n"
     told = pm("wait", "--all", code=1).stdout.splitlines()
-    assert told == ["bad FAILED: it failed: exit code 1", "1 FAILED, 1 SUCCEED"]
+    assert told == ["bad FAILED: exit code 1", "1 FAILED, 1 SUCCEED"]
     pm("wait", "b*", code=1)
 
 
 def test_waiting_for_a_failed_job_mentions_the_why_command(pm: Pm):
     program = ["--", "bash", "-c", "echo no input >&2; exit 3"]
     done = pm("submit", "--name", "bad", "--wait", *program, code=1)
-    assert done.stdout.splitlines()[1] == "bad FAILED: it failed: exit code 3; see: qcg-pm why bad"
+    assert done.stdout.splitlines()[1] == "bad FAILED: exit code 3; see: qcg-pm why bad"
     done = pm("submit", "--name", "its", "--iteration", "2", "--wait", *program, code=1)
     assert done.stdout.splitlines()[1].endswith("; see: qcg-pm why its")
 
@@ -91,7 +91,7 @@ def test_waiting_lists_jobs_as_they_were_named_whichever_ended_first(
 def test_the_first_of_many_unsuccessful_jobs_are_explained(pm: Pm):
     pm("submit", "--name", "its", "--iteration", "22", "--", "false")
     lines = pm("wait", "its:*", code=1).stdout.splitlines()
-    assert lines[0] == "its:0 FAILED: it failed: exit code 1"
+    assert lines[0] == "its:0 FAILED: exit code 1"
     assert lines[20:] == ["… and 2 more that did not succeed; see: qcg-pm why NAME", "22 FAILED"]
 
 
@@ -101,7 +101,7 @@ def test_a_job_that_can_never_start_is_warned_about_when_it_is_submitted(pm: Pm)
     assert done.stderr == "Warning: wide is FAILED: 99 cores requested, but only 2 exist\n"
     assert pm("submit", "--name", "fits", "--", "false").stderr == ""
     waited = pm("submit", "--name", "wider", "-c", "100", "--wait", "--", "true", code=1)
-    assert "wider FAILED: it failed: 100 cores requested, but only 2 exist" in waited.stdout
+    assert "wider FAILED: 100 cores requested, but only 2 exist" in waited.stdout
 
 
 def test_waiting_ends_with_3_when_it_takes_too_long(pm: Pm, gate: Any):
@@ -260,7 +260,7 @@ def test_why_says_what_jobs_wait_for_and_why_they_failed(pm: Pm, pm_json: Told, 
     gate()
     pm("wait", "--all", code=1)
     assert pm("why", "*").stdout.splitlines() == [
-        f"first FAILED: it failed: exit code 3; the end of {wd / 'first.err'}:",
+        f"first FAILED: exit code 3; the end of {wd / 'first.err'}:",
         "    input.dat is missing",
         "second OMITTED: it was never started: it waits for 'first', which is FAILED",
         "third SUCCEED: it has succeeded",

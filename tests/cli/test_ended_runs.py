@@ -111,7 +111,7 @@ def test_info_on_an_ended_run_shows_details_of_its_jobs(over: Path):
     assert "    iterations: start 0, stop 3, total 3, finished 3, failed 2" in lines
     assert "    its:2 (FAILED)" in lines
     assert pm("why", "bad", "after", "-p", over).stdout.splitlines() == [
-        f"bad FAILED: it failed: exit code 3; the end of {over}/bad.err:",
+        f"bad FAILED: exit code 3; the end of {over}/bad.err:",
         "    no input",
         "after OMITTED: it was never started: it waits for 'bad', which is FAILED",
     ]

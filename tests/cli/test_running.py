@@ -48,8 +48,8 @@ def test_cores_are_those_of_one_virtual_node_also_when_a_run_is_resumed(tmp_path
     assert (tmp_path / "a").read_text() == "n0\n"
     resumed = run("qcg-pm-service", "--resume", tmp_path, "--cores", "5")
     assert resumed.returncode == 0, resumed.stderr
-    sizes = re.findall(r"\d+ nodes with \d+ cores", (tmp_path / "service.log").read_text())
-    assert sizes == ["1 nodes with 3 cores", "1 nodes with 5 cores"]
+    sizes = re.findall(r"\d+ nodes? with \d+ cores?", (tmp_path / "service.log").read_text())
+    assert sizes == ["1 node with 3 cores", "1 node with 5 cores"]
 
 
 def test_in_a_pipe_there_are_plain_lines_and_a_closing_table(tmp_path: Path):

@@ -56,7 +56,7 @@ def test_a_run_keeps_the_output_of_failed_jobs_and_shows_its_end(tmp_path: Path)
     assert "its:3 has no output on its stdout; see: qcg-pm logs --stderr its:3\n" in pm("logs", "its:3").stderr
     assert pm("logs", "own").stdout == "began\n"
     assert "run it with --keep-output" in pm("logs", "fine").stderr
-    end = f"it failed: exit code 1; the end of {out}/bad.err:\n    ValueError: no such mesh\n"
+    end = f"exit code 1; the end of {out}/bad.err:\n    ValueError: no such mesh\n"
     assert end in pm("why", "bad").stdout
 
 

@@ -190,7 +190,7 @@ def test_a_byte_order_mark_is_ignored() -> None:
         (b'{"request": "finish"} {}', "the request file is not valid JSON"),
         (
             b'\n{"request":\n finish}',
-            "the request file is not valid JSON: JSON is malformed: invalid character (byte 15), line 3",
+            "the request file is not valid JSON: invalid character (byte 15), line 3",
         ),
         (b"", "the request file is not valid JSON"),
         (b"[{", "the request file is not valid JSON: Input data was truncated"),

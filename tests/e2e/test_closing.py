@@ -20,7 +20,7 @@ def test_jobs_that_run_at_the_end_of_the_time_are_ended_and_run_again(tmp_path: 
     assert first.report == {}
     # They end with 0 when they are told to end, and have not succeeded all the same.
     assert sorted(path.name for path in tmp_path.glob("terms.*")) == ["terms.0", "terms.1"]
-    assert "Not every job is final: the manager has ended before them." in first.done.stdout
+    assert "The manager ended before all jobs did." in first.done.stdout
     assert ["QUEUED", "1", "4"] in [line.split() for line in first.done.stdout.splitlines()]
     listed = run("qcg-pm", "jobs", cwd=tmp_path)
     assert listed.stdout.splitlines() == ["name  state", "a     QUEUED"]

@@ -66,7 +66,7 @@ def test_a_closed_terminal_leaves_the_run_to_be_resumed(tmp_path: Path):
     os.close(terminal)
     assert manager.wait(60) == 128 + signal.SIGHUP
     log = (tmp_path / "service.log").read_text()
-    assert "SIGHUP: 2 jobs are left for --resume" in log
+    assert "SIGHUP: stopping. 1 running attempt has 5 s to end (the next signal kills it); 2 jobs are left for" in log
     assert "2 jobs are left, because the manager got SIGHUP. Go on with: qcg-pm run --resume " in log
     assert states(tmp_path) == {"a": "QUEUED", "b": "QUEUED"}
     (tmp_path / "go").touch()

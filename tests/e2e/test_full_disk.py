@@ -120,7 +120,7 @@ def test_signals_on_a_full_disk_print_how_the_run_ends(tmp_path: Path, mount: Ca
     out, err = manager.communicate(timeout=60)
     assert manager.returncode == 128 + signal.SIGINT
     assert out.startswith("SIGINT: the run is left as it is, to be resumed\n")
-    assert "Not every job is final: the manager has ended before them." in out
+    assert "The manager ended before all jobs did." in out
     assert err == (
         "Nothing could be written, so the run is left as it is: what runs goes on."
         f" Make room, and go on with: qcg-pm run --resume {run.run_dir}\n"

@@ -48,7 +48,7 @@ def test_a_run_with_a_million_ended_jobs_is_resumed_in_seconds(tmp_path: Path, c
     with capsys.disabled():
         print(f" [{JOBS} jobs: {took:.1f} s, {computed:.1f} s computing, {memory:.0f} MB] ", end="")
     assert process.returncode == 0, errors
-    assert f"the end: {JOBS + 1} SUCCEED" in (run_dir / "service.log").read_text()
+    assert f"the run has ended: {JOBS + 1} SUCCEED" in (run_dir / "service.log").read_text()
     assert (tmp_path / "ran").exists()
     assert computed < SECONDS
     assert memory < MEGABYTES

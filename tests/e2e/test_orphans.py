@@ -108,8 +108,9 @@ def test_a_signal_ends_every_process_and_leaves_all_jobs_to_be_resumed(tmp_path:
     left = Run(tmp_path, subprocess.CompletedProcess([], manager.returncode, out, err))
     assert left.states == {"done": "SUCCEED"}, "nothing was decided about the others"
     assert "Traceback" not in out + err
-    assert f"{number.name}: 4 jobs are left for --resume; " in out
-    assert f"{number.name}: 4 jobs are left for --resume; " in log.read_text()
+    for text in (out, log.read_text()):
+        [notice] = [line for line in text.splitlines() if f"{number.name}: stopping. " in line]
+        assert notice.endswith("; 4 jobs with 3 iterations are left for --resume")
     (run_dir,) = tmp_path.glob(".qcgpjm-service-*")
     command = f"qcg-pm run --resume {run_dir}"
     assert err.splitlines()[-1] == f"4 jobs are left, because the manager got {number.name}. Go on with: {command}"

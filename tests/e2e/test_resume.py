@@ -216,8 +216,8 @@ def test_wall_times_end_jobs_without_a_manager_and_after_it_is_back(tmp_path: Pa
         "long": "FAILED",
         "other": "SUCCEED",
     }
-    assert "The wall time of 1 s is over" in entries["short"]["messages"]
-    assert "The wall time of 8 s is over" in entries["long"]["messages"]
+    assert "The job exceeded its wall time of 1 s" in entries["short"]["messages"]
+    assert "The job exceeded its wall time of 8 s" in entries["long"]["messages"]
     crashing.check_starts({"long", "other"})
 
 

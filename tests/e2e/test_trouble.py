@@ -21,11 +21,11 @@ def test_a_job_that_cannot_start_fails_with_its_reason_and_the_others_run(tmp_pa
     (tmp_path / "no-interpreter").chmod(0o755)
     expected = {
         "no-program": (job("no-program", "no-such-program"), "no-such-program is not found on PATH"),
-        "no-path": (job("no-path", "/no/such/program"), "/no/such/program is not there"),
+        "no-path": (job("no-path", "/no/such/program"), "/no/such/program does not exist"),
         "mode": (job("mode", str(tmp_path / "not-executable")), "is not executable"),
         "interpreter": (job("interpreter", str(tmp_path / "no-interpreter")), "/no/such/interpreter"),
         "folder": (job("folder", str(tmp_path / "directory")), "is a directory"),
-        "stdin": (job("stdin", "cat", stdin="missing"), "stdin file missing is not there"),
+        "stdin": (job("stdin", "cat", stdin="missing"), "stdin file missing does not exist"),
         "stdin-folder": (job("stdin-folder", "cat", stdin="directory"), "is a directory"),
         "stdout": (job("stdout", "true", stdout="directory"), "stdout file directory is a directory"),
         "stderr": (job("stderr", "true", stderr="file/below"), "stderr file file/below cannot be opened"),

@@ -340,7 +340,7 @@ class ShortGrace(HostTest):
     def test_a_wall_time_ends_the_tree_and_says_so(self):
         before = time.monotonic()
         ended = self.run_job("sleep", "1000", wall_time=0.3)
-        assert (ended.reason, ended.message) == ("timeout", "The wall time of 0.3 s is over.")
+        assert (ended.reason, ended.message) == ("timeout", "The job exceeded its wall time of 0.3 s.")
         assert time.monotonic() - before >= 0.3
         pids = self.start_shell("a", "sleep 1000 & echo $! > pids; touch ready; wait", wall_time=20.0)
         self.host.due(time.monotonic() + 20.0)
@@ -416,7 +416,7 @@ class AfterACrash(HostTest):
         ended = self.ended("a")
         assert (ended.reason, ended.pid in pids) == ("lost", True)
         assert "The agent n1 that ran this job was killed" in ended.message
-        assert "its output is lost" in ended.message
+        assert "captured output is lost" in ended.message
         self.assert_gone(pids)
 
     def test_a_lost_id_is_not_started_again(self):

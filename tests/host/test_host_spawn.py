@@ -243,12 +243,12 @@ class Unstartable(Refusals):
     def test_a_line_for_a_shell_is_no_program(self):
         for program in ("ls -l", "ls | wc -l"):
             message = self.refused(program, env={"PATH": "/bin"}, id=program[:4] + str(len(program)))
-            assert message.startswith(f"The program {program} is not found on PATH (/bin); a line for a shell")
-        assert "script, or its words into exec and args" in self.refused("/bin/ls -l", id="c")
+            assert message.startswith(f"The program {program} is not found on PATH (/bin); put a shell command")
+        assert "into script, or the program into exec and its arguments into args" in self.refused("/bin/ls -l", id="c")
 
     def test_a_program_that_is_not_there(self):
-        assert self.refused("/no/such") == "The program /no/such is not there."
-        assert self.refused("./such", id="b") == f"The program ./such (in {self.folder}) is not there."
+        assert self.refused("/no/such") == "The program /no/such does not exist."
+        assert self.refused("./such", id="b") == f"The program ./such (in {self.folder}) does not exist."
 
     def test_a_program_that_is_not_executable(self):
         program = self.file("prog", b"#!/bin/sh\n", 0o644)
@@ -265,7 +265,7 @@ class Unstartable(Refusals):
     def test_a_script_whose_interpreter_is_not_there(self):
         program = self.file("prog", b"#!/no/such/interpreter -x\n", 0o755)
         message = self.refused(program)
-        assert "the interpreter /no/such/interpreter that its first line names is not" in message
+        assert "the interpreter /no/such/interpreter that its first line names does not" in message
 
     def test_a_working_directory_that_cannot_be_made(self):
         wd = os.path.join(self.file("file", b"", 0o644), "wd")
@@ -276,7 +276,7 @@ class Unstartable(Refusals):
 
     def test_stdin_that_is_not_there(self):
         message = self.refused("cat", stdin="sub/in")
-        assert message == f"The stdin file sub/in is not there ({self.path('sub/in')})."
+        assert message == f"The stdin file sub/in does not exist ({self.path('sub/in')})."
 
     def test_stdin_that_is_a_directory(self):
         assert self.refused("cat", stdin=".") == "The stdin file . is a directory."

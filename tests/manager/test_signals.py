@@ -30,7 +30,7 @@ class Watched:
         engine: Any = SimpleNamespace(
             notice=self.notices.append,
             commits=SimpleNamespace(try_to_commit=lambda: None, stalled=False),
-            state=SimpleNamespace(unfinished=20, executing=4),
+            state=SimpleNamespace(unfinished=20, unfinished_iterations=70, executing=4),
         )
         sequence: Any = SimpleNamespace(waits_for_disk=False)
         deadline: Any = SimpleNamespace(end_now=self.end_of_allocation.append)
@@ -60,7 +60,8 @@ def test_the_first_signal_requests_a_shutdown_with_a_grace_period(number: signal
         assert not watched.request.urgent.is_set()
         assert watched.watch.first == number
         (notice,) = watched.notices
-        assert notice.startswith(f"{number.name}: 20 jobs are left for --resume; 4 running attempts have 5 s to end")
+        running = "4 running attempts have 5 s to end (the next signal kills them)"
+        assert notice == f"{number.name}: stopping. {running}; 20 jobs with 70 iterations are left for --resume"
 
     within(test)
 

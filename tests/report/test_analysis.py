@@ -99,7 +99,7 @@ def test_every_state_is_counted_for_jobs_and_for_iterations(tmp_path: Path):
     assert report.iterations == {"QUEUED": 3, "EXECUTING": 1, "SUCCEED": 2, "FAILED": 1, "CANCELED": 1, "OMITTED": 7}
     assert [failure.name for failure in report.failures] == ["bad", "cut:1"]
     text = render_text(report)
-    assert "Not every job is final" in text
+    assert "The manager ended before all jobs did." in text
     assert ["OMITTED", "1", "7"] in [line.split() for line in text.splitlines()]
 
 

@@ -113,7 +113,7 @@ class ManagerProcess:
         left = count_unfinished(self.run_dir)
         if left:
             log.warning(
-                "%s; LocalManager(['--resume', '%s']) or `qcg-pm run --resume %s` continues with them",
+                "%s; continue with LocalManager(['--resume', '%s']) or `qcg-pm run --resume %s`",
                 jobs_left_text(left),
                 self.run_dir,
                 shlex.quote(str(self.run_dir)),

@@ -12,7 +12,7 @@ import msgspec
 from qcg.pilotjob.description.errors import quoted
 from qcg.pilotjob.description.model import Execution
 
-ADVICE = "a line for a shell goes into script, or its words into exec and args"
+ADVICE = "put a shell command into script, or the program into exec and its arguments into args"
 
 
 class _Args(msgspec.Struct):

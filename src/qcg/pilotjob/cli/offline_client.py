@@ -13,6 +13,7 @@ from qcg.pilotjob.api.queries import Queries
 from qcg.pilotjob.api.waits import FINAL
 from qcg.pilotjob.cli.commands.wait import MOST_EXPLAINED
 from qcg.pilotjob.cli.errors import Refusal
+from qcg.pilotjob.cli.explanations import after_state
 from qcg.pilotjob.description import requests
 from qcg.pilotjob.description.requests import Request, decode_request
 from qcg.pilotjob.interfaces.handlers.job_info import job_info
@@ -100,4 +101,5 @@ def sentences_of(run: Queries, states: dict[str, str]) -> dict[str, str]:
 
 def _sentence(name: str, told: dict[str, Any]) -> str:
     has_more = bool(told.get("first", told).get("lastLines"))
-    return f"{told['sentence']}; see: qcg-pm why {name}" if has_more else told["sentence"]
+    sentence = after_state(told["sentence"])
+    return f"{sentence}; see: qcg-pm why {name}" if has_more else sentence

@@ -70,6 +70,10 @@ class CoreState:
     def unfinished(self) -> int:
         return sum(self.job_counts[:SUCCEED])
 
+    @property
+    def unfinished_iterations(self) -> int:
+        return sum(self.iteration_counts[:SUCCEED])
+
     def find_seq(self, seq: int) -> Job | None:
         """The job with this number. Rarely needed: only when a host reports an attempt that is not in `attempts`."""
         if self._by_seq is None:

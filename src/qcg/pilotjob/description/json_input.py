@@ -31,7 +31,7 @@ class InvalidJson(Exception):
         # "out of range" comes from msgspec, "digits" from Python's conversion between int and str.
         if "out of range" in str(error) or "digits" in str(error):
             return cls(NUMBER_TOO_LONG)
-        return cls(f"is not valid JSON: {error}")
+        return cls(f"is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}")
 
 
 def as_json(given: bytes | msgspec.Raw | dict[str, Any]) -> bytes:

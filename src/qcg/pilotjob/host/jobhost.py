@@ -418,7 +418,7 @@ class JobHost:
         for id, wall_time in self._wall_times.take(now):
             job = self._jobs.get(id)
             if job is not None:
-                self._end(job, "timeout", "The wall time of %g s is over." % wall_time, self._grace)
+                self._end(job, "timeout", "The job exceeded its wall time of %g s." % wall_time, self._grace)
 
     def _tree_over(self, key: str, left: List[int]) -> None:
         job = self._jobs.get(key)
@@ -482,8 +482,8 @@ class JobHost:
     # Jobs of an earlier process of this host
 
     def _end_lost_jobs(self) -> None:
-        why = "The agent %s that ran this job was killed; what was left of the job has been ended" % self._name
-        why += ", and its output is lost, as far as it was not written to files."
+        why = "The agent %s that ran this job was killed; its remaining processes were killed" % self._name
+        why += "; captured output is lost, output files are kept."
         why_unsure = "The agent %s was killed while it started this job; it may or may not have run." % self._name
         for id, start in self._ledger.open.items():
             job = self._jobs[id] = ActiveJob(id, start, -1, has_files=True)

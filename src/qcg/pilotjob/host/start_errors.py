@@ -71,7 +71,7 @@ def not_passable(launch: Launch, error: ValueError) -> str:
 
 def no_stdin(path: str, error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return "The stdin file %s is not there (%s)." % (path, _absolute(path))
+        return "The stdin file %s does not exist (%s)." % (path, _absolute(path))
     return "The stdin file %s cannot be opened: %s." % (path, error.strerror)
 
 
@@ -109,8 +109,8 @@ def _not_executable(error: OSError, program: bytes, argv: List[bytes], environme
         name = "%s (in %s)" % (name, wd)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         if not os.path.lexists(program):
-            return "The program %s is not there%s." % (name, _hint(program))
-        return "The program %s is there, but %s is not." % (name, _interpreter(program))
+            return "The program %s does not exist%s." % (name, _hint(program))
+        return "The program %s exists, but %s does not." % (name, _interpreter(program))
     if error.errno in (errno.EACCES, errno.EPERM):
         if os.path.isdir(program):
             return "%s is a directory, not a program." % name
@@ -143,10 +143,10 @@ def _too_long(argv: List[bytes], environment: Dict[bytes, bytes]) -> str:
 
 
 def _hint(program: bytes) -> str:
-    """A line for a shell where a program should be is the commonest slip."""
+    """A shell command in place of a program is the most common mistake."""
     if b" " not in program.strip():
         return ""
-    return "; a line for a shell goes into script, or its words into exec and args"
+    return "; put a shell command into script, or the program into exec and its arguments into args"
 
 
 def _interpreter(program: bytes) -> str:

@@ -16,6 +16,7 @@ from qcg.pilotjob.cluster.registry import (
     system_in_use,
 )
 from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.executors.agents import Endpoint
 from qcg.pilotjob.executors.composite import composite
@@ -90,7 +91,7 @@ def assemble(
         _restore(engine, run_dir, placement)
     total = sum(len(spec.cores) for spec in placement.specs)
     names = ", ".join(spec.name for spec in placement.specs[:20])
-    log.info("%d nodes with %d cores: %s", len(placement.specs), total, names)
+    log.info("%s with %s: %s", pluralize(len(placement.specs), "node"), pluralize(total, "core"), names)
     return manager
 
 

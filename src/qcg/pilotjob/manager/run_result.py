@@ -101,7 +101,7 @@ class RunResult(msgspec.Struct, kw_only=True):
     def log(self) -> None:
         """Write the last lines of service.log."""
         summary = ", ".join(f"{self.counts[state]} {state.name}" for state in State if self.counts[state])
-        log.info("the end: %s", summary or "no jobs")
+        log.info("the run has ended: %s", summary or "no jobs")
         if last_line := self.last_line():
             log.warning("%s", last_line)
 

@@ -9,12 +9,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.shutdown import KILL_GRACE, Cause
 from qcg.pilotjob.manager.deadline import ManagerDeadline
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.shutdown import ShutdownSequence
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
-from qcg.pilotjob.runs.resume_hint import jobs_left_text
 
 log = logging.getLogger(__name__)
 
@@ -90,8 +90,7 @@ class SignalWatch:
         cannot_write = self._engine.commits.stalled or self._sequence.waits_for_disk
         if is_repeated:
             return "the run is left as it is, to be resumed" if cannot_write else "running jobs are killed at once"
-        left = self._engine.state.unfinished
-        jobs = f"{jobs_left_text(left)} for --resume" if left else "the manager ends"
+        jobs = self._jobs_left()
         if cannot_write:
             return (
                 f"nothing can be written, and the end waits for that: once there is room, {jobs}; a second signal"
@@ -100,8 +99,18 @@ class SignalWatch:
         attempts = self._engine.state.executing
         if not attempts:
             return jobs
-        running = "1 running attempt has" if attempts == 1 else f"{attempts} running attempts have"
-        return f"{jobs}; {running} {KILL_GRACE:g} s to end, or until the next signal"
+        running = pluralize(attempts, "running attempt has", "running attempts have")
+        them = "it" if attempts == 1 else "them"
+        return f"stopping. {running} {KILL_GRACE:g} s to end (the next signal kills {them}); {jobs}"
+
+    def _jobs_left(self) -> str:
+        state = self._engine.state
+        if not state.unfinished:
+            return "the manager ends"
+        jobs = pluralize(state.unfinished, "job")
+        if iterations := state.unfinished_iterations:
+            jobs += f" with {pluralize(iterations, 'iteration')}"
+        return f"{jobs} {'is' if state.unfinished == 1 else 'are'} left for --resume"
 
 
 def _is_ignored_hangup(number: signal.Signals) -> bool:

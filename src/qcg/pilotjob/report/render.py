@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 STYLES = {"SUCCEED": "green", "FAILED": "red", "CANCELED": "yellow", "OMITTED": "yellow"}
 
 WHY_NOT_FINAL = {
-    True: "the manager is still at work",
-    False: "the manager has ended before them",
+    True: "Jobs are not finished yet: the manager is still running.",
+    False: "The manager ended before all jobs did.",
 }
 MOST_UNREADABLE = 20
 """Most lines about parts of the registry that could not be read."""
@@ -62,7 +62,7 @@ def print_report(report: RunReport, console: Console) -> None:
     elapsed = duration(report.ended - report.started)
     say(f"From {timestamp(report.started)} to {timestamp(report.ended)}, {elapsed}")
     if not report.finished:
-        say(f"Not every job is final: {WHY_NOT_FINAL[report.at_work]}.", "yellow")
+        say(WHY_NOT_FINAL[report.at_work], "yellow")
     say("")
     console.print(_states(report))
     say("")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qcg.pilotjob.cli.console import echo
+from qcg.pilotjob.cli.explanations import after_state
 from qcg.pilotjob.cli.json_records import renamed
 from qcg.pilotjob.cli.manager_lookup import expand_names, on_manager_or_registry, print_missing
 from qcg.pilotjob.cli.shell_completion import job_names
@@ -40,5 +41,6 @@ def _show(explanation: dict[str, Any]) -> None:
     fields = explanation.get("first", explanation)
     tail = fields.get("lastLines", [])
     colon = f"; the end of {fields['lastLinesOf']}:" if tail else ""
-    lines = [printable(f"{explanation['jobName']} {explanation['status']}: {explanation['sentence']}{colon}")]
+    sentence = after_state(explanation["sentence"])
+    lines = [printable(f"{explanation['jobName']} {explanation['status']}: {sentence}{colon}")]
     echo("\n".join([*lines, *(f"    {line}" for line in tail)]))
