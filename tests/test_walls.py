@@ -124,6 +124,59 @@ def test_only_the_package_of_slurm_mentions_slurm(module: str):
         assert [f"{place}:{number} {line}" for number, line in enumerate(lines, 1) if "slurm" in line.lower()] == []
 
 
+SLURM_COMMAND = re.compile(r"sbatch|srun|salloc|scancel|scontrol|squeue", re.IGNORECASE)
+MAY_BE_MENTIONED = {
+    "cli/main.py": ('"sbatch": "The same as alloc, for sbatch."', '("run", "alloc", "sbatch", "bench")'),
+    "description/forms.py": ('"srunmpi"', "srun_args", "More arguments for srun, in srunmpi."),
+    "description/model.py": ('"srunmpi"', "srun_args"),
+    "description/normalize.py": ("srun_args",),
+    "description/variables.py": ('"srun_args"',),
+    "host/process_tree.py": ('b"srun"',),
+    "host/termination.py": ('b"srun"',),
+    "launch/models.py": ("srunmpi", "srun_args"),
+    "launch/site.py": ("srunmpi",),
+    "runs/submissions.py": ('".qcgpjm-sbatch-"',),
+}
+"""Texts with names of Slurm's commands that stay: a command of ours, names in request files and on disk, and programs
+that pass signals on."""
+
+
+def slurm_commands(place: str, text: str) -> list[str]:
+    """The lines of a file that name a command of Slurm and must not."""
+    if place.startswith(KNOWS_SLURM):
+        return []
+    for allowed in sorted(MAY_BE_MENTIONED.get(place, ()), key=len, reverse=True):
+        text = text.replace(allowed, "")
+    return [
+        f"{place}:{number} {line}" for number, line in enumerate(text.splitlines(), 1) if SLURM_COMMAND.search(line)
+    ]
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("qcg.pilotjob")])
+def test_only_the_package_of_slurm_names_its_commands(module: str):
+    path = MODULES[module]
+    assert slurm_commands(path.relative_to(SOURCE / "qcg/pilotjob").as_posix(), path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "allowed"), [(place, text) for place in MAY_BE_MENTIONED for text in MAY_BE_MENTIONED[place]]
+)
+def test_every_exception_is_still_needed(place: str, allowed: str):
+    assert allowed in (SOURCE / "qcg/pilotjob" / place).read_text()
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("launch/models.py", '"start qcg-pm with sbatch"'),
+        ("batch/follower.py", "# srun"),
+        ("cli/main.py", '"salloc": "x"'),
+    ],
+)
+def test_a_command_of_slurm_elsewhere_is_reported_with_its_place(place: str, line: str):
+    assert slurm_commands(place, f"import os\n{line}\n") == [f"{place}:2 {line}"]
+
+
 def test_the_batch_system_is_registered_in_one_entry():
     text = MODULES["qcg.pilotjob.cluster.registry"].read_text()
     registration = re.compile(r'^    Registration\(\s+"slurm",.*?^    \),\n', re.MULTILINE | re.DOTALL)

@@ -72,7 +72,7 @@ class WatchedProcess:
     def kill_alone(self) -> None:
         """Kill the process and its session, without ending what it has started on other machines.
 
-        `srun` has a child that cancels the whole step when its parent dies: children go first.
+        A command that starts a step may have a child that cancels the step when its parent dies: children go first.
         """
         if not self.exited.is_set():
             for process in sorted(

@@ -32,7 +32,7 @@ def _no_steps(why: str) -> str:
 
 
 def srunmpi_singleton(program: list[str], attempt_id: str, site: Site) -> Start:
-    """One process without `srun`, so it needs no allocation."""
+    """One process without a step, so it needs no allocation."""
     return Start(program)
 
 
@@ -63,7 +63,7 @@ def start_of(execution: Execution, program: list[str], grant: Grant, attempt_id:
 
 
 def _has_launcher_options(execution: Execution) -> bool:
-    """Whether the job has options for `mpirun` or `srun`, which is then used even on one core."""
+    """Whether the job has options for `mpirun` or a job step, which is then used even on one core."""
     options = execution.model_opts
     if execution.model == "srunmpi":
         return bool(options.srun_args)
