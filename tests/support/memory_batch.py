@@ -32,6 +32,7 @@ from qcg.pilotjob.launch.site import MultiNode
 
 VARIABLE = "MEMORY_JOB"
 CORES = 4
+STATES = dict.fromkeys((Phase.WAITING, Phase.OVER), AllocationState.OVER) | {Phase.ENDING: AllocationState.ENDING}
 
 
 class MemoryQueue(AllocationQueue):
@@ -56,9 +57,8 @@ class MemoryQueue(AllocationQueue):
 
     def further_options(self, words: Iterable[str]) -> list[str]:
         found = list(words)
-        for word in found:
-            if not word.startswith("--"):
-                raise BatchError(f"{word!r} is no option: write --NAME=VALUE")
+        if not all(word.startswith("--") for word in found):
+            raise BatchError("write options as --NAME=VALUE")
         return found
 
     def options_kept(self, earlier: Sequence[str], further: Sequence[str]) -> list[str]:
@@ -131,7 +131,7 @@ class MemoryBatch(BatchSystem):
         view = self.queue.look(allocation.id, environ)
         if view is None:
             raise ClusterError(f"allocation {allocation.id} was never submitted here")
-        return AllocationState.OVER if view.phase in (Phase.OVER, Phase.WAITING) else AllocationState.ACTIVE
+        return STATES.get(view.phase, AllocationState.ACTIVE)
 
     def agent_start(self, method: StartMethod, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
         return SshStart(agent, environ)

@@ -1,0 +1,164 @@
+"""What every batch system has to do, as test cases to subclass: see `test_contract.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.cluster import registry
+from qcg.pilotjob.cluster.agent_start import AgentCommand, StartMethod
+from qcg.pilotjob.cluster.allocation_ref import AllocationRef
+from qcg.pilotjob.cluster.base import AllocationQueue, AllocationState, BatchSystem, Phase
+from qcg.pilotjob.cluster.errors import BatchError, ClusterError
+from qcg.pilotjob.cluster.spec import AllocationSpec
+from qcg.pilotjob.launch.site import MultiNode
+
+AGENT = AgentCommand(Path("/runs/one"), 600.0, allocation=AllocationRef("7", "big", "any"))
+ELSEWHERE = {"PATH": "/no/such/directory"}
+"""An environment without an allocation, and without commands of a batch system."""
+
+
+Show = Callable[[Phase | None], Mapping[str, str]]
+
+
+class SystemContract:
+    """Cases for a `BatchSystem`. A subclass has the fixture `system`."""
+
+    def test_outside_an_allocation_it_is_not_in_use(self, system: BatchSystem):
+        assert system.current(ELSEWHERE) is None
+        assert not system.is_on_node(ELSEWHERE)
+        system.check_started_once(ELSEWHERE)
+        with pytest.raises(ClusterError):
+            system.find_allocation(ELSEWHERE)
+
+    def test_an_allocation_that_it_cannot_ask_about_is_never_over(self, system: BatchSystem):
+        try:
+            state = system.state_of(AllocationRef("999", "another-cluster", system.name), ELSEWHERE)
+        except ClusterError:
+            return
+        assert state is AllocationState.ACTIVE
+
+    @pytest.mark.parametrize("method", StartMethod)
+    def test_each_node_has_one_command_that_starts_its_agent(self, system: BatchSystem, method: StartMethod):
+        start = system.agent_start(method, AGENT, ELSEWHERE)
+        commands = start.commands(["n1", "n2", "n3"])
+        assert [node for nodes, _ in commands for node in nodes] == ["n1", "n2", "n3"]
+        for nodes, command in commands:
+            words = " ".join(command)
+            assert "qcg.pilotjob.agent" in words
+            assert "--run-dir /runs/one" in words
+            assert "--allocation 7 --cluster big --batch-system any" in words
+            assert "--name" in words
+            assert "--replace-after" not in words
+            assert all(node in words for node in nodes)
+        for _, command in start.commands(["n1", "n2"], replace_after=5.0):
+            assert "--replace-after 5" in " ".join(command)
+
+    def test_jobs_on_several_nodes_are_described(self, system: BatchSystem):
+        assert isinstance(system.multi_node(), MultiNode)
+        assert all(isinstance(name, str) for name in system.variables_to_hide())
+        assert "HOME" not in system.variables_of_allocation(["HOME", "PATH"])
+
+    def test_its_name_and_label_are_for_messages(self, system: BatchSystem):
+        assert system.name == system.name.lower().strip()
+        assert system.label
+
+
+class StateContract:
+    """Cases for `BatchSystem.state_of` of a system with a queue. A subclass has the fixtures `system`, and `show`: a
+    function that makes the batch system show allocation 7 in a phase, or forget it for None, and returns an environment
+    in which it answers."""
+
+    cluster = ""
+    """The cluster of the batch system."""
+
+    @pytest.mark.parametrize(
+        ("phase", "state"),
+        [
+            (Phase.STARTING, AllocationState.ACTIVE),
+            (Phase.RUNNING, AllocationState.ACTIVE),
+            (Phase.SUSPENDED, AllocationState.ACTIVE),
+            (Phase.ENDING, AllocationState.ENDING),
+            (Phase.WAITING, AllocationState.OVER),  # queued again: its earlier life has ended
+            (Phase.OVER, AllocationState.OVER),
+        ],
+    )
+    def test_the_phase_of_an_allocation_tells_whether_its_processes_can_be_running(
+        self, system: BatchSystem, show: Show, phase: Phase, state: AllocationState
+    ):
+        assert system.state_of(AllocationRef("7", self.cluster, system.name), show(phase)) is state
+
+    def test_an_allocation_that_this_batch_system_cannot_know_is_not_over(self, system: BatchSystem, show: Show):
+        environ = show(None)
+        with pytest.raises(ClusterError):
+            system.state_of(AllocationRef("7", "another-cluster", system.name), environ)
+
+
+class QueueContract:
+    """Cases for an `AllocationQueue`. A subclass has the fixtures `queue`; `working`: an environment in which the queue
+    answers; `unreachable`: one in which it does not; and `inside`: the environment of a process in an allocation."""
+
+    def options(self, queue: AllocationQueue, nodes: str = "2", *further: str) -> list[str]:
+        return queue.options(AllocationSpec(nodes=nodes, further=list(further)), "name", Path("/wd"))
+
+    def test_options_of_a_spec_become_lines_of_the_script(self, queue: AllocationQueue):
+        options = self.options(queue, "2", "--thing=1")
+        assert all(option.startswith("-") for option in options)
+        assert "--thing=1" in options
+        lines = queue.directives(options)
+        assert lines
+        assert all(line.startswith("#") and "\n" not in line for line in lines)
+        with pytest.raises(BatchError):
+            queue.directives(["--thing=a\nrm -rf /"])
+
+    def test_further_options_are_checked_and_kept_for_the_next_submission(self, queue: AllocationQueue):
+        assert queue.further_options(["--thing=1", "--flag"]) == ["--thing=1", "--flag"]
+        with pytest.raises(BatchError):
+            queue.further_options(["word"])
+        assert queue.options_kept(["--thing=1", "--other=2"], ["--thing=3"]) == ["--other=2"]
+
+    def test_commands_see_nothing_of_the_allocation_around_them(
+        self, queue: AllocationQueue, inside: Mapping[str, str]
+    ):
+        assert registry.is_in_allocation(inside)
+        cleaned = queue.environment({**inside, "HOME": "/home/me"}, self.options(queue))
+        assert not registry.is_in_allocation(cleaned)
+        assert cleaned["HOME"] == "/home/me"
+
+    def test_a_size_that_is_not_known_is_no_reason_to_refuse(
+        self, queue: AllocationQueue, unreachable: Mapping[str, str]
+    ):
+        nodes = queue.largest_allocation(self.options(queue), unreachable)
+        assert len(nodes) == 2
+        assert all(node.cores for node in nodes)
+        with pytest.raises(BatchError):
+            queue.largest_allocation(self.options(queue, "many"), unreachable)
+
+    def test_every_question_without_an_answer_is_a_batch_error(
+        self, queue: AllocationQueue, unreachable: Mapping[str, str], tmp_path: Path
+    ):
+        with pytest.raises(BatchError):
+            queue.submit(tmp_path / "batch.sh", unreachable)
+        with pytest.raises(BatchError):
+            queue.look("7", unreachable, 5.0)
+        with pytest.raises(BatchError):
+            queue.cancel("7", unreachable)
+
+    def test_an_allocation_that_was_submitted_is_known_until_it_is_forgotten(
+        self, queue: AllocationQueue, working: Mapping[str, str], tmp_path: Path
+    ):
+        assert queue.look("999", working) is None
+        first = queue.submit(tmp_path / "batch.sh", working)
+        seen = queue.look(first, working)
+        assert seen is not None
+        assert (seen.id, seen.phase) == (first, Phase.WAITING)
+
+    def test_an_allocation_may_follow_one_that_is_over_or_forgotten(
+        self, queue: AllocationQueue, working: Mapping[str, str], tmp_path: Path
+    ):
+        assert queue.submit(tmp_path / "batch.sh", working, after="999")
+
+    def test_the_command_for_users_cancels_every_allocation(self, queue: AllocationQueue):
+        assert queue.cancel_command("7", "8").split()[1:] == ["7", "8"]
