@@ -22,7 +22,7 @@ from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.lane_runner import HostLaneRunner, LaneRunner
 from qcg.pilotjob.host.ledger import Ledger
-from qcg.pilotjob.host.records import FILES, OUTPUT, Ended
+from qcg.pilotjob.host.records import FILES, OUTPUT, Ended, EndReason
 
 CUT_OFF = "The node was cut off from its manager, and ended its jobs before others could be started for them."
 TOLD_TO_END = "The agent was told to end, and ended this job."
@@ -117,7 +117,7 @@ class Agent:
             self._connection.keep(now)
             if not self._exiting and self._forsaken(now):
                 say(f"no manager for {self._patience_alone():g} s, and no jobs: the agent ends")
-                self._exit(END_GRACE, "cancel", "")
+                self._exit(END_GRACE, EndReason.CANCEL, "")
         self._tell(math.inf)
         if self._connection.up:
             self._connection.send(protocol.Bye())
@@ -144,7 +144,7 @@ class Agent:
             say("told to end" if self._signals == 1 else "told to end at once")
             # The end of an allocation is no fault of the jobs. Its signal may come more than once.
             hurry = self._signals > (MOST_SIGNALS_OF_ALLOCATION if self._in_allocation else 1)
-            reason = "closed" if self._in_allocation else "lost"
+            reason = EndReason.CLOSED if self._in_allocation else EndReason.LOST
             self._exit(0.0 if hurry else CLOSE_GRACE if self._in_allocation else END_GRACE, reason, TOLD_TO_END)
         # There was no room for one more byte, perhaps, when there were so many.
         if signal.SIGCHLD in numbers or len(numbers) > MANY_SIGNALS:

@@ -28,7 +28,7 @@ from typing import Union
 import msgspec
 from msgspec import Struct
 
-from qcg.pilotjob.host.records import Ended, Launch, Running, Started
+from qcg.pilotjob.host.records import Ended, EndReason, Launch, Running, Started
 
 PROTOCOL = 2
 """Version of these messages, to be raised with every change that the other side could not read."""
@@ -123,7 +123,7 @@ class Start(Struct, tag="start"):
 
 class Kill(Struct, tag="kill"):
     ids: list[str]
-    reason: str = "cancel"
+    reason: str = EndReason.CANCEL
     """What the records of their ends will say, if this is what ends them."""
     message: str = ""
 
@@ -160,7 +160,7 @@ class Exit(Struct, tag="exit"):
     """End everything and go: SIGTERM to all jobs, SIGKILL after `grace` seconds, then Bye."""
 
     grace: float
-    reason: str = "cancel"
+    reason: str = EndReason.CANCEL
     """As in `Kill`."""
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from qcg.pilotjob.host.job import ActiveJob
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger, OpenStart
-from qcg.pilotjob.host.records import STEP_ID, Ended, Launch
+from qcg.pilotjob.host.records import STEP_ID, Ended, EndReason, Launch
 
 NO_PROCESS = -1
 STARTS_FOR_ONE = 16
@@ -57,7 +57,7 @@ class SimulatedHost(JobHost):
         now = time.time()
         seconds = _seconds_of(launch.argv)
         if not seconds:
-            self._ledger.ended(Ended(launch.id, now, 0, "exit", "", NO_PROCESS, now, launch.grant))
+            self._ledger.ended(Ended(launch.id, now, 0, EndReason.EXIT, "", NO_PROCESS, now, launch.grant))
             self._start_next_of_lane(launch.id)
             return
         start = OpenStart(launch.env.get(STEP_ID, ""), NO_PROCESS, now, launch.grant, 0, 0)

@@ -7,7 +7,7 @@ from qcg.pilotjob.core.effects import Requeued
 from qcg.pilotjob.core.finalize import FinalState, make_final, make_position_ready
 from qcg.pilotjob.core.job_states import CANCELED, FAILED, QUEUED, SUCCEED, State
 from qcg.pilotjob.core.records import Attempt
-from qcg.pilotjob.host.records import Ended
+from qcg.pilotjob.host.records import Ended, EndReason
 
 SIGNALS = {
     1: "SIGHUP",
@@ -36,10 +36,12 @@ MAX_LOSSES = 10
 
 def finish_attempt(core: CoreState, attempt: Attempt, record: Ended) -> None:
     """Handle the end record of an attempt."""
-    if record.reason == "lost":
+    if record.reason == EndReason.LOST:
         lose_attempt(core, attempt, record.message)
         return
-    if record.reason == "closed" or (record.reason == "exit" and record.exit_code and _was_signalled(core, attempt)):
+    if record.reason == EndReason.CLOSED or (
+        record.reason == EndReason.EXIT and record.exit_code and _was_signalled(core, attempt)
+    ):
         requeue_attempt(core, attempt)
         return
     state, message = _final_state(record)
@@ -53,9 +55,9 @@ def _was_signalled(core: CoreState, attempt: Attempt) -> bool:
 
 
 def _final_state(record: Ended) -> tuple[State, str]:
-    if record.reason == "cancel":
+    if record.reason == EndReason.CANCEL:
         return CANCELED, record.message
-    if record.reason == "exit" and record.exit_code == 0:
+    if record.reason == EndReason.EXIT and record.exit_code == 0:
         return SUCCEED, ""
     if record.message:
         return FAILED, record.message

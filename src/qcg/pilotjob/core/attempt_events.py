@@ -11,7 +11,7 @@ from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED
 from qcg.pilotjob.core.orphaned import orphan_reason, register_existing
 from qcg.pilotjob.core.records import Attempt, attempt_id, parse_attempt_id
-from qcg.pilotjob.host.records import Ended, NodeGrant, Running
+from qcg.pilotjob.host.records import Ended, EndReason, NodeGrant, Running
 
 STOPPED = "it was ended when its manager shut down; the next manager starts it again"
 FORGOTTEN = "it had started, but its agent has no record of it any more; how it ended is unknown"
@@ -26,7 +26,7 @@ def attempt_started(core: CoreState, event: AttemptStarted) -> None:
         node = core.agent_node(attempt.grant.parts[0].node) if attempt in core.orphaned else ""
         if node and core.pool.node(node).available and not (attempt.killed or attempt.stopped):
             # It still waited in a lane when its agent reported, so it was not stopped then.
-            core.effects.append(Stop(attempt, "lost", orphan_reason(core, attempt)))
+            core.effects.append(Stop(attempt, EndReason.LOST, orphan_reason(core, attempt)))
 
 
 def attempt_ended(core: CoreState, event: AttemptEnded) -> None:
@@ -87,9 +87,9 @@ def _resume_live(core: CoreState, attempt: Attempt, running: Running, to_retract
     if attempt.killed:
         core.effects.append(Kill(attempt))
     elif attempt.stopped:
-        core.effects.append(Stop(attempt, "closed", STOPPED))
+        core.effects.append(Stop(attempt, EndReason.CLOSED, STOPPED))
     elif attempt in core.orphaned and attempt.started:
-        core.effects.append(Stop(attempt, "lost", orphan_reason(core, attempt)))
+        core.effects.append(Stop(attempt, EndReason.LOST, orphan_reason(core, attempt)))
     if attempt.lane is not None:
         # An earlier retract may not have reached the agent.
         attempt.lane.retracted = False

@@ -9,6 +9,7 @@ from qcg.pilotjob.core.finalize import FinalState, UnstartedFinalState, make_fin
 from qcg.pilotjob.core.job_states import CANCELED
 from qcg.pilotjob.core.records import Attempt, Job
 from qcg.pilotjob.core.shutdown import Disposition
+from qcg.pilotjob.host.records import EndReason
 
 
 def cancel(core: CoreState, event: Cancel) -> None:
@@ -90,7 +91,7 @@ def shut_down(core: CoreState, event: ShutDown) -> None:
                 _kill(core, attempt)
             elif not attempt.stopped:
                 attempt.stopped = True
-                core.effects.append(Stop(attempt, "closed", event.message))
+                core.effects.append(Stop(attempt, EndReason.CLOSED, event.message))
     if not core.attempts:
         core.effects.append(NoAttemptLeft())
 

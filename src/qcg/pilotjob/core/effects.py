@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Union
+from typing import Any, Union
 
 from msgspec import Struct
 
@@ -68,7 +68,8 @@ class Stop(Struct, frozen=True, gc=False):
     """
 
     attempt: Attempt
-    reason: Literal["lost", "closed"]
+    reason: str
+    """`EndReason.LOST` or `EndReason.CLOSED`."""
     message: str
 
 

@@ -13,7 +13,7 @@ from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import KillStray, Stop, Sweep
 from qcg.pilotjob.core.events import AttemptSwept
 from qcg.pilotjob.core.records import Attempt, Cleanup, Grant, NodePart
-from qcg.pilotjob.host.records import Ended, NodeGrant, Running
+from qcg.pilotjob.host.records import Ended, EndReason, NodeGrant, Running
 
 
 def ended_on_first_node(core: CoreState, attempt: Attempt, record: Ended) -> None:
@@ -40,7 +40,7 @@ def nodes_of_attempt_lost(core: CoreState, attempt: Attempt, message: str) -> No
     if cleanup is None:
         cleanup = _begin(core, attempt)
         if cleanup.first not in core.lost_nodes:
-            core.effects.append(Stop(attempt, "lost", message))
+            core.effects.append(Stop(attempt, EndReason.LOST, message))
     _nodes_lost(core, cleanup, message)
 
 
@@ -69,7 +69,7 @@ def first_node_reported(core: CoreState, cleanup: Cleanup, running: Running | No
     if cleanup.attempt is None:
         core.effects.append(KillStray(cleanup.id, cleanup.first))
     else:
-        core.effects.append(Stop(cleanup.attempt, "lost", cleanup.lost_message))
+        core.effects.append(Stop(cleanup.attempt, EndReason.LOST, cleanup.lost_message))
 
 
 def repeat_sweeps(core: CoreState, nodes: set[str]) -> None:
@@ -124,7 +124,7 @@ def _finish_if_over(core: CoreState, cleanup: Cleanup) -> None:
     attempt, record = cleanup.attempt, cleanup.ended
     if attempt is None:
         core.pool.release(cleanup.grant)
-    elif record is None or (cleanup.lost_message and record.reason in ("exit", "cancel")):
+    elif record is None or (cleanup.lost_message and record.reason in (EndReason.EXIT, EndReason.CANCEL)):
         lose_attempt(core, attempt, cleanup.lost_message)
     else:
         finish_attempt(core, attempt, record)

@@ -12,7 +12,7 @@ from qcg.pilotjob.agent import protocol
 from qcg.pilotjob.executors.base import Executor, ExecutorObserver, NumberedRecord
 from qcg.pilotjob.executors.heartbeats import HeartbeatServer
 from qcg.pilotjob.executors.supervision import AgentSupervisor
-from qcg.pilotjob.host.records import Ended, Launch, Record, Started
+from qcg.pilotjob.host.records import Ended, EndReason, Launch, Record, Started
 from qcg.pilotjob.wire.contact import AgentsContact
 from qcg.pilotjob.wire.hub import Frames, Hub, Port
 from qcg.pilotjob.wire.keys import Keys
@@ -104,7 +104,7 @@ class AgentExecutor(Executor):
     def launch(self, node: str, launch: Launch) -> None:
         self._by_node[node].launches.append(launch)
 
-    def kill(self, node: str, attempt_id: str, reason: str = "cancel", message: str = "") -> None:
+    def kill(self, node: str, attempt_id: str, reason: str = EndReason.CANCEL, message: str = "") -> None:
         self._by_node[node].kills.setdefault((reason, message), []).append(attempt_id)
 
     def same_host(self, node: str, other: str) -> bool:

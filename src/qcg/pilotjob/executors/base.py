@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from qcg.pilotjob.host.records import Ended, Launch, Running, Started
+from qcg.pilotjob.host.records import Ended, EndReason, Launch, Running, Started
 from qcg.pilotjob.wire.contact import AgentsContact
 
 
@@ -97,7 +97,7 @@ class Executor(ABC):
         """Start an attempt from this node, the first one of its grant."""
 
     @abstractmethod
-    def kill(self, node: str, attempt_id: str, reason: str = "cancel", message: str = "") -> None:
+    def kill(self, node: str, attempt_id: str, reason: str = EndReason.CANCEL, message: str = "") -> None:
         """End an attempt that was started from this node. The record of its end says `reason` and `message`."""
 
     @abstractmethod

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver, NodeLayout, NumberedRecord
-from qcg.pilotjob.host.records import Launch, Running
+from qcg.pilotjob.host.records import EndReason, Launch, Running
 from qcg.pilotjob.wire.contact import AgentsContact
 
 
@@ -50,7 +50,7 @@ class CompositeExecutor(Executor):
     def launch(self, node: str, launch: Launch) -> None:
         self._by_node[node].launch(node, launch)
 
-    def kill(self, node: str, attempt_id: str, reason: str = "cancel", message: str = "") -> None:
+    def kill(self, node: str, attempt_id: str, reason: str = EndReason.CANCEL, message: str = "") -> None:
         self._by_node[node].kill(node, attempt_id, reason, message)
 
     def retract(self, node: str, attempt_ids: list[str]) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from qcg.pilotjob.common.uninterrupted import uninterrupted
 from qcg.pilotjob.host.ledger import MOST_BYTES, Ledger, LedgerError
-from qcg.pilotjob.host.records import Ended, Started
+from qcg.pilotjob.host.records import Ended, EndReason, Started
 from qcg.pilotjob.host.safe_open import open_own
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def read_unreported(run_dir: Path, agents: Collection[str], acked: Mapping[str, 
             continue
         told.records.extend(body for number, body in ledger.unacknowledged() if number > acked.get(name, 0))
         told.records.extend(
-            Ended(id, written, -1, "lost", UNSURE, 0, 0.0, opened.grant)
+            Ended(id, written, -1, EndReason.LOST, UNSURE, 0, 0.0, opened.grant)
             for id, opened in ledger.open.items()
             if not opened.pid
         )

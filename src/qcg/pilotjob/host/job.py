@@ -4,6 +4,7 @@ from typing import Optional
 
 from qcg.pilotjob.host.captured_output import CapturedOutput
 from qcg.pilotjob.host.ledger import OpenStart
+from qcg.pilotjob.host.records import EndReason
 
 
 class ActiveJob:
@@ -19,7 +20,7 @@ class ActiveJob:
         self.has_files = has_files
         """It may have files of its own, which have to be removed."""
         self.output = output
-        self.reason = "exit"
+        self.reason = EndReason.EXIT
         self.message = ""
         self.exit_code: Optional[int] = None
         """Set once its first process is reaped. The job is over when all its processes are gone, too."""
@@ -27,6 +28,6 @@ class ActiveJob:
     @property
     def is_simple(self) -> bool:
         """Whether nothing but its end has to be recorded if it succeeds, so that a lane runner can do the rest."""
-        if self.reason != "exit" or self.exit_code is not None or self.has_files or self.report >= 0:
+        if self.reason != EndReason.EXIT or self.exit_code is not None or self.has_files or self.report >= 0:
             return False
         return self.output is None or not self.output.keep

@@ -12,11 +12,11 @@ from qcg.pilotjob.host.lane_runner import Offer
 from qcg.pilotjob.host.ledger import OpenStart
 from qcg.pilotjob.host.ledger_format import starting_line
 from qcg.pilotjob.host.process_tree import ticks_now
-from qcg.pilotjob.host.records import SHARED, STEP_ID, Launch
+from qcg.pilotjob.host.records import SHARED, STEP_ID, EndReason, Launch
 from qcg.pilotjob.host.spawn import Spawner, read_report
 from qcg.pilotjob.host.start_errors import NoCapacity, ProcessCapacity, Unstartable
 
-_FINAL_REASONS = ("exit", "cancel", "timeout")
+_FINAL_REASONS = (EndReason.EXIT, EndReason.CANCEL, EndReason.TIMEOUT)
 """Reasons of ends after which a job does not run again. The output of other jobs is not saved: the file system may
 hang."""
 
@@ -94,7 +94,7 @@ class JobSetup:
             self._files.remove(job.id)
         if job.output is not None:
             # Before the end is reported: then users look for the output.
-            succeeded = job.exit_code == 0 and job.reason == "exit"
+            succeeded = job.exit_code == 0 and job.reason == EndReason.EXIT
             if job.output.keep if succeeded else job.reason in _FINAL_REASONS:
                 self.outputs.save(job.output, job.id)
             job.output.close()

@@ -18,7 +18,7 @@ from qcg.pilotjob.host.lane_runner import HostLaneRunner, LaneRunner
 from qcg.pilotjob.host.lanes import Lanes
 from qcg.pilotjob.host.ledger import Ledger, Record
 from qcg.pilotjob.host.offered_lanes import OfferedLanes
-from qcg.pilotjob.host.records import STEP_ID, Ended, Launch, Running
+from qcg.pilotjob.host.records import STEP_ID, Ended, EndReason, Launch, Running
 from qcg.pilotjob.host.start_errors import NoCapacity, StartDeadlinePassed, Unstartable
 from qcg.pilotjob.host.termination import (
     Termination,
@@ -104,7 +104,7 @@ class JobHost:
         self._offered.plan(launch.lane for launch in launches if launch.lane)
         return refused
 
-    def kill(self, ids: List[str], reason: str = "cancel", message: str = "") -> None:
+    def kill(self, ids: List[str], reason: str = EndReason.CANCEL, message: str = "") -> None:
         """End these jobs with all their processes. Other ids are ignored."""
         self._take_back_lanes_of(ids)
         self.reap()
@@ -119,7 +119,7 @@ class JobHost:
         self._take_back_lanes_of(ids)
         for id in ids:
             if id in self._lanes:
-                self._drop(id, "closed", "")
+                self._drop(id, EndReason.CLOSED, "")
 
     def signal(self, ids: List[str], number: int) -> None:
         """Send a signal to the processes of these jobs that have a handler for it."""
@@ -130,7 +130,7 @@ class JobHost:
         """End the processes on this machine of jobs of other hosts, by their markers. `take_swept` tells the result."""
         self._terminations.sweep(markers, time.monotonic() + grace)
 
-    def finish(self, grace: float, reason: str = "cancel", message: str = "") -> None:
+    def finish(self, grace: float, reason: str = EndReason.CANCEL, message: str = "") -> None:
         """End all jobs and start no more. Call it again with a shorter `grace` to end them sooner."""
         self._take_back_all_lanes()
         self.reap()
@@ -155,12 +155,12 @@ class JobHost:
         self._take_back_all_lanes()
         self.reap()
         for id in [id for id in self._queued if id in self._ledger.open]:
-            self._record_not_started(id, "closed", "")
+            self._record_not_started(id, EndReason.CLOSED, "")
         self._queued.clear()
         self._queue.clear()
         self._lanes.clear()
         for job in list(self._jobs.values()):
-            self._end(job, "lost", self._cut_off, 0.0)
+            self._end(job, EndReason.LOST, self._cut_off, 0.0)
         self._terminations.kill_by(time.monotonic())
 
     def set_cut_off(self, reason: str) -> None:
@@ -227,9 +227,9 @@ class JobHost:
                     return
                 pid = child.si_pid
                 job = self._by_pid.pop(pid, None)
-                if job is not None and job.reason == "exit" and self._cut_off:
-                    job.reason, job.message = "lost", self._cut_off
-                if job is not None and job.reason == "exit":
+                if job is not None and job.reason == EndReason.EXIT and self._cut_off:
+                    job.reason, job.message = EndReason.LOST, self._cut_off
+                if job is not None and job.reason == EndReason.EXIT:
                     # While the dead leader is not reaped, its process group can be no other.
                     with _ALREADY_GONE:
                         os.killpg(pid, signal.SIGKILL)
@@ -339,7 +339,7 @@ class JobHost:
         except Unstartable as error:
             if isinstance(error, (NoCapacity, StartDeadlinePassed)):
                 raise
-            self._record_not_started(launch.id, "unstartable", str(error))
+            self._record_not_started(launch.id, EndReason.UNSTARTABLE, str(error))
             self._start_next_of_lane(launch.id)
         else:
             self._began(launch, job)
@@ -418,7 +418,7 @@ class JobHost:
         for id, wall_time in self._wall_times.take(now):
             job = self._jobs.get(id)
             if job is not None:
-                self._end(job, "timeout", "The job exceeded its wall time of %g s." % wall_time, self._grace)
+                self._end(job, EndReason.TIMEOUT, "The job exceeded its wall time of %g s." % wall_time, self._grace)
 
     def _tree_over(self, key: str, left: List[int]) -> None:
         job = self._jobs.get(key)
@@ -467,7 +467,7 @@ class JobHost:
                 # Another job may have this pid by now.
                 if self._by_pid.get(ended) is job:
                     del self._by_pid[ended]
-            self._ledger.ended(Ended(id, ended_at, 0, "exit", "", ended, started, grant))
+            self._ledger.ended(Ended(id, ended_at, 0, EndReason.EXIT, "", ended, started, grant))
             launch = lanes.next(id)
             assert launch is not None
             if pid:
@@ -487,7 +487,7 @@ class JobHost:
         why_unsure = "The agent %s was killed while it started this job; it may or may not have run." % self._name
         for id, start in self._ledger.open.items():
             job = self._jobs[id] = ActiveJob(id, start, -1, has_files=True)
-            job.reason, job.message = "lost", why if start.pid else why_unsure
+            job.reason, job.message = EndReason.LOST, why if start.pid else why_unsure
             first = process_tree.read_process(start.pid) if start.pid else None
             if first is None or not is_first_process(first, start):
                 # By now its pid, and the session with that number, may belong to any other process.

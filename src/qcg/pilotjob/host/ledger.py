@@ -17,7 +17,7 @@ from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, 
 
 from qcg.pilotjob.host import ledger_format as form
 from qcg.pilotjob.host.process_tree import boot_id
-from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
+from qcg.pilotjob.host.records import Ended, EndReason, NodeGrant, Running, Started
 from qcg.pilotjob.host.safe_open import open_own
 
 Record = Union[Started, Ended]
@@ -341,7 +341,7 @@ class Ledger:
             id, pid, started, at = entry
             before = self.open.pop(id, None)
             self._ended.add(id)
-            self._unnumbered[id] = Ended(id, at, 0, "exit", "", pid, started, before.grant if before else [])
+            self._unnumbered[id] = Ended(id, at, 0, EndReason.EXIT, "", pid, started, before.grant if before else [])
         elif isinstance(entry, form.Acknowledged):
             self.acknowledged = max(self.acknowledged, entry.number)
         elif isinstance(entry, form.Renumbered):

@@ -1,4 +1,4 @@
-"""What a host is told and what it tells: plain tuples, the same for an agent and for one-shot commands.
+"""The launches that a job host gets and the records that it writes: plain tuples, for agents and for commands.
 
 Python 3.6 reads this file: no `from __future__ import annotations`, no newer syntax.
 """
@@ -10,27 +10,27 @@ NodeGrant = Tuple[str, Tuple[int, ...], Tuple[str, ...]]
 
 
 STEP_ID = "QCG_PM_STEP_ID"
-"""Environment variable with a different value for each attempt: it marks all its processes, also daemons."""
+"""Environment variable with a different value for each attempt, by which all its processes are found, also daemons."""
 
 FILES = "files"
-"""The directory of the files that come with launches, in a run directory."""
+"""Name of the directory in a run directory for files that come with launches."""
 SHARED = "shared/"
-"""What the names of files begin with that several jobs have in common. One such name never has two contents."""
+"""Prefix of the names of files that several jobs share. Files of the same name have the same content."""
 
 
 OUTPUT = "out"
-"""The directory of the saved output of jobs, in a run directory."""
-_ENDINGS = {"stdout": "out", "stderr": "err"}
+"""Name of the directory in a run directory for the saved output of jobs."""
+_SUFFIXES = {"stdout": "out", "stderr": "err"}
 
 
 def file_path(directory: str, id: str, name: str) -> str:
-    """Where the file of a launch is, under the directory of all such files."""
+    """The path of a file that comes with a launch, under the directory of all such files."""
     return "%s/%s" % (directory, name) if name.startswith(SHARED) else "%s/%s/%s" % (directory, id, name)
 
 
 def output_path(directory: str, name: str, stream: str) -> str:
-    """Where the captured output of a job is saved; `stream` is `stdout` or `stderr`."""
-    return "%s/%s.%s" % (directory, name, _ENDINGS[stream])
+    """The path at which captured output of a job is saved; `stream` is `stdout` or `stderr`."""
+    return "%s/%s.%s" % (directory, name, _SUFFIXES[stream])
 
 
 class Launch(NamedTuple):
@@ -41,56 +41,78 @@ class Launch(NamedTuple):
     env: Dict[str, str]
     """Added to the host's own environment; an empty value for a name in `unset` never occurs."""
     unset: List[str]
-    """Names taken out of the host's own environment; one that ends in `*` stands for all that begin so."""
+    """Variables removed from the host's own environment; a trailing `*` matches any rest of the name."""
     wd: str
-    """Absolute; made when missing."""
+    """Absolute path of the working directory; created when missing."""
     stdin: Optional[str]
     stdout: Optional[str]
     stderr: Optional[str]
-    """Relative to `wd`; parent folders are made; `None` is /dev/null, for stdout and stderr only without `output`;
-    stdout == stderr is one file."""
+    """Paths of the standard streams, relative to `wd`; parent directories are created. `None` is /dev/null, for stdout
+    and stderr only without `output`. Equal paths of stdout and stderr mean one file."""
     cores: Optional[Tuple[int, ...]]
-    """Real core ids to bind to, or `None` where cores are pretended."""
+    """Core ids to bind to; `None` on virtual nodes, whose cores are not real."""
     wall_time: Optional[float]
     """Seconds until the whole process tree is ended."""
     setup: bool
-    """argv starts with the setup wrapper, which reports what went wrong (module, venv) on descriptor 3."""
+    """argv starts with the setup wrapper, which reports errors (of a module or a venv) on descriptor 3."""
     grant: List[NodeGrant]
-    """Opaque to the host; told back to a manager that has lost its memory."""
+    """Opaque to the host, which reports it to a manager that has no record of this attempt."""
     files: Dict[str, str] = {}
-    """Names and texts of files that are there while the job runs, at `file_path`."""
+    """Names and contents of files that exist at `file_path` while the job runs."""
     lane: str = ""
-    """Jobs of one lane run one after another, in the order in which they come. A lane has the id of the first of them,
-    which itself needs not say so."""
+    """Jobs of one lane run one after another, in the order of their arrival. The name of a lane is the id of its first
+    job, whose own `lane` may be empty."""
     output: str = ""
-    """The file name, without its ending, under which captured output is saved. Streams without a file are captured."""
+    """File name, without suffix, for captured output. Streams without a path are captured."""
     keep_output: bool = False
-    """Save it also when the job succeeds."""
+    """Save captured output also when the job succeeds."""
+
+
+class EndReason:
+    """Why an attempt ended, as stored in ledgers and journals and sent in messages."""
+
+    # Plain strings: an Enum would cost at each start and end of a job.
+    EXIT = "exit"
+    """Its process ended by itself, with any exit code."""
+    CANCEL = "cancel"
+    """A user cancelled the job."""
+    TIMEOUT = "timeout"
+    """Its wall time was over."""
+    UNSTARTABLE = "unstartable"
+    """Its process could not be started."""
+    LOST = "lost"
+    """Its node or its agent was lost, so its result is not known."""
+    CLOSED = "closed"
+    """It was ended, or never started, because its agent or allocation ended; the job is started again later."""
 
 
 class Started(NamedTuple):
+    """The record of a start."""
+
     id: str
     pid: int
     at: float
     """Seconds since the epoch."""
     grant: List[NodeGrant]
-    """As in the launch: a manager that died before its journal had the launch learns it from here."""
+    """As in the launch. A manager that died before it stored the launch in its journal restores it from here."""
 
 
 class Ended(NamedTuple):
+    """The record of an end, also of an attempt that could not be started."""
+
     id: str
     at: float
     exit_code: int
-    """As Python has it: negative for a signal; -1 with pid 0 when nothing was started."""
+    """Negative for a signal, as in `subprocess`; -1 with pid 0 when no process was started."""
     reason: str
-    """`exit`, `cancel`, `timeout`, `unstartable`, `lost`, or `closed`: to be run again later."""
+    """One of `EndReason`."""
     message: str
-    """A sentence for people when there is something to say, else empty."""
+    """A sentence that explains the end to users; may be empty."""
     pid: int
     started: float
-    """When it was started; 0 when it never was."""
+    """Start time in seconds since the epoch; 0 when it was never started."""
     grant: List[NodeGrant] = []
-    """As in the launch, of one that was started, or may have been: its start may be told nowhere else."""
+    """As in the launch; empty when no process can have been started. The record of the start may be missing."""
 
 
 class Record(NamedTuple):
@@ -101,7 +123,7 @@ class Record(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A job that a host has under way, as told to a manager that asks."""
+    """A job that runs on a host, as reported to a manager that connects."""
 
     id: str
     pid: int

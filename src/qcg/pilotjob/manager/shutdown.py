@@ -7,6 +7,7 @@ import logging
 
 from qcg.pilotjob.core.events import Deadline, NodesLost, ShutDown
 from qcg.pilotjob.core.shutdown import Cause, Disposition, Shutdown, decide
+from qcg.pilotjob.host.records import EndReason
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.manager.deadline import ManagerDeadline
 from qcg.pilotjob.manager.engine import Engine
@@ -48,7 +49,7 @@ class ShutdownSequence:
             return
         self._settle_jobs(shutdown)
         # An attempt that was not killed on request must not count as cancelled.
-        reason = "cancel" if shutdown.disposition is Disposition.CANCEL_ALL else "closed"
+        reason = EndReason.CANCEL if shutdown.disposition is Disposition.CANCEL_ALL else EndReason.CLOSED
         ends_with_allocation = cause is Cause.TIME and self._deadline.is_end_of_allocation
         timeout = shutdown.grace + ENDING if ends_with_allocation else None
         await self._end_agents(shutdown.grace, reason, timeout)
