@@ -282,7 +282,7 @@ def test_without_a_manager_it_lets_its_jobs_end_keeps_their_records_and_goes(run
 
 
 def test_one_that_was_started_elsewhere_and_comes_when_the_run_is_over_goes_soon(run_dir: Path) -> None:
-    agent = AgentProcess(run_dir, linger=1000.0, settings={"agent.FIRST_MEETING": 0.2})
+    agent = AgentProcess(run_dir, linger=1000.0, settings={"agent.FIRST_CONTACT_TIMEOUT": 0.2})
     assert agent.wait() == 0
     assert "no manager for 0.2 s" in agent.log
     assert read_agent_pid(run_dir, NAME) is None

@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.agent.connection import HELLO_TIMEOUT, LOOK, SLOW_PACE, Connection
+from qcg.pilotjob.agent.connection import HELLO_TIMEOUT, READ_INTERVAL, SLOW_PACE, Connection
 from qcg.pilotjob.agent.fence import Fence
 from qcg.pilotjob.agent.poller import Poller
 from qcg.pilotjob.wire import contact
@@ -56,41 +56,41 @@ def test_a_silent_manager_is_greeted_again_over_a_fresh_line(
     line: Line, run_dir: Path, fence: float, pace: float
 ) -> None:
     """Sooner where it gives this node up when it hears nothing."""
-    line.fence.set("", fence)
+    line.fence.arm("", fence)
     with manager(run_dir) as silent:
-        line.connection.keep(time.monotonic())
+        line.connection.maintain(time.monotonic())
         silent.next(protocol.Hello)
         silent.send(protocol.Welcome(0, 0))
         before = time.monotonic()
         assert line.receive() == [protocol.Welcome(0, 0)]
         line.connection.welcomed()
-        line.connection.keep(before + pace * AGENT_HEARTBEAT)
+        line.connection.maintain(before + pace * AGENT_HEARTBEAT)
         silent.next(protocol.Beat)
-        line.connection.keep(before + pace * AGENT_SILENCE - 0.1)
+        line.connection.maintain(before + pace * AGENT_SILENCE - 0.1)
         assert line.is_up()
-        line.connection.keep(time.monotonic() + pace * AGENT_SILENCE + 0.1)
+        line.connection.maintain(time.monotonic() + pace * AGENT_SILENCE + 0.1)
         assert not line.is_up()
-        line.connection.keep(time.monotonic() + pace * AGENT_SILENCE + 0.2)
+        line.connection.maintain(time.monotonic() + pace * AGENT_SILENCE + 0.2)
         assert silent.next(protocol.Hello) == HELLO
         assert line.log == ["the manager is silent; looking for it"]
 
 
 def test_a_broken_line_is_noticed_without_waiting_for_silence(line: Line, run_dir: Path) -> None:
     with manager(run_dir) as old:
-        line.connection.keep(time.monotonic())
+        line.connection.maintain(time.monotonic())
         old.next(protocol.Hello)
         line.connection.welcomed()
     assert line.receive() == []
     assert not line.is_up()
-    assert line.connection.next_deadline() <= time.monotonic() + LOOK
+    assert line.connection.next_deadline() <= time.monotonic() + READ_INTERVAL
     with manager(run_dir) as new:
-        line.connection.keep(time.monotonic() + LOOK)
+        line.connection.maintain(time.monotonic() + READ_INTERVAL)
         assert new.next(protocol.Hello) == HELLO
 
 
 def test_a_welcome_over_a_line_that_broke_with_it_counts_for_nothing(line: Line, run_dir: Path) -> None:
     with manager(run_dir) as old:
-        line.connection.keep(time.monotonic())
+        line.connection.maintain(time.monotonic())
         old.next(protocol.Hello)
     line.receive()
     line.connection.welcomed()
@@ -102,9 +102,9 @@ def test_a_manager_that_moved_while_the_agent_knocked_is_found(line: Line, run_d
         gone = contact.read(run_dir)
     assert gone is not None
     now = time.monotonic()
-    line.connection.keep(now)
+    line.connection.maintain(now)
     with manager(run_dir) as new:
-        line.connection.keep(now + LOOK)
+        line.connection.maintain(now + READ_INTERVAL)
         assert new.next(protocol.Hello) == HELLO
 
 
@@ -112,13 +112,13 @@ def test_a_manager_that_asks_who_is_there_gets_time_to_answer_before_another_lin
     line: Line, run_dir: Path
 ) -> None:
     with manager(run_dir) as old:
-        line.connection.keep(time.monotonic() - 100 * HELLO_TIMEOUT)
+        line.connection.maintain(time.monotonic() - 100 * HELLO_TIMEOUT)
         old.next(protocol.Hello)
-        line.connection.say_hello()
+        line.connection.send_hello()
         opened = line.connection._socket
-        line.connection.keep(line.connection._greeted + HELLO_TIMEOUT - 0.1)
+        line.connection.maintain(line.connection._hello_sent_at + HELLO_TIMEOUT - 0.1)
         assert line.connection._socket is opened
-        line.connection.keep(line.connection._greeted + HELLO_TIMEOUT + LOOK)
+        line.connection.maintain(line.connection._hello_sent_at + HELLO_TIMEOUT + READ_INTERVAL)
         assert line.connection._socket is not opened
 
 
@@ -130,26 +130,26 @@ def test_somebody_else_at_the_address_of_the_manager_is_not_fatal(line: Line, ru
         assert good.agents is not None
         agents = msgspec.structs.replace(good.agents, address=f"tcp://127.0.0.1:{other.getsockname()[1]}")
         contact.write(run_dir, msgspec.structs.replace(good, agents=agents))
-        line.connection.keep(time.monotonic())
+        line.connection.maintain(time.monotonic())
         opened = line.connection._socket
         assert opened is not None
         with other.accept()[0] as accepted:
             accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             wait_for(lambda: not opened.poll(0, zmq.POLLOUT), what="the end of the line")
-        line.connection.say_hello()
+        line.connection.send_hello()
         while line.connection._socket is not None:  # until it has noticed
             assert line.receive() == []
     with manager(run_dir) as new:
-        line.connection.keep(time.monotonic() + LOOK)
+        line.connection.maintain(time.monotonic() + READ_INTERVAL)
         assert new.next(protocol.Hello) == HELLO
 
 
 def test_looks_become_rare_when_nobody_comes(line: Line) -> None:
     now = time.monotonic()
-    line.connection.keep(now)
-    assert line.connection.next_deadline() == now + LOOK
-    line.connection.keep(now + 100)
-    assert line.connection.next_deadline() > now + 100 + LOOK
+    line.connection.maintain(now)
+    assert line.connection.next_deadline() == now + READ_INTERVAL
+    line.connection.maintain(now + 100)
+    assert line.connection.next_deadline() > now + 100 + READ_INTERVAL
 
 
 def test_a_contact_file_that_is_not_one_is_told_once(line: Line, run_dir: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_contact_file_that_is_not_one_is_told_once(line: Line, run_dir: Path) 
     path.chmod(0o600)
     now = time.monotonic()
     for turn in range(3):
-        line.connection.keep(now + turn)
+        line.connection.maintain(now + turn)
     assert len(line.log) == 1
     assert "cannot be read" in line.log[0]
 
@@ -168,7 +168,7 @@ def test_a_manager_that_expects_no_agents_is_logged(line: Line, run_dir: Path) -
         good = contact.read(run_dir)
     assert good is not None
     contact.write(run_dir, msgspec.structs.replace(good, agents=None))
-    line.connection.keep(time.monotonic())
+    line.connection.maintain(time.monotonic())
     assert line.connection._socket is None
     assert any("expects no agents" in logged for logged in line.log)
 
@@ -180,9 +180,9 @@ def test_keys_that_are_none_are_told_and_not_fatal(line: Line, run_dir: Path) ->
     assert good.agents is not None
     bad = msgspec.structs.replace(good, agents=msgspec.structs.replace(good.agents, server_key="short"))
     contact.write(run_dir, bad)
-    line.connection.keep(time.monotonic())
+    line.connection.maintain(time.monotonic())
     assert len(line.log) == 1
-    assert "leads nowhere" in line.log[0]
+    assert "cannot be used" in line.log[0]
 
 
 def test_a_contact_is_for_its_owner_only_and_comes_back_as_it_was_written(run_dir: Path) -> None:

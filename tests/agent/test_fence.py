@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.agent import lease, protocol
-from qcg.pilotjob.agent.connection import DOUBT, LOOK, SELDOM, Connection
+from qcg.pilotjob.agent.connection import READ_INTERVAL, SLOW_READ_INTERVAL, SUSPECT_AFTER, Connection
 from qcg.pilotjob.agent.fence import Fence
-from qcg.pilotjob.agent.lease import ASKING, TICK, Lease, Standing
+from qcg.pilotjob.agent.lease import ANSWER_TIMEOUT, CHECK_INTERVAL, Lease, LeaseState
 from qcg.pilotjob.agent.manager_liveness import STALE, ManagerLiveness
 from qcg.pilotjob.agent.pidfile import lock_path
 from qcg.pilotjob.agent.poller import Poller
@@ -57,8 +57,8 @@ def test_all_that_carries_the_marks_of_the_pilot_is_killed_and_nothing_else(
     fence: Fence, marked: Callable[[str], subprocess.Popen[bytes]]
 ) -> None:
     ours, theirs = marked(f"{INSTANCE}.1.1"), marked("another.1.1")
-    fence.known_at(time.monotonic())
-    fence.set(INSTANCE, 0.2)
+    fence.renew(time.monotonic())
+    fence.arm(INSTANCE, 0.2)
     assert ours.wait(60) == -9
     assert theirs.poll() is None
 
@@ -67,31 +67,31 @@ def test_it_says_that_it_falls_before_anything_dies(marked: Callable[[str], subp
     job = marked(f"{INSTANCE}.1.1")
     lived: list[bool] = []
     fence = Fence(lambda: lived.append(job.poll() is None))
-    fence.known_at(time.monotonic())
-    fence.set(INSTANCE, 0.1)
+    fence.renew(time.monotonic())
+    fence.arm(INSTANCE, 0.1)
     job.wait(60)
     fence.close()
     assert lived == [True]
 
 
 def test_a_beat_that_is_answered_keeps_it_up(fence: Fence) -> None:
-    fence.known_at(time.monotonic())
-    fence.set(INSTANCE, 1000.0)
-    assert not fence.has_fallen
-    fence.known_at(time.monotonic() - 2000)
-    assert not fence.has_fallen
+    fence.renew(time.monotonic())
+    fence.arm(INSTANCE, 1000.0)
+    assert not fence.lease_expired
+    fence.renew(time.monotonic() - 2000)
+    assert not fence.lease_expired
 
 
 def test_jobs_are_stopped_while_a_fence_that_overslept_asks_and_go_on_with_the_answer(
     fence: Fence, marked: Callable[[str], subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = marked(f"{INSTANCE}.1.1")
-    monkeypatch.setattr(lease, "OVERSLEPT", -lease.TICK)  # it has always overslept
-    fence.known_at(time.monotonic())
-    fence.set(INSTANCE, 0.5)
+    monkeypatch.setattr(lease, "LATE", -lease.CHECK_INTERVAL)  # it has always overslept
+    fence.renew(time.monotonic())
+    fence.arm(INSTANCE, 0.5)
     wait_for(lambda: state_of(job.pid) == "T", what="the job is stopped")
-    assert not fence.has_fallen
-    fence.known_at(time.monotonic() + 1000)
+    assert not fence.lease_expired
+    fence.renew(time.monotonic() + 1000)
     wait_for(lambda: state_of(job.pid) == "S", what="the job goes on")
 
 
@@ -106,39 +106,39 @@ class TestLease:
     def held(self) -> Lease:
         made = Lease()
         made.seconds = 10.0
-        made.known_at(0.0)
+        made.renew(0.0)
         return made
 
     def test_it_is_over_after_its_seconds_unless_they_begin_anew(self, held: Lease) -> None:
-        assert {held.standing(float(second)) for second in range(10)} == {Standing.HELD}
-        held.known_at(1.0)
-        held.known_at(0.5)
-        assert held.standing(10.5) is Standing.HELD
-        assert held.standing(11.0) is Standing.OVER
+        assert {held.state(float(second)) for second in range(10)} == {LeaseState.VALID}
+        held.renew(1.0)
+        held.renew(0.5)
+        assert held.state(10.5) is LeaseState.VALID
+        assert held.state(11.0) is LeaseState.EXPIRED
 
     def test_without_seconds_it_is_never_over(self) -> None:
         made = Lease()
-        assert {made.standing(float(second)) for second in range(1000)} == {Standing.HELD}
+        assert {made.state(float(second)) for second in range(1000)} == {LeaseState.VALID}
 
     def test_whoever_was_stopped_asks_before_it_is_over(self, held: Lease) -> None:
-        held.standing(5.0)
-        assert held.standing(40.0) is Standing.ASKED
-        assert held.standing(40.0 + ASKING / 2) is Standing.ASKED
-        held.known_at(40.1)
-        assert held.standing(40.0 + ASKING) is Standing.HELD
+        held.state(5.0)
+        assert held.state(40.0) is LeaseState.UNCERTAIN
+        assert held.state(40.0 + ANSWER_TIMEOUT / 2) is LeaseState.UNCERTAIN
+        held.renew(40.1)
+        assert held.state(40.0 + ANSWER_TIMEOUT) is LeaseState.VALID
 
     def test_an_answer_that_does_not_come_ends_it(self, held: Lease) -> None:
-        held.standing(5.0)
-        times = [40.0 + second for second in range(int(ASKING) + 1)]
-        assert [held.standing(now) for now in times] == [Standing.ASKED] * int(ASKING) + [Standing.OVER]
+        held.state(5.0)
+        times = [40.0 + second for second in range(int(ANSWER_TIMEOUT) + 1)]
+        assert [held.state(now) for now in times] == [LeaseState.UNCERTAIN] * int(ANSWER_TIMEOUT) + [LeaseState.EXPIRED]
 
     def test_a_pause_that_ends_just_before_the_seconds_do_leaves_time_to_ask_as_well(self, held: Lease) -> None:
-        held.standing(1.0)
-        assert held.standing(9.9) is Standing.HELD
-        assert held.standing(10.5) is Standing.ASKED
+        held.state(1.0)
+        assert held.state(9.9) is LeaseState.VALID
+        assert held.state(10.5) is LeaseState.UNCERTAIN
 
     def test_it_wants_to_be_asked_often_enough_to_notice_a_pause(self, held: Lease) -> None:
-        assert held.pause(0.0) == TICK
+        assert held.pause(0.0) == CHECK_INTERVAL
         assert held.pause(9.7) == pytest.approx(0.3)
         assert held.pause(11.0) == 0.0
 
@@ -146,28 +146,28 @@ class TestLease:
 def test_a_contact_file_that_is_touched_speaks_for_a_manager_and_a_stale_one_against_it():
     liveness = ManagerLiveness()
     for second in range(10):
-        assert not liveness.saw(second, float(second))
+        assert not liveness.update(second, float(second))
         assert not liveness.gone
-    liveness.saw(9, 9.0 + STALE)
+    liveness.update(9, 9.0 + STALE)
     assert liveness.gone
-    assert liveness.saw(10, 10.0 + STALE)
+    assert liveness.update(10, 10.0 + STALE)
     assert not liveness.gone
 
 
 def test_a_manager_that_is_busy_or_looked_at_seldom_is_not_taken_for_dead():
-    assert CONTACT_INTERVAL + allocation_agents.LONG_PAUSE + max(LOOK, SELDOM) < STALE
+    assert CONTACT_INTERVAL + allocation_agents.LONG_PAUSE + max(READ_INTERVAL, SLOW_READ_INTERVAL) < STALE
 
 
 @pytest.mark.parametrize("lost", [20.0, 25.0])
 def test_a_manager_that_is_dead_is_known_to_be_before_the_jobs_are_ended(lost: float):
-    assert LivenessTimes(lost).fence > DOUBT + STALE + LOOK
+    assert LivenessTimes(lost).fence > SUSPECT_AFTER + STALE + READ_INTERVAL
 
 
 def test_no_contact_file_means_no_manager_and_one_that_cannot_be_read_means_nothing():
     liveness = ManagerLiveness()
-    liveness.saw(None, 0.0)
+    liveness.update(None, 0.0)
     assert liveness.gone
-    liveness.could_not_look()
+    liveness.reset()
     assert not liveness.gone
 
 
@@ -219,7 +219,7 @@ agent._cut_off()  # as the fence does, which then kills
 pid = host._jobs["a"].start.pid
 os.kill(pid, signal.SIGKILL)
 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-agent._lose_all()  # the manager has been heard again: the fence is not there any more
+agent._lose_jobs()  # the manager has been heard again: the fence is not there any more
 while host.busy:
     host.reap()
     host.due(time.monotonic() + 1)
@@ -272,7 +272,7 @@ class TestManagerLiveness:
     def line(self, run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Connection, list[float]]]:
         known: list[float] = []
         fence = Fence(lambda: None)
-        monkeypatch.setattr(fence, "known_at", known.append)
+        monkeypatch.setattr(fence, "renew", known.append)
         hello = protocol.Hello("n1", "host", 1, [0], "1.0")
         connection = Connection(run_dir, hello, Poller(), lambda line: None, fence)
         yield connection, known
@@ -282,10 +282,10 @@ class TestManagerLiveness:
         self, line: tuple[Connection, list[float]], run_dir: Path
     ) -> None:
         connection, known = line
-        connection.keep(10_000_000.0)
+        connection.maintain(10_000_000.0)
         assert known == []
         lock_path(run_dir, "n1").touch()
-        connection.keep(10_000_003.0)
+        connection.maintain(10_000_003.0)
         assert known == [10_000_003.0]
 
     def test_that_there_is_no_manager_has_to_be_seen_again_and_again(
@@ -294,20 +294,20 @@ class TestManagerLiveness:
         connection, known = line
         lock_path(run_dir, "n1").touch()
         for second in (0.0, 3.0):
-            connection.keep(10_000_000.0 + second)
+            connection.maintain(10_000_000.0 + second)
         (run_dir / contact.FILE_NAME).write_text("{")
         for second in (6.0, 9.0):
-            connection.keep(10_000_000.0 + second)
+            connection.maintain(10_000_000.0 + second)
         assert known == [10_000_000.0, 10_000_003.0]
 
 
 def test_jobs_may_be_started_as_long_as_the_lease_is_held() -> None:
     moments: list[float] = []
     fence = Fence(lambda: None, moments.append)
-    fence.known_at(100.0)
-    fence.set("pilot", 0.0)
-    fence.set("pilot", 17.5)
-    fence.known_at(110.0)
-    fence.known_at(105.0)
+    fence.renew(100.0)
+    fence.arm("pilot", 0.0)
+    fence.arm("pilot", 17.5)
+    fence.renew(110.0)
+    fence.renew(105.0)
     fence.close()
     assert moments == [math.inf, math.inf, 117.5, 127.5, 127.5]

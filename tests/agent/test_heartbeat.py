@@ -34,7 +34,7 @@ def test_a_pulse_that_is_answered_keeps_the_fence_up_and_one_that_is_not_does_no
     lines = (keys.server_public, keys.client_public, keys.client_secret, pulses.address)
     known: list[float] = []
     fence = Fence(lambda: None)
-    monkeypatch.setattr(fence, "known_at", known.append)
+    monkeypatch.setattr(fence, "renew", known.append)
     line = Heartbeat("n1", fence)
     try:
         line.follow(AgentsContact("", *lines))

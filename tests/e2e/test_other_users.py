@@ -385,7 +385,7 @@ def test_a_run_with_an_odd_file_is_resumed_or_refused_and_never_hangs(shared: Pa
     done = run("qcg-pm", "run", "--resume", mine, cwd=shared)
     if name == "agent-local.json":
         assert done.returncode == 0, done.stderr
-        assert f"passed over {mine}/agent-local.json: it is a named pipe" in (mine / "service.log").read_text()
+        assert f"ignored {mine}/agent-local.json: it is a named pipe" in (mine / "service.log").read_text()
     else:
         assert done.returncode in (2, 3, 4), done.stderr
         assert "a named pipe" in done.stderr + (mine / "agent-local.log").read_text()

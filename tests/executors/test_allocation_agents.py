@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from qcg.pilotjob.agent import protocol
-from qcg.pilotjob.agent.connection import SELDOM
+from qcg.pilotjob.agent.connection import SLOW_READ_INTERVAL
 from qcg.pilotjob.agent.manager_liveness import STALE
 from qcg.pilotjob.executors import allocation_agents
 from qcg.pilotjob.executors.agents import AgentExecutor
@@ -352,4 +352,4 @@ def test_no_node_is_lost_while_the_contact_file_is_stale(run_dir: Path, monkeypa
 
 def test_agents_take_the_manager_for_dead_later_than_it_notices_a_stale_contact_file():
     assert CONTACT_INTERVAL + allocation_agents.TICK < allocation_agents.CONTACT_TIMEOUT
-    assert allocation_agents.CONTACT_TIMEOUT + SELDOM < STALE
+    assert allocation_agents.CONTACT_TIMEOUT + SLOW_READ_INTERVAL < STALE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from qcg.pilotjob.agent.lease import ASKING
+from qcg.pilotjob.agent.lease import ANSWER_TIMEOUT
 from qcg.pilotjob.executors.liveness import LivenessTimes
 from tests.slurm.allocation_run import AllocationRun, JobTraces, waiting_jobs
 from tests.slurm.concurrent_tests import concurrent_test, long_concurrent_test
@@ -80,7 +80,7 @@ def test_a_suspended_allocation_resumes_without_lost_jobs(cluster: Cluster):
     cluster.run("scontrol", "suspend", str(run.job.id))
     time.sleep(LivenessTimes(20).fence + 2)  # longer than a cut-off node waits before it kills its jobs
     cluster.run("scontrol", "resume", str(run.job.id))
-    time.sleep(ASKING + 2)  # long enough for killed jobs to be dead
+    time.sleep(ANSWER_TIMEOUT + 2)  # long enough for killed jobs to be dead
     go(run)
     done = run.wait()
     assert done.done.returncode == 0, run.log

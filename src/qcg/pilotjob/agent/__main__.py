@@ -13,7 +13,7 @@ import msgspec
 
 from qcg.pilotjob.agent.agent import Agent
 from qcg.pilotjob.agent.log import say
-from qcg.pilotjob.agent.pidfile import claim, end_frozen, read_agent_pid, remove_agent_pid, write_agent_pid
+from qcg.pilotjob.agent.pidfile import claim, kill_frozen_agent, read_agent_pid, remove_agent_pid, write_agent_pid
 from qcg.pilotjob.common.gc_tuning import collect_seldom
 from qcg.pilotjob.host.ledger import LedgerError
 from qcg.pilotjob.host.safe_open import open_own
@@ -59,7 +59,7 @@ def main() -> int:
     try:
         if options.own_log:
             _log_to(run_dir / f"agent-{options.name}.log")
-        if options.replace_after is not None and end_frozen(run_dir, options.name, options.replace_after):
+        if options.replace_after is not None and kill_frozen_agent(run_dir, options.name, options.replace_after):
             say(f"the agent {options.name} was there and silent; it was killed")
         if not claim(run_dir, options.name):
             say(f"the agent {options.name} of {run_dir} runs already{_pid_of_other(run_dir, options.name)}")
@@ -75,7 +75,7 @@ def main() -> int:
             options.linger,
             options.parent,
             in_allocation=bool(options.allocation),
-            pretend=options.pretend,
+            simulate=options.pretend,
             open_files=open_files,
         )
         if options.outside and options.allocation:

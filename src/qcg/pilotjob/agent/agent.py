@@ -1,4 +1,7 @@
-"""The agent: one thread that starts, watches and ends jobs, and tells its manager as long as there is one."""
+"""The agent: one thread that starts, watches and ends the jobs of a node, and reports to its manager.
+
+It keeps its jobs while there is no manager, and reports to the next one.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +28,25 @@ from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.records import FILES, OUTPUT, Ended, EndReason
 
 CUT_OFF = "The node was cut off from its manager, and ended its jobs before others could be started for them."
-TOLD_TO_END = "The agent was told to end, and ended this job."
-FIRST_MEETING = 60.0
-"""Seconds that an agent waits at least for its first manager, as long as whoever has started it lives."""
-NEVER_MET = 5.0
-"""Seconds that it waits at most once that one is dead: it has nothing to tell."""
+AGENT_ENDED = "The agent was told to end, and ended this job."
+FIRST_CONTACT_TIMEOUT = 60.0
+"""Seconds that an agent waits at least for its first manager, as long as the process that started it is alive."""
+ORPHAN_TIMEOUT = 5.0
+"""Seconds that an agent waits at most for its first manager after the process that started it has died."""
 END_GRACE = 5.0
+"""Seconds between SIGTERM and SIGKILL for jobs when the agent is told to end."""
 CLOSE_GRACE = 2.0
-"""Seconds for jobs when an allocation ends: a batch system may kill everything five seconds after its first signal."""
+"""The same when an allocation ends: a batch system may kill everything five seconds after its first signal."""
 VERDICT_DELAY = 1.0
-"""Seconds between an end of a job that may be due to the end of the allocation, and its being told as such or not."""
+"""Seconds to wait after the end of a job for a signal which shows that the allocation ended it."""
 MOST_SIGNALS_OF_ALLOCATION = 3
-MANY_SIGNALS = 200
-"""Fewer than the wakeup has room for."""
-PAUSE = 0.02
-"""Seconds between two messages that nobody is in a hurry to get."""
-STARTS_A_TURN = 16
-"""Between two looks at messages and ended jobs, so that a long batch delays neither."""
+"""Number of signals that a batch system may send at the end of an allocation; more ask for an end at once."""
+FULL_WAKEUP = 200
+"""Number of signals read at once that suggests a full wakeup socket, so that others may be missing."""
+SEND_INTERVAL = 0.02
+"""Seconds between two messages with records while no core waits for work."""
+STARTS_PER_TURN = 16
+"""Number of starts in one turn of the loop, so that a long batch does not delay messages and ends of jobs."""
 
 
 class Agent:
@@ -53,7 +58,7 @@ class Agent:
         parent: int = 0,
         *,
         in_allocation: bool = False,
-        pretend: bool = False,
+        simulate: bool = False,
         open_files: int = 0,
     ) -> None:
         """`in_allocation`: the batch system ends this agent with its allocation. `open_files`: the soft limit of open
@@ -61,7 +66,7 @@ class Agent:
         self._linger = linger
         self._ledger = Ledger(str(run_dir / f"agent-{name}.ledger"))
         if self._ledger.unreadable_lines:
-            say(f"{self._ledger.unreadable_lines} lines of {self._ledger.path} cannot be read and are passed over")
+            say(f"{self._ledger.unreadable_lines} lines of {self._ledger.path} cannot be read and are ignored")
         files = str(run_dir / FILES)
         self._wakeup, self._signalled = socket.socketpair()
         self._wakeup.setblocking(False)
@@ -74,7 +79,7 @@ class Agent:
             str(run_dir / OUTPUT),
             self._signalled.fileno(),
             in_allocation=self._in_allocation,
-            pretend=pretend,
+            simulate=simulate,
             open_files=open_files,
         )
         gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
@@ -82,43 +87,43 @@ class Agent:
             name, host_name(), os.getpid(), usable_cpus(), __version__, cpus_of_cores(), gpus, protocol.PROTOCOL
         )
         self._poller = Poller()
-        self._fence = Fence(self._cut_off, self._may_start_until)
+        self._fence = Fence(self._cut_off, self._set_start_deadline)
         self._connection = Connection(run_dir, hello, self._poller, say, self._fence)
         self._signals = 0
         self._exiting = False
-        self._is_lost = False
-        self._was_met = False
+        self._jobs_lost = False
+        self._was_connected = False
         self._parent = parent
-        """The manager that has started this agent, where that is its parent."""
-        self._alone_since = time.monotonic()
-        self._told_at = 0.0
-        self._trouble = ""
+        """Pid of the manager that started this agent as its child; 0 for none."""
+        self._without_manager_since = time.monotonic()
+        self._sent_at = 0.0
+        self._start_problem = ""
 
     def run(self) -> None:
         self._watch_signals()
         more = False
-        while not self._exiting or self._host.busy or self._knows_more_than_its_disk():
-            # At least a millisecond: a deadline within less than that is met a little late, not in a storm of turns.
-            ready = self._poller.poll(0 if more else math.ceil(self._patience() * 1000))
+        while not self._exiting or self._host.busy or self._has_unwritten_records():
+            # Rounded up to milliseconds: a close deadline is met a little late, not after many empty turns.
+            ready = self._poller.poll(0 if more else math.ceil(self._poll_timeout() * 1000))
             if self._wakeup.fileno() in ready:
-                self._take_signals()
+                self._handle_signals()
             if self._host.cut_off:
-                self._lose_all()
+                self._lose_jobs()
             for message in self._connection.receive(ready):
                 self._handle(message)
                 if self._host.cut_off:
-                    self._lose_all()  # before anything is started that the manager sends from here on
+                    self._lose_jobs()  # before new jobs of the manager are started
             self._host.sync_ledger()
             now = time.monotonic()
             self._host.due(now)
-            # After all that may let somebody in.
-            more = self._host.advance(STARTS_A_TURN)
-            self._tell(now)
-            self._connection.keep(now)
-            if not self._exiting and self._forsaken(now):
-                say(f"no manager for {self._patience_alone():g} s, and no jobs: the agent ends")
+            # After all steps that may free a lane.
+            more = self._host.advance(STARTS_PER_TURN)
+            self._send_records(now)
+            self._connection.maintain(now)
+            if not self._exiting and self._is_abandoned(now):
+                say(f"no manager for {self._manager_timeout():g} s, and no jobs: the agent ends")
                 self._exit(END_GRACE, EndReason.CANCEL, "")
-        self._tell(math.inf)
+        self._send_records(math.inf)
         if self._connection.up:
             self._connection.send(protocol.Bye())
         self._connection.close()
@@ -127,50 +132,51 @@ class Agent:
         self._ledger.close()
         self._stop_watching_signals()
 
-    def _patience(self) -> float:
-        """Seconds until something is to be done without anything having happened."""
+    def _poll_timeout(self) -> float:
+        """Seconds until the next deadline."""
+        unsent = self._connection.up and self._ledger.reported < self._ledger.stored
         deadlines = (
             self._connection.next_deadline(),
             self._host.next_deadline(),
             self._ledger.sync_due(),
-            self._told_at + PAUSE if self._connection.up and self._ledger.reported < self._ledger.stored else None,
+            self._sent_at + SEND_INTERVAL if unsent else None,
         )
         return max(min(at for at in deadlines if at is not None) - time.monotonic(), 0.0)
 
-    def _take_signals(self) -> None:
+    def _handle_signals(self) -> None:
         numbers = self._wakeup.recv(4096)
         for _ in range(numbers.count(signal.SIGTERM) + numbers.count(signal.SIGINT)):
             self._signals += 1
             say("told to end" if self._signals == 1 else "told to end at once")
-            # The end of an allocation is no fault of the jobs. Its signal may come more than once.
+            # Jobs ended with their allocation have not failed. The batch system may send its signal more than once.
             hurry = self._signals > (MOST_SIGNALS_OF_ALLOCATION if self._in_allocation else 1)
             reason = EndReason.CLOSED if self._in_allocation else EndReason.LOST
-            self._exit(0.0 if hurry else CLOSE_GRACE if self._in_allocation else END_GRACE, reason, TOLD_TO_END)
-        # There was no room for one more byte, perhaps, when there were so many.
-        if signal.SIGCHLD in numbers or len(numbers) > MANY_SIGNALS:
+            self._exit(0.0 if hurry else CLOSE_GRACE if self._in_allocation else END_GRACE, reason, AGENT_ENDED)
+        # With so many signals, the wakeup socket may have been full, and SIGCHLD may be missing.
+        if signal.SIGCHLD in numbers or len(numbers) > FULL_WAKEUP:
             self._host.children_ended()
 
     def _cut_off(self) -> None:
-        """The fence has fallen. In its thread: whatever ends from here on ends because of that."""
+        """Mark all ends of jobs from now on as caused by the fence. Called in the thread of the fence."""
         self._host.set_cut_off(CUT_OFF)
         with contextlib.suppress(BlockingIOError):
             self._signalled.send(b"\0")
 
-    def _may_start_until(self, moment: float) -> None:
+    def _set_start_deadline(self, moment: float) -> None:
         self._host.set_start_deadline(moment)
 
-    def _lose_all(self) -> None:
-        """Once each time that the fence falls, also when it has risen again since: what it has killed is lost."""
-        if not self._is_lost:
-            self._is_lost = True
+    def _lose_jobs(self) -> None:
+        """Record the jobs killed by the fence as lost, once for each time, also when the lease was renewed since."""
+        if not self._jobs_lost:
+            self._jobs_lost = True
             say("this node is cut off from its manager: its jobs are ended")
             self._host.lose_all()
-        if not self._fence.has_fallen:
+        if not self._fence.lease_expired:
             self._host.set_cut_off("")
-            self._is_lost = False
+            self._jobs_lost = False
 
-    def _end_what_was_given_up(self) -> None:
-        """Before the fence hears that the manager is there: what it keeps stopped must not go on."""
+    def _end_given_up_jobs(self) -> None:
+        """Kill the jobs that the manager took for lost. Before the lease is renewed, which continues stopped jobs."""
         say("the manager has given this node up: its jobs are ended")
         before = self._host.cut_off
         self._host.set_cut_off(CUT_OFF)
@@ -185,8 +191,8 @@ class Agent:
     def _handle(self, message: protocol.FromManager) -> None:
         if isinstance(message, protocol.Start):
             if self._exiting:
-                # Left to the next agent: its report lacks them, so they are sent again.
-                say(f"{len(message.launches)} jobs came too late for this agent")
+                # The report of the next agent lacks these jobs, so the manager sends them again.
+                say(f"{len(message.launches)} jobs arrived while this agent ends; they are left to the next one")
                 return
             for refused in self._host.start(message.launches):
                 say(f"{refused} was started before; it is not started again")
@@ -199,39 +205,39 @@ class Agent:
         elif isinstance(message, protocol.Sweep):
             self._host.sweep({id: f"{message.instance}.{id}" for id in message.ids}, message.grace)
         elif isinstance(message, protocol.Beat):
-            self._fence.known_at(message.at)
+            self._fence.renew(message.at)
         elif isinstance(message, protocol.Ack):
             self._ledger.acknowledge(message.number)
         elif isinstance(message, protocol.Welcome):
             self._report(message)
         elif isinstance(message, protocol.Identify):
-            # Once, however often it was asked meanwhile: what a manager sends after the first of several reports would
-            # be missing from the others, and be sent again.
+            # Only one Hello for several requests: jobs that the manager sends after a first report would be missing in
+            # a second one, and the manager would send them again.
             if self._connection.up:
-                self._connection.say_hello()
+                self._connection.send_hello()
         elif isinstance(message, protocol.Exit):
-            say("the manager says: end")
+            say("the manager told the agent to end")
             self._exit(message.grace, message.reason, "")
 
     def _report(self, welcome: protocol.Welcome) -> None:
-        """Tell a manager everything that it does not know for sure."""
-        self._fence.set(welcome.instance, welcome.fence)
+        """Send all records that the manager may not have stored, and all running jobs."""
+        self._fence.arm(welcome.instance, welcome.fence)
         if welcome.given_up:
-            self._end_what_was_given_up()
+            self._end_given_up_jobs()
         self._ledger.manager_has_seen(welcome.seen)
         self._ledger.acknowledge(welcome.ack)
         records, live = self._host.report()
         self._connection.send(protocol.Report([protocol.record(number, body) for number, body in records], live))
         self._connection.welcomed()
 
-    def _tell(self, now: float) -> None:
-        """What has happened; without a manager, the ledger keeps it for the next one. While no core waits for work,
-        what happens within a few milliseconds goes into one message."""
-        if not self._connection.up or (self._host.records_can_wait and now < self._told_at + PAUSE):
+    def _send_records(self, now: float) -> None:
+        """Send new records; without a manager they stay in the ledger for the next one. While no core waits for work,
+        records of `SEND_INTERVAL` are collected into one message."""
+        if not self._connection.up or (self._host.records_can_wait and now < self._sent_at + SEND_INTERVAL):
             self._ledger.flush()
         elif records := self._host.take_records():
-            self._told_at = now
-            # How a run ended tells when it started, too.
+            self._sent_at = now
+            # The record of an end has the start time, too.
             over = {body.id for _, body in records if isinstance(body, Ended)}
             news = [
                 protocol.record(number, body)
@@ -244,41 +250,42 @@ class Agent:
         swept = self._host.take_swept()
         if swept and self._connection.up:
             self._connection.send(protocol.Swept(swept))
-        if self._host.start_problem != self._trouble:
-            self._trouble = self._host.start_problem
-            say(self._trouble or "the ledger can be written again")
+        if self._host.start_problem != self._start_problem:
+            self._start_problem = self._host.start_problem
+            say(self._start_problem or "the ledger can be written again")
 
-    def _knows_more_than_its_disk(self) -> bool:
-        """Records wait for room, and would go with this process. Whoever tells it twice to end wants it so."""
+    def _has_unwritten_records(self) -> bool:
+        """Whether a full disk keeps records out of the ledger, so that they would be lost with this process. Ignored
+        after a second signal to end."""
         return self._ledger.stored < self._ledger.last and self._signals < 2
 
-    def _forsaken(self, now: float) -> bool:
+    def _is_abandoned(self, now: float) -> bool:
         if self._connection.up or self._host.busy:
-            self._alone_since = now
-            self._was_met = self._was_met or self._connection.up
+            self._without_manager_since = now
+            self._was_connected = self._was_connected or self._connection.up
             return False
-        return now - self._alone_since >= self._patience_alone()
+        return now - self._without_manager_since >= self._manager_timeout()
 
-    def _patience_alone(self) -> float:
-        if self._was_met:
+    def _manager_timeout(self) -> float:
+        if self._was_connected:
             return self._linger
-        # The manager that has started this agent may take a while to notice it, unless it is dead.
+        # A living manager that started this agent may need a while to connect it.
         if self._parent in (0, os.getppid()):
-            # Its contact file was there before: the run is over, or this node's file system takes a minute to see it.
-            return FIRST_MEETING if self._connection.is_run_over else max(self._linger, FIRST_MEETING)
-        # It may have loaded so slowly that another manager, with an agent of its own, has ended the run since.
-        return 0.0 if self._connection.is_run_over else min(self._linger, NEVER_MET)
+            # A missing contact file means that the run is over, or that this node sees the file up to a minute late.
+            return FIRST_CONTACT_TIMEOUT if self._connection.is_run_over else max(self._linger, FIRST_CONTACT_TIMEOUT)
+        # If this agent was slow to start, another manager may have resumed and finished the run with another agent.
+        return 0.0 if self._connection.is_run_over else min(self._linger, ORPHAN_TIMEOUT)
 
     def _watch_signals(self) -> None:
-        """Signals become bytes on a socket, so that the loop can wait for them and for messages at once."""
+        """Turn signals into bytes on a socket, so that the loop can poll for signals and messages together."""
         signal.set_wakeup_fd(self._signalled.fileno(), warn_on_full_buffer=False)
         self._poller.register(self._wakeup.fileno())
-        # SIGHUP is caught and not ignored: jobs would inherit that it is ignored.
+        # SIGHUP gets a handler and is not ignored, because jobs would inherit an ignored signal.
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, frame: None)
 
     def _stop_watching_signals(self) -> None:
-        """All is done; a late SIGTERM meets a handler that does nothing."""
+        """Close the wakeup sockets. The handlers stay, so that a late SIGTERM does nothing."""
         signal.set_wakeup_fd(-1)
         self._wakeup.close()
         self._signalled.close()
@@ -292,11 +299,11 @@ def _host(
     wakeup: int,
     *,
     in_allocation: bool,
-    pretend: bool,
+    simulate: bool,
     open_files: int,
 ) -> JobHost:
     verdict_delay = VERDICT_DELAY if in_allocation else 0.0
-    if pretend:
+    if simulate:
         return SimulatedHost(ledger, name, files, log=say, verdict_delay=verdict_delay)
     return JobHost(
         ledger,
@@ -311,11 +318,11 @@ def _host(
 
 
 def _lane_runner(ledger: Ledger, wakeup: int, open_files: int) -> LaneRunner:
-    """The fastest one that there is: the relay in C, where it could be compiled."""
+    """The relay in C where it was compiled, else the slower one in Python."""
     try:
         from qcg.pilotjob.agent.relay_runner import RelayLaneRunner
 
-        return RelayLaneRunner(ledger, wakeup=wakeup, pause=PAUSE, open_files=open_files)
+        return RelayLaneRunner(ledger, wakeup=wakeup, pause=SEND_INTERVAL, open_files=open_files)
     except ImportError:
         return HostLaneRunner()
     except OSError as error:

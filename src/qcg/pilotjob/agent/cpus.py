@@ -1,4 +1,4 @@
-"""The CPUs of this machine, in the order in which batch systems count them: by socket, core and hardware thread."""
+"""The CPUs of this machine in the order used by batch systems: by socket, core and hardware thread."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ ROOT = Path("/sys/devices/system/cpu")
 
 
 def usable_cpus(root: Path = ROOT) -> list[int]:
-    """Those that this process may use. Those that the kernel says nothing about come first, by their number."""
-    return sorted(os.sched_getaffinity(0), key=lambda cpu: _place(root, cpu))
+    """The CPUs that this process may use. CPUs of unknown topology come first, by number."""
+    return sorted(os.sched_getaffinity(0), key=lambda cpu: _position(root, cpu))
 
 
 def cpus_of_cores(root: Path = ROOT) -> list[list[int]]:
-    """All that the machine has, those of each core together; empty where the kernel does not tell."""
-    places = sorted(_place(root, int(path.parent.name[3:])) for path in root.glob("cpu[0-9]*/topology"))
-    return [[place[-1] for place in core] for _, core in groupby(places, key=lambda place: place[:-1])]
+    """All CPUs of the machine, grouped by core; empty where the kernel does not report the topology."""
+    positions = sorted(_position(root, int(path.parent.name[3:])) for path in root.glob("cpu[0-9]*/topology"))
+    return [[position[-1] for position in core] for _, core in groupby(positions, key=lambda position: position[:-1])]
 
 
-def _place(root: Path, cpu: int) -> tuple[int, int, int, int]:
-    """Socket, die, core, and the number itself. Cores of the dies of a socket may have the same numbers."""
+def _position(root: Path, cpu: int) -> tuple[int, int, int, int]:
+    """The sort key of a CPU: socket, die, core, number. Cores on different dies of a socket may have equal numbers."""
     topology = root / f"cpu{cpu}" / "topology"
     try:
         socket, core = (int((topology / name).read_text()) for name in ("physical_package_id", "core_id"))
@@ -29,6 +29,6 @@ def _place(root: Path, cpu: int) -> tuple[int, int, int, int]:
         return -1, -1, -1, cpu
     try:
         die = int((topology / "die_id").read_text())
-    except (OSError, ValueError):  # older kernels do not know of dies
+    except (OSError, ValueError):  # older kernels do not report dies
         die = 0
     return socket, die, core, cpu

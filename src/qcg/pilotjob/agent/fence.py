@@ -1,7 +1,7 @@
-"""Ends the jobs of a node that is cut off, before its manager takes them for lost and runs them somewhere else.
+"""Kills the jobs of a node that is cut off, before its manager takes them for lost and starts them on other nodes.
 
-It is a thread that touches nothing but /proc: with the network, the shared file system may be gone as well, and whoever
-waits for that can do nothing else.
+The thread of the fence reads /proc only. When the network is cut, the shared file system may hang as well, and so would
+each thread that uses it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ import threading
 import time
 from collections.abc import Callable
 
-from qcg.pilotjob.agent.lease import Lease, Standing
+from qcg.pilotjob.agent.lease import Lease, LeaseState
 from qcg.pilotjob.host import process_tree
 
 PAUSE = 0.2
-"""Seconds between looks at what is still there."""
+"""Seconds between two searches for processes that are still alive."""
 
 
 class Fence:
-    def __init__(self, on_fallen: Callable[[], None], on_lease: Callable[[float], None] = lambda until: None) -> None:
-        """`on_fallen` is called in the thread, each time before the first process is killed; `on_lease`, in any thread,
-        with the moment until which jobs may be started: after it they could run somewhere else as well."""
-        self._on_fallen = on_fallen
+    """Kills the jobs of this node while its lease is expired."""
+
+    def __init__(self, on_expired: Callable[[], None], on_lease: Callable[[float], None] = lambda until: None) -> None:
+        """`on_expired` is called in the thread of the fence, each time before it kills. `on_lease` is called in any
+        thread with the end of the lease: jobs started later might run on another node as well."""
+        self._on_expired = on_expired
         self._on_lease = on_lease
         self._changed = threading.Condition()
         self._instance = ""
@@ -31,8 +33,8 @@ class Fence:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def set(self, instance: str, seconds: float) -> None:
-        """From now on a manager watches, which gives this node up some time after so many seconds of silence."""
+    def arm(self, instance: str, seconds: float) -> None:
+        """Use a lease of `seconds`: after that long a silence the manager may soon take this node for lost."""
         with self._changed:
             self._instance, self._lease.seconds = instance, seconds
             self._on_lease(self._lease.until)
@@ -41,26 +43,26 @@ class Fence:
             self._thread = threading.Thread(target=self._watch, name="fence", daemon=True)
             self._thread.start()
 
-    def known_at(self, moment: float) -> None:
-        """At this moment, or later, the manager has heard of this node; or there was none, so that nobody takes
-        anything for lost."""
+    def renew(self, moment: float) -> None:
+        """The manager heard from this node at this moment or later, or no manager was there to take it for lost."""
         with self._changed:
-            self._lease.known_at(moment)
+            self._lease.renew(moment)
             self._on_lease(self._lease.until)
             self._changed.notify()
 
     @property
-    def is_set(self) -> bool:
-        """Whether a manager watches."""
+    def is_armed(self) -> bool:
+        """Whether a manager takes this node for lost after a silence."""
         return self._lease.seconds > 0
 
     @property
-    def has_fallen(self) -> bool:
+    def lease_expired(self) -> bool:
+        """Whether jobs are being killed."""
         with self._changed:
-            return self._thread is not None and self._lease.standing(time.monotonic()) is Standing.OVER
+            return self._thread is not None and self._lease.state(time.monotonic()) is LeaseState.EXPIRED
 
     def kill_all(self) -> None:
-        """At once, and whatever the manager says."""
+        """Kill all jobs now, whatever the state of the lease."""
         _signal_all(self._instance, signal.SIGKILL)
 
     def close(self) -> None:
@@ -71,38 +73,38 @@ class Fence:
             self._thread.join()
 
     def _watch(self) -> None:
-        told = False
+        notified = False
         stopped: dict[int, process_tree.Process] = {}
         while True:
             with self._changed:
                 now = time.monotonic()
-                standing = self._lease.standing(now)
+                state = self._lease.state(now)
                 if self._closed:
-                    standing = Standing.HELD
-                elif standing is Standing.HELD and not stopped:
-                    told = False
+                    state = LeaseState.VALID
+                elif state is LeaseState.VALID and not stopped:
+                    notified = False
                     self._changed.wait(self._lease.pause(now) if self._lease.seconds else None)
                     continue
-            if standing is Standing.HELD:
+            if state is LeaseState.VALID:
                 for process in stopped.values():
                     process_tree.send(process, signal.SIGCONT)
                 stopped = {}
                 if self._closed:
                     return
-            elif standing is Standing.ASKED:
+            elif state is LeaseState.UNCERTAIN:
                 stopped.update(_signal_all(self._instance, signal.SIGSTOP))
                 time.sleep(PAUSE)
             else:
-                if not told:
-                    self._on_fallen()
-                    told = True
+                if not notified:
+                    self._on_expired()
+                    notified = True
                 stopped = {}
                 _signal_all(self._instance, signal.SIGKILL)
                 time.sleep(PAUSE)
 
 
 def _signal_all(instance: str, number: int) -> dict[int, process_tree.Process]:
-    """All that carries the marks of this pilot, with what it has started; by pid."""
+    """Signal all processes of jobs of this run, with their descendants. Returns them by pid."""
     snapshot = process_tree.Snapshot()
     found = snapshot.with_descendants(snapshot.marked_with(f"{instance}."))
     found.pop(os.getpid(), None)

@@ -77,7 +77,7 @@ class Heartbeat:
         while not self._closed and (left := until - time.monotonic()) > 0:
             ready = dict(poller.poll(int(left * 1000) + 1))
             if line is not None and line in ready:
-                self._fence.known_at(float(line.recv()))
+                self._fence.renew(float(line.recv()))
                 heard = time.monotonic()
         return heard
 

@@ -1,50 +1,51 @@
-"""How long the jobs of a node may go on since their manager was known to hear of it. No clock of its own."""
+"""The lease of a node: how long its jobs may run after its manager last heard from it. Callers pass the time."""
 
 from __future__ import annotations
 
 import enum
 import math
 
-TICK = 1.0
-"""Seconds between two questions at most."""
-OVERSLEPT = 2.0
-"""Whoever asks so much later was stopped meanwhile, and perhaps all others with it: then silence means nothing yet."""
-ASKING = 5.0
-"""Seconds for the manager to answer somebody who has overslept."""
+CHECK_INTERVAL = 1.0
+"""Longest time between two checks, in seconds."""
+LATE = 2.0
+"""Seconds of delay of a check after which this process must have been suspended, perhaps with the whole machine. Then
+the manager may well be alive although it was not heard."""
+ANSWER_TIMEOUT = 5.0
+"""Seconds for the manager to answer after this process was suspended."""
 
 
-class Standing(enum.Enum):
-    HELD = enum.auto()
-    ASKED = enum.auto()
-    """It would be over, but for an answer that may still come: jobs must not do anything, and need not end."""
-    OVER = enum.auto()
+class LeaseState(enum.Enum):
+    VALID = enum.auto()
+    UNCERTAIN = enum.auto()
+    """Expired while this process was suspended: jobs are stopped, not killed, until the manager answers or not."""
+    EXPIRED = enum.auto()
 
 
 class Lease:
     def __init__(self) -> None:
         self.seconds = 0.0
-        """0: it is never over."""
-        self._known_at = 0.0
-        self._asked_at: float | None = None
-        self._asking_until = 0.0
+        """Duration of the lease; 0: it never expires."""
+        self._renewed_at = 0.0
+        self._checked_at: float | None = None
+        self._answer_due = 0.0
 
-    def known_at(self, moment: float) -> None:
-        """At this moment, or later, the manager has heard of this node; or there was none."""
-        self._known_at = max(self._known_at, moment)
+    def renew(self, moment: float) -> None:
+        """The manager heard from this node at this moment or later, or there was no manager."""
+        self._renewed_at = max(self._renewed_at, moment)
 
     @property
     def until(self) -> float:
-        return self._known_at + self.seconds if self.seconds else math.inf
+        return self._renewed_at + self.seconds if self.seconds else math.inf
 
-    def standing(self, now: float) -> Standing:
-        """To be asked at least every `TICK` seconds."""
-        if self._asked_at is not None and now - self._asked_at > TICK + OVERSLEPT:
-            self._asking_until = now + ASKING
-        self._asked_at = now
+    def state(self, now: float) -> LeaseState:
+        """The state now. To be called at least every `CHECK_INTERVAL` seconds."""
+        if self._checked_at is not None and now - self._checked_at > CHECK_INTERVAL + LATE:
+            self._answer_due = now + ANSWER_TIMEOUT
+        self._checked_at = now
         if now < self.until:
-            return Standing.HELD
-        return Standing.ASKED if now < self._asking_until else Standing.OVER
+            return LeaseState.VALID
+        return LeaseState.UNCERTAIN if now < self._answer_due else LeaseState.EXPIRED
 
     def pause(self, now: float) -> float:
-        """Seconds until it may stand otherwise, without anything having happened."""
-        return min(max(self.until - now, 0.0), TICK)
+        """Seconds until the next check."""
+        return min(max(self.until - now, 0.0), CHECK_INTERVAL)

@@ -10,6 +10,6 @@ from qcg.pilotjob.common.printable import printable
 
 
 def say(line: str) -> None:
-    """To the log. When even that cannot be written, jobs matter more."""
+    """Write a line to the log. Errors are ignored: a full disk must not stop the agent."""
     with contextlib.suppress(OSError):
         print(time.strftime("%Y-%m-%d %H:%M:%S"), printable(line), file=sys.stderr, flush=True)

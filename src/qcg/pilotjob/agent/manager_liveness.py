@@ -14,16 +14,18 @@ class ManagerLiveness:
         self._stamp: int | None = None
         self._changed_at = 0.0
         self.gone = False
-        """There is no manager. False as long as that is not certain."""
+        """Whether there certainly is no manager."""
 
-    def forget(self) -> None:
-        """A message of the manager has arrived: what the file said before does not matter any more."""
+    def reset(self) -> None:
+        """Discard what the file said: a message from the manager has arrived, or the file cannot be read."""
         self._stamp = None
         self.gone = False
 
-    def saw(self, stamp: int | None, now: float) -> bool:
-        """Take the time of the file's last touch; None: there certainly is no file. Returns whether a manager has just
-        come back."""
+    def update(self, stamp: int | None, now: float) -> bool:
+        """Take the time at which the file was last touched; None when there certainly is no file.
+
+        Returns whether a manager has just come back.
+        """
         if stamp is None:
             self._stamp = None
             self.gone = True
@@ -34,8 +36,3 @@ class ManagerLiveness:
             return came_back
         self.gone = now - self._changed_at >= STALE
         return False
-
-    def could_not_look(self) -> None:
-        """A file that cannot be read says nothing about the manager."""
-        self._stamp = None
-        self.gone = False

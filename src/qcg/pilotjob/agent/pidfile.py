@@ -1,4 +1,4 @@
-"""Which process is the agent of a name, on which host: for a manager that comes later."""
+"""Pid files and locks of agents: at most one agent of a name, which later managers can find."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ from qcg.pilotjob.host.safe_open import UnsafeFile, open_own, read_own
 log = logging.getLogger(__name__)
 
 MOST_BYTES = 1 << 16
-"""Of a pid file, which has about a hundred."""
-LOOK = 0.1
-DYING = 5.0
-"""Seconds for a process that was killed to be gone."""
+"""Size of the largest pid file that is read; usual ones have about a hundred bytes."""
+POLL_INTERVAL = 0.1
+"""Seconds between two looks at an agent that seems frozen."""
+KILL_TIMEOUT = 5.0
+"""Seconds to wait for a killed process to disappear."""
 
 
 class AgentPid(msgspec.Struct, frozen=True):
+    """The content of a pid file."""
+
     pid: int
     started: int
-    """When the process started, in clock ticks after boot: a pid alone may be given to another process."""
+    """Start time in clock ticks after boot, because a pid may be used again for another process."""
     host: str
     allocation: str = ""
-    """The allocation that it runs in."""
+    """The allocation that the agent runs in."""
     cluster: str = ""
     """The cluster of the allocation."""
     outside: bool = False
-    """The batch system has not started it, so it may outlive the allocation by a while."""
+    """The agent was not started by the batch system, so it may outlive the allocation for a while."""
     batch_system: str = ""
     """The batch system of the allocation; empty in files of earlier versions."""
 
@@ -53,10 +56,10 @@ def write_agent_pid(
 
 
 def claim(run_dir: Path, name: str) -> bool:
-    """Be the only agent of this name, for as long as this process lives. False when there is another.
+    """Lock the name for this process as long as it lives. False when another agent has it.
 
-    The pid file alone cannot tell: two agents that start together would both find none. Where the file system has no
-    locks, it has to do.
+    The pid file alone is not enough: two agents that start together would both find none. It is used alone where the
+    file system has no locks.
     """
     descriptor = open_own(lock_path(run_dir, name), os.O_RDWR | os.O_CREAT)
     try:
@@ -71,7 +74,7 @@ def claim(run_dir: Path, name: str) -> bool:
 
 
 def is_claimed(run_dir: Path, name: str) -> bool:
-    """Whether an agent of this name lives, as far as its lock can tell: one on this host."""
+    """Whether an agent on this host holds the lock of this name."""
     try:
         descriptor = os.open(lock_path(run_dir, name), os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
@@ -87,46 +90,48 @@ def is_claimed(run_dir: Path, name: str) -> bool:
     return False
 
 
-def end_frozen(run_dir: Path, name: str, seconds: float) -> bool:
-    """Kill the agent of this name if it does nothing at all for so long, and wait until it is gone. False when there is
-    none on this host, or it lives."""
+def kill_frozen_agent(run_dir: Path, name: str, seconds: float) -> bool:
+    """Kill the agent of this name if it is not scheduled at all for `seconds`, and wait until it is gone.
+
+    False when there is no such agent on this host, or it was scheduled meanwhile.
+    """
     other = read_agent_pid(run_dir, name)
     if other is None or not is_alive(other):
         return False
-    before, deadline = _turns(other.pid), time.monotonic() + seconds
+    before, deadline = _context_switches(other.pid), time.monotonic() + seconds
     while time.monotonic() < deadline:
-        time.sleep(LOOK)
-        if not is_alive(other) or _turns(other.pid) != before:
+        time.sleep(POLL_INTERVAL)
+        if not is_alive(other) or _context_switches(other.pid) != before:
             return False
     signal_agent(other, signal.SIGKILL)
-    deadline = time.monotonic() + DYING
+    deadline = time.monotonic() + KILL_TIMEOUT
     while is_alive(other) and time.monotonic() < deadline:
         time.sleep(0.02)
     return True
 
 
 def signal_agent(info: AgentPid, number: signal.Signals) -> None:
-    """Unless it has ended, and another process has its pid."""
+    """Send a signal to the agent, unless it has ended and another process has its pid."""
     process = read_process(info.pid)
     if process is not None and process.start_ticks == info.started:
         send(process, number)
 
 
-def _turns(pid: int) -> int:
-    """How often threads of a process have begun and ceased to run: it grows with the least that it does."""
-    turns = 0
-    with suppress(FileNotFoundError):  # it has ended
+def _context_switches(pid: int) -> int:
+    """The number of context switches of all threads of a process. It grows whenever the process does anything."""
+    switches = 0
+    with suppress(FileNotFoundError):  # the process has ended
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with suppress(OSError):  # this thread has
+            with suppress(OSError):  # the thread has ended
                 for line in Path(f"/proc/{pid}/task/{thread}/status").read_text().splitlines():
-                    what, _, count = line.partition(":")
-                    if what.endswith("_ctxt_switches"):
-                        turns += int(count)
-    return turns
+                    field, _, count = line.partition(":")
+                    if field.endswith("_ctxt_switches"):
+                        switches += int(count)
+    return switches
 
 
 def lock_path(run_dir: Path, name: str) -> Path:
-    """There for as long as the run directory is."""
+    """The path of the lock file, which exists as long as the run directory does."""
     return run_dir / f"agent-{name}.lock"
 
 
@@ -134,14 +139,14 @@ def read_agent_pid(run_dir: Path, name: str) -> AgentPid | None:
     try:
         return msgspec.json.decode(read_own(_path(run_dir, name), MOST_BYTES), type=AgentPid)
     except UnsafeFile as unsafe:
-        log.warning("passed over %s: %s", unsafe.filename, unsafe.reason)
+        log.warning("ignored %s: %s", unsafe.filename, unsafe.reason)
         return None
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
 def is_damaged(run_dir: Path, name: str) -> bool:
-    """Whether there is a pid file of one's own which says nothing."""
+    """Whether there is a pid file of the caller's own that cannot be decoded."""
     try:
         return bool(read_own(_path(run_dir, name), MOST_BYTES) is not None and read_agent_pid(run_dir, name) is None)
     except OSError:
@@ -149,7 +154,7 @@ def is_damaged(run_dir: Path, name: str) -> bool:
 
 
 def remove_agent_pid(run_dir: Path, name: str) -> None:
-    """A file that stays does little harm: it names a process that is gone."""
+    """Remove the pid file. One that stays does little harm, because it names a process that is gone."""
     try:
         _path(run_dir, name).unlink(missing_ok=True)
     except OSError as error:
@@ -157,7 +162,7 @@ def remove_agent_pid(run_dir: Path, name: str) -> None:
 
 
 def is_alive(info: AgentPid) -> bool:
-    """On this host, and still the same process."""
+    """Whether the process is on this host and still runs."""
     process = read_process(info.pid)
     return info.host == host_name() and process is not None and not process.dead and process.start_ticks == info.started
 

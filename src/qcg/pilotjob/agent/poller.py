@@ -1,7 +1,6 @@
-"""Waits for descriptors and ZeroMQ sockets at once, and asks a socket only when its descriptor says that it is worth
-it.
+"""A poller for descriptors and ZeroMQ sockets that queries a socket only after its descriptor became readable.
 
-The poller of ZeroMQ asks all its sockets at every look, which costs more than all else in the turn of an agent that
+`zmq.Poller` queries all its sockets at each poll, which costs more than everything else in the loop of an agent that
 waits for its jobs.
 """
 
@@ -18,9 +17,9 @@ class Poller:
     def __init__(self) -> None:
         self._poll = select.poll()
         self._sockets: dict[int, zmq.Socket[bytes]] = {}
-        """By descriptor, which signals edges only: something has happened since the socket was asked last."""
-        self._doubtful: set[zmq.Socket[bytes]] = set()
-        """These may have taken notice of a message while they did something else, so that no edge tells of it."""
+        """Sockets by descriptor, which is edge-triggered: readable when something happened since the last query."""
+        self._to_recheck: set[zmq.Socket[bytes]] = set()
+        """Sockets that may have received a message during another operation, which their descriptor does not signal."""
 
     def register(self, what: zmq.Socket[bytes] | int) -> None:
         if isinstance(what, int):
@@ -29,25 +28,25 @@ class Poller:
             descriptor = int(what.getsockopt(zmq.FD))
             self._sockets[descriptor] = what
             self._poll.register(descriptor, select.POLLIN)
-            self._doubtful.add(what)
+            self._to_recheck.add(what)
 
     def unregister(self, socket: zmq.Socket[bytes]) -> None:
-        """Before it is closed. One that was never registered is passed over."""
-        self._doubtful.discard(socket)
+        """To be called before a socket is closed. Does nothing for a socket that is not registered."""
+        self._to_recheck.discard(socket)
         for descriptor in [number for number, known in self._sockets.items() if known is socket]:
             del self._sockets[descriptor]
             self._poll.unregister(descriptor)
 
-    def doubt(self, socket: zmq.Socket[bytes]) -> None:
-        """Something was sent over it."""
-        self._doubtful.add(socket)
+    def recheck(self, socket: zmq.Socket[bytes]) -> None:
+        """Query this socket at the next poll. To be called after each send."""
+        self._to_recheck.add(socket)
 
     def poll(self, milliseconds: int) -> set[zmq.Socket[bytes] | int]:
-        """What can be read. Everything that is there must be read from a socket that is told here."""
+        """The readable descriptors and sockets. The caller has to receive all messages of these sockets."""
         ready: set[zmq.Socket[bytes] | int] = set()
-        if self._doubtful:
-            ready.update(socket for socket in self._doubtful if is_readable(socket))
-            self._doubtful.clear()
+        if self._to_recheck:
+            ready.update(socket for socket in self._to_recheck if is_readable(socket))
+            self._to_recheck.clear()
         for descriptor, _ in self._poll.poll(0 if ready else milliseconds):
             socket = self._sockets.get(descriptor)
             if socket is None:

@@ -1,24 +1,24 @@
 """The messages between a manager and its agents: msgpack over ZeroMQ, one batch a message.
 
 An agent connects (DEALER) to the manager (ROUTER), so that a new manager finds old agents by writing a new contact
-file and an agent needs no open port. The walk of a connection:
+file and an agent needs no open port. The messages of a connection:
 
-    agent   -> Hello                    who I am; sent on connecting, and whenever the manager says Identify
-    manager -> Welcome(ack, seen)       the last record of yours that I have on disk, and the last that I have seen
-    agent   -> Report(records, live)    all records after `ack`, and all jobs under way: the manager reconciles
-    then    manager -> Start, Kill, Recall, Signal, Sweep, Ack, Beat, Exit      agent -> News, Leaving, Swept, Beat, Bye
+    agent   -> Hello                    identity of the agent; sent on connecting, and in answer to Identify
+    manager -> Welcome(ack, seen)       numbers of the last record in the journal, and of the last one received
+    agent   -> Report(records, live)    all records after `ack`, and all running jobs: the manager reconciles
+    then    manager -> Start, Kill, Retract, Signal, Sweep, Ack, Beat, Exit     agent -> News, Leaving, Swept, Beat, Bye
 
 Records are numbered 1, 2, 3 … over the agent's whole life and kept in its ledger, so a restarted agent goes on
 counting. They are kept until acknowledged; the manager acknowledges once its journal has them.
 
-A number never means two things, because the manager takes a record that is not above the last one it has seen for a
-repetition. So an agent sends no record before its ledger has it, however full the disk is: until then a job that has
-ended is told as `live`. When a crash of its machine takes lines from the ledger all the same, the next agent counts on
-above `seen`, and what it has recorded before that Welcome moves up as well, in the ledger before on the wire.
+A number is never used for two records, because the manager takes a record with a number up to `seen` for a repetition.
+So an agent sends no record before it is in the ledger, even when the disk is full: until then an ended job is reported
+as `live`. When a crash of the machine loses lines of the ledger all the same, the next agent continues above `seen`.
+Records that it made before that Welcome are numbered again, first in the ledger and then in messages.
 
-An agent beats, and the manager answers each beat at once with the same time in it. So an agent knows by its own clock a
-moment at which its manager has heard of it, or later: `fence` seconds after that moment the manager may soon take the
-node for lost and run its jobs elsewhere.
+An agent sends heartbeats with the time of its clock, and the manager answers each at once with the same time. So the
+agent knows that the manager heard from it at this time or later. `fence` seconds after it, the manager may soon take
+the node for lost and start its jobs on other nodes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from msgspec import Struct
 from qcg.pilotjob.host.records import Ended, EndReason, Launch, Running, Started
 
 PROTOCOL = 2
-"""Version of these messages, to be raised with every change that the other side could not read."""
+"""Version of these messages, to be raised with every change that an older peer could not read."""
 
 
 class StartedRecord(Struct, tag="s", array_like=True):
@@ -52,6 +52,8 @@ def record(number: int, body: Started | Ended) -> Record:
 
 
 class Hello(Struct, tag="hello"):
+    """The identity and the resources of an agent."""
+
     agent: str
     host: str
     pid: int
@@ -61,41 +63,45 @@ class Hello(Struct, tag="hello"):
     machine: list[list[int]] = []
     """All CPUs of its machine, those of each core together, in the same order."""
     gpus: list[str] = []
-    """As the batch system has told it to call them, if it has."""
+    """GPU ids given by the batch system; empty without."""
     protocol: int = 1
-    """Version of the messages that this agent reads and writes; the first one was not sent."""
+    """Version of the messages of this agent; version 1 had no such field."""
 
 
 class Report(Struct, tag="report"):
+    """The state of an agent, in answer to Welcome."""
+
     records: list[Record]
     live: list[Running]
 
 
 class News(Struct, tag="news"):
+    """New records of starts and ends."""
+
     records: list[Record]
 
 
 class Leaving(Struct, tag="leaving"):
-    """A run on several nodes is being ended on its first one: what it has on the others is to be ended as well."""
+    """An attempt on several nodes is being ended on its first node; the manager has to sweep the others."""
 
     id: str
     nodes: list[str]
-    """The others."""
+    """The other nodes of the attempt."""
     grace: float
     """Seconds between SIGTERM and SIGKILL."""
 
 
 class Swept(Struct, tag="swept"):
-    """Nothing of these runs is left here."""
+    """No process of these attempts is left on this node."""
 
     ids: list[str]
 
 
 class Beat(Struct, tag="beat"):
-    """Nothing to say, and alive. Both directions."""
+    """A heartbeat, in both directions."""
 
     at: float = 0.0
-    """By the agent's clock; 0 when it answers no beat."""
+    """Time by the clock of the agent, repeated in the answer; 0 in a beat that is no answer."""
 
 
 class Bye(Struct, tag="bye"):
@@ -103,18 +109,22 @@ class Bye(Struct, tag="bye"):
 
 
 class Identify(Struct, tag="identify"):
-    """The manager does not know this connection: say Hello."""
+    """The manager does not know this connection and asks for Hello."""
 
 
 class Welcome(Struct, tag="welcome"):
+    """The answer to Hello."""
+
     ack: int
+    """Number of the last record in the journal."""
     seen: int
+    """Number of the last record received."""
     instance: str = ""
-    """Of the pilot: the first half of the marks of all its jobs."""
+    """Id of the run: the first half of the step ids of all its attempts."""
     fence: float = 0.0
-    """Seconds after which a node that is cut off from its manager ends its jobs; 0: it never does."""
+    """Seconds after which a node that is cut off kills its jobs; 0: never."""
     given_up: bool = False
-    """The manager took this node for lost: whatever still runs here may run somewhere else by now."""
+    """The manager took this node for lost, and may have started its jobs on other nodes."""
 
 
 class Start(Struct, tag="start"):
@@ -124,40 +134,42 @@ class Start(Struct, tag="start"):
 class Kill(Struct, tag="kill"):
     ids: list[str]
     reason: str = EndReason.CANCEL
-    """What the records of their ends will say, if this is what ends them."""
+    """The reason in the records of jobs that are ended by this message."""
     message: str = ""
 
 
 class Retract(Struct, tag="recall"):
-    """Give back those of these jobs that still wait for others in their lane; their records end with `closed`."""
+    """Drop the jobs among these that still wait in their lane. Their records end with the reason `closed`."""
 
     ids: list[str]
 
 
 class Signal(Struct, tag="signal"):
-    """Give this signal to all processes of these jobs that catch it."""
+    """Send a signal to all processes of these jobs that catch it."""
 
     ids: list[str]
     number: int
 
 
 class Sweep(Struct, tag="sweep"):
-    """End what other agents' runs have on this machine: all processes with the marks of these runs. Answered with
-    `Swept`, over the same line, when there are none."""
+    """End the processes on this node of attempts that other agents started, found by their step ids. The agent answers
+    with Swept, over the same connection, when none is left."""
 
     ids: list[str]
     instance: str
-    """Of the pilot: the first half of the marks."""
+    """Id of the run: the first half of the step ids."""
     grace: float = 0.0
     """Seconds between SIGTERM and SIGKILL."""
 
 
 class Ack(Struct, tag="ack"):
+    """All records up to this number are in the journal."""
+
     number: int
 
 
 class Exit(Struct, tag="exit"):
-    """End everything and go: SIGTERM to all jobs, SIGKILL after `grace` seconds, then Bye."""
+    """End all jobs with SIGTERM, and SIGKILL after `grace` seconds; then send Bye and exit."""
 
     grace: float
     reason: str = EndReason.CANCEL

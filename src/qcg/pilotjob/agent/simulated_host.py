@@ -1,7 +1,7 @@
-"""A host that starts nothing: jobs end at once, or, when they are `sleep SECONDS`, after that time or their wall time.
+"""A simulated job host, which starts no processes: jobs succeed at once, and `sleep SECONDS` after that time.
 
-What is left is what everything around the processes costs: manager, scheduler, journal, report and messages, with as
-many pretended nodes as one likes. The ledger gets no more than what is told: nobody has to look for processes.
+It serves to measure the cost of everything else (manager, scheduler, journal, report and messages) with any number of
+virtual nodes. Its ledger has no records of starts that are about to happen, because there are no processes to find.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from qcg.pilotjob.host.ledger import Ledger, OpenStart
 from qcg.pilotjob.host.records import STEP_ID, Ended, EndReason, Launch
 
 NO_PROCESS = -1
-STARTS_FOR_ONE = 16
-"""So many take no longer than one of a real process."""
+STARTS_PER_PROCESS_START = 16
+"""Number of simulated starts that take as long as the start of one process."""
 
 
 class SimulatedHost(JobHost):
@@ -31,11 +31,11 @@ class SimulatedHost(JobHost):
         verdict_delay: float = 0.0,
     ) -> None:
         self._ends: list[tuple[float, str]] = []
-        """A heap: when those that sleep are over, in monotonic seconds."""
+        """Heap of the ends of sleeping jobs, in monotonic seconds."""
         super().__init__(ledger, name, files, log=log, verdict_delay=verdict_delay)
 
     def advance(self, limit: int = 16) -> bool:
-        return super().advance(limit * STARTS_FOR_ONE)
+        return super().advance(limit * STARTS_PER_PROCESS_START)
 
     def due(self, now: float) -> None:
         super().due(now)
@@ -55,7 +55,7 @@ class SimulatedHost(JobHost):
 
     def _start(self, launch: Launch) -> None:
         now = time.time()
-        seconds = _seconds_of(launch.argv)
+        seconds = _sleep_seconds(launch.argv)
         if not seconds:
             self._ledger.ended(Ended(launch.id, now, 0, EndReason.EXIT, "", NO_PROCESS, now, launch.grant))
             self._start_next_of_lane(launch.id)
@@ -73,9 +73,9 @@ class SimulatedHost(JobHost):
         self._over(job)
 
 
-def _seconds_of(argv: list[str]) -> float:
+def _sleep_seconds(argv: list[str]) -> float:
     if len(argv) == 2 and argv[0] == "sleep":
         with suppress(ValueError):
             seconds = float(argv[1])
-            return seconds if seconds > 0 else 0.0  # nor is `nan` a time
+            return seconds if seconds > 0 else 0.0  # also for `nan`
     return 0.0
