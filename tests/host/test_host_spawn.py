@@ -331,7 +331,7 @@ class Mishaps(Refusals):
         with mock.patch.object(os, "sched_setaffinity", once):
             assert self.run_job("true", cores=(min(own),)).exit_code == 0
         bind(0, own)
-        assert self.log == ["The agent itself stays on the cores of a job: Invalid argument."]
+        assert self.log == ["The agent itself stays bound to the cores of a job: Invalid argument."]
 
     def test_output_without_permission_or_space(self):
         for number, words in ((errno.EACCES, "Permission denied"), (errno.ENOSPC, "No space left on device")):

@@ -1,7 +1,7 @@
-"""The files that come with a launch, such as the machine file of an MPI program: there while the job runs.
+"""Files that come with a launch, such as the machine file of an MPI program. They exist while the job runs.
 
-    DIRECTORY/ID/NAME           of one job, removed when it has ended
-    DIRECTORY/shared/NAME       the same for all jobs that name it: written once, never changed
+    DIRECTORY/ID/NAME           a file of one job, removed at its end
+    DIRECTORY/shared/NAME       a file shared by all jobs that name it, written once and never changed
 
 Only their owner can read them.
 """
@@ -19,17 +19,17 @@ class LaunchFiles:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._written: Set[str] = set()
-        """Names of shared files."""
+        """Names of shared files that are written."""
 
     def write(self, id: str, files: Dict[str, str]) -> bool:
-        """Whether the job has files of its own now, which are to be removed. Or `Unstartable`."""
+        """Write the files of a job. Returns whether some have to be removed at its end. Raises Unstartable."""
         own = False
         for name, text in files.items():
             if name in self._written:
                 continue
             path = file_path(self._directory, id, name)
             try:
-                _write_whole(path, text)
+                _write_atomically(path, text)
             except OSError as error:
                 why = "The file %s, which the job needs, cannot be written: %s." % (path, error.strerror)
                 raise Unstartable(why) from None
@@ -40,17 +40,17 @@ class LaunchFiles:
         return own
 
     def remove(self, id: str) -> None:
-        """Those of one job, if it has any. What cannot be removed does no harm."""
+        """Remove the files of a job. Errors are ignored: files that stay do no harm."""
         shutil.rmtree(os.path.join(self._directory, id), ignore_errors=True)
 
 
-def _write_whole(path: str, text: str) -> None:
-    """Agents of other nodes may read or write the same file at this moment: it is there as a whole or not at all."""
+def _write_atomically(path: str, text: str) -> None:
+    """Write a file atomically, because agents of other nodes may read or write it at the same time."""
     target = path.encode("utf-8", "surrogateescape")
     new = target + (".%s-%d" % (os.uname()[1], os.getpid())).encode("utf-8", "surrogateescape")
     os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(new)  # of an agent that was killed
+        os.unlink(new)  # left by an agent that was killed
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(text.encode("utf-8", "surrogateescape"))
     os.rename(new, target)

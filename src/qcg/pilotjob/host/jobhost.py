@@ -245,7 +245,7 @@ class JobHost:
             is_late = now >= self._handovers_taken_at + self._runner.pause
             if is_late or not self.records_can_wait:
                 self._record_handovers()
-        if self._wall_times.is_one_over(now):
+        if self._wall_times.has_passed(now):
             self.reap()
             self._end_overdue(now)
         while self._undecided and self._undecided[0][0] <= now:

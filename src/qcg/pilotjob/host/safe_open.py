@@ -28,14 +28,14 @@ _KINDS = {
 
 
 MOST_INPUT = 1 << 30
-"""Bytes of a file of requests or jobs."""
+"""Size of the largest file of requests or jobs that is read."""
 WRITER_PATIENCE = 5.0
-"""Seconds for a program to begin to write to a pipe that is read."""
+"""Seconds to wait for a program to write to a named pipe."""
 _PART = 1 << 20
 
 
 class UnsafeFile(OSError):
-    """What is at a path must not be used. `reason` says why: `it belongs to user mallory`."""
+    """A file that must not be used. `reason` says why, for example `it belongs to user mallory`."""
 
     def __init__(self, reason: str, path: PathLike) -> None:
         super().__init__(errno.EPERM, reason, os.fspath(path))
@@ -90,14 +90,14 @@ def read_own(path: PathLike, most_bytes: int) -> bytes:
 
 
 def check_own_file(path: PathLike) -> None:
-    """The same checks for a file that a library opens by its name. FileNotFoundError when there is nothing."""
+    """Check a file that a library opens by its name, as `open_own` does."""
     status = os.lstat(path)
     _check_regular(status, path)
     _check_owner(status, path)
 
 
 def check_own_directory(path: PathLike) -> None:
-    """Raises UnsafeFile when this is no directory of the caller's own. A link to one has to be the caller's too."""
+    """Raise UnsafeFile unless a directory is the caller's own. A link to it has to be the caller's own, too."""
     for status in (os.lstat(path), os.stat(path)):
         _check_owner(status, path)
     if not stat.S_ISDIR(status.st_mode):
@@ -105,7 +105,7 @@ def check_own_directory(path: PathLike) -> None:
 
 
 def open_regular(path: PathLike) -> int:
-    """A descriptor for reading a regular file, whoever owns it, that is not behind a link."""
+    """A descriptor for reading a regular file of any owner. Links are not followed."""
     descriptor = _open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         _check_regular(os.fstat(descriptor), path)
@@ -116,9 +116,9 @@ def open_regular(path: PathLike) -> int:
 
 
 def read_input(path: PathLike, most_bytes: int = MOST_INPUT) -> bytes:
-    """The content of a file that the user has named, whoever owns it: a regular file, a pipe or a device.
+    """The content of an input file named by the user: a regular file, a pipe or a device of any owner.
 
-    A pipe that nobody writes to is an error, and so is more than `most_bytes`, as a link to `/dev/zero` would give.
+    Raises UnsafeFile for a pipe without a writer, and for more than `most_bytes`, as `/dev/zero` would give.
     """
     descriptor = _open(path, os.O_RDONLY)
     try:
@@ -142,12 +142,12 @@ def read_input(path: PathLike, most_bytes: int = MOST_INPUT) -> bytes:
 
 
 def open_output(path: PathLike, flags: int) -> int:
-    """A descriptor for writing to a file that the user has named: a new one, an own one, or a device.
+    """A descriptor for writing to a file named by the user: a new file, one of the caller's own, or a device.
 
-    Links are followed when the user or root has made them, as for `/dev/stdout`: in a directory that others can write
-    to, their link would lead to any file of the user's.
+    Links are followed only when the user or root made them, as for `/dev/stdout`. In a directory that others can write
+    to, a link made by them could point to any file of the user.
     """
-    truncate = flags & os.O_TRUNC  # not before it is known what is there
+    truncate = flags & os.O_TRUNC  # only after the checks
     flags &= ~os.O_TRUNC
     descriptor = _open(path, flags if _is_trusted_link(path) else flags | os.O_NOFOLLOW)
     try:
@@ -176,7 +176,7 @@ def _is_trusted_link(path: PathLike) -> bool:
 
 
 def _open(path: PathLike, flags: int) -> int:
-    """Never blocks. What cannot be opened because of its kind is told by its kind."""
+    """Open without blocking. Raises UnsafeFile for kinds of files that cannot be opened so."""
     try:
         return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:

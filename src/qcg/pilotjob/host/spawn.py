@@ -1,6 +1,7 @@
-"""Starts one process from a `Launch`: own session, own streams, own cores, nothing inherited by accident.
+"""Starts the process of a `Launch` in its own session, with its own streams and cores and no inherited descriptors.
 
-Everything is tried first and explained afterwards, so that a good launch pays for no check.
+Nothing is checked before the start. The reason of a failure is searched for afterwards, so a good launch pays for no
+check.
 """
 
 import contextlib
@@ -19,13 +20,13 @@ from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.host.start_errors import StartDeadlinePassed, Unstartable
 
 REPORT_DESCRIPTOR = 3
-"""Where a setup wrapper writes what went wrong."""
+"""Descriptor to which a setup wrapper writes its error."""
 
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _DEFAULT_PATH = os.defpath.encode("ascii")
-_PROGRAMS_REMEMBERED = 1000
+_MOST_PROGRAMS = 1000
 _MESSAGE_LENGTH = 1000
-_ENVIRONMENTS_REMEMBERED = 100
+_MOST_ENVIRONMENTS = 100
 
 Prepared = Tuple[
     bytes, List[bytes], List[bytes], bytes, Optional[bytes], Optional[bytes], Optional[Tuple[int, ...]], bool
@@ -34,7 +35,7 @@ Prepared = Tuple[
 
 
 class Spawner:
-    """Knows what all jobs of this process share: base environment, own cores, where programs are."""
+    """Starts processes, with caches for all jobs of this host: base environments and paths of programs."""
 
     def __init__(
         self,
@@ -54,11 +55,11 @@ class Spawner:
         self._programs: Dict[Tuple[bytes, bytes], bytes] = {}
         self.null = open_null_above_standard_streams()
         _keep_descriptors_from_jobs()
-        self._limited: Optional[_Limited] = None
+        self._limited: Optional[_LimitedSpawn] = None
         spawn = _posix_spawn()
         if spawn is not None and open_files:
-            spawn = self._limited = _Limited(spawn, open_files, self.null)
-        self._spawn: _Spawn = spawn or _Popen(open_files)
+            spawn = self._limited = _LimitedSpawn(spawn, open_files, self.null)
+        self._spawn: _Spawn = spawn or _PopenSpawn(open_files)
 
     def close(self) -> None:
         if self._limited is not None:
@@ -66,27 +67,28 @@ class Spawner:
         os.close(self.null)
 
     def start(self, launch: Launch, captured: Optional[CapturedOutput] = None) -> Tuple[int, int]:
-        """The pid, and the descriptor to read a setup wrapper's report from (-1 without one). Or `Unstartable`.
+        """Start a process. Returns its pid and the descriptor of the report of its setup wrapper (-1 without one).
 
-        `captured` gives the streams for which the launch names no file."""
+        `captured` has the streams for which the launch names no file. Raises Unstartable.
+        """
         try:
             return self._start(launch, captured)
         except ValueError as error:
-            # A zero byte, half a surrogate pair or a "=" in a name: no program can be given that.
+            # A zero byte, half a surrogate pair, or "=" in the name of a variable cannot be passed to a program.
             raise Unstartable(start_errors.not_passable(launch, error)) from None
 
     def _start(self, launch: Launch, captured: Optional[CapturedOutput]) -> Tuple[int, int]:
         argv = [_bytes(argument) for argument in launch.argv]
         environment = self._environment_of(launch)
-        _enter(launch.wd)
-        ours: List[int] = []
+        _change_directory(launch.wd)
+        opened: List[int] = []
         report = -1
         try:
-            stdin, stdout, stderr = self._open_streams(launch, captured, ours)
+            stdin, stdout, stderr = self._open_streams(launch, captured, opened)
             descriptors = [stdin, stdout, stderr]
             if launch.setup:
                 report, writer = _pipe()
-                ours.append(writer)
+                opened.append(writer)
                 descriptors.append(writer)
             pid = self._run(launch, argv, environment, descriptors)
         except BaseException:
@@ -94,18 +96,18 @@ class Spawner:
                 os.close(report)
             raise
         finally:
-            for descriptor in ours:
+            for descriptor in opened:
                 os.close(descriptor)
         return pid, report
 
     def prepared(self, launch: Launch) -> Optional[Prepared]:
-        """What others need to start it just as `start` does, as long as nothing goes wrong. `None`: only `start` can do
-        it, or can say why not."""
+        """The arguments with which a lane runner can start a launch as `start` does. `None`: only `start` can start it,
+        or explain why that fails."""
         if launch.setup or launch.stdin is not None or not launch.argv or not launch.argv[0]:
             return None
         try:
             argv = [_bytes(argument) for argument in launch.argv]
-            environment = self._settings_besides(tuple(launch.unset), tuple(launch.env))
+            environment = self._base_settings(tuple(launch.unset), tuple(launch.env))
             environment += [_bytes("%s=%s" % setting) for setting in launch.env.items()]
             wd = _bytes(launch.wd)
             if b"PWD" in self._environment_without(tuple(launch.unset)) and "PWD" not in launch.env:
@@ -120,8 +122,8 @@ class Spawner:
         bound = launch.cores is not None and self._has_to_bind(launch.cores)
         return program, argv, environment, wd, stdout, stderr, launch.cores if bound else None, bool(launch.output)
 
-    def _settings_besides(self, unset: Tuple[str, ...], names: Tuple[str, ...]) -> List[bytes]:
-        """A list of what a job has from the host's own environment when it sets `names` itself."""
+    def _base_settings(self, unset: Tuple[str, ...], names: Tuple[str, ...]) -> List[bytes]:
+        """Settings (`name=value`) of the host's own environment without `unset`, and without `names` set by the job."""
         settings = self._settings.get((unset, names))
         if settings is None:
             if any(not name or "=" in name for name in names):
@@ -129,7 +131,7 @@ class Spawner:
             own = {b"PWD", *map(_bytes, names)}
             environment = self._environment_without(unset)
             settings = [name + b"=" + value for name, value in environment.items() if name not in own]
-            if len(self._settings) >= _ENVIRONMENTS_REMEMBERED:
+            if len(self._settings) >= _MOST_ENVIRONMENTS:
                 self._settings.clear()
             self._settings[unset, names] = settings
         return settings.copy()
@@ -149,41 +151,41 @@ class Spawner:
         return environment
 
     def _environment_without(self, unset: Tuple[str, ...]) -> Dict[bytes, bytes]:
-        """The host's own. The same few names are left out again and again."""
+        """The host's own environment without these variables. Cached: most jobs leave out the same ones."""
         environment = self._environments.get(unset)
         if environment is None:
             names = {_bytes(name) for name in unset}
-            beginnings = tuple(name[:-1] for name in names if name.endswith(b"*"))
+            prefixes = tuple(name[:-1] for name in names if name.endswith(b"*"))
             environment = {
                 name: value
                 for name, value in self._environment.items()
-                if name not in names and not name.startswith(beginnings)
+                if name not in names and not name.startswith(prefixes)
             }
-            if len(self._environments) >= _ENVIRONMENTS_REMEMBERED:
+            if len(self._environments) >= _MOST_ENVIRONMENTS:
                 self._environments.clear()
             self._environments[unset] = environment
         return environment
 
     def _open_streams(
-        self, launch: Launch, captured: Optional[CapturedOutput], ours: List[int]
+        self, launch: Launch, captured: Optional[CapturedOutput], opened: List[int]
     ) -> Tuple[int, int, int]:
-        """The working directory has been entered: their paths are relative to it."""
+        """Open the standard streams. Their paths are relative to the working directory, which is the current one."""
         stdin = stdout = stderr = self.null
         if captured is not None:
             stdout = captured.stdout if captured.stdout >= 0 else stdout
             stderr = captured.stderr if captured.stderr >= 0 else stderr
         if launch.stdin is not None:
             stdin = _open_for_reading(launch.stdin)
-            ours.append(stdin)
+            opened.append(stdin)
         if launch.stdout is not None:
             stdout = _open_for_writing(launch.stdout, "stdout")
-            ours.append(stdout)
+            opened.append(stdout)
         if launch.stderr is not None:
             if launch.stderr == launch.stdout:
                 stderr = stdout
             else:
                 stderr = _open_for_writing(launch.stderr, "stderr")
-                ours.append(stderr)
+                opened.append(stderr)
         return stdin, stdout, stderr
 
     def _run(self, launch: Launch, argv: List[bytes], environment: Dict[bytes, bytes], descriptors: List[int]) -> int:
@@ -202,7 +204,7 @@ class Spawner:
             try:
                 return spawn_in_time(program)
             except (FileNotFoundError, PermissionError):
-                # A remembered program may have moved.
+                # The cached path of the program may be outdated.
                 self._programs.clear()
                 again = argv[0] if b"/" in argv[0] else self._find(argv[0], path)
                 if again == program:
@@ -220,7 +222,7 @@ class Spawner:
             program = _look_up(name, path)
             # What a relative entry of PATH finds depends on the working directory.
             if program.startswith(b"/"):
-                if len(self._programs) >= _PROGRAMS_REMEMBERED:
+                if len(self._programs) >= _MOST_PROGRAMS:
                     self._programs.clear()
                 self._programs[path, name] = program
         return program
@@ -229,7 +231,7 @@ class Spawner:
         return self._binding_works and self._cores != frozenset(cores)
 
     def _bind(self, cores: Tuple[int, ...]) -> bool:
-        """Take the job's cores myself: the child has them from its first instruction."""
+        """Bind this thread to the cores of the job, so that the child has them from its first instruction."""
         if not self._has_to_bind(cores):
             return False
         try:
@@ -244,20 +246,20 @@ class Spawner:
         return True
 
     def _unbind(self) -> None:
-        """The job runs by now: whatever goes wrong here is not its end."""
+        """Bind this thread to its own cores again. Errors are only logged, because the job runs already."""
         try:
             os.sched_setaffinity(0, self._cores)
         except OSError as error:
-            self._log("The agent itself stays on the cores of a job: %s." % error.strerror)
+            self._log("The agent itself stays bound to the cores of a job: %s." % error.strerror)
 
 
 def _bytes(text: str) -> bytes:
-    """As the manager wrote it, whatever locale this host has."""
+    """Encode as the manager does, whatever the locale of this host."""
     return text.encode("utf-8", "surrogateescape")
 
 
-def _enter(wd: str) -> None:
-    # Always, even if it seems to be the current one: the last job may have moved that away and made a new one.
+def _change_directory(wd: str) -> None:
+    # Also when it is the current directory: a job may have moved that and made a new one in its place.
     path = _bytes(wd)
     try:
         os.chdir(path)
@@ -313,13 +315,13 @@ def _pipe() -> Tuple[int, int]:
 
 
 def read_report(report: int) -> str:
-    """What a setup wrapper has written, if anything."""
+    """The error that a setup wrapper wrote; empty without one."""
     if report < 0:
         return ""
     try:
         text = os.read(report, 4 * _MESSAGE_LENGTH)
     except BlockingIOError:
-        # Nothing written, but some process of the job still holds the other end.
+        # Nothing was written, but a process of the job still has the pipe open.
         return ""
     return text.decode("utf-8", "replace").strip()[:_MESSAGE_LENGTH]
 
@@ -336,7 +338,7 @@ def _look_up(name: bytes, path: bytes) -> bytes:
 
 
 def open_null_above_standard_streams() -> int:
-    """Also fills 0, 1 and 2 where this process was started without them."""
+    """Open /dev/null, and fill descriptors 0, 1 and 2 when this process was started without them."""
     while True:
         descriptor = os.open(os.devnull, os.O_RDWR)
         if descriptor > 2:
@@ -344,13 +346,13 @@ def open_null_above_standard_streams() -> int:
 
 
 def _keep_descriptors_from_jobs() -> None:
-    """What this process itself was given by its parent is not for its jobs."""
+    """Keep jobs from inheriting descriptors that this process has from its parent."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             try:
                 os.set_inheritable(int(name), False)
             except OSError as error:
-                # The one that read the directory is closed by now.
+                # The descriptor with which the directory was read is closed by now.
                 if error.errno != errno.EBADF:
                     raise
 
@@ -359,7 +361,7 @@ _Spawn = Callable[[bytes, List[bytes], Dict[bytes, bytes], List[int]], int]
 
 
 def _posix_spawn() -> Optional[_Spawn]:
-    """The fast way, where Python (3.8) and C library (glibc 2.26) have it."""
+    """The fast start with `os.posix_spawn`, where Python (3.8) and the C library (glibc 2.26) support it."""
     if not hasattr(os, "posix_spawn"):
         return None
     try:
@@ -378,11 +380,11 @@ def _posix_spawn() -> Optional[_Spawn]:
     return start
 
 
-class _Limited:
-    """The fast way for jobs with a lower limit of open files than this process.
+class _LimitedSpawn:
+    """The fast start for jobs with a lower limit of open files than this process.
 
-    A child has the limits that its parent has at that moment: they are lowered for each start. Descriptors above the
-    limit stay open then, but the C library passes none of them on. So they are copied to low ones, which are reserved.
+    A child inherits the limits of its parent, which are lowered for each start. Descriptors above the limit stay open,
+    but the C library cannot pass them on. So they are copied to low descriptors, which are reserved for that.
     """
 
     def __init__(self, spawn: _Spawn, open_files: int, null: int) -> None:
@@ -416,8 +418,8 @@ class _Limited:
                 os.dup2(self._null, descriptor, inheritable=False)
 
 
-class _Popen:
-    """The way for old Pythons and C libraries: a fork, some ten times slower."""
+class _PopenSpawn:
+    """The start with a fork for old Pythons and C libraries, about ten times slower."""
 
     def __init__(self, open_files: int) -> None:
         self._open_files = open_files
@@ -447,20 +449,20 @@ class _Popen:
             close_fds=False,
             preexec_fn=prepare,
         )
-        # It is reaped by the host, not by the subprocess module.
+        # The job host reaps the process, not the subprocess module.
         process.returncode = 0
         return process.pid
 
 
 def _limit_open_files(soft: int) -> None:
-    """Set the soft limit, up to the hard limit, which others may have lowered since this process was started."""
+    """Set the soft limit, up to the hard limit, which may have been lowered since this process was started."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # lowered at this moment
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, hard), hard))
 
 
 def _occupy(descriptor: int) -> None:
-    """Keep it from becoming a pipe of the subprocess module, which the job's report would overwrite."""
+    """Keep the subprocess module from using this descriptor for a pipe, which the report would overwrite."""
     try:
         os.fstat(descriptor)
     except OSError:

@@ -1,4 +1,4 @@
-"""When the wall times of jobs are over."""
+"""Deadlines of jobs with a wall time."""
 
 import heapq
 from typing import List, Mapping, Optional, Tuple
@@ -7,31 +7,32 @@ from typing import List, Mapping, Optional, Tuple
 class WallTimes:
     def __init__(self) -> None:
         self._ends: List[Tuple[float, str, float]] = []
+        """Heap of deadline, id and wall time."""
 
     def __len__(self) -> int:
         return len(self._ends)
 
-    def begin(self, id: str, began: float, wall_time: float, under_way: Mapping[str, object]) -> None:
-        """`began` is monotonic, as all moments here are."""
+    def begin(self, id: str, began: float, wall_time: float, running: Mapping[str, object]) -> None:
+        """Add the deadline of a job. All times are monotonic."""
         heapq.heappush(self._ends, (began + wall_time, id, wall_time))
-        if len(self._ends) > 2 * len(under_way) + 1000:
-            # Mostly of jobs that ended in time, and that would be remembered for hours.
-            self._ends = [entry for entry in self._ends if entry[1] in under_way]
+        if len(self._ends) > 2 * len(running) + 1000:
+            # Most entries are of jobs that ended in time, and would be kept for hours.
+            self._ends = [entry for entry in self._ends if entry[1] in running]
             heapq.heapify(self._ends)
 
-    def next(self, under_way: Mapping[str, object]) -> Optional[float]:
-        """When the first one of these is over."""
-        while self._ends and self._ends[0][1] not in under_way:
+    def next(self, running: Mapping[str, object]) -> Optional[float]:
+        """The first deadline of the jobs that are still running."""
+        while self._ends and self._ends[0][1] not in running:
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
-    def is_one_over(self, now: float) -> bool:
+    def has_passed(self, now: float) -> bool:
         return bool(self._ends) and self._ends[0][0] <= now
 
     def take(self, now: float) -> List[Tuple[str, float]]:
-        """The ids of those that are over, also of jobs that have ended, with their wall times."""
+        """Remove passed deadlines. Returns ids and wall times, also of jobs that have ended."""
         over = []
-        while self.is_one_over(now):
+        while self.has_passed(now):
             _, id, wall_time = heapq.heappop(self._ends)
             over.append((id, wall_time))
         return over

@@ -1,4 +1,4 @@
-"""Counts connections that fail authentication and logs them, at most once a second."""
+"""A log of connections that failed authentication, with at most one line a second."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AuthenticationLog:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._undecided = 0
-        """Connections whose handshake neither succeeded nor failed so far, including those that ended without one."""
+        """Connections whose handshake has neither succeeded nor failed, including ended ones without a handshake."""
         self._ended = 0
         """Ends of connections that may have had no handshake."""
         self._failing = False
@@ -82,7 +82,7 @@ class AuthenticationLog:
             self._timer = self._loop.call_at(due, self._log_if_on_time, due)
 
     def _log_if_on_time(self, due: float) -> None:
-        """After a long turn of the loop, handshakes may still wait for it: their connections must not be counted."""
+        """Log, unless the loop is late: then events of handshakes may wait, whose connections must not be counted."""
         self._timer = None
         if self._loop.time() - due > PAUSE / 2:
             self._log_later()

@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 RESERVED = 64
 """Descriptors that are never used for connections: files, pipes and sockets of the process itself."""
 MOST_PENDING = 1024
-"""Connections without keys at the same time, however many descriptors there are."""
+"""Number of connections without keys at the same time, however many descriptors there are."""
 FEWEST = 8
 """Connections that are kept open even when the limit of descriptors is lower than `RESERVED`."""
 AFTER_GREETING = 64
-"""Bytes of the greeting, which is sent to everybody. Without keys, more is sent only to a peer that speaks ZeroMQ."""
+"""Bytes of the greeting, which each peer is sent. On a socket without keys, only ZeroMQ peers are sent more."""
 AFTER_HANDSHAKE = 270
 """More bytes than a peer is sent that fails the CURVE handshake (greeting 64, WELCOME 170, ERROR about 12), fewer than
 one that completes it (READY about 67 more)."""
@@ -43,7 +43,7 @@ _SENT = struct.Struct("=200xQQ")
 
 
 class ListeningSocket:
-    """What the limiter knows of a listening socket."""
+    """A listening socket, as the limiter tells its connections from others."""
 
     def __init__(self, *, keys: bool) -> None:
         self.handshake = AFTER_HANDSHAKE if keys else AFTER_GREETING
@@ -87,7 +87,7 @@ class ConnectionLimiter:
             else:
                 _close(descriptor)
                 closed = True
-        # There are too many clients with keys alone: the last ones have to try again later.
+        # Too many authenticated clients: the latest ones have to try again later.
         for listening, descriptor in list(self._authenticated)[most:]:
             del self._authenticated[listening, descriptor]
             _close(descriptor)
@@ -156,13 +156,13 @@ def _has_completed(descriptor: int, handshake: int) -> bool:
     if connection is None:
         return False
     try:
-        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        tcp_info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     except OSError:
         return False
     finally:
         connection.detach()
-    if len(told) >= _SENT.size:
-        sent, again = _SENT.unpack_from(told)
+    if len(tcp_info) >= _SENT.size:
+        sent, again = _SENT.unpack_from(tcp_info)
         return bool(sent - again > handshake)
-    # What was sent a moment ago may not count yet. The peer connects again if it is closed because of that.
-    return len(told) < _ACKED.size or bool(_ACKED.unpack_from(told)[0] > handshake)
+    # Bytes sent a moment ago may not be acknowledged yet. A peer that is closed for that reason connects again.
+    return len(tcp_info) < _ACKED.size or bool(_ACKED.unpack_from(tcp_info)[0] > handshake)

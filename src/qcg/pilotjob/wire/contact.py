@@ -22,7 +22,7 @@ class ContactError(Exception):
 
 
 class AgentsContact(msgspec.Struct, frozen=True):
-    """What agents need to connect."""
+    """Address and keys for agents."""
 
     address: str
     server_key: str
@@ -34,7 +34,7 @@ class AgentsContact(msgspec.Struct, frozen=True):
 
 
 class ClientsContact(msgspec.Struct, frozen=True):
-    """What clients need to send requests and to receive events. Without keys the connection is not encrypted."""
+    """Addresses and keys for clients. Without keys the connection is not encrypted."""
 
     address: str
     publisher: str = ""
@@ -45,16 +45,16 @@ class ClientsContact(msgspec.Struct, frozen=True):
 
 class Contact(msgspec.Struct, frozen=True):
     pid: int
-    """Of the manager, with the moment it started: a pid alone may be given to another process. 0: it has left the run
-    to another one."""
+    """Pid of the manager; 0: it has left the run to another manager."""
     started: int
+    """Start time of the manager in clock ticks after boot, because a pid may be used again for another process."""
     host: str
     agents: AgentsContact | None = None
     """Where agents connect; None when the manager connects to all its hosts itself."""
     clients: ClientsContact | None = None
-    """Where there is a network interface."""
+    """None when the manager has no network interface."""
     allocation: str = ""
-    """The allocation that the manager ends with; empty where it does not, even when it uses nodes of one."""
+    """The allocation that ends the manager; empty for a manager outside, even when it uses nodes of an allocation."""
     cluster: str = ""
     """The cluster of the allocation."""
     batch_system: str = ""
@@ -68,7 +68,7 @@ def read(run_dir: Path) -> Contact | None:
 
 
 def read_stamped(run_dir: Path) -> tuple[Contact, int] | None:
-    """The contact and the time at which it was touched last. On shared file systems, only opening a file shows that."""
+    """The contact and the time of its last touch. On shared file systems only opening a file shows that time."""
     path = run_dir / FILE_NAME
     try:
         with os.fdopen(open_own(path, most_bytes=MOST_BYTES_OF_FILE), "rb") as file:

@@ -20,14 +20,15 @@ class TooFewDescriptors(Exception):
     """The limit of open files is too low; the message says how to raise it."""
 
 
-def take_all() -> None:
+def raise_limit() -> None:
+    """Raise the limit of this process to the hard limit."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (MOST, MOST))
 
 
 def require(needed: int) -> None:
-    """Raise TooFewDescriptors where so many more files cannot be opened.
+    """Raise TooFewDescriptors when `needed` more files cannot be opened.
 
-    The network library ends the process when it finds that out itself.
+    The network library aborts the process when it has no descriptors left.
     """
     opened: list[int] = []
     try:

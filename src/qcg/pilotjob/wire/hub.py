@@ -57,7 +57,7 @@ FOR_AGENTS = Limits()
 
 class Hub:
     def __init__(self) -> None:
-        descriptors.take_all()
+        descriptors.raise_limit()
         self._loop = asyncio.get_running_loop()
         self._context = zmq.Context()
         self._allowed: dict[str, bytes] = {}

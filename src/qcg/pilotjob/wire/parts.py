@@ -31,6 +31,6 @@ def request_frames(body: bytes) -> list[bytes]:
 def split_request(frames: Sequence[bytes]) -> tuple[list[bytes], Sequence[bytes]]:
     """The frames that lead back to the client, and the frames of the request."""
     if MARK in frames[:-1]:
-        place = frames.index(MARK)
-        return list(frames[:place]), frames[place + 1 :]
+        index = frames.index(MARK)
+        return list(frames[:index]), frames[index + 1 :]
     return list(frames[:-1]), frames[-1:]

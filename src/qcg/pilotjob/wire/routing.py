@@ -11,22 +11,21 @@ _ANY_PORT = 9
 
 
 def address_towards(hosts: Iterable[str]) -> str | None:
-    """The address that packets to these hosts would come from; the first one that is not this machine itself decides.
-    None when no name leads out of this machine: some give their own names to an address that nobody else reaches.
+    """The source address of packets to the first of these hosts that is another machine, IPv6 addresses in brackets.
 
-    As it stands in the address of a socket: those of IPv6 in brackets. Nothing is sent: the kernel only looks up the
-    route.
+    When all of them are this machine, an address of its own that others can reach; None when there is no such address,
+    as on machines whose names stand for loopback addresses. Nothing is sent: the kernel only looks up routes.
     """
     own = None
     for host in hosts:
         for target in _addresses_of(host):
-            source = _source_towards(target)
+            source = _source_address(target)
             if source is not None:
                 own = own or source
                 if source != target:
-                    return _for_sockets(source)
+                    return _bracketed(source)
                 break
-    return _for_sockets(own) if own else None
+    return _bracketed(own) if own else None
 
 
 def _addresses_of(host: str) -> list[str]:
@@ -36,16 +35,16 @@ def _addresses_of(host: str) -> list[str]:
     except (socket.gaierror, UnicodeError):
         return []
     addresses = [str(address[0]) for _, _, _, _, address in sorted(found, key=lambda one: one[0] != socket.AF_INET)]
-    return [address for address in addresses if _is_of_use(address)]
+    return [address for address in addresses if _is_routable(address)]
 
 
-def _is_of_use(address: str) -> bool:
-    """Not loopback, and not link-local: that would need the name of a link, which differs between machines."""
+def _is_routable(address: str) -> bool:
+    """Whether other machines can use an address. Link-local ones need the name of a link, which differs by machine."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     return not parsed.is_loopback and not (parsed.version == 6 and parsed.is_link_local)
 
 
-def _source_towards(target: str) -> str | None:
+def _source_address(target: str) -> str | None:
     family = socket.AF_INET6 if ":" in target else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -53,13 +52,13 @@ def _source_towards(target: str) -> str | None:
             source = str(probe.getsockname()[0])
     except OSError:
         return None
-    return source if _is_of_use(source) else None
+    return source if _is_routable(source) else None
 
 
-def _for_sockets(address: str) -> str:
+def _bracketed(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
 def is_ipv6(address: str) -> bool:
-    """Whether a socket's address is one of IPv6, which ZeroMQ has to know before it connects or listens."""
+    """Whether a ZeroMQ address uses IPv6, which has to be enabled before a socket connects or listens."""
     return "[" in address
