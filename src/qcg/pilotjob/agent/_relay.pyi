@@ -8,45 +8,46 @@ SUCCEEDED_LINE: str
 """The line that the relay writes to the ledger, as a format string."""
 
 def open(wakeup: int, null: int, memory_flags: int, highest: int, open_files: int) -> None:
-    """Start its first thread. To `wakeup` it writes a byte 0 when there is something to take, and SIGCHLD when there is
-    a child to be reaped that is not for it. Memory files for captured output are made with `memory_flags`, and have
+    """Start the relay. It writes a byte 0 to `wakeup` when there are handovers to take, and SIGCHLD when a child has
+    ended that does not belong to a lane. Memory files for captured output are made with `memory_flags`, and have
     descriptors below `highest`. Jobs get the soft limit `open_files` of open files; 0: the limit of this process."""
 
 def close() -> None: ...
 def enter() -> None:
-    """From here on until `leave`, it does nothing. May be nested. This, `watch` and `give_up` wait for starts that are
-    under way."""
+    """Wait for handovers under way, and suspend others until `leave`. Calls may be nested. `watch` and `give_up` wait
+    in the same way."""
 
 def enter_within(seconds: float) -> bool:
-    """The same for a caller that cannot wait for longer. False: it has not entered."""
+    """`enter` with a timeout. False: handovers are not suspended."""
 
 def leave() -> None: ...
 def watch(
     lane: int, pid: int, id: bytes, started: float, stdout: int, stderr: int, ledger: int, offers: list[Offer]
 ) -> bool:
-    """This child is under way in a new lane of this number, and these are to be started after it. It may have ended, as
-    long as it is not reaped. `stdout` and `stderr` are as in an event. False: no more threads can be had."""
+    """Make a new lane of this number with this child as its active job, and start `offers` after it. The child may have
+    ended, but must not be reaped. `stdout` and `stderr` are as in a handover. False: no thread can be created."""
 
 def offer(lane: int, ledger: int, offers: list[Offer]) -> bool:
-    """More to start in this lane, after those that were offered before. False: the lane was given up."""
+    """Append jobs to this lane. False: the lane was given up."""
 
 def give_up(lane: int) -> None:
-    """After it, all that was done in this lane can be taken, and nothing more is done there."""
+    """Start nothing more in this lane. All its handovers can be taken afterwards."""
 
 def watches(pid: int) -> bool:
-    """Whether this child is for the relay: it reaps it, or gives up its lane and writes SIGCHLD to `wakeup`."""
+    """Whether this child is the active job of a lane. The relay reaps it, or gives up its lane and writes SIGCHLD to
+    `wakeup`."""
 
 def hold(held: bool) -> None:
-    """Whether nothing may be started. Never waits."""
+    """Start nothing while held. Never waits."""
 
 def hold_after(moment: float) -> None:
-    """Nothing is started after this moment, in monotonic seconds. Never waits."""
+    """Start nothing after this monotonic time. Never waits."""
 
 def heard() -> None:
-    """SIGCHLD is written to `wakeup` once, and again after this: to be called before children are reaped."""
+    """To be called before children are reaped: SIGCHLD is written to `wakeup` once, and then not before this."""
 
 def pending() -> bool:
-    """Whether there is something to take."""
+    """Whether there are handovers to take."""
 
 def take() -> list[Handover]:
-    """What has been done since the last call."""
+    """The handovers since the last call."""

@@ -14,32 +14,32 @@
 #define STACK (256 * 1024)
 #define PAUSE (2 * 1000 * 1000) /* nanoseconds */
 
-/* Its thread lives as long as it watches `pid`, also after the lane was given up. */
+/* A lane and its thread, which lives until `pid` has ended, also after the lane was given up. */
 typedef struct Lane {
     struct Lane *next;
     unsigned long long number; /* 0: given up */
     _Atomic pid_t pid;
     double started;
-    Offer *under_way; /* of that pid */
-    Output output;    /* of that pid, too */
-    Offer *first;     /* of those that wait */
-    cpu_set_t cpus;   /* of its thread */
+    Offer *active;  /* the job with that pid */
+    Output output;  /* of the active job */
+    Offer *first;   /* of the jobs that wait */
+    cpu_set_t cpus; /* of the thread */
 } Lane;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all below, never held for long */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects all variables up to `all_cpus` */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_once_t clock_chosen = PTHREAD_ONCE_INIT;
-static int halfway, entered;
+static int handovers, entered; /* handovers under way; calls of `relay_enter` */
 static Lane *lanes;
 static Event *first_event, **last_event = &first_event;
 static int wakeup = -1, null = -1;
 static cpu_set_t all_cpus;
 
-static pthread_t signalled;
+static pthread_t signal_thread;
 static bool running;
 static atomic_int ledger;
 static atomic_bool closing, pending;
-static atomic_bool has_told; /* of a child that is not for the relay */
+static atomic_bool sigchld_sent; /* and not read by the caller yet */
 static long ticks_per_second;
 
 static long long ticks_now(void) {
@@ -47,18 +47,18 @@ static long long ticks_now(void) {
 }
 
 static void wake(unsigned char why) {
-    /* Whoever finds it full looks at everything. */
+    /* The reader of a full wakeup socket checks everything. */
     if (write(wakeup, &why, 1) < 0)
         return;
 }
 
-/* Once, until they look: the wakeup has room for few bytes, and others need it too. */
-static void tell_of_children(void) {
-    if (!atomic_exchange(&has_told, true))
+/* Only once until the caller reaps: the wakeup socket has room for few bytes, and other signals need it too. */
+static void notify_child_ended(void) {
+    if (!atomic_exchange(&sigchld_sent, true))
         wake(SIGCHLD);
 }
 
-/* Lanes, with the lock */
+/* Lanes; called with the lock */
 
 static Lane *find(unsigned long long number) {
     Lane *lane = lanes;
@@ -81,7 +81,7 @@ static bool watches(pid_t pid) {
 
 static void give_up(Lane *lane) {
     lane->number = 0;
-    drop_offers(lane->first);
+    free_offers(lane->first);
     lane->first = NULL;
 }
 
@@ -91,28 +91,28 @@ static void remove_lane(Lane *lane) {
         place = &(*place)->next;
     *place = lane->next;
     give_up(lane);
-    free(lane->under_way);
+    free(lane->active);
     free(lane);
 }
 
-/* Whoever is not for the relay is told to those who reap. A child of a lane hides others as long as it is not reaped:
-   its thread asks again, once it has done that. Whether there was somebody to tell of. */
-static bool look_for_others(void) {
+/* Notify the caller of an ended child that does not belong to a lane. Returns whether there was one. An ended child of
+   a lane hides others from `waitid` until it is reaped, so the thread of the lane calls this again after that. */
+static bool check_other_children(void) {
     siginfo_t child;
     child.si_pid = 0;
     bool found = waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0 && child.si_pid && !watches(child.si_pid);
     if (found)
-        tell_of_children();
+        notify_child_ended();
     return found;
 }
 
 /* The thread of a lane */
 
-/* Both lines in one write: that the one is over, and that the next may run from here on. It begins with a new line,
-   because a full disk may have cut off whatever was written before. */
-static bool write_down(const Lane *lane, double ended_at) {
+/* Write the end of the active job and the start of the next one to the ledger, in one write. It begins with a newline,
+   because a full disk may have cut off the line before. */
+static bool write_ledger(const Lane *lane, double ended_at) {
     char *text;
-    int length = asprintf(&text, "\n" RELAY_SUCCEEDED_LINE "%s", lane->under_way->id, (int)lane->pid, lane->started,
+    int length = asprintf(&text, "\n" RELAY_SUCCEEDED_LINE "%s", lane->active->id, (int)lane->pid, lane->started,
                           ended_at, lane->first->line);
     if (length < 0)
         return false;
@@ -121,8 +121,8 @@ static bool write_down(const Lane *lane, double ended_at) {
     return written == length;
 }
 
-/* A child has the cores of the thread that starts it. */
-static bool take_cores(Lane *lane, const Offer *offer) {
+/* Bind the thread to the cores of a job, because a child inherits the cores of the thread that starts it. */
+static bool bind_thread(Lane *lane, const Offer *offer) {
     const cpu_set_t *wanted = offer->bound ? &offer->cpus : &all_cpus;
     if (!CPU_EQUAL(wanted, &lane->cpus) && sched_setaffinity(0, sizeof *wanted, wanted) < 0)
         return false;
@@ -130,22 +130,23 @@ static bool take_cores(Lane *lane, const Offer *offer) {
     return true;
 }
 
-/* The one under way has succeeded. Without the lock, for the lane is halfway: others only put more behind the last. */
+/* Start the next job after the active one has succeeded. Called without the lock: during a handover, other threads only
+   append jobs to the lane. */
 static bool start_next(Lane *lane, Event *event) {
     const Offer *offer = lane->first;
     event->lane = lane->number;
     event->ended_at = now(CLOCK_REALTIME);
-    /* While the dead leader is not reaped, its process group can be no other. */
+    /* The id of the process group is not used again before its leader is reaped. */
     killpg(lane->pid, SIGKILL);
-    if (!write_down(lane, event->ended_at))
+    if (!write_ledger(lane, event->ended_at))
         return false;
     waitid(P_PID, lane->pid, &(siginfo_t){0}, WEXITED);
     event->since = ticks_now();
     event->at = now(CLOCK_REALTIME);
     event->output = open_output(offer);
-    event->pid = take_cores(lane, offer) ? start(offer, null, event->output, &lane->pid) : 0;
+    event->pid = bind_thread(lane, offer) ? start(offer, null, event->output, &lane->pid) : 0;
     event->until = ticks_now();
-    /* After the start: much output takes a while to be freed. */
+    /* After the start, because freeing much output takes a while. */
     close_output(lane->output);
     if (!event->pid) {
         close_output(event->output);
@@ -155,43 +156,43 @@ static bool start_next(Lane *lane, Event *event) {
     return true;
 }
 
-static void tell(Event *event) {
+static void post_event(Event *event) {
     event->next = NULL;
     *last_event = event;
     last_event = &event->next;
     if (!atomic_exchange(&pending, true))
         wake(0);
     if (!event->pid)
-        tell_of_children();
+        notify_child_ended();
 }
 
-/* Whether it goes on. */
-static bool go_on(Lane *lane) {
+/* Start the next job and report the handover. Returns whether the lane goes on. */
+static bool hand_over(Lane *lane) {
     Event *event = malloc(sizeof *event);
     if (!event)
         return false;
-    halfway++;
+    handovers++;
     pthread_mutex_unlock(&lock);
     bool done = start_next(lane, event);
     pthread_mutex_lock(&lock);
-    if (--halfway == 0 && entered)
+    if (--handovers == 0 && entered)
         pthread_cond_broadcast(&changed);
     if (!done) {
         free(event);
         return false;
     }
-    free(lane->under_way);
-    lane->under_way = lane->first;
+    free(lane->active);
+    lane->active = lane->first;
     lane->first = lane->first->next;
     lane->pid = event->pid;
     lane->started = event->at;
-    tell(event);
-    look_for_others();
+    post_event(event);
+    check_other_children();
     return lane->pid != 0;
 }
 
-/* Waits until it has ended, or has not been there, and no one has entered. Whether the lane goes on. */
-static bool wait_and_go_on(Lane *lane) {
+/* Wait until the active job has ended and handovers are not suspended. Returns whether the lane goes on. */
+static bool wait_and_hand_over(Lane *lane) {
     pid_t pid = lane->pid;
     pthread_mutex_unlock(&lock);
     siginfo_t child;
@@ -201,27 +202,27 @@ static bool wait_and_go_on(Lane *lane) {
         pthread_cond_wait(&changed, &lock);
     if (!lane->number)
         return false;
-    /* Another child may have that pid by now, in another lane that this one has become. */
+    /* `relay_watch` may have used this lane again meanwhile, for another child with the same pid. */
     child.si_pid = 0;
     if (waitid(P_PID, lane->pid, &child, WEXITED | WNOHANG | WNOWAIT) < 0)
         return false;
     if (child.si_pid == 0)
         return true;
     bool succeeded = child.si_code == CLD_EXITED && child.si_status == 0;
-    return succeeded && lane->first && !is_held() && go_on(lane);
+    return succeeded && lane->first && !is_held() && hand_over(lane);
 }
 
-static void *follow(void *lane) {
+static void *run_lane(void *lane) {
     pthread_mutex_lock(&lock);
-    while (wait_and_go_on(lane))
+    while (wait_and_hand_over(lane))
         ;
     remove_lane(lane);
-    look_for_others();
+    check_other_children();
     pthread_mutex_unlock(&lock);
     return NULL;
 }
 
-/* The thread that takes SIGCHLD */
+/* The thread that receives SIGCHLD */
 
 static void *wait_for_signals(void *unused) {
     (void)unused;
@@ -230,19 +231,19 @@ static void *wait_for_signals(void *unused) {
     sigaddset(&children, SIGCHLD);
     while (!atomic_load(&closing)) {
         pthread_mutex_lock(&lock);
-        bool in_vain = !look_for_others() && lanes;
+        bool none_found = !check_other_children() && lanes;
         pthread_mutex_unlock(&lock);
-        /* Most signals are for jobs of lanes, whose threads look as well: one for many of them is enough. */
-        if (in_vain)
+        /* Most signals are about jobs of lanes, whose threads check for other children too: so wait for several. */
+        if (none_found)
             nanosleep(&(struct timespec){.tv_nsec = PAUSE}, NULL);
         sigwaitinfo(&children, NULL);
     }
     return NULL;
 }
 
-/* For others */
+/* The functions of relay.h */
 
-/* No signal of this process is for any thread of the relay. */
+/* Create a thread with all signals blocked. */
 static int create_thread(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
     sigset_t all, before;
     sigfillset(&all);
@@ -252,7 +253,7 @@ static int create_thread(pthread_t *thread, const pthread_attr_t *attributes, vo
     return error;
 }
 
-static void let_children_signal(int how) {
+static void mask_sigchld(int how) {
     sigset_t children;
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
@@ -262,7 +263,7 @@ static void let_children_signal(int how) {
 void relay_enter(void) {
     pthread_mutex_lock(&lock);
     entered++;
-    while (halfway)
+    while (handovers)
         pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);
 }
@@ -273,9 +274,9 @@ bool relay_enter_within(double seconds) {
     moment.tv_nsec = (long)((until - moment.tv_sec) * 1e9);
     pthread_mutex_lock(&lock);
     entered++;
-    while (halfway && pthread_cond_timedwait(&changed, &lock, &moment) == 0)
+    while (handovers && pthread_cond_timedwait(&changed, &lock, &moment) == 0)
         ;
-    bool done = !halfway;
+    bool done = !handovers;
     if (!done && --entered == 0)
         pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
@@ -289,7 +290,7 @@ void relay_leave(void) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Once: threads of an earlier relay may still wait. */
+/* Called once, because threads of an earlier relay may still wait for `changed`. */
 static void choose_clock(void) {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -312,13 +313,13 @@ int relay_open(int wakeup_descriptor, int null_descriptor, unsigned memory_flags
         return errno;
     relay_hold(false);
     relay_hold_after(INFINITY);
-    atomic_store(&has_told, false);
+    atomic_store(&sigchld_sent, false);
     atomic_store(&closing, false);
-    let_children_signal(SIG_BLOCK);
-    int error = create_thread(&signalled, NULL, wait_for_signals, NULL);
+    mask_sigchld(SIG_BLOCK);
+    int error = create_thread(&signal_thread, NULL, wait_for_signals, NULL);
     running = !error;
     if (error)
-        let_children_signal(SIG_UNBLOCK);
+        mask_sigchld(SIG_UNBLOCK);
     return error;
 }
 
@@ -326,8 +327,8 @@ void relay_close(void) {
     if (!running)
         return;
     atomic_store(&closing, true);
-    pthread_kill(signalled, SIGCHLD);
-    pthread_join(signalled, NULL);
+    pthread_kill(signal_thread, SIGCHLD);
+    pthread_join(signal_thread, NULL);
     running = false;
     relay_enter();
     pthread_mutex_lock(&lock);
@@ -336,10 +337,10 @@ void relay_close(void) {
     wakeup = -1;
     pthread_mutex_unlock(&lock);
     relay_leave();
-    let_children_signal(SIG_UNBLOCK);
+    mask_sigchld(SIG_UNBLOCK);
 }
 
-/* One whose thread is there, and watches nobody yet. */
+/* Make a lane and its thread. Its caller has to set the active job before it releases the lock. */
 static Lane *new_lane(pid_t pid) {
     Lane *lane = calloc(1, sizeof *lane);
     if (!lane)
@@ -353,7 +354,7 @@ static Lane *new_lane(pid_t pid) {
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK);
-    int error = create_thread(&thread, &attributes, follow, lane);
+    int error = create_thread(&thread, &attributes, run_lane, lane);
     pthread_attr_destroy(&attributes);
     if (!error)
         return lane;
@@ -363,26 +364,26 @@ static Lane *new_lane(pid_t pid) {
 
 bool relay_watch(unsigned long long number, pid_t pid, const char *id, double started, Output output, int descriptor,
                  Offer *offers) {
-    Offer *under_way = calloc(1, sizeof *under_way + strlen(id) + 1);
+    Offer *active = calloc(1, sizeof *active + strlen(id) + 1);
     relay_enter();
-    find_signals();
+    find_signals_to_reset();
     pthread_mutex_lock(&lock);
-    /* It may have been given up, and still be watched: there are never more threads than children. */
-    Lane *lane = under_way ? find_pid(pid) : NULL;
-    if (under_way && !lane)
+    /* Use the lane again that was given up and still waits for this child: never more threads than children. */
+    Lane *lane = active ? find_pid(pid) : NULL;
+    if (active && !lane)
         lane = new_lane(pid);
     if (lane) {
-        under_way->id = strcpy((char *)(under_way + 1), id);
-        free(lane->under_way);
-        lane->under_way = under_way;
+        active->id = strcpy((char *)(active + 1), id);
+        free(lane->active);
+        lane->active = active;
         lane->number = number;
         lane->started = started;
         lane->output = output;
         lane->first = offers;
         atomic_store(&ledger, descriptor);
     } else {
-        free(under_way);
-        drop_offers(offers);
+        free(active);
+        free_offers(offers);
     }
     pthread_mutex_unlock(&lock);
     relay_leave();
@@ -401,7 +402,7 @@ bool relay_offer(unsigned long long number, int descriptor, Offer *offers) {
     }
     pthread_mutex_unlock(&lock);
     if (!lane)
-        drop_offers(offers);
+        free_offers(offers);
     return lane != NULL;
 }
 
@@ -423,7 +424,7 @@ bool relay_watches(pid_t pid) {
 }
 
 void relay_heard(void) {
-    atomic_store(&has_told, false);
+    atomic_store(&sigchld_sent, false);
 }
 
 bool relay_pending(void) {

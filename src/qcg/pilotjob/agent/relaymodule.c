@@ -1,4 +1,4 @@
-/* The relay for Python: `_relay.pyi` tells what these functions do. */
+/* The Python module of the relay. `_relay.pyi` documents its functions. */
 
 #define _GNU_SOURCE
 #define Py_LIMITED_API 0x030A0000
@@ -11,7 +11,7 @@
 
 #include "relay.h"
 
-/* Whatever enters may wait for a start, and lets go of the interpreter before. */
+/* Functions that may wait for a start release the interpreter lock. */
 
 static PyObject *py_open(PyObject *Py_UNUSED(module), PyObject *arguments) {
     int wakeup, null, memory_flags, highest;
@@ -24,7 +24,7 @@ static PyObject *py_open(PyObject *Py_UNUSED(module), PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-static void drop_events(Event *events) {
+static void free_events(Event *events) {
     while (events) {
         Event *event = events;
         events = events->next;
@@ -35,7 +35,7 @@ static void drop_events(Event *events) {
 static PyObject *py_close(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused)) {
     Py_BEGIN_ALLOW_THREADS
     relay_close();
-    drop_events(relay_take());
+    free_events(relay_take());
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
@@ -63,36 +63,36 @@ static PyObject *py_leave(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unuse
     Py_RETURN_NONE;
 }
 
-/* Copies strings one after another to where there is room for them. */
+/* Copies strings one after another into one block of memory. */
 typedef struct {
     char *at;
-} Copy;
+} StringBlock;
 
-static char *copied(Copy *copy, const char *text, size_t length) {
-    char *place = copy->at;
+static char *copy_string(StringBlock *block, const char *text, size_t length) {
+    char *place = block->at;
     memcpy(place, text, length);
     place[length] = '\0';
-    copy->at += length + 1;
+    block->at += length + 1;
     return place;
 }
 
-static Py_ssize_t room_for_all(PyObject *list) {
-    Py_ssize_t room = 0, count = PyList_Size(list);
+static Py_ssize_t size_of_strings(PyObject *list) {
+    Py_ssize_t size = 0, count = PyList_Size(list);
     for (Py_ssize_t index = 0; index < count; index++) {
         char *text;
         if (PyBytes_AsStringAndSize(PyList_GetItem(list, index), &text, NULL) < 0)
-            return -1; /* also for a zero byte in it */
-        room += strlen(text) + 1 + sizeof(char *);
+            return -1; /* also for a zero byte in the string */
+        size += strlen(text) + 1 + sizeof(char *);
     }
-    return room + (Py_ssize_t)sizeof(char *);
+    return size + (Py_ssize_t)sizeof(char *);
 }
 
-static char **copied_all(Copy *copy, char ***pointers, PyObject *list) {
+static char **copy_strings(StringBlock *block, char ***pointers, PyObject *list) {
     char **first = *pointers;
     Py_ssize_t count = PyList_Size(list);
     for (Py_ssize_t index = 0; index < count; index++) {
         PyObject *item = PyList_GetItem(list, index);
-        *(*pointers)++ = copied(copy, PyBytes_AsString(item), PyBytes_Size(item));
+        *(*pointers)++ = copy_string(block, PyBytes_AsString(item), PyBytes_Size(item));
     }
     *(*pointers)++ = NULL;
     return first;
@@ -125,13 +125,13 @@ static Offer *new_offer(PyObject *given) {
     if (err_or_none != Py_None && PyBytes_AsStringAndSize(err_or_none, &err, NULL) < 0)
         return NULL;
     const char *single[] = {id, line, program, wd, out, err};
-    Py_ssize_t room = sizeof(Offer), argv_room = room_for_all(argv), environment_room = room_for_all(environment);
-    if (argv_room < 0 || environment_room < 0)
+    Py_ssize_t size = sizeof(Offer), argv_size = size_of_strings(argv), environment_size = size_of_strings(environment);
+    if (argv_size < 0 || environment_size < 0)
         return NULL;
-    room += argv_room + environment_room;
+    size += argv_size + environment_size;
     for (size_t index = 0; index < sizeof single / sizeof *single; index++)
-        room += single[index] ? strlen(single[index]) + 1 : 0;
-    Offer *offer = malloc(room);
+        size += single[index] ? strlen(single[index]) + 1 : 0;
+    Offer *offer = malloc(size);
     if (!offer) {
         PyErr_NoMemory();
         return NULL;
@@ -142,28 +142,28 @@ static Offer *new_offer(PyObject *given) {
         free(offer);
         return NULL;
     }
-    /* First all pointers, which have to be aligned, then all texts. */
+    /* First all pointers, which have to be aligned, then all strings. */
     char **pointers = (char **)(offer + 1);
-    Copy copy = {(char *)(pointers + PyList_Size(argv) + PyList_Size(environment) + 2)};
-    offer->argv = copied_all(&copy, &pointers, argv);
-    offer->environment = copied_all(&copy, &pointers, environment);
-    offer->id = copied(&copy, id, strlen(id));
-    offer->line = copied(&copy, line, strlen(line));
-    offer->program = copied(&copy, program, strlen(program));
-    offer->wd = copied(&copy, wd, strlen(wd));
-    offer->out = out ? copied(&copy, out, strlen(out)) : NULL;
-    offer->err = err ? copied(&copy, err, strlen(err)) : NULL;
+    StringBlock block = {(char *)(pointers + PyList_Size(argv) + PyList_Size(environment) + 2)};
+    offer->argv = copy_strings(&block, &pointers, argv);
+    offer->environment = copy_strings(&block, &pointers, environment);
+    offer->id = copy_string(&block, id, strlen(id));
+    offer->line = copy_string(&block, line, strlen(line));
+    offer->program = copy_string(&block, program, strlen(program));
+    offer->wd = copy_string(&block, wd, strlen(wd));
+    offer->out = out ? copy_string(&block, out, strlen(out)) : NULL;
+    offer->err = err ? copy_string(&block, err, strlen(err)) : NULL;
     return offer;
 }
 
-/* False with an exception. */
+/* Convert a list of offers. Returns false with an exception set. */
 static bool read_offers(PyObject *given, Offer **first) {
     *first = NULL;
     Offer **end = first;
     for (Py_ssize_t index = 0; index < PyList_Size(given); index++) {
         *end = new_offer(PyList_GetItem(given, index));
         if (!*end) {
-            drop_offers(*first);
+            free_offers(*first);
             return false;
         }
         end = &(*end)->next;
@@ -255,7 +255,7 @@ static PyObject *py_take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused
             Py_CLEAR(list);
         Py_XDECREF(item);
     }
-    drop_events(events);
+    free_events(events);
     return list;
 }
 

@@ -17,14 +17,14 @@
 
 static atomic_bool held;
 static _Atomic double held_after = INFINITY;
-static int to_default[NSIG], to_default_count; /* signals that a child must not inherit as they are */
+static int signals_to_reset[NSIG], signals_to_reset_count; /* signals that are caught or ignored here */
 static unsigned memory_flags;
 static int highest;
 static rlim_t open_files;
 
 const Output no_output = {-1, -1};
 
-void drop_offers(Offer *offers) {
+void free_offers(Offer *offers) {
     while (offers) {
         Offer *offer = offers;
         offers = offers->next;
@@ -50,12 +50,12 @@ void relay_hold_after(double moment) {
     atomic_store(&held_after, moment);
 }
 
-void find_signals(void) {
-    to_default_count = 0;
+void find_signals_to_reset(void) {
+    signals_to_reset_count = 0;
     for (int number = 1; number < NSIG; number++) {
         struct sigaction action;
         if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL)
-            to_default[to_default_count++] = number;
+            signals_to_reset[signals_to_reset_count++] = number;
     }
 }
 
@@ -68,7 +68,7 @@ void set_open_files(unsigned long long limit) {
     open_files = limit;
 }
 
-/* Up to the hard limit. Whether it has changed. */
+/* Set the soft limit, up to the hard limit. Returns whether it changed. */
 static bool limit_open_files(rlim_t soft) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -83,10 +83,10 @@ static bool limit_open_files(rlim_t soft) {
 
 static int new_memory_file(void) {
     int descriptor = memfd_create("output", memory_flags);
-    /* While Python starts a job, the limit of this process is the one of jobs. */
+    /* While Python starts a job, this process has the lower limit of jobs. */
     if (descriptor < 0 && errno == EMFILE && open_files && limit_open_files(RLIM_INFINITY))
         descriptor = memfd_create("output", memory_flags);
-    /* Jobs append: one that opens /dev/stdout again and truncates it leaves no gap. */
+    /* Append mode: a job that opens /dev/stdout again and truncates it leaves no gap. */
     if (descriptor >= 0 && descriptor < highest && fcntl(descriptor, F_SETFL, O_APPEND) == 0)
         return descriptor;
     if (descriptor >= 0)
@@ -110,44 +110,44 @@ void close_output(Output output) {
         close(output.err);
 }
 
-/* All folders of a path, and itself if it is one. */
-static bool make_folders(const char *path, bool itself) {
-    char folder[PATH_MAX];
-    if (strlen(path) >= sizeof folder)
+/* Make the parent directories of a path, and the path itself if `itself`. */
+static bool make_directories(const char *path, bool itself) {
+    char directory[PATH_MAX];
+    if (strlen(path) >= sizeof directory)
         return false;
-    strcpy(folder, path);
-    for (char *end = folder + 1; *end; end++)
+    strcpy(directory, path);
+    for (char *end = directory + 1; *end; end++)
         if (*end == '/') {
             *end = '\0';
-            if (mkdir(folder, 0777) < 0 && errno != EEXIST)
+            if (mkdir(directory, 0777) < 0 && errno != EEXIST)
                 return false;
             *end = '/';
         }
-    return !itself || mkdir(folder, 0777) == 0 || errno == EEXIST;
+    return !itself || mkdir(directory, 0777) == 0 || errno == EEXIST;
 }
 
 static int open_for_writing(const char *path) {
-    /* Not blocking: a named pipe without a reader would hold up all jobs of this host. */
+    /* Without blocking, because a named pipe without a reader would block the lane. */
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC;
     int descriptor = open(path, flags, 0666);
-    if (descriptor < 0 && errno == ENOENT && make_folders(path, false))
+    if (descriptor < 0 && errno == ENOENT && make_directories(path, false))
         descriptor = open(path, flags, 0666);
     return descriptor < 0 || fcntl(descriptor, F_SETFL, 0) < 0 ? -1 : descriptor;
 }
 
-/* In the child, which has the memory of the parent and must leave no trace in it but these two. */
-static void become(const Offer *offer, int null, Output output, pid_t parent, _Atomic pid_t *own_pid,
+/* Run the job in the child. It shares the memory of its parent, and may change `own_pid` and `error` only. */
+static void exec_job(const Offer *offer, int null, Output output, pid_t parent, _Atomic pid_t *own_pid,
                    volatile int *error) {
     atomic_store(own_pid, getpid());
     setsid();
-    /* A file system may hold it up, with all that it has from its parent: also with the lock that lets one agent live
-       after another. And nobody would know it by its environment. */
+    /* A hanging file system may block the child below. It holds the lock of the agent, so no other agent could start
+       when this one dies, and it cannot be found by its environment yet. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
         goto failed;
-    /* What is ignored here is not ignored there; and no handler of this process may run in the child. */
-    for (int index = 0; index < to_default_count; index++)
-        signal(to_default[index], SIG_DFL);
-    if (chdir(offer->wd) < 0 && (errno != ENOENT || !make_folders(offer->wd, true) || chdir(offer->wd) < 0))
+    /* Jobs must not inherit ignored signals, and no handler of this process may run in the child. */
+    for (int index = 0; index < signals_to_reset_count; index++)
+        signal(signals_to_reset[index], SIG_DFL);
+    if (chdir(offer->wd) < 0 && (errno != ENOENT || !make_directories(offer->wd, true) || chdir(offer->wd) < 0))
         goto failed;
     int out = output.out >= 0 ? output.out : null, err = output.err >= 0 ? output.err : null;
     if (offer->out && (out = open_for_writing(offer->out)) < 0)
@@ -174,7 +174,7 @@ __attribute__((noinline)) pid_t start(const Offer *offer, int null, Output outpu
     volatile int error = 0;
     pid_t parent = getpid(), pid = vfork();
     if (pid == 0)
-        become(offer, null, output, parent, own_pid, &error);
+        exec_job(offer, null, output, parent, own_pid, &error);
     if (pid > 0 && error) {
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             ;
