@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# Both tests take long, and share nothing.
+pytestmark = pytest.mark.any_worker
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/qcg/pilotjob/agent"
 INCLUDE = sysconfig.get_paths()["include"]
