@@ -17,7 +17,7 @@ from tests.support.processes import is_alive as process_is_alive
 from tests.support.waiting import wait_for
 
 
-def test_it_says_who_it_is_and_reports_that_it_has_nothing(first: Manager, agent: AgentProcess) -> None:
+def test_a_new_agent_sends_hello_and_an_empty_report(first: Manager, agent: AgentProcess) -> None:
     assert first.meet() == protocol.Report([], [])
     first.send(protocol.Identify())
     hello = first.next(protocol.Hello)
@@ -25,13 +25,13 @@ def test_it_says_who_it_is_and_reports_that_it_has_nothing(first: Manager, agent
     assert hello.cores == sorted(os.sched_getaffinity(0))
 
 
-def test_it_says_hello_again_when_it_is_not_known(first: Manager, agent: AgentProcess) -> None:
+def test_an_agent_sends_hello_again_when_the_manager_does_not_know_it(first: Manager, agent: AgentProcess) -> None:
     first.meet()
     first.send(protocol.Identify())
     assert first.meet().live == []
 
 
-def test_it_says_hello_and_reports_once_however_often_it_is_asked(
+def test_several_requests_to_identify_get_one_hello_and_one_report(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     """A manager that does not know it asks after each of its messages. What is sent after the first report would be
@@ -45,7 +45,7 @@ def test_it_says_hello_and_reports_once_however_often_it_is_asked(
     assert not [message for message in first._kept if isinstance(message, (protocol.Hello, protocol.Report))]
 
 
-def test_jobs_run_and_their_starts_and_ends_are_told(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_starts_and_ends_of_jobs_are_reported(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
     first.meet()
     first.start(launch("a", "echo", "hi", wd=run_dir), launch("b", "sh", "-c", "exit 3", wd=run_dir))
     assert (first.ended("a").exit_code, first.ended("b").exit_code) == (0, 3)
@@ -54,7 +54,7 @@ def test_jobs_run_and_their_starts_and_ends_are_told(first: Manager, agent: Agen
     assert sorted(first.records) == [1, 2, 3, 4]
 
 
-def test_ends_are_told_while_a_long_batch_is_still_being_started(
+def test_ends_are_reported_while_a_long_batch_is_being_started(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     first.meet()
@@ -79,7 +79,7 @@ def test_a_cancelled_job_ends_and_one_past_its_wall_time_too(
     assert first.ended("b").reason == "timeout"
 
 
-def test_a_job_without_its_executable_is_told_and_harms_nobody(
+def test_a_job_without_its_executable_is_reported_and_other_jobs_run(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     first.meet()
@@ -112,7 +112,7 @@ def test_jobs_get_no_descriptor_of_the_agent_and_no_signal_setting(
     assert int(status["SigBlk"], 16) == 0
 
 
-def test_garbage_from_the_manager_is_passed_over(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_an_unreadable_message_from_the_manager_is_ignored(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
     first.meet()
     first._socket.send_multipart([first._peer, b"\xc1 garbage"])
     first.start(launch("a", "true", wd=run_dir))
@@ -120,7 +120,7 @@ def test_garbage_from_the_manager_is_passed_over(first: Manager, agent: AgentPro
     assert "could not be read" in agent.log
 
 
-def test_records_come_again_until_they_are_acknowledged(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_records_are_sent_again_until_they_are_acknowledged(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
     first.meet()
     for id in ("a", "b"):
         first.start(launch(id, "true", wd=run_dir))
@@ -137,7 +137,7 @@ def _again(known: Manager, ack: int) -> protocol.Report:
     return known.meet()
 
 
-def test_a_new_manager_is_found_at_once_and_told_everything(run_dir: Path) -> None:
+def test_a_new_manager_is_found_at_once_and_gets_a_full_report(run_dir: Path) -> None:
     with manager(run_dir) as old:
         agent = AgentProcess(run_dir, settings={"connection.AGENT_SILENCE": 1000.0})
         old.meet()
@@ -177,7 +177,7 @@ def test_jobs_that_were_received_are_started_without_the_manager(run_dir: Path) 
     assert agent.wait() == 0
 
 
-def test_a_job_waiting_for_its_start_is_reported_as_under_way(run_dir: Path) -> None:
+def test_a_job_waiting_for_its_start_is_reported_as_live(run_dir: Path) -> None:
     with manager(run_dir) as old:
         agent = AgentProcess(run_dir)
         old.meet()
@@ -217,7 +217,7 @@ def test_a_killed_agents_jobs_are_lost_and_ended_by_the_next_one(
     successor.close()
 
 
-def test_it_ends_all_jobs_and_itself_when_the_manager_says_so(
+def test_an_agent_ends_its_jobs_and_exits_when_the_manager_says_so(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     first.meet()
@@ -245,7 +245,7 @@ def test_sigterm_ends_all_jobs_and_the_records_say_why(first: Manager, agent: Ag
     assert agent.wait() == 0
 
 
-def test_a_second_signal_ends_it_at_once(first: Manager, run_dir: Path) -> None:
+def test_a_second_signal_ends_an_agent_at_once(first: Manager, run_dir: Path) -> None:
     agent = AgentProcess(run_dir, settings={"agent.END_GRACE": 1000.0})
     first.meet()
     first.start(launch("a", "sh", "-c", "trap '' TERM; touch ready; while :; do sleep 0.01; done", wd=run_dir))
@@ -257,7 +257,7 @@ def test_a_second_signal_ends_it_at_once(first: Manager, run_dir: Path) -> None:
     assert agent.wait() == 0
 
 
-def test_without_a_manager_it_lets_its_jobs_end_keeps_their_records_and_goes(run_dir: Path) -> None:
+def test_an_agent_without_a_manager_exits_after_its_jobs_and_keeps_their_records(run_dir: Path) -> None:
     with manager(run_dir) as old:
         agent = AgentProcess(run_dir, linger=0.5)
         old.meet()
@@ -281,7 +281,7 @@ def test_without_a_manager_it_lets_its_jobs_end_keeps_their_records_and_goes(run
         successor.close()
 
 
-def test_one_that_was_started_elsewhere_and_comes_when_the_run_is_over_goes_soon(run_dir: Path) -> None:
+def test_an_agent_on_another_node_that_starts_after_the_run_exits_soon(run_dir: Path) -> None:
     agent = AgentProcess(run_dir, linger=1000.0, settings={"agent.FIRST_CONTACT_TIMEOUT": 0.2})
     assert agent.wait() == 0
     assert "no manager for 0.2 s" in agent.log
@@ -304,7 +304,7 @@ def test_a_second_agent_of_the_same_name_is_refused(first: Manager, agent: Agent
     assert is_alive_agent(run_dir)
 
 
-def test_an_agent_is_refused_while_another_is_only_about_to_say_who_it_is(run_dir: Path) -> None:
+def test_an_agent_is_refused_while_another_has_no_pid_file_yet(run_dir: Path) -> None:
     with (run_dir / f"agent-{NAME}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         second = AgentProcess(run_dir)
@@ -313,7 +313,7 @@ def test_an_agent_is_refused_while_another_is_only_about_to_say_who_it_is(run_di
     assert not (run_dir / f"agent-{NAME}.ledger").exists()
 
 
-def test_an_agent_that_fails_before_it_is_the_one_leaves_the_pid_of_another(
+def test_an_agent_that_fails_before_its_claim_keeps_the_pid_file_of_another(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     first.meet()
@@ -326,7 +326,7 @@ def test_an_agent_that_fails_before_it_is_the_one_leaves_the_pid_of_another(
     assert info.pid == agent.pid
 
 
-def test_a_run_directory_that_is_not_there_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_missing_run_directory_is_reported_in_a_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "qcg.pilotjob.agent", "--run-dir", str(tmp_path / "no"), "--name", NAME]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 2
@@ -344,7 +344,7 @@ def test_a_contact_file_that_others_can_read_is_not_used(run_dir: Path) -> None:
         agent.close()
 
 
-def test_an_idle_agent_wakes_up_for_its_beats_and_for_little_else(first: Manager, agent: AgentProcess) -> None:
+def test_an_idle_agent_wakes_up_for_little_more_than_heartbeats(first: Manager, agent: AgentProcess) -> None:
     first.meet()
     first.next(protocol.Beat)
     before = _pauses(agent.pid)
@@ -367,7 +367,9 @@ def test_records_are_what_the_host_made(first: Manager, agent: AgentProcess, run
     assert ended == Ended("a", ended.at, 0, "exit", "", started.pid, started.at, started.grant)
 
 
-def test_it_passes_signals_on_and_says_why_it_ended_a_job(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_an_agent_forwards_signals_and_records_why_it_ended_a_job(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
     first.meet()
     catching = "trap 'echo told' USR1; echo up; while :; do sleep 0.01; done"
     first.start(launch("a", "bash", "-c", catching, wd=run_dir))
@@ -379,7 +381,7 @@ def test_it_passes_signals_on_and_says_why_it_ended_a_job(first: Manager, agent:
     assert (ended.reason, ended.message) == ("closed", "It is over.")
 
 
-def test_it_ends_what_other_agents_have_started_on_its_machine(
+def test_an_agent_sweeps_processes_that_other_agents_started(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     first.meet()
@@ -454,7 +456,7 @@ def test_an_agent_that_does_something_is_not_replaced(first: Manager, agent: Age
         other.close()
 
 
-def test_an_agent_that_is_to_replace_nobody_just_runs(first: Manager, run_dir: Path) -> None:
+def test_an_agent_without_a_frozen_predecessor_runs(first: Manager, run_dir: Path) -> None:
     other = AgentProcess(run_dir, "--replace-after", "0")
     try:
         first.meet()

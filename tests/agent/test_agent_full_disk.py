@@ -12,7 +12,7 @@ from tests.agent.manager import NAME, AgentProcess, Manager, launch
 from tests.support.waiting import wait_for
 
 
-def test_nothing_is_told_before_the_ledger_has_it(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_no_record_is_sent_before_it_is_in_the_ledger(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
     """Else the next agent would give its number to another record, which would pass for an old one."""
     first.meet()
     job = launch("a", "touch", "ran", wd=run_dir)
@@ -31,14 +31,14 @@ def test_nothing_is_told_before_the_ledger_has_it(first: Manager, agent: AgentPr
     successor.close()
 
 
-def test_what_waits_for_room_is_told_when_there_is_some(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_records_are_sent_when_the_disk_has_space_again(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
     _end_on_a_full_disk(first, agent, run_dir)
     _limit_files(agent.pid, resource.RLIM_INFINITY)
     assert first.ended("a").exit_code == 0
     assert sorted(first.records) == [1, 2]
 
 
-def test_an_agent_whose_machine_lost_lines_counts_on_above_what_the_manager_has_seen(
+def test_an_agent_that_lost_lines_of_its_ledger_numbers_above_what_the_manager_has_seen(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     first.meet()
@@ -58,7 +58,9 @@ def test_an_agent_whose_machine_lost_lines_counts_on_above_what_the_manager_has_
     successor.close()
 
 
-def test_it_does_not_go_while_it_knows_more_than_its_disk(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_an_agent_does_not_exit_while_records_are_not_on_disk(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
     _end_on_a_full_disk(first, agent, run_dir)
     first.send(protocol.Exit(0.0))
     first.next(protocol.Beat)
@@ -69,7 +71,9 @@ def test_it_does_not_go_while_it_knows_more_than_its_disk(first: Manager, agent:
     assert agent.wait() == 0
 
 
-def test_it_goes_all_the_same_when_it_is_told_twice(first: Manager, agent: AgentProcess, run_dir: Path) -> None:
+def test_an_agent_with_records_not_on_disk_exits_after_a_second_signal(
+    first: Manager, agent: AgentProcess, run_dir: Path
+) -> None:
     _end_on_a_full_disk(first, agent, run_dir)
     agent.signal(signal.SIGTERM)
     agent.signal(signal.SIGINT)

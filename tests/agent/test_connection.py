@@ -52,7 +52,7 @@ def line(run_dir: Path) -> Iterator[Line]:
 
 
 @pytest.mark.parametrize(("fence", "pace"), [(1000.0, 1), (0.0, SLOW_PACE)])
-def test_a_silent_manager_is_greeted_again_over_a_fresh_line(
+def test_hello_is_sent_over_a_new_connection_to_a_silent_manager(
     line: Line, run_dir: Path, fence: float, pace: float
 ) -> None:
     """Sooner where it gives this node up when it hears nothing."""
@@ -75,7 +75,7 @@ def test_a_silent_manager_is_greeted_again_over_a_fresh_line(
         assert line.log == ["the manager is silent; looking for it"]
 
 
-def test_a_broken_line_is_noticed_without_waiting_for_silence(line: Line, run_dir: Path) -> None:
+def test_a_broken_connection_is_noticed_at_once(line: Line, run_dir: Path) -> None:
     with manager(run_dir) as old:
         line.connection.maintain(time.monotonic())
         old.next(protocol.Hello)
@@ -88,7 +88,7 @@ def test_a_broken_line_is_noticed_without_waiting_for_silence(line: Line, run_di
         assert new.next(protocol.Hello) == HELLO
 
 
-def test_a_welcome_over_a_line_that_broke_with_it_counts_for_nothing(line: Line, run_dir: Path) -> None:
+def test_a_welcome_over_a_connection_that_just_broke_is_ignored(line: Line, run_dir: Path) -> None:
     with manager(run_dir) as old:
         line.connection.maintain(time.monotonic())
         old.next(protocol.Hello)
@@ -97,7 +97,7 @@ def test_a_welcome_over_a_line_that_broke_with_it_counts_for_nothing(line: Line,
     assert not line.is_up()
 
 
-def test_a_manager_that_moved_while_the_agent_knocked_is_found(line: Line, run_dir: Path) -> None:
+def test_a_manager_that_moved_while_the_agent_connected_is_found(line: Line, run_dir: Path) -> None:
     with manager(run_dir):
         gone = contact.read(run_dir)
     assert gone is not None
@@ -108,9 +108,7 @@ def test_a_manager_that_moved_while_the_agent_knocked_is_found(line: Line, run_d
         assert new.next(protocol.Hello) == HELLO
 
 
-def test_a_manager_that_asks_who_is_there_gets_time_to_answer_before_another_line_is_tried(
-    line: Line, run_dir: Path
-) -> None:
+def test_a_manager_that_sent_identify_gets_time_to_answer_before_a_new_connection(line: Line, run_dir: Path) -> None:
     with manager(run_dir) as old:
         line.connection.maintain(time.monotonic() - 100 * HELLO_TIMEOUT)
         old.next(protocol.Hello)
@@ -122,7 +120,7 @@ def test_a_manager_that_asks_who_is_there_gets_time_to_answer_before_another_lin
         assert line.connection._socket is not opened
 
 
-def test_somebody_else_at_the_address_of_the_manager_is_not_fatal(line: Line, run_dir: Path) -> None:
+def test_another_process_at_the_address_of_the_manager_is_not_fatal(line: Line, run_dir: Path) -> None:
     """Who speaks another protocol, as some program may that was given the port."""
     with manager(run_dir), socket.create_server(("127.0.0.1", 0)) as other:
         good = contact.read(run_dir)
@@ -144,7 +142,7 @@ def test_somebody_else_at_the_address_of_the_manager_is_not_fatal(line: Line, ru
         assert new.next(protocol.Hello) == HELLO
 
 
-def test_looks_become_rare_when_nobody_comes(line: Line) -> None:
+def test_the_contact_file_is_read_less_often_without_a_manager(line: Line) -> None:
     now = time.monotonic()
     line.connection.maintain(now)
     assert line.connection.next_deadline() == now + READ_INTERVAL
@@ -152,7 +150,7 @@ def test_looks_become_rare_when_nobody_comes(line: Line) -> None:
     assert line.connection.next_deadline() > now + 100 + READ_INTERVAL
 
 
-def test_a_contact_file_that_is_not_one_is_told_once(line: Line, run_dir: Path) -> None:
+def test_an_invalid_contact_file_is_logged_once(line: Line, run_dir: Path) -> None:
     path = run_dir / contact.FILE_NAME
     path.write_text("{}")
     path.chmod(0o600)
@@ -173,7 +171,7 @@ def test_a_manager_that_expects_no_agents_is_logged(line: Line, run_dir: Path) -
     assert any("expects no agents" in logged for logged in line.log)
 
 
-def test_keys_that_are_none_are_told_and_not_fatal(line: Line, run_dir: Path) -> None:
+def test_invalid_keys_are_logged_and_not_fatal(line: Line, run_dir: Path) -> None:
     with manager(run_dir):
         good = contact.read(run_dir)
     assert good is not None
@@ -185,7 +183,7 @@ def test_keys_that_are_none_are_told_and_not_fatal(line: Line, run_dir: Path) ->
     assert "cannot be used" in line.log[0]
 
 
-def test_a_contact_is_for_its_owner_only_and_comes_back_as_it_was_written(run_dir: Path) -> None:
+def test_a_contact_file_is_private_and_is_read_as_it_was_written(run_dir: Path) -> None:
     with manager(run_dir):
         written = contact.read(run_dir)
     assert written is not None

@@ -32,6 +32,6 @@ def test_cores_of_different_dies_are_different_cores(tmp_path: Path):
     assert cpus_of_cores(root) == [[0], [1], [2], [3]]
 
 
-def test_where_the_kernel_tells_nothing_no_core_is_known(tmp_path: Path):
+def test_no_core_is_known_where_the_kernel_reports_no_topology(tmp_path: Path):
     assert cpus_of_cores(tmp_path) == []
     assert usable_cpus(tmp_path) == sorted(os.sched_getaffinity(0))

@@ -53,7 +53,7 @@ def marked() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def test_all_that_carries_the_marks_of_the_pilot_is_killed_and_nothing_else(
+def test_the_fence_kills_all_processes_of_its_run_and_no_others(
     fence: Fence, marked: Callable[[str], subprocess.Popen[bytes]]
 ) -> None:
     ours, theirs = marked(f"{INSTANCE}.1.1"), marked("another.1.1")
@@ -63,7 +63,7 @@ def test_all_that_carries_the_marks_of_the_pilot_is_killed_and_nothing_else(
     assert theirs.poll() is None
 
 
-def test_it_says_that_it_falls_before_anything_dies(marked: Callable[[str], subprocess.Popen[bytes]]) -> None:
+def test_the_fence_calls_back_before_it_kills(marked: Callable[[str], subprocess.Popen[bytes]]) -> None:
     job = marked(f"{INSTANCE}.1.1")
     lived: list[bool] = []
     fence = Fence(lambda: lived.append(job.poll() is None))
@@ -74,7 +74,7 @@ def test_it_says_that_it_falls_before_anything_dies(marked: Callable[[str], subp
     assert lived == [True]
 
 
-def test_a_beat_that_is_answered_keeps_it_up(fence: Fence) -> None:
+def test_an_answered_heartbeat_renews_the_lease(fence: Fence) -> None:
     fence.renew(time.monotonic())
     fence.arm(INSTANCE, 1000.0)
     assert not fence.lease_expired
@@ -82,7 +82,7 @@ def test_a_beat_that_is_answered_keeps_it_up(fence: Fence) -> None:
     assert not fence.lease_expired
 
 
-def test_jobs_are_stopped_while_a_fence_that_overslept_asks_and_go_on_with_the_answer(
+def test_jobs_are_stopped_after_a_suspension_until_the_manager_answers(
     fence: Fence, marked: Callable[[str], subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = marked(f"{INSTANCE}.1.1")
@@ -109,41 +109,41 @@ class TestLease:
         made.renew(0.0)
         return made
 
-    def test_it_is_over_after_its_seconds_unless_they_begin_anew(self, held: Lease) -> None:
+    def test_a_lease_expires_unless_it_is_renewed(self, held: Lease) -> None:
         assert {held.state(float(second)) for second in range(10)} == {LeaseState.VALID}
         held.renew(1.0)
         held.renew(0.5)
         assert held.state(10.5) is LeaseState.VALID
         assert held.state(11.0) is LeaseState.EXPIRED
 
-    def test_without_seconds_it_is_never_over(self) -> None:
+    def test_a_lease_of_zero_seconds_never_expires(self) -> None:
         made = Lease()
         assert {made.state(float(second)) for second in range(1000)} == {LeaseState.VALID}
 
-    def test_whoever_was_stopped_asks_before_it_is_over(self, held: Lease) -> None:
+    def test_a_lease_is_uncertain_after_a_suspension(self, held: Lease) -> None:
         held.state(5.0)
         assert held.state(40.0) is LeaseState.UNCERTAIN
         assert held.state(40.0 + ANSWER_TIMEOUT / 2) is LeaseState.UNCERTAIN
         held.renew(40.1)
         assert held.state(40.0 + ANSWER_TIMEOUT) is LeaseState.VALID
 
-    def test_an_answer_that_does_not_come_ends_it(self, held: Lease) -> None:
+    def test_an_uncertain_lease_expires_without_an_answer(self, held: Lease) -> None:
         held.state(5.0)
         times = [40.0 + second for second in range(int(ANSWER_TIMEOUT) + 1)]
         assert [held.state(now) for now in times] == [LeaseState.UNCERTAIN] * int(ANSWER_TIMEOUT) + [LeaseState.EXPIRED]
 
-    def test_a_pause_that_ends_just_before_the_seconds_do_leaves_time_to_ask_as_well(self, held: Lease) -> None:
+    def test_a_suspension_that_ends_just_before_the_lease_makes_it_uncertain(self, held: Lease) -> None:
         held.state(1.0)
         assert held.state(9.9) is LeaseState.VALID
         assert held.state(10.5) is LeaseState.UNCERTAIN
 
-    def test_it_wants_to_be_asked_often_enough_to_notice_a_pause(self, held: Lease) -> None:
+    def test_a_lease_is_checked_often_enough_to_notice_a_suspension(self, held: Lease) -> None:
         assert held.pause(0.0) == CHECK_INTERVAL
         assert held.pause(9.7) == pytest.approx(0.3)
         assert held.pause(11.0) == 0.0
 
 
-def test_a_contact_file_that_is_touched_speaks_for_a_manager_and_a_stale_one_against_it():
+def test_a_manager_is_alive_while_its_contact_file_is_touched():
     liveness = ManagerLiveness()
     for second in range(10):
         assert not liveness.update(second, float(second))
@@ -154,16 +154,16 @@ def test_a_contact_file_that_is_touched_speaks_for_a_manager_and_a_stale_one_aga
     assert not liveness.gone
 
 
-def test_a_manager_that_is_busy_or_looked_at_seldom_is_not_taken_for_dead():
+def test_a_busy_manager_is_not_taken_for_dead():
     assert CONTACT_INTERVAL + allocation_agents.LONG_PAUSE + max(READ_INTERVAL, SLOW_READ_INTERVAL) < STALE
 
 
 @pytest.mark.parametrize("lost", [20.0, 25.0])
-def test_a_manager_that_is_dead_is_known_to_be_before_the_jobs_are_ended(lost: float):
+def test_a_dead_manager_is_noticed_before_the_lease_expires(lost: float):
     assert LivenessTimes(lost).fence > SUSPECT_AFTER + STALE + READ_INTERVAL
 
 
-def test_no_contact_file_means_no_manager_and_one_that_cannot_be_read_means_nothing():
+def test_a_missing_contact_file_means_no_manager_and_an_unreadable_one_nothing():
     liveness = ManagerLiveness()
     liveness.update(None, 0.0)
     assert liveness.gone
@@ -184,7 +184,7 @@ class Keeper:
             self._touched = time.monotonic()
 
 
-def test_an_agent_that_is_cut_off_from_a_living_manager_ends_its_jobs_and_says_they_are_lost(
+def test_an_agent_cut_off_from_a_living_manager_kills_its_jobs_and_reports_them_lost(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     first.meet(instance=INSTANCE, fence=8.0)
@@ -228,7 +228,7 @@ os._exit(0)
 """
 
 
-def test_what_the_fence_has_killed_is_lost_also_when_the_manager_is_back_before_the_agent_has_noticed(
+def test_jobs_killed_by_the_fence_are_lost_also_when_the_lease_is_renewed_at_once(
     run_dir: Path,
 ) -> None:
     root = Path(__file__).parents[2]
@@ -251,7 +251,7 @@ def test_an_agent_whose_manager_has_died_keeps_its_jobs(first: Manager, run_dir:
         agent.close()
 
 
-def test_jobs_that_the_manager_has_given_up_are_ended_first_and_told_as_lost(
+def test_jobs_that_the_manager_has_given_up_are_killed_and_reported_lost(
     first: Manager, agent: AgentProcess, run_dir: Path
 ) -> None:
     first.meet(instance=INSTANCE, fence=1000.0)
@@ -278,7 +278,7 @@ class TestManagerLiveness:
         yield connection, known
         connection.close()
 
-    def test_a_directory_without_the_agents_own_lock_is_not_the_one_of_the_run(
+    def test_a_run_directory_without_the_lock_of_the_agent_says_nothing(
         self, line: tuple[Connection, list[float]], run_dir: Path
     ) -> None:
         connection, known = line
@@ -288,7 +288,7 @@ class TestManagerLiveness:
         connection.maintain(10_000_003.0)
         assert known == [10_000_003.0]
 
-    def test_that_there_is_no_manager_has_to_be_seen_again_and_again(
+    def test_the_lease_is_renewed_at_each_read_that_shows_no_manager(
         self, line: tuple[Connection, list[float]], run_dir: Path
     ) -> None:
         connection, known = line
@@ -301,7 +301,7 @@ class TestManagerLiveness:
         assert known == [10_000_000.0, 10_000_003.0]
 
 
-def test_jobs_may_be_started_as_long_as_the_lease_is_held() -> None:
+def test_jobs_may_be_started_until_the_end_of_the_lease() -> None:
     moments: list[float] = []
     fence = Fence(lambda: None, moments.append)
     fence.renew(100.0)

@@ -27,7 +27,7 @@ from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
 
 
-def test_a_pulse_that_is_answered_keeps_the_fence_up_and_one_that_is_not_does_not(monkeypatch: pytest.MonkeyPatch):
+def test_only_answered_heartbeats_renew_the_lease(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(heartbeat, "AGENT_HEARTBEAT", 0.1)
     keys = make_keys()
     pulses = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1", "n2"])
@@ -61,7 +61,7 @@ def test_a_pulse_that_is_answered_keeps_the_fence_up_and_one_that_is_not_does_no
         pulses.close()
 
 
-def test_the_line_follows_the_manager(monkeypatch: pytest.MonkeyPatch):
+def test_heartbeats_follow_the_manager(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(heartbeat, "AGENT_HEARTBEAT", 0.1)
     fence = Fence(lambda: None)
     line = Heartbeat("n1", fence)
@@ -77,7 +77,7 @@ def test_the_line_follows_the_manager(monkeypatch: pytest.MonkeyPatch):
         line.close()
 
 
-def test_the_line_outlives_somebody_else_at_the_address_of_the_manager(monkeypatch: pytest.MonkeyPatch):
+def test_heartbeats_survive_another_process_at_the_address_of_the_manager(monkeypatch: pytest.MonkeyPatch):
     """Who speaks without keys, as some other program does that was given the port."""
     monkeypatch.setattr(heartbeat, "AGENT_HEARTBEAT", 0.05)
     monkeypatch.setattr(heartbeat, "AGENT_SILENCE", 1.0)
@@ -100,7 +100,7 @@ def test_the_line_outlives_somebody_else_at_the_address_of_the_manager(monkeypat
         pulses.close()
 
 
-def test_connections_without_keys_to_the_port_of_pulses_are_limited(monkeypatch: pytest.MonkeyPatch):
+def test_connections_without_keys_to_the_heartbeat_port_are_limited(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connection_limiter, "MOST_PENDING", 4)
     pulses = HeartbeatServer(make_keys(), "tcp://127.0.0.1:*", ["n1"])
     host, _, port = pulses.address.removeprefix("tcp://").rpartition(":")
@@ -112,7 +112,7 @@ def test_connections_without_keys_to_the_port_of_pulses_are_limited(monkeypatch:
         pulses.close()
 
 
-def test_an_agent_that_waits_for_its_files_keeps_its_jobs_as_long_as_its_manager_is_known_to_live(run_dir: Path):
+def test_an_agent_on_a_hanging_file_system_keeps_its_jobs_while_heartbeats_are_answered(run_dir: Path):
     """Reading the contact file hangs, as on a file system that does not answer."""
     with manager(run_dir, pulse=True) as first:
         assert first.pulses is not None

@@ -17,7 +17,7 @@ print(_raise_limit_of_open_files(int(sys.argv[1])), *resource.getrlimit(resource
 
 
 @pytest.mark.parametrize(("wanted", "for_jobs"), [(70, 70), (0, 80), (5000, 100)])
-def test_an_agent_takes_its_hard_limit_and_jobs_get_at_most_that(wanted: int, for_jobs: int):
+def test_an_agent_raises_its_limit_and_jobs_get_at_most_the_hard_limit(wanted: int, for_jobs: int):
     """The hard limit of a node may be lower than the limit that the manager was started with."""
     limited = 'ulimit -Sn 80; ulimit -Hn 100; exec "$@"'
     line = ["sh", "-c", limited, "sh", sys.executable, "-c", LIMITS, str(wanted)]

@@ -23,7 +23,7 @@ def group(path: Path, most: str, now: int) -> None:
 
 
 @pytest.mark.parametrize(("line", "top"), [("0::/a/b", ""), ("7:pids:/a/b", "pids")])
-def test_the_narrowest_group_counts_whichever_it_is(tmp_path: Path, line: str, top: str) -> None:
+def test_the_smallest_limit_of_all_control_groups_counts(tmp_path: Path, line: str, top: str) -> None:
     (tmp_path / "own").write_text(f"9:cpu:/x\n{line}\n")
     group(tmp_path / top / "a/b", "max", 5)
     group(tmp_path / top / "a", "100", 40)
@@ -32,7 +32,7 @@ def test_the_narrowest_group_counts_whichever_it_is(tmp_path: Path, line: str, t
     assert available_processes(tmp_path, tmp_path / "own") == 25
 
 
-def test_without_limits_there_is_no_end(tmp_path: Path) -> None:
+def test_without_limits_any_number_of_processes_is_available(tmp_path: Path) -> None:
     assert available_processes(tmp_path, tmp_path / "not-there") == math.inf
 
 

@@ -166,7 +166,7 @@ class Relayed(WithARelay):
     def script(self, id: str, text: str, **other: Any) -> Launch:
         return self.launch(id, SHELL, "-c", text, **other)
 
-    def test_the_relay_starts_them_in_their_order_and_tells_of_many_at_once(self) -> None:
+    def test_the_relay_starts_jobs_in_order_and_reports_many_at_once(self) -> None:
         ids = [str(number) for number in range(50)]
         self.lane(*(self.script(id, f"echo {id} >> order") for id in ids))
         self.runner.pause = 1000.0  # on a busy machine a job may take longer than the usual one
@@ -178,7 +178,7 @@ class Relayed(WithARelay):
         assert self.runner.takes - before < 40
         assert all(self.ended(id).exit_code == 0 and self.ended(id).started > 0 for id in ids)
 
-    def test_whoever_fails_gives_the_lane_back_and_the_next_one_starts_all_the_same(self) -> None:
+    def test_a_job_that_fails_gives_the_lane_back_and_the_next_job_starts(self) -> None:
         self.lane(*(self.script(str(number), f"echo {number} >> order; exit {number % 2}") for number in range(6)))
         self.let_go()
         assert [self.ended(str(number)).exit_code for number in range(6)] == [0, 1] * 3
@@ -199,7 +199,7 @@ class Relayed(WithARelay):
         assert self.text("out/j.49.out") == "from 49\n"
         wait_for(lambda: set(os.listdir("/proc/self/fd")) <= before, "the end of the lane")
 
-    def test_looks_at_captured_output_are_at_the_jobs_of_that_moment(self) -> None:
+    def test_checks_of_captured_output_follow_handovers(self) -> None:
         """The relay closes descriptors, which become other files, whenever a job has succeeded."""
         jobs = [self.script(str(number), f"echo {number}", output=str(number)) for number in range(200)]
         jobs.append(
@@ -234,7 +234,7 @@ class Relayed(WithARelay):
         assert self.runner.started == 1
         assert self.text("out/a.out") == "said\n"
 
-    def test_a_look_at_captured_output_does_not_wait_for_a_start_that_is_held_up(self) -> None:
+    def test_a_check_of_captured_output_does_not_wait_for_a_blocked_start(self) -> None:
         self.host.start([self.script("a", _WAITS % self.path("go"), output="a")])
         self.until(lambda: "a" in self.host._jobs, "its start")
         with mock.patch.object(_relay, "enter_within", return_value=False) as enter:
@@ -245,19 +245,19 @@ class Relayed(WithARelay):
         self.let_go()
         assert self.ended("a").exit_code == 0
 
-    def test_what_a_job_leaves_in_its_group_goes_with_it(self) -> None:
+    def test_the_relay_kills_the_process_group_of_an_ended_job(self) -> None:
         self.lane(self.script("a", "sleep 1000 & echo $! > pid"), self.launch("b", "true"))
         self.let_go()
         self.ended("b")
         self.assert_gone([int(self.text("pid"))])
 
-    def test_the_wall_time_of_one_that_it_has_started_is_kept(self) -> None:
+    def test_a_job_started_by_the_relay_has_its_wall_time(self) -> None:
         self.lane(self.launch("a", "true"), self.launch("b", "sleep", "1000", wall_time=0.1))
         self.let_go()
         assert self.ended("b").reason == "timeout"
         assert self.runner.started == 2
 
-    def test_a_clock_that_is_set_forward_takes_nothing_from_a_wall_time(self) -> None:
+    def test_a_clock_set_forward_does_not_shorten_a_wall_time(self) -> None:
         self.lane(self.launch("a", "sleep", "1000", wall_time=1000.0))
         self.let_go()
         with mock.patch("time.time", return_value=time.time() + 3600):
@@ -266,7 +266,7 @@ class Relayed(WithARelay):
         assert deadline is not None
         assert 900 < deadline - time.monotonic() < 1000
 
-    def test_nobody_is_started_once_the_host_is_cut_off_and_nothing_counts_as_done(self) -> None:
+    def test_no_job_is_started_and_none_succeeds_once_the_host_is_cut_off(self) -> None:
         self.lane(self.launch("a", "touch", "started"))
         self.host.set_cut_off("it is cut off")
         self.let_go()
@@ -275,7 +275,7 @@ class Relayed(WithARelay):
         assert self.ended("first").reason == "lost"
         assert not os.path.exists(self.path("started"))
 
-    def test_nobody_is_started_while_the_ledger_cannot_be_written(self) -> None:
+    def test_no_job_is_started_while_the_ledger_cannot_be_written(self) -> None:
         self.lane(self.script("a", "echo a >> order"), self.script("b", "echo b >> order"))
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(self.ledger_path) + 5, hard))
@@ -288,7 +288,7 @@ class Relayed(WithARelay):
         assert self.ended("b").exit_code == 0
         assert self.text("order").split() == ["a", "b"]
 
-    def test_what_was_done_before_a_crash_is_known_although_nobody_was_told(self) -> None:
+    def test_handovers_before_a_crash_are_found_in_the_ledger(self) -> None:
         self.lane(self.launch("a", "true"), self.launch("b", "touch", "done"), self.script("c", "exec sleep 1000"))
         self.let_go()
         wait_for(lambda: os.path.exists(self.path("done")) and b'"c"' in self.ledger_lines()[-1], "the last one")
@@ -316,7 +316,7 @@ class Relayed(WithARelay):
         assert self.runner.started == 2
         assert any(line.startswith(b'["x","a"') for line in self.ledger_lines())
 
-    def test_folders_are_made_and_files_that_many_share_are_written_without_leaving_the_lane(self) -> None:
+    def test_directories_and_shared_files_are_made_without_leaving_the_lane(self) -> None:
         shared = {SHARED + "hosts": "n1\n"}
         self.lane(
             self.launch("a", "true", wd=self.path("new/folder")),
@@ -330,7 +330,7 @@ class Relayed(WithARelay):
         assert self.text("new/b/out") == "n1\n"
         assert self.text("new/c/out") == ""
 
-    def test_python_is_called_at_once_when_one_cannot_be_started(self) -> None:
+    def test_the_job_host_is_notified_at_once_of_a_job_that_cannot_be_started(self) -> None:
         self.lane(self.launch("a", "true"), self.launch("b", "/no/such/program"), self.launch("c", "true"))
         self.runner.pause = 1000.0
         self.host._handovers_taken_at = time.monotonic()
@@ -338,7 +338,7 @@ class Relayed(WithARelay):
         assert self.ended("c").exit_code == 0
         assert self.ended("b").reason == "unstartable"
 
-    def test_nobody_is_started_after_the_moment_until_which_that_is_allowed(self) -> None:
+    def test_no_job_is_started_after_the_start_deadline(self) -> None:
         self.lane(self.script("a", "echo a >> order"))
         self.host.set_start_deadline(time.monotonic())
         self.let_go()
@@ -349,7 +349,7 @@ class Relayed(WithARelay):
         self.host.set_start_deadline(math.inf)
         assert self.ended("a").exit_code == 0
 
-    def test_another_job_may_have_the_pid_of_one_whose_end_is_not_taken_yet(self) -> None:
+    def test_a_pid_may_be_used_again_before_its_handover_is_taken(self) -> None:
         self.lane(self.launch("a", "true"), self.launch("b", "sleep", "1000"))
         first = self.host._jobs["first"]
         self.let_go()
@@ -391,13 +391,13 @@ class Relayed(WithARelay):
         assert [self.ended(id).exit_code for id in ("first", "a", "b", "other")] == [0, 0, 0, 0]
         assert self.runner.started == 2
 
-    def test_without_a_thread_for_a_lane_python_starts_its_jobs(self) -> None:
+    def test_the_job_host_starts_the_jobs_of_a_lane_without_a_thread(self) -> None:
         with mock.patch.object(_relay, "watch", return_value=False):
             self.host.start([self.launch("first", "true"), self.launch("a", "true", lane="first")])
             assert self.ended("a").exit_code == 0
         assert self.runner.started == 0
 
-    def test_where_few_processes_are_allowed_threads_do_not_take_the_place_of_jobs(self) -> None:
+    def test_a_low_process_limit_leaves_most_processes_to_jobs(self) -> None:
         self.runner._most_lanes = 1
         names = ["one", "two", "three"]
         self.host.start([self.script(name, _WAITS % self.path("go")) for name in names])
@@ -407,7 +407,7 @@ class Relayed(WithARelay):
         self.let_go()
         assert [self.ended(f"{name}-1").exit_code for name in names] == [0, 0, 0]
 
-    def test_jobs_of_two_lanes_have_the_cores_of_their_lanes(self) -> None:
+    def test_jobs_are_bound_to_the_cores_of_their_lanes(self) -> None:
         cores = sorted(os.sched_getaffinity(0))[:2]
         for core in cores:
             lane = f"first{core}"
@@ -424,7 +424,7 @@ class Relayed(WithARelay):
                 assert self.text(f"{core}.{number}").split()[-1] == str(core)
         assert self.runner.started == 3 * len(cores)
 
-    def test_it_tells_once_of_children_that_are_not_for_it_however_many_end(self) -> None:
+    def test_sigchld_for_other_children_is_written_once(self) -> None:
         for _ in range(20):
             os.waitid(os.P_PID, os.posix_spawn("/bin/true", ["true"], {}), os.WEXITED | os.WNOWAIT)
         wait_for(lambda: select.select([self._wake], [], [], 0)[0], "the word of it")
@@ -434,7 +434,7 @@ class Relayed(WithARelay):
         os.waitid(os.P_PID, os.posix_spawn("/bin/true", ["true"], {}), os.WEXITED | os.WNOWAIT)
         wait_for(lambda: select.select([self._wake], [], [], 0)[0], "the word of it")
 
-    def test_jobs_that_are_killed_and_called_back_all_the_time_run_once_or_not_at_all(self) -> None:
+    def test_jobs_that_are_killed_and_retracted_all_the_time_run_at_most_once(self) -> None:
         chance = random.Random(4711)
         names = [f"lane{number}" for number in range(4)]
         ids = [f"{name}-{number}" for name in names for number in range(60)]

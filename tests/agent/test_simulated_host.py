@@ -34,7 +34,7 @@ def told(host: SimulatedHost) -> list[tuple[str, str]]:
     return [(body.id, body.reason if isinstance(body, Ended) else "started") for _, body in host.take_records()]
 
 
-def test_a_job_ends_at_once_and_its_end_tells_all(host: SimulatedHost, tmp_path: Path):
+def test_a_simulated_job_ends_at_once_and_its_end_has_all_data(host: SimulatedHost, tmp_path: Path):
     host.start([launch("a", "no-such-program", wd=tmp_path)])
     host.advance()
     ((number, ended),) = host.take_records()
@@ -46,7 +46,7 @@ def test_a_job_ends_at_once_and_its_end_tells_all(host: SimulatedHost, tmp_path:
     assert list(tmp_path.iterdir()) == [tmp_path / "ledger"]
 
 
-def test_one_that_sleeps_ends_when_its_time_is_over(host: SimulatedHost, tmp_path: Path):
+def test_a_sleeping_job_ends_after_its_time(host: SimulatedHost, tmp_path: Path):
     host.start([launch("a", "sleep", "1000", wd=tmp_path)])
     host.advance()
     assert told(host) == [("a", "started")]
@@ -61,7 +61,7 @@ def test_one_that_sleeps_ends_when_its_time_is_over(host: SimulatedHost, tmp_pat
     assert host.next_deadline() is None
 
 
-def test_one_that_sleeps_for_longer_than_its_wall_time_is_ended_after_that(host: SimulatedHost, tmp_path: Path):
+def test_a_sleeping_job_is_ended_after_its_wall_time(host: SimulatedHost, tmp_path: Path):
     host.start(
         [launch(id, "sleep", seconds, wd=tmp_path, wall_time=100.0) for id, seconds in (("a", "6"), ("b", "600"))]
     )
@@ -82,9 +82,7 @@ def test_one_that_sleeps_for_longer_than_its_wall_time_is_ended_after_that(host:
 
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "soon", "0"])
-def test_what_is_no_time_is_over_at_once_and_keeps_nobody_from_waking_up(
-    host: SimulatedHost, tmp_path: Path, seconds: str
-):
+def test_an_invalid_sleep_time_ends_at_once_and_delays_no_other_job(host: SimulatedHost, tmp_path: Path, seconds: str):
     host.start([launch(id, "sleep", time, wd=tmp_path) for id, time in (("a", seconds), ("b", "6"))])
     host.advance()
     assert told(host) == [("a", "exit"), ("b", "started")]
@@ -99,7 +97,7 @@ def test_an_id_is_started_once(host: SimulatedHost, tmp_path: Path):
     assert host.start([launch("a", "true", wd=tmp_path), launch("b", "true", wd=tmp_path)]) == ["a"]
 
 
-def test_what_sleeps_and_what_waits_can_be_cancelled(host: SimulatedHost, tmp_path: Path):
+def test_sleeping_and_waiting_jobs_can_be_cancelled(host: SimulatedHost, tmp_path: Path):
     host.start([launch(id, "sleep", "1000", wd=tmp_path) for id in ("a", "b")])
     host.advance()
     host.start([launch("c", "true", wd=tmp_path)])
@@ -113,7 +111,7 @@ def test_what_sleeps_and_what_waits_can_be_cancelled(host: SimulatedHost, tmp_pa
     assert not host.busy
 
 
-def test_what_an_agent_that_died_had_under_way_is_lost(host: SimulatedHost, ledger: Ledger, tmp_path: Path):
+def test_running_jobs_of_a_killed_simulated_host_are_lost(host: SimulatedHost, ledger: Ledger, tmp_path: Path):
     host.start([launch("a", "sleep", "1000", wd=tmp_path)])
     host.advance()
     host.take_records()
@@ -123,7 +121,7 @@ def test_what_an_agent_that_died_had_under_way_is_lost(host: SimulatedHost, ledg
     after.close()
 
 
-def test_a_run_of_pretended_jobs_goes_through_everything_but_processes(tmp_path: Path):
+def test_a_run_of_simulated_jobs_uses_everything_but_processes(tmp_path: Path):
     done = run_requests(
         tmp_path,
         [

@@ -21,7 +21,7 @@ class FilesOfALaunch(HostTest):
         assert ended.exit_code == 0
         assert self.text("out") == "żółw\nb\n600\n700\n"
 
-    def test_they_are_gone_when_the_job_has_ended(self):
+    def test_files_are_removed_when_the_job_has_ended(self):
         self.run_job("true", id="a", files={"x": "1", "y": "2"})
         assert os.listdir(self.path("files")) == []
         self.host.start([self.launch("b", "sleep", "1000", files={"x": "1"})])
@@ -30,7 +30,7 @@ class FilesOfALaunch(HostTest):
         self.ended("b")
         assert os.listdir(self.path("files")) == []
 
-    def test_a_job_that_cannot_be_started_leaves_none(self):
+    def test_a_job_that_cannot_be_started_leaves_no_files(self):
         assert self.run_job("no-such-program", files={"x": "1"}).reason == "unstartable"
         assert os.listdir(self.path("files")) == []
 
@@ -45,7 +45,7 @@ class FilesOfALaunch(HostTest):
         assert os.stat(path).st_ino == before.st_ino
         assert os.listdir(self.path("files/shared")) == ["machines"], "no half-written ones"
 
-    def test_a_directory_that_cannot_be_written_is_told_of(self):
+    def test_a_file_that_cannot_be_written_is_reported(self):
         with open(self.path("files"), "w"):
             pass
         ended = self.run_job("touch", "ran", files={"x": "1"})
@@ -54,7 +54,7 @@ class FilesOfALaunch(HostTest):
         assert ended.message == expected
         assert not os.path.exists(self.path("ran"))
 
-    def test_what_a_killed_agent_has_left_is_removed_by_the_next_one(self):
+    def test_temporary_files_of_a_killed_agent_are_removed_by_the_next_agent(self):
         child = os.fork()
         if child == 0:
             try:

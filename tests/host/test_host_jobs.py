@@ -43,7 +43,7 @@ time.sleep(1000)
 
 
 class Ends(HostTest):
-    def test_a_start_and_an_end_are_told_with_times_and_numbers(self):
+    def test_a_start_and_an_end_are_recorded_with_times_and_numbers(self):
         before = time.time()
         ended = self.run_job("true")
         (first, started), (second, last) = self.records
@@ -52,7 +52,7 @@ class Ends(HostTest):
         assert last == ended
         assert before <= ended.started <= ended.at <= time.time()
 
-    def test_a_job_has_begun_before_its_program_has_however_late_its_start_is_noticed(self):
+    def test_the_recorded_start_is_before_the_start_of_the_program(self):
         began = []
         start = self.host._setup._spawner.start
 
@@ -72,7 +72,7 @@ class Ends(HostTest):
     def test_a_signal_is_a_negative_exit_code(self):
         assert self.run_job(SHELL, "-c", "kill -SEGV $$").exit_code == -signal.SIGSEGV
 
-    def test_its_end_ends_what_is_left_of_its_process_group(self):
+    def test_the_end_of_a_job_kills_its_process_group(self):
         self.run_job(SHELL, "-c", "sleep 1000 & echo $! > pids")
         self.assert_gone([int(self.text("pids"))])
 
@@ -105,14 +105,14 @@ class Identity(HostTest):
         self.ledger.acknowledge(self.ledger.last)
         assert self.host.start([job]) == []
 
-    def test_live_jobs_are_told_with_their_grants_and_queued_ones_with_pid_0(self):
+    def test_running_jobs_are_reported_with_grants_and_queued_jobs_with_pid_0(self):
         self.host.start([self.launch("a", "sleep", "1000"), self.launch("b", "true", grant=[("n2", (3,), ())])])
         self.host.advance(1)
         first, second = self.host.running()
         assert (first.id, first.grant, alive(first.pid)) == ("a", [("n1", (0,), ())], True)
         assert (second.id, second.pid, second.started, second.grant) == ("b", 0, 0.0, [("n2", (3,), ())])
 
-    def test_nothing_is_started_while_the_ledger_cannot_be_written_and_everything_after(self):
+    def test_jobs_wait_while_the_ledger_cannot_be_written(self):
         self.host.start([self.launch("a", "touch", "ran"), self.launch("b", "true")])
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(self.ledger_path), hard))
@@ -131,7 +131,7 @@ class Identity(HostTest):
         assert self.ended("b").reason == "cancel"
         assert self.host.start_problem == ""
 
-    def test_nothing_is_started_that_was_written_down_too_late(self):
+    def test_a_job_whose_ledger_line_was_written_after_the_start_deadline_is_not_started(self):
         self.host.start([self.launch("a", "touch", "ran"), self.launch("b", "true")])
         self.be_too_late()
         assert {(job.id, job.pid) for job in self.host.running()} == {("a", 0), ("b", 0)}
@@ -152,7 +152,7 @@ class Identity(HostTest):
         with mock.patch.object(self.ledger, "starting", slowly):
             assert not self.host.advance()
 
-    def test_nothing_is_started_whose_files_were_opened_too_late(self):
+    def test_a_job_whose_files_were_opened_after_the_start_deadline_is_not_started(self):
         def slowly(path, stream):
             self.host.set_start_deadline(time.monotonic())
             return os.open(path, os.O_WRONLY | os.O_CREAT)
@@ -164,7 +164,7 @@ class Identity(HostTest):
         self.host.set_start_deadline(math.inf)
         assert self.ended("a").exit_code == 0
 
-    def test_nothing_is_started_that_was_found_elsewhere_too_late(self):
+    def test_a_job_whose_program_was_found_after_the_start_deadline_is_not_started(self):
         for folder in ("a", "b"):
             os.mkdir(self.path(folder))
         os.symlink("/usr/bin/touch", self.path("a/program"))
@@ -186,7 +186,7 @@ class Identity(HostTest):
         self.host.set_start_deadline(math.inf)
         assert self.ended("b").exit_code == 0
 
-    def test_one_that_was_too_late_before_its_node_was_cut_off_is_told_to_run_again(self):
+    def test_a_job_past_the_start_deadline_on_a_cut_off_node_is_recorded_as_closed(self):
         self.host.start([self.launch("a", "touch", "ran"), self.launch("b", "true")])
         self.be_too_late()
         self.host.lose_all()
@@ -197,7 +197,7 @@ class Identity(HostTest):
 
 
 class Kills(HostTest):
-    def test_a_cancelled_tree_goes_with_grandchildren_and_children_that_left_the_session(self):
+    def test_cancel_kills_grandchildren_and_children_that_left_the_session(self):
         pids = self.start_shell("a", TREE)
         assert len(pids) == 4
         self.host.kill(["a"])
@@ -205,14 +205,14 @@ class Kills(HostTest):
         assert (ended.reason, ended.exit_code) == ("cancel", -signal.SIGTERM)
         self.assert_gone(pids)
 
-    def test_a_daemon_whose_ancestors_are_gone_is_found_by_its_environment(self):
+    def test_a_daemon_without_living_ancestors_is_found_by_its_environment(self):
         script = "(setsid sh -c '(setsid sh -c \"echo \\$\\$ > pids; touch ready; exec sleep 1000\" &)' &); sleep 1000"
         pids = self.start_shell("a", script)
         self.host.kill(["a"])
         self.ended("a")
         self.assert_gone(pids)
 
-    def test_other_jobs_are_left_alone(self):
+    def test_cancel_does_not_touch_other_jobs(self):
         pids = self.start_shell("a", "echo $$ > pids; touch ready; exec sleep 1000")
         self.host.start([self.launch("b", "sleep", "1000")])
         self.host.advance()
@@ -227,7 +227,7 @@ class Kills(HostTest):
         assert self.ended("a").exit_code == -signal.SIGTERM
         self.assert_gone(pids)
 
-    def test_a_job_may_use_its_grace_and_all_processes_get_it(self):
+    def test_all_processes_of_a_job_get_the_grace_period(self):
         # The first process goes at once; its child takes its time, and is not cut short by that.
         script = (
             "echo $$ > pids; sh -c 'trap \"touch saved; exit\" TERM; touch ready; while :; do sleep 0.01; done' & wait"
@@ -237,7 +237,7 @@ class Kills(HostTest):
         self.ended("a")
         assert os.path.exists(self.path("saved"))
 
-    def test_what_a_job_starts_in_its_grace_may_end_by_itself(self):
+    def test_a_process_started_in_the_grace_period_may_end_by_itself(self):
         script = """
             trap 'sleep 0.5 && touch saved; exit' TERM
             echo $$ > pids; touch ready
@@ -261,7 +261,7 @@ class Kills(HostTest):
         self.ended("a")
         assert self.text("terms") == "x\n"
 
-    def test_a_job_that_had_ended_by_itself_stays_so(self):
+    def test_a_job_that_ended_before_its_cancel_keeps_its_result(self):
         self.host.start([self.launch("a", "true")])
         self.host.advance()
         pid = self.host.running()[0].pid
@@ -269,7 +269,7 @@ class Kills(HostTest):
         self.host.kill(["a"])
         assert self.ended("a").reason == "exit"
 
-    def test_a_job_that_was_not_started_yet_never_is(self):
+    def test_a_cancelled_job_that_was_queued_is_never_started(self):
         self.host.start([self.launch("a", "touch", "ran")])
         self.host.kill(["a"])
         ended = self.ended("a")
@@ -277,7 +277,7 @@ class Kills(HostTest):
         assert not self.host.advance()
         assert not os.path.exists(self.path("ran"))
 
-    def test_an_unknown_id_is_passed_over(self):
+    def test_cancel_of_an_unknown_id_is_ignored(self):
         self.host.kill(["nobody"])
         assert self.host.take_records() == []
 
@@ -293,7 +293,7 @@ class Kills(HostTest):
 class Stubborn(HostTest):
     grace = 0.0
 
-    def test_a_process_that_does_not_even_die_of_sigkill_is_given_up_and_told(self):
+    def test_a_process_that_survives_sigkill_is_given_up_and_reported(self):
         # Without `touch`, which would be a second process that may not have ended yet.
         pids = self.start_shell("a", "echo $$ > pids; : > ready; exec sleep 1000")
         with mock.patch.object(process_tree, "send"):
@@ -307,7 +307,7 @@ class Stubborn(HostTest):
         assert ended.message == f"Processes {pids[0]} do not end, even after SIGKILL."
         assert self.log == [ended.message]
 
-    def test_wall_times_of_ended_jobs_are_forgotten(self):
+    def test_wall_times_of_ended_jobs_are_dropped(self):
         ended = {f"old{number}": None for number in range(1200)}
         for id in ended:
             self.host._wall_times.begin(id, time.monotonic(), 1000.0, ended)
@@ -319,7 +319,7 @@ class Stubborn(HostTest):
 class ShortGrace(HostTest):
     grace = 0.2
 
-    def test_processes_that_ignore_sigterm_are_killed_after_the_grace(self):
+    def test_processes_that_ignore_sigterm_are_killed_after_the_grace_period(self):
         script = "trap '' TERM; echo $$ > pids; setsid sh -c 'echo $$ >> pids; touch ready; sleep 1000' & wait; wait"
         pids = self.start_shell("a", script)
         before = time.monotonic()
@@ -329,7 +329,7 @@ class ShortGrace(HostTest):
         assert time.monotonic() - before >= 0.2
         self.assert_gone(pids)
 
-    def test_a_tree_that_forks_all_the_time_goes_too(self):
+    def test_a_process_tree_that_keeps_forking_is_killed(self):
         self.host.start([self.launch("a", *python(FORKING))])
         self.until(lambda: os.path.exists(self.path("ready")), "the first process")
         self.host.kill(["a"])
@@ -337,7 +337,7 @@ class ShortGrace(HostTest):
         marker = f"QCG_PM_STEP_ID=test{os.getpid()}.a".encode()
         assert [pid for pid in os.listdir("/proc") if pid.isdigit() and marker in environment(pid)] == []
 
-    def test_a_wall_time_ends_the_tree_and_says_so(self):
+    def test_a_job_past_its_wall_time_is_ended_with_a_message(self):
         before = time.monotonic()
         ended = self.run_job("sleep", "1000", wall_time=0.3)
         assert (ended.reason, ended.message) == ("timeout", "The job exceeded its wall time of 0.3 s.")
@@ -347,12 +347,12 @@ class ShortGrace(HostTest):
         assert self.ended("a").reason == "timeout"
         self.assert_gone(pids)
 
-    def test_a_job_within_its_wall_time_is_left_alone_and_its_deadline_forgotten(self):
+    def test_a_job_within_its_wall_time_ends_normally_and_its_deadline_is_dropped(self):
         ended = self.run_job("true", wall_time=20.0)
         assert (ended.reason, ended.exit_code) == ("exit", 0)
         assert self.host.next_deadline() is None
 
-    def test_a_timeout_stays_one_when_a_cancel_follows(self):
+    def test_a_timeout_is_kept_when_a_cancel_follows(self):
         script = "trap '' TERM; echo $$ > pids; touch ready; sleep 1000; sleep 1000"
         self.start_shell("a", script, wall_time=20.0)
         self.host.due(time.monotonic() + 20.0)
@@ -361,7 +361,7 @@ class ShortGrace(HostTest):
 
 
 class Finish(HostTest):
-    def test_everything_goes_and_each_job_has_an_end(self):
+    def test_finish_ends_all_jobs_and_records_each_end(self):
         pids = self.start_shell("a", TREE)
         self.host.start([self.launch("queued", "true")])
         self.host.finish(10.0, "lost", "The agent was told to end.")
@@ -372,7 +372,7 @@ class Finish(HostTest):
         assert self.find_ended("a").message == "The agent was told to end."
         assert self.find_ended("queued").pid == 0
 
-    def test_nothing_is_started_any_more(self):
+    def test_finish_starts_no_queued_job(self):
         self.host.finish(1.0)
         assert self.run_job("touch", "ran").reason == "cancel"
         assert not os.path.exists(self.path("ran"))
@@ -407,7 +407,7 @@ class AfterACrash(HostTest):
         self.ledger_path = self.path("crashed")
         self.open_host()
 
-    def test_what_ran_is_ended_and_lost(self):
+    def test_running_jobs_of_a_killed_host_are_ended_and_lost(self):
         self.crash(self.launch("a", SHELL, "-c", TREE))
         wait_for(lambda: os.path.exists(self.path("ready")), "the tree")
         pids = [int(line) for line in self.text("pids").split()]
@@ -426,7 +426,7 @@ class AfterACrash(HostTest):
         self.ended("a")
         assert self.host.start([self.launch("a", "true")]) == ["a"]
 
-    def test_a_start_without_a_pid_is_lost_too_and_its_processes_are_found(self):
+    def test_a_recorded_start_without_a_pid_is_lost_and_its_processes_are_found(self):
         job = self.launch("a", "sleep", "1000")
         self.crash()
         ledger = Ledger(self.path("crashed"))
@@ -441,7 +441,7 @@ class AfterACrash(HostTest):
         assert "may or may not have run" in ended.message
         self.assert_gone([running])
 
-    def test_a_later_process_with_the_same_pid_is_left_alone(self):
+    def test_a_later_process_with_the_same_pid_is_not_killed(self):
         self.close_host()
         bystander = os.spawnvp(os.P_NOWAIT, "sleep", ["sleep", "1000"])
         ledger = Ledger(self.ledger_path)

@@ -30,7 +30,7 @@ class Lanes(HostTest):
     def told(self):
         return [(type(body).__name__, body.id) for _, body in self.records]
 
-    def test_each_starts_when_the_one_before_it_is_over(self):
+    def test_each_job_of_a_lane_starts_when_the_job_before_has_ended(self):
         self.lane("a", "b", "c")
         self.turn(0.05)
         assert self.told() == [("Started", "first")]
@@ -47,26 +47,26 @@ class Lanes(HostTest):
         assert all(ends[number].at <= ends[number + 1].started for number in range(3))
         assert not self.host.busy
 
-    def test_one_that_comes_when_its_lane_is_over_starts_at_once(self):
+    def test_a_job_for_an_empty_lane_starts_at_once(self):
         self.run_job("true", id="first")
         self.host.start([self.launch("a", "true", lane="first"), self.launch("b", "true", lane="first")])
         self.ended("b")
         assert self.ran() == ["first", "a", "b"]
 
-    def test_one_that_cannot_be_started_lets_the_next_one_in(self):
+    def test_a_job_that_cannot_be_started_is_followed_by_the_next_job(self):
         self.lane("a")
         self.host.start([self.launch("b", "/no/such/program", lane="first"), self.launch("c", "true", lane="first")])
         self.let_go()
         assert self.ended("c").exit_code == 0
         assert self.ended("b").reason == "unstartable"
 
-    def test_one_whose_time_is_over_lets_the_next_one_in_within_the_same_turn(self):
+    def test_a_job_past_its_wall_time_is_followed_by_the_next_job_in_the_same_turn(self):
         self.host.start([self.launch("first", "sleep", "1000", wall_time=0.0)])
         self.host.start([self.launch("a", "sleep", "1000", lane="first")])
         self.until(lambda: any(running.id == "a" and running.pid for running in self.host.running()), "the start of a")
         assert self.find_ended("first").reason == "timeout"
 
-    def test_one_that_is_cancelled_while_it_waits_is_passed_over(self):
+    def test_a_job_cancelled_in_its_lane_is_skipped(self):
         self.lane("a", "b", "c")
         self.host.kill(["b"])
         assert self.ended("b") == Ended("b", self.ended("b").at, -1, "cancel", "", 0, 0.0)
@@ -75,13 +75,13 @@ class Lanes(HostTest):
         self.ended("c")
         assert self.ran() == ["first", "a", "c"]
 
-    def test_one_that_is_cancelled_before_it_could_start_lets_the_next_one_in(self):
+    def test_a_job_cancelled_before_its_start_is_followed_by_the_next_job(self):
         self.host.start([self.launch("first", "true"), self.launch("a", "true", lane="first")])
         self.host.kill(["first"])
         assert self.ended("a").exit_code == 0
         assert not self.started("first")
 
-    def test_those_that_wait_can_be_called_back_and_those_that_run_stay(self):
+    def test_waiting_jobs_are_retracted_and_running_jobs_stay(self):
         self.lane("a", "b")
         self.host.retract(["first", "a", "b", "unknown"])
         assert (self.ended("a").reason, self.ended("b").reason) == ("closed", "closed")
@@ -92,7 +92,7 @@ class Lanes(HostTest):
         assert self.ran() == ["first", "c"]
         assert self.host.start([self.launch("a", "true")]) == ["a"]
 
-    def test_the_end_of_everything_starts_nobody_who_waits(self):
+    def test_finish_starts_no_waiting_job_of_a_lane(self):
         self.lane("a", "b")
         self.host.finish(0.0)
         self.until(lambda: not self.host.busy, "the end")
@@ -100,7 +100,7 @@ class Lanes(HostTest):
         assert self.ran() == ["first"]
         assert sorted(id for kind, id in self.told() if kind == "Ended") == ["a", "b", "first"]
 
-    def test_a_host_that_is_cut_off_starts_nobody_who_waits_and_takes_on_others_later(self):
+    def test_a_cut_off_host_starts_no_waiting_job_and_accepts_jobs_later(self):
         self.lane("a", "b")
         self.host.set_cut_off("it is cut off")
         self.host.lose_all()
@@ -112,7 +112,7 @@ class Lanes(HostTest):
         assert self.ran() == ["first", "c", "d"]
         assert not self.host.records_can_wait
 
-    def test_an_agent_that_dies_leaves_nothing_of_those_that_waited(self):
+    def test_a_killed_agent_leaves_no_trace_of_waiting_jobs(self):
         self.lane("a")
         self.host.close()
         self.ledger.close()
@@ -122,7 +122,7 @@ class Lanes(HostTest):
         assert not self.ledger.knows("a")
         assert not os.path.exists(self.path("go"))
 
-    def test_nobody_is_in_a_hurry_while_every_core_has_somebody(self):
+    def test_records_can_wait_while_every_lane_is_busy(self):
         self.lane("a", "b")
         assert self.host.records_can_wait
         self.let_go()

@@ -43,10 +43,10 @@ class LedgerTest(unittest.TestCase):
         self.ledger = Ledger(self.path)
         return self.ledger
 
-    def test_it_is_for_its_owner_only(self):
+    def test_only_the_owner_can_read_a_ledger(self):
         assert stat.S_IMODE(os.stat(self.path).st_mode) == 384
 
-    def test_records_are_numbered_from_one_and_on_after_a_restart(self):
+    def test_record_numbers_start_at_one_and_continue_after_a_restart(self):
         assert self.start("a")[0] == 1
         assert self.ledger.ended(ended("a"))[0] == 2
         self.reopen()
@@ -75,7 +75,7 @@ class LedgerTest(unittest.TestCase):
         with open(self.path) as file:
             assert '["b","a","m",[]]\n' in file.read()
 
-    def test_acknowledged_records_are_forgotten_also_after_a_restart(self):
+    def test_acknowledged_records_are_dropped_also_after_a_restart(self):
         self.start("a")
         self.ledger.ended(ended("a"))
         self.start("b")
@@ -87,7 +87,7 @@ class LedgerTest(unittest.TestCase):
         assert not self.ledger.knows("a")
         assert self.ledger.knows("b")
 
-    def test_a_torn_last_line_is_passed_over_and_harms_no_later_line(self):
+    def test_an_incomplete_last_line_is_ignored_and_later_lines_are_read(self):
         self.start("a")
         self.ledger.flush()
         with open(self.path, "a") as file:
@@ -99,14 +99,14 @@ class LedgerTest(unittest.TestCase):
         assert self.reopen().open == {}
         assert self.ledger.last == 2
 
-    def test_blocks_of_zeros_after_a_power_cut_are_passed_over(self):
+    def test_blocks_of_zeros_after_a_power_cut_are_ignored(self):
         self.start("a")
         self.ledger.flush()
         with open(self.path, "ab") as file:
             file.write(b"\0" * 512)
         assert set(self.reopen().open) == {"a"}
 
-    def test_pids_from_before_a_boot_are_void(self):
+    def test_pids_from_before_a_boot_are_not_used(self):
         self.start("a", 11)
         self.ledger.flush()
         with mock.patch.object(ledger_module, "boot_id", return_value="another boot"):
@@ -147,7 +147,7 @@ class LedgerTest(unittest.TestCase):
         self.reopen()
         assert self.ledger.unacknowledged()[1:] == [(2, ended("a"))]
 
-    def test_lines_of_earlier_versions_tell_no_grants(self):
+    def test_lines_of_earlier_versions_have_no_grants(self):
         with open(self.path, "ab") as file:
             file.write(b'["b","a","m"]\n["e",1,"a",2.0,0,"exit","",7,1.0]\n["b","c","m"]\n')
         self.reopen()
@@ -183,7 +183,7 @@ class LedgerTest(unittest.TestCase):
         self.reopen()
         assert [body.id for _, body in self.ledger.unacknowledged()] == ["0", "1", "2"]
 
-    def test_an_end_without_a_number_is_forgotten_when_it_has_one(self):
+    def test_an_end_is_recorded_once_when_it_gets_its_number(self):
         self.start("a")
         self.ledger.flush()
         with open(self.path, "ab") as file:
@@ -213,7 +213,7 @@ class LedgerTest(unittest.TestCase):
         assert self.ledger.open["old"] == opened(5)
         assert [number for number, _ in self.ledger.unacknowledged()] == [last + 1, last + 2]
 
-    def test_what_is_not_in_the_file_is_not_told(self):
+    def test_records_that_are_not_in_the_file_are_not_sent(self):
         self.start("a")
         self.ledger.flush()
         assert [number for number, _ in self.ledger.unacknowledged()] == [1]
@@ -241,7 +241,7 @@ class LedgerTest(unittest.TestCase):
         assert self.reopen().unacknowledged() == [(501, ended("a"))]
         assert self.start("b")[0] == 502
 
-    def test_records_of_this_life_move_above_what_was_seen_of_the_one_before_even_when_there_are_more(self):
+    def test_new_records_are_renumbered_above_the_last_number_that_the_manager_has_seen(self):
         self.start("a")
         self.start("b")
         self.reopen()
@@ -255,7 +255,7 @@ class LedgerTest(unittest.TestCase):
         self.ledger.manager_has_seen(5)
         assert [number for number, _ in self.reopen().unacknowledged()] == [1, 2, 4, 5]
 
-    def test_a_ledger_that_cannot_be_opened_is_told_in_a_sentence(self):
+    def test_a_ledger_that_cannot_be_opened_is_reported_in_a_sentence(self):
         told = ""
         try:
             Ledger("/no/such/ledger")

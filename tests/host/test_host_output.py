@@ -37,16 +37,16 @@ class Output(HostTest):
         assert self.run_shell(BOTH + "exit 3", output="sim.7").exit_code == 3
         assert self.saved() == {"sim.7.out": "said\n", "sim.7.err": "wrong\n"}
 
-    def test_only_the_owner_can_read_them(self):
+    def test_only_the_owner_can_read_saved_output(self):
         self.run_shell(BOTH + "exit 3")
         modes = [stat.S_IMODE(os.stat(self.path(name)).st_mode) for name in ("out", "out/job.out", "out/job.err")]
         assert modes == [0o700, 0o600, 0o600]
 
-    def test_of_a_job_that_succeeds_nothing_is_saved(self):
+    def test_output_of_a_job_that_succeeds_is_not_saved(self):
         assert self.run_shell(BOTH).exit_code == 0
         assert self.saved() == {}
 
-    def test_of_a_job_that_succeeds_output_is_saved_on_demand(self):
+    def test_output_of_a_job_that_succeeds_is_saved_on_demand(self):
         assert self.run_shell(BOTH, keep_output=True).exit_code == 0
         assert self.saved() == {"job.out": "said\n", "job.err": "wrong\n"}
 
@@ -56,7 +56,7 @@ class Output(HostTest):
         assert self.saved() == {"a.err": "wrong\n", "b.out": "said\n"}
         assert (self.text("mine"), self.text("mine too")) == ("said\n", "wrong\n")
 
-    def test_without_a_name_for_it_output_is_dropped(self):
+    def test_output_without_a_file_name_is_dropped(self):
         self.run_shell(BOTH + "exit 1", output="")
         assert self.saved() == {}
 
@@ -89,7 +89,7 @@ class Output(HostTest):
         assert self.ended("job").reason == "closed"
         assert self.saved() == {}
 
-    def test_of_long_output_the_beginning_and_the_end_are_saved(self):
+    def test_the_beginning_and_the_end_of_long_output_are_saved(self):
         code = "import sys; sys.stdout.write('a' * {0} + 'b' * 1000 + 'c' * {0}); sys.exit(1)".format(LIMIT // 2)
         self.run_job(*python(code), output="long")
         text = self.saved()["long.out"]
@@ -139,13 +139,13 @@ class Output(HostTest):
         self.run_shell("echo one >&2; echo two > /dev/stderr; echo three >&2; echo four >> /dev/stderr; exit 1")
         assert self.saved() == {"job.err": "two\nthree\nfour\n"}
 
-    def test_what_cannot_be_saved_changes_nothing_about_the_job(self):
+    def test_a_failure_to_save_output_does_not_change_the_result_of_the_job(self):
         open(self.path("out"), "w").close()
         ended = self.run_shell(BOTH + "exit 3")
         assert (ended.exit_code, ended.reason, ended.message) == (3, "exit", "")
         assert any("The stdout of job job cannot be saved in" in line for line in self.log), self.log
 
-    def test_half_an_output_is_not_left_where_the_disk_is_full(self):
+    def test_no_partial_output_is_left_on_a_full_disk(self):
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with mock.patch("qcg.pilotjob.host.captured_output._write", side_effect=full):
             assert self.run_shell(BOTH + "exit 3").exit_code == 3
@@ -166,7 +166,7 @@ class Output(HostTest):
             self.run_job("/no/such/program", id=f"no{number}", output="no")
         assert open_descriptors() == before
 
-    def test_without_descriptors_to_spare_jobs_run_and_a_file_says_that_output_is_missing(self):
+    def test_without_free_descriptors_jobs_run_and_a_file_says_that_output_is_missing(self):
         self.close_host()
         with mock.patch("resource.getrlimit", return_value=(0, 0)):
             self.open_host()
@@ -179,13 +179,13 @@ class Output(HostTest):
         assert {name for name in self.saved() if name[0] in "cd"} == {"c.err"}
         assert len([line for line in self.log if "is not captured" in line]) == 1, self.log
 
-    def test_where_there_are_no_memory_files_temporary_ones_do(self):
+    def test_temporary_files_are_used_without_memory_files(self):
         self.host._setup.outputs.memory_flags = -1
         self.run_shell(BOTH + "exit 3")
         assert self.saved() == {"job.out": "said\n", "job.err": "wrong\n"}
         assert self.run_shell("sleep 0.2; test -s /dev/stdout || exit 4", id="quiet").exit_code == 4
 
-    def test_a_job_of_which_the_output_was_looked_at_goes_on(self):
+    def test_checking_captured_output_does_not_disturb_the_job(self):
         self.host.start(
             [self.launch("job", SHELL, "-c", BOTH + "until test -e go; do sleep 0.01; done; exit 1", output="j")]
         )

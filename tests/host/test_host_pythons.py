@@ -38,7 +38,7 @@ def _runs_as(path: str, version: str) -> bool:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_every_file_is_python_3_6(path: Path) -> None:
+def test_every_file_of_the_host_is_python_3_6(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
     # Annotations as strings came with 3.7, and the parser alone does not mind them.
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "__future__"]

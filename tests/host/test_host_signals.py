@@ -20,7 +20,7 @@ class Signals(HostTest):
             pass
         return self.ended(id)
 
-    def test_every_process_that_catches_a_signal_gets_it_once_and_the_others_live(self):
+    def test_every_process_that_catches_a_signal_gets_it_once(self):
         child = CATCHES % ("child", "child")
         # The first shell does not catch it, and would end of it, and with it the whole job.
         script = f'sleep 1000 & /bin/bash -c "{child}" & wait %2'
@@ -30,7 +30,7 @@ class Signals(HostTest):
         assert self.let_go("a").exit_code == 0
         assert self.text("child") == "told\n"
 
-    def test_other_jobs_do_not_get_it_and_unknown_ones_are_passed_over(self):
+    def test_a_signal_is_not_sent_to_other_jobs_and_unknown_ids_are_ignored(self):
         self.start_catchers("a", CATCHES % ("a", "a"), "a")
         self.start_catchers("b", CATCHES % ("b", "b"), "b")
         self.host.signal(["b", "nobody"], signal.SIGUSR1)
@@ -38,7 +38,7 @@ class Signals(HostTest):
         assert self.let_go("a").exit_code == 0
         assert not os.path.exists(self.path("a"))
 
-    def test_what_a_launcher_passes_on_by_itself_is_not_sent_again(self):
+    def test_a_signal_that_a_launcher_forwards_is_not_sent_again(self):
         child = CATCHES % ("rank", "rank")
         with open(self.path("mpirun"), "w") as file:
             file.write(f'#!/bin/bash\ntrap "echo told >> launcher" USR1\n/bin/bash -c "{child}" &\nwait; wait\n')
@@ -76,7 +76,7 @@ class Sweeps(HostTest):
     def swept(self):
         return self.until(self.host.take_swept, "the sweep")
 
-    def test_what_carries_the_mark_is_ended_and_nothing_else(self):
+    def test_a_sweep_ends_only_processes_with_the_step_id(self):
         mark = f"test{os.getpid()}.7.1"
         marked, other = self.start_stranger(mark), self.start_stranger(mark + "1")
         self.host.sweep({"7.1": mark})
@@ -86,7 +86,7 @@ class Sweeps(HostTest):
         assert alive(other.pid)
         assert self.host.take_records() == []
 
-    def test_where_nothing_is_left_that_is_told_at_once(self):
+    def test_a_sweep_without_processes_is_reported_at_once(self):
         self.host.sweep({"7.1": "nobody.7.1", "8.1": "nobody.8.1"})
         assert sorted(self.swept()) == ["7.1", "8.1"]
 
@@ -104,19 +104,19 @@ class Doubts(HostTest):
         wait_for(lambda: not alive(pid), "the end of the job")
         self.host.reap()
 
-    def test_an_end_that_nothing_explains_is_told_as_it_was(self):
+    def test_an_end_without_a_signal_to_the_host_is_recorded_unchanged(self):
         self.end_from_outside("a")
         assert [job.id for job in self.host.running()] == ["a"]
         ended = self.ended("a")
         assert (ended.reason, ended.exit_code) == ("exit", -signal.SIGTERM)
 
-    def test_when_the_host_is_told_to_end_as_well_the_job_has_not_failed(self):
+    def test_a_job_that_ends_just_before_its_host_has_not_failed(self):
         self.end_from_outside("a")
         self.host.finish(0.0, "closed", "The allocation ends.")
         ended = self.ended("a")
         assert (ended.reason, ended.message) == ("closed", "The allocation ends.")
 
-    def test_it_can_be_cancelled_meanwhile_without_harm(self):
+    def test_a_job_can_be_cancelled_during_the_verdict_delay(self):
         self.end_from_outside("a")
         self.host.kill(["a"])
         assert self.ended("a").reason == "exit"
@@ -126,6 +126,6 @@ class Doubts(HostTest):
 class NoDoubts(HostTest):
     verdict_delay = 1000.0
 
-    def test_other_ends_are_told_at_once(self):
+    def test_other_ends_are_recorded_at_once(self):
         assert self.run_job("true", id="b").exit_code == 0
         assert self.run_job("/bin/sh", "-c", "exit 3", id="c").exit_code == 3

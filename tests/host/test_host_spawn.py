@@ -26,7 +26,7 @@ class WhatAJobFinds(HostTest):
             assert self.run_job(*python(TELL_ARGUMENTS), *arguments).exit_code == 0
         assert json.loads(self.text("a")) == arguments
 
-    def test_the_environment_is_the_hosts_without_what_is_unset_and_with_what_is_added(self):
+    def test_the_environment_is_that_of_the_host_with_variables_unset_and_added(self):
         base = {name.decode(): value.decode() for name, value in os.environb.items()}
         gone = next(name for name in base if name not in ("PATH", "PWD", "HOME"))
         added = {"NEW": "quotes ' \" and\nlines", "ŻÓŁW": "🐢", "EMPTY": "", "HOME": "/elsewhere"}
@@ -41,7 +41,7 @@ class WhatAJobFinds(HostTest):
             found.pop(name, None)
         assert found == expected
 
-    def test_a_name_with_a_star_unsets_all_that_begin_so(self):
+    def test_a_name_with_a_star_unsets_all_variables_with_the_prefix(self):
         self.close_host()
         with mock.patch.dict(os.environ, {"STEP_ID": "1", "STEPS": "2", "STE": "3", "OTHER": "4"}):
             self.open_host()
@@ -103,19 +103,19 @@ class WhatAJobFinds(HostTest):
         assert int(status["SigIgn"], 16) & ~(3 << 31) == 0
         assert int(status["SigBlk"], 16) == 0
 
-    def test_it_leads_a_session_of_its_own(self):
+    def test_a_job_leads_its_own_session(self):
         ended = self.run_job("cat", "/proc/self/stat", stdout="stat")
         fields = self.text("stat").split()
         assert [int(fields[4]), int(fields[5])] == [ended.pid, ended.pid]
 
-    def test_it_is_bound_to_its_cores_and_the_host_is_not(self):
+    def test_a_job_is_bound_to_its_cores_and_the_host_is_not(self):
         own = os.sched_getaffinity(0)
         for core in sorted(own):
             self.run_job("grep", "Cpus_allowed_list", "/proc/self/status", id=f"c{core}", stdout="c", cores=(core,))
             assert self.text("c").split() == ["Cpus_allowed_list:", str(core)]
         assert os.sched_getaffinity(0) == own
 
-    def test_cores_that_do_not_exist_are_told_once_and_the_job_runs(self):
+    def test_missing_cores_are_logged_once_and_the_job_runs(self):
         for id in ("a", "b"):
             assert self.run_job("true", id=id, cores=(1000, 1001)).exit_code == 0
         assert len(self.log) == 1
@@ -163,18 +163,18 @@ class WhatAJobFinds(HostTest):
 
 
 class Streams(HostTest):
-    def test_without_paths_they_are_dev_null(self):
+    def test_streams_without_paths_are_dev_null(self):
         code = "import os; print(*(os.readlink(f'/proc/self/fd/{n}') for n in range(3)), file=open('links', 'w'))"
         self.run_job(*python(code))
         assert self.text("links") == "/dev/null /dev/null /dev/null\n"
 
-    def test_each_goes_to_its_file_and_folders_are_made(self):
+    def test_streams_go_to_their_files_and_directories_are_made(self):
         with open(self.path("in"), "w") as file:
             file.write("input\n")
         self.run_job("sh", "-c", "cat; echo err >&2", stdin="in", stdout="o/p/out", stderr="e/err")
         assert [self.text("o/p/out"), self.text("e/err")] == ["input\n", "err\n"]
 
-    def test_one_path_for_both_is_one_file_in_order(self):
+    def test_one_path_for_stdout_and_stderr_is_one_file_in_order(self):
         self.run_job("sh", "-c", "echo 1; echo 2 >&2; echo 3", stdout="both", stderr="both")
         assert self.text("both") == "1\n2\n3\n"
 
@@ -186,7 +186,7 @@ class Streams(HostTest):
         assert self.text("out") == "new\n"
         assert stat.S_IMODE(os.stat(self.path("err")).st_mode) == 416
 
-    def test_they_block_as_usual(self):
+    def test_streams_are_blocking(self):
         with open(self.path("in"), "w") as file:
             file.write("x")
         code = "import os; print(*map(os.get_blocking, (0, 1, 2)))"
@@ -195,7 +195,7 @@ class Streams(HostTest):
 
 
 class Reports(HostTest):
-    def test_what_the_setup_wrapper_writes_to_descriptor_3_is_the_message(self):
+    def test_the_report_of_the_setup_wrapper_is_the_message(self):
         ended = self.run_job(SHELL, "-c", "echo 'module x is not there' >&3; exit 1", setup=True)
         assert (ended.reason, ended.exit_code, ended.message) == ("exit", 1, "module x is not there")
 
@@ -206,12 +206,12 @@ class Reports(HostTest):
         ended = self.run_job(SHELL, "-c", "yes | head -c 50000 | tr -d '\\n' >&3", setup=True)
         assert ended.message == "y" * 1000
 
-    def test_a_daemon_that_keeps_the_descriptor_delays_nothing(self):
+    def test_a_daemon_that_keeps_the_report_descriptor_delays_nothing(self):
         daemon = "(setsid sh -c 'touch ready; exec sleep 1000' &)"
         ended = self.run_job(SHELL, "-c", f"{daemon}; until test -e ready; do :; done; exit 3", setup=True)
         assert (ended.exit_code, ended.message) == (3, "")
 
-    def test_other_jobs_do_not_see_the_descriptor(self):
+    def test_other_jobs_do_not_inherit_the_report_descriptor(self):
         waiting = self.launch("wrapped", SHELL, "-c", "exec sleep 1000", setup=True)
         self.host.start([waiting, self.launch("other", "ls", "/proc/self/fd", stdout="fds")])
         self.ended("other")
@@ -308,7 +308,7 @@ class Unstartable(Refusals):
         assert "cannot be passed to a program" in self.refused("true", chr(0xD800), id="d")
         assert "zero character" in self.refused("true", id="e", wd="/tmp/\x00")
 
-    def test_nothing_stays_open_after_a_refusal(self):
+    def test_no_descriptor_stays_open_after_a_failed_start(self):
         before = os.listdir("/proc/self/fd")
         self.refused("no-such-program", stdout="out", stderr="err", setup=True)
         assert os.listdir("/proc/self/fd") == before
@@ -317,7 +317,7 @@ class Unstartable(Refusals):
 class Mishaps(Refusals):
     """Pretended, by something else in place of what Python calls."""
 
-    def test_a_job_runs_also_when_the_host_cannot_take_its_own_cores_back(self):
+    def test_a_job_runs_also_when_the_host_stays_bound_to_its_cores(self):
         own = os.sched_getaffinity(0)
         bind = os.sched_setaffinity
         more = frozenset({*own, 1000})  # also where there is one core only
@@ -348,7 +348,7 @@ class Mishaps(Refusals):
 
 
 class NoRoom(HostTest):
-    def test_a_job_waits_a_while_for_room_also_where_no_other_job_could_make_some(self):
+    def test_a_job_waits_for_process_capacity_also_when_no_other_job_runs(self):
         spawn = self.host._setup._spawner._spawn
         full = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
         self.host._setup._spawner._spawn = mock.Mock(side_effect=[full, full])

@@ -60,7 +60,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path):
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
-def test_what_others_can_write_to_is_not_own(tmp_path: Path, mode: int):
+def test_a_file_that_others_can_write_to_is_refused(tmp_path: Path, mode: int):
     path = tmp_path / "file"
     path.touch()
     path.chmod(mode)
@@ -74,7 +74,7 @@ def test_what_others_can_write_to_is_not_own(tmp_path: Path, mode: int):
 
 
 @needs_root
-def test_what_belongs_to_another_user_is_not_own(tmp_path: Path):
+def test_a_file_of_another_user_is_refused(tmp_path: Path):
     path = tmp_path / "file"
     path.touch(0o600)
     (tmp_path / "own").mkdir()
@@ -138,7 +138,7 @@ def test_input_comes_from_files_links_and_pipes(tmp_path: Path):
     assert read_input("/dev/null") == b""
 
 
-def test_input_is_not_waited_for_in_vain_and_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_input_has_a_timeout_and_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(safe_open, "WRITER_PATIENCE", 0.05)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UnsafeFile, match="a named pipe that nobody writes to"):

@@ -82,7 +82,7 @@ def test_connections_with_keys_are_kept(peers: Peers):
 
 
 @pytest.mark.usefixtures("few")
-def test_when_all_have_keys_those_that_came_last_are_closed(peers: Peers):
+def test_the_latest_connections_are_closed_when_all_have_keys(peers: Peers):
     guard = ConnectionLimiter()
     for _ in range(10):
         peers.connect(guard, with_keys=True)
@@ -102,7 +102,7 @@ def test_a_connection_that_has_ended_makes_room(peers: Peers):
 
 
 @pytest.mark.usefixtures("few")
-def test_the_end_of_a_connection_of_one_socket_does_not_concern_the_same_descriptor_of_another(peers: Peers):
+def test_the_same_descriptor_of_another_socket_is_another_connection(peers: Peers):
     """The events of two listening sockets may be read in another order than they happened."""
     guard = ConnectionLimiter()
     for _ in range(4):
@@ -114,7 +114,7 @@ def test_the_end_of_a_connection_of_one_socket_does_not_concern_the_same_descrip
 
 
 @pytest.mark.usefixtures("few")
-def test_a_descriptor_that_is_closed_or_no_socket_does_no_harm(peers: Peers):
+def test_a_closed_descriptor_or_one_of_no_socket_is_ignored(peers: Peers):
     guard = ConnectionLimiter()
     with open("/dev/null") as file:
         guard.take(peers.listening, Event.ACCEPTED, file.fileno())

@@ -18,7 +18,7 @@ def test_a_body_is_split_into_small_frames_that_join_to_the_same_body(size: int)
 
 @pytest.mark.parametrize("size", [0, PART, PART + 1, 5 * PART])
 @pytest.mark.parametrize("way_back", [[b"peer"], [b"peer", b""], [b"peer", b"12", b""]])
-def test_the_receiver_finds_the_way_back_and_the_request(size: int, way_back: list[bytes]):
+def test_the_receiver_splits_routing_frames_and_request(size: int, way_back: list[bytes]):
     body = b"x" * size
     found, parts = split_request([*way_back, *request_frames(body)])
     assert found == way_back

@@ -60,23 +60,23 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     return known
 
 
-def test_a_name_of_ones_own_that_means_loopback_is_passed_over(names: dict[str, list[str]]):
+def test_an_own_name_that_means_loopback_is_ignored(names: dict[str, list[str]]):
     names.update(n1=["127.0.1.1"], n2=["10.0.0.2"])
     assert address_towards(["n1", "n2"]) == "10.0.0.1"
 
 
-def test_a_name_of_ones_own_does_when_there_is_no_other(names: dict[str, list[str]]):
+def test_an_own_name_is_used_when_there_is_no_other(names: dict[str, list[str]]):
     names.update(n1=["127.0.1.1", "10.0.0.1"])
     assert address_towards(["n1"]) == "10.0.0.1"
 
 
-def test_nodes_without_the_older_kind_of_address_are_reached_as_well(names: dict[str, list[str]]):
+def test_nodes_with_ipv6_only_are_reached(names: dict[str, list[str]]):
     names.update(n1=["::1", "fd00::1"], n2=["fe80::2", "fd00::2"], n3=["fd00::3", "10.0.0.3"])
     assert address_towards(["n1", "n2"]) == "[fd00::1]"
     assert address_towards(["n3"]) == "10.0.0.1"
 
 
-def test_names_that_lead_nowhere_give_no_address(names: dict[str, list[str]]):
+def test_unknown_names_give_no_address(names: dict[str, list[str]]):
     names.update(n1=["127.0.1.1"], n2=["192.0.2.7"])
     assert address_towards(["n1", "n2", "n3"]) is None
 
@@ -86,7 +86,7 @@ def placement(*nodes: str) -> Placement:
     return Placement(specs, {}, Allocation(AllocationRef("1"), specs, {name: name for name in nodes}))
 
 
-def test_one_node_is_this_machine_and_several_that_cannot_be_reached_are_told(names: dict[str, list[str]]):
+def test_one_node_is_this_machine_and_several_unreachable_nodes_are_reported(names: dict[str, list[str]]):
     names.update(n1=["127.0.1.1"], n2=["127.0.1.1"])
     assert placement("n1").address == LOOPBACK
     with pytest.raises(ClusterError, match="cannot be reached from here.*n1, n2.*/etc/hosts"):
