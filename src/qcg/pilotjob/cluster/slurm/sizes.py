@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from qcg.pilotjob.cluster.errors import BatchError
 from qcg.pilotjob.cluster.slurm.options import has_option
+from qcg.pilotjob.cluster.spec import parse_memory, parse_nodes
 from qcg.pilotjob.core.resources import NodeSpec
 
 UNKNOWN = 4096
 """Cores or GPUs of a node where their number is not known: more than any job asks for."""
 
-_NODES = re.compile(r"(?:\d{1,9}-)?(\d{1,9})", re.ASCII)
 _LAST_NUMBER = re.compile(r"(?:.*[:=])?(\d{1,9})", re.ASCII)
 _GPUS = re.compile(r"(?:gres/)?gpu(?:[:=].*)?", re.ASCII)
-_MEMORY = re.compile(r"(\d{1,18})([KMGT]?)B?", re.ASCII | re.IGNORECASE)
-_MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}
 
 
 def largest_allocation(options: Sequence[str], largest_node: tuple[int, int] | None) -> list[NodeSpec]:
@@ -26,23 +23,10 @@ def largest_allocation(options: Sequence[str], largest_node: tuple[int, int] | N
     if "--ntasks-per-node" in given and not has_option(options, "--cpus-per-task", "-c"):
         cpus = int(given["--ntasks-per-node"])
     if given.get("--mem", "0") != "0":
-        memory = _mib(given["--mem"])
+        memory = parse_memory(given["--mem"])
     gpus = tuple(map(str, range(_gpus(given, options))))
-    return [NodeSpec(f"node{number + 1}", tuple(range(cpus)), gpus, memory) for number in range(_nodes(given))]
-
-
-def _nodes(given: dict[str, str]) -> int:
-    match = _NODES.fullmatch(given["--nodes"])
-    if match is None or int(match[1]) == 0:
-        raise BatchError(f"--nodes {given['--nodes']!r} is no number of nodes; write 4, 2-4, or 2x4")
-    return int(match[1])
-
-
-def _mib(text: str) -> int:
-    match = _MEMORY.fullmatch(text)
-    if match is None:
-        raise BatchError(f"--mem {text!r} is no amount of memory; write 4000M, or 4G")
-    return int(int(match[1]) * _MIB[match[2].upper()])
+    _, nodes = parse_nodes(given["--nodes"])
+    return [NodeSpec(f"node{number + 1}", tuple(range(cpus)), gpus, memory) for number in range(nodes)]
 
 
 def _gpus(given: dict[str, str], options: Sequence[str]) -> int:
