@@ -99,8 +99,8 @@ def test_jobs_of_an_ended_run_are_listed(over: Path):
         "after  OMITTED  it waits for 'bad', which is FAILED",
         "its    FAILED   2 of 3 iterations failed",
     ]
-    says = f"This is what the registry of {over}/.qcgpjm-service-over says."
-    assert done.stderr == f"{says} Its manager and all its jobs have ended.\n"
+    state = f"No manager is running; this is the recorded state of {over}/.qcgpjm-service-over."
+    assert done.stderr == f"{state} All jobs have ended.\n"
     told = json.loads(pm("jobs", "-p", over, "--json", "its:*", "-s", "failed").stdout)["jobs"]
     assert told == {name: {"state": "FAILED", "status": "FAILED"} for name in ("its:1", "its:2")}
 
@@ -183,7 +183,7 @@ def test_a_run_whose_requests_were_refused_hides_no_other(tmp_path: Path):
     assert run("qcg-pm-service", *refused).returncode == 1
     done = pm("why", "good", "nobody", "-p", tmp_path)
     assert "good SUCCEED" in done.stdout
-    assert f"the registry of {tmp_path}/.qcgpjm-service-real says" in done.stderr
+    assert f"this is the recorded state of {tmp_path}/.qcgpjm-service-real." in done.stderr
     assert f"1 other run is in {tmp_path}: see --path" in done.stderr
     assert f"Run {tmp_path}/.qcgpjm-service-real" in pm("report", tmp_path).stdout
 
@@ -202,8 +202,11 @@ def test_commands_that_need_a_manager_are_refused_with_advice(over: Path):
 def test_a_crashed_run_shows_unfinished_jobs_and_the_resume_hint(died: Path):
     done = pm("jobs", "-p", died)
     assert done.stdout.splitlines() == ["name  state", "gate  EXECUTING", "last  QUEUED"]
-    assert "has died" in done.stderr
-    assert f"2 jobs have not ended: nothing runs any more, and `qcg-pm run --resume {died}/.qcgpjm" in done.stderr
+    run_dir = f"{died}/.qcgpjm-service-dead"
+    assert done.stderr == (
+        f"No manager is running (the last one has died); this is the recorded state of {run_dir}."
+        f" 2 jobs have not ended, and no agent is running. Continue: `qcg-pm run --resume {run_dir}`.\n"
+    )
     told = pm("why", "gate", "last", "-p", died).stdout.splitlines()
     assert told[0].startswith("gate EXECUTING: it was on n0[0] (pid ")
     assert (
@@ -227,7 +230,7 @@ def test_a_run_that_died_is_named_beside_a_newer_one(died: Path, tmp_path: Path)
     assert pm("jobs", "-p", wd).stdout.splitlines() == ["name  state", "new   SUCCEED"]
     (wd / "go").touch()
     resumed = run("qcg-pm", "run", "--resume", wd)
-    assert resumed.stderr.startswith(f"Going on with {wd}/.qcgpjm-service-dead: of the newer ones none has")
+    assert resumed.stderr.startswith(f"Resuming {wd}/.qcgpjm-service-dead, the newest run with unfinished jobs.\n")
     assert f"Run {wd}/.qcgpjm-service-dead" in resumed.stdout
     again = run("qcg-pm", "run", path, "--wd", wd, "--nodes", "1")
     assert "Note" not in again.stderr

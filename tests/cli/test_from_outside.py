@@ -87,7 +87,7 @@ def test_waiting_for_a_killed_manager_ends_with_2_and_the_resume_hint(command: s
         assert (waiting.returncode, out) == (2, "")
         assert err.startswith("Error: ")
         assert "has died" in err
-        assert f"what runs goes on, and `qcg-pm run --resume {run_dir}`" in err
+        assert f"2 jobs have not ended, and agents are still running. Continue: `qcg-pm run --resume {run_dir}`" in err
         assert "Traceback" not in err
         (tmp_path / "go").touch()
     wait_for(lambda: not (run_dir / "agent-local.json").exists(), what="the agent to end")
@@ -155,7 +155,7 @@ def test_finish_ends_a_run_and_returns_when_it_is_over(tmp_path: Path):
         assert not list(tmp_path.glob(".qcgpjm-service-*/contact.json"))
         assert process.wait(60) == 1
     assert "gate (CANCELED)" in (tmp_path / "jobs.report").read_text()
-    assert "Its manager and all its jobs have ended." in pm("status", "-p", tmp_path).stderr
+    assert "All jobs have ended." in pm("status", "-p", tmp_path).stderr
 
 
 def test_a_service_finishes_when_its_jobs_are_done_if_it_is_told_so(tmp_path: Path):

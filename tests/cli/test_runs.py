@@ -125,7 +125,7 @@ def test_the_table_has_the_same_content_and_the_resume_hint(one_of_each: Path):
     assert rows["left"][:3] == ["left", "3", "2"]
     assert rows["unread"][-4:] == ["2", "requests", "not", "read"]
     assert rows["live"][-5:] == ["tcp://127.0.0.1:1,", "pid", str(os.getpid()), "on", socket.gethostname()]
-    assert "goes on with `qcg-pm run --resume" in done.stderr
+    assert "To continue the newest unfinished run: `qcg-pm run --resume" in done.stderr
 
 
 def test_a_directory_without_runs_is_reported(tmp_path: Path):

@@ -24,7 +24,7 @@ from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.discovery import own_runs
 from qcg.pilotjob.runs.liveness import has_manager, is_manager_alive
-from qcg.pilotjob.runs.messages import describe_ended_run, describe_run_without_manager
+from qcg.pilotjob.runs.messages import describe_recorded_state, describe_run_without_manager
 from qcg.pilotjob.runs.unfinished import count_unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
@@ -146,7 +146,7 @@ def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[st
         except JournalError as error:
             raise Refusal(str(error)) from None
         finally:
-            echo_err(f"This is what the registry of {run.absolute()} says. {describe_ended_run(run)}")
+            echo_err(describe_recorded_state(run))
             if ended.unreadable:
                 echo_err(f"The registry is damaged. Not readable: {in_words(ended.unreadable)}.")
             others = len(own_runs(run.parent)) - 1

@@ -79,7 +79,7 @@ def _other_runs(options: Options, resumption: Resumption | None, resume: str | N
         found = find_runs(Path(resume))
         notes += found.notices()
         if found.own[0].resolve() != mine:
-            notes.append(f"Going on with {mine}: of the newer ones none has jobs that have not ended.")
+            notes.append(f"Resuming {mine}, the newest run with unfinished jobs.")
     left = find_unfinished_runs(Path(options.wd) if mine is None else mine.parent, besides=mine)
     if left:
         others = f" So were {', '.join(str(other.run_dir) for other in left[1:])}." if left[1:] else ""

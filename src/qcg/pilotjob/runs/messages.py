@@ -3,49 +3,67 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.discovery import MOST_EXAMINED, RunsError, find_unfinished_runs, own_runs
 from qcg.pilotjob.runs.liveness import has_agents, has_manager
 from qcg.pilotjob.runs.resume_hint import resume_command
 from qcg.pilotjob.runs.submissions import waiting_notices
-from qcg.pilotjob.runs.unfinished import UnfinishedRun, count_unfinished, read_unfinished
+from qcg.pilotjob.runs.unfinished import UnfinishedRun, read_unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
+
+_ENDED = "has ended"
 
 
 def describe_run_without_manager(run: Path) -> str:
     """Describe a run without a manager, and other unfinished or submitted runs of its directory."""
     run = run.absolute()
+    sentences = [f"No manager is running for {run}: the last one {_last_manager(run)}."]
+    left = read_unfinished(run)
+    serve = f"`qcg-pm-service --net --resume {shlex.quote(str(run))}`"
+    if not left.unfinished:
+        sentences.append(f"To serve it again: {serve}.")
+    elif left.allocation or left.serves:
+        sentences.append(f"{_describe_unfinished(left)}.")
+    else:
+        sentences.append(f"{_describe_unfinished(left)}, or to serve clients again: {serve}.")
+    return " ".join([*sentences, *_other_runs(run)])
+
+
+def describe_recorded_state(run: Path) -> str:
+    """The notice of read-only commands that the registry has answered, and not a manager."""
+    run = run.absolute()
+    what_happened = _last_manager(run)
+    remark = "" if what_happened == _ENDED else f" (the last one {what_happened})"
+    left = read_unfinished(run)
+    jobs = f"{_describe_unfinished(left)}." if left.unfinished else "All jobs have ended."
+    sentence = f"No manager is running{remark}; this is the recorded state of {run}."
+    return " ".join([sentence, jobs, *_other_runs(run)])
+
+
+def _last_manager(run: Path) -> str:
     try:
         found = contact.read(run)
-        what_happened = "has died" if found is not None and found.pid else "has ended"
     except ContactError as error:
-        what_happened = f"cannot be found ({error})"
-    sentence = f"No manager is at work in {run.parent}: the manager of the newest run, {run}, {what_happened}."
-    left = read_unfinished(run)
-    if left.unfinished:
-        sentence += f" {_describe_unfinished(left)}"
-    else:
-        sentence += f" To go on with it, `qcg-pm-service --net --resume {run}`."
-    return " ".join([sentence, *_other_runs(run)])
-
-
-def describe_ended_run(run: Path) -> str:
-    """The same for read-only commands: one sentence when all jobs have ended."""
-    run = run.absolute()
-    if count_unfinished(run):
-        return describe_run_without_manager(run)
-    return " ".join(["Its manager and all its jobs have ended.", *_other_runs(run)])
+        return f"cannot be found ({error})"
+    return "has died" if found is not None and found.pid else _ENDED
 
 
 def _describe_unfinished(left: UnfinishedRun) -> str:
-    were = "1 job has" if left.unfinished == 1 else f"{left.unfinished} jobs have"
-    at_work = has_agents(left.run_dir)
-    runs = "what runs may go on" if at_work is None else "what runs goes on" if at_work else "nothing runs any more"
-    serve = "" if left.allocation else f" (or, to serve it again, `qcg-pm-service --net --resume {left.run_dir}`)"
-    command = resume_command(left.run_dir, left.allocation, left.batch_system)
-    return f"As far as it knew, {were} not ended: {runs}, and {command} goes on with the rest{serve}."
+    jobs = pluralize(left.unfinished, "job has", "jobs have")
+    running = has_agents(left.run_dir)
+    agents = (
+        "agents may still be running"
+        if running is None
+        else "agents are still running"
+        if running
+        else "no agent is running"
+    )
+    command = resume_command(left.run_dir, left.allocation, left.batch_system, serves=left.serves)
+    return f"{jobs} not ended, and {agents}. Continue: {command}"
 
 
 def _other_runs(run: Path) -> list[str]:

@@ -41,7 +41,7 @@ def command(directory: Path, as_json: bool) -> None:
     if unfinished:
         newest = unfinished[0]
         hint = resume_command(newest.run_dir, newest.allocation, newest.batch_system)
-        echo_err(f"The newest with jobs left goes on with {hint}.")
+        echo_err(f"To continue the newest unfinished run: {hint}")
 
 
 def list_runs(wd: Path) -> list[RunInfo]:
