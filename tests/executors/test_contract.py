@@ -30,7 +30,13 @@ class Hosts(Protocol):
 
     def report(self, host: str, *bodies: Started | Ended) -> None: ...
 
+    def report_from(self, host: str, first: int, *bodies: Started | Ended) -> None: ...
+
     def report_swept(self, host: str, *attempt_ids: str) -> None: ...
+
+    def lose(self, host: str, message: str) -> None: ...
+
+    def fail(self, host: str, reason: str) -> None: ...
 
     def leave(self, host: str) -> None: ...
 
@@ -41,6 +47,7 @@ class AgentHosts(FakePort):
     def __init__(self, sent: list[str]) -> None:
         super().__init__()
         self.executor: Executor
+        self.observer: ExecutorObserver
         self._lines = sent
         self._last_record = dict.fromkeys(HOSTS, 0)
 
@@ -54,10 +61,19 @@ class AgentHosts(FakePort):
     def report(self, host: str, *bodies: Started | Ended) -> None:
         first = self._last_record[host] + 1
         self._last_record[host] += len(bodies)
+        self.report_from(host, first, *bodies)
+
+    def report_from(self, host: str, first: int, *bodies: Started | Ended) -> None:
         self.say(host, protocol.News([protocol.record(number, body) for number, body in enumerate(bodies, first)]))
 
     def report_swept(self, host: str, *attempt_ids: str) -> None:
         self.say(host, protocol.Swept(list(attempt_ids)))
+
+    def lose(self, host: str, message: str) -> None:
+        self.observer.nodes_lost(HOSTS[host], message)  # as a supervisor does
+
+    def fail(self, host: str, reason: str) -> None:
+        self.observer.executor_failed(reason)
 
     def leave(self, host: str) -> None:
         self.say(host, protocol.Bye())
@@ -103,6 +119,15 @@ class Routed:
     def report_swept(self, host: str, *attempt_ids: str) -> None:
         self._by_host[host].report_swept(host, *attempt_ids)
 
+    def report_from(self, host: str, first: int, *bodies: Started | Ended) -> None:
+        self._by_host[host].report_from(host, first, *bodies)
+
+    def lose(self, host: str, message: str) -> None:
+        self._by_host[host].lose(host, message)
+
+    def fail(self, host: str, reason: str) -> None:
+        self._by_host[host].fail(host, reason)
+
     def leave(self, host: str) -> None:
         self._by_host[host].leave(host)
 
@@ -117,6 +142,7 @@ def in_memory(observer: ExecutorObserver, sent: list[str], hosts: dict[str, list
 
 def with_agents(observer: ExecutorObserver, sent: list[str], hosts: dict[str, list[str]] = HOSTS) -> Made:
     agents = AgentHosts(sent)
+    agents.observer = observer
     agents.executor = agent_executor(observer, hosts, agents)
     return agents.executor, agents
 
@@ -301,6 +327,87 @@ def test_a_shutdown_lasts_until_the_last_host_has_left_and_can_be_hurried(run: R
         case.executor.abandon()
 
     run(test)
+
+
+def test_a_hurry_before_the_shutdown_is_remembered(run: Run):
+    async def test(case: Case) -> None:
+        case.begin()
+        case.executor.hurry()
+        assert case.sent == []
+        ending = asyncio.ensure_future(case.executor.shut_down(5.0, "closed"))
+        await asyncio.sleep(0.01)
+        assert case.sent == ["exit 0 closed"] * 2
+        case.hosts.leave("one")
+        case.hosts.leave("two")
+        await ending
+
+    run(test)
+
+
+def test_an_executor_is_abandoned_before_its_start_and_more_than_once(run: Run):
+    async def test(case: Case) -> None:
+        case.executor.abandon()
+        case.executor.abandon()
+        assert (case.sent, case.observer.seen) == ([], [])
+
+    run(test)
+
+
+def test_an_abandoned_executor_ends_no_attempt(run: Run):
+    async def test(case: Case) -> None:
+        case.begin()
+        case.executor.abandon()
+        assert (case.sent, case.observer.seen) == ([], [])
+
+    run(test)
+
+
+def test_each_record_is_reported_once_and_never_an_empty_list(run: Run):
+    async def test(case: Case) -> None:
+        case.begin()
+        case.hosts.report("one", started("1.1"))
+        case.hosts.report_from("one", 1, started("1.1"))
+        case.hosts.report_from("one", 1, started("1.1"), ended("1.1"))
+        case.hosts.report_from("one", 3)
+        assert case.observer.noted("records") == [("one", [(1, "1.1")]), ("one", [(2, "1.1")])]
+
+    run(test)
+
+
+def test_lost_nodes_and_a_failure_are_reported(run: Run):
+    async def test(case: Case) -> None:
+        case.begin()
+        case.hosts.lose("two", "its machine is gone")
+        case.hosts.fail("one", "no host can be reached")
+        assert case.observer.seen == [("lost", ["n3"]), ("failed", "no host can be reached")]
+
+    run(test)
+
+
+class FailingExecutor(MemoryExecutor):
+    async def shut_down(self, grace: float, reason: str) -> None:
+        raise OSError("the connection is broken")
+
+
+def test_the_others_are_shut_down_before_the_error_of_one_is_raised():
+    async def test() -> None:
+        made: list[MemoryExecutor] = []
+
+        def working(observer: ExecutorObserver) -> Executor:
+            made.append(MemoryExecutor(observer, TWO, []))
+            return made[0]
+
+        executor = composite([lambda observer: FailingExecutor(observer, ONE, []), working])(NotingObserver())
+        executor.start()
+        made[0].connect("two")
+        ending = asyncio.ensure_future(executor.shut_down(5.0, "closed"))
+        await asyncio.sleep(0.01)
+        assert not ending.done(), "the other one has not ended yet"
+        made[0].leave("two")
+        with pytest.raises(OSError, match="the connection is broken"):
+            await ending
+
+    asyncio.run(test())
 
 
 def test_a_single_executor_is_used_without_a_composite():

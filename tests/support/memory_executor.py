@@ -20,6 +20,8 @@ class MemoryExecutor(Executor):
         self._collected: dict[str, list[tuple[str, str]]] = {"launch": [], "retract": [], "kill": [], "sweep": []}
         self._last_record = dict.fromkeys(hosts, 0)
         self._reason = ""
+        """Set during the shutdown."""
+        self._in_hurry = False
         self._all_left = asyncio.Event()
 
     @property
@@ -60,11 +62,13 @@ class MemoryExecutor(Executor):
 
     async def shut_down(self, grace: float, reason: str) -> None:
         self._reason = reason
-        self.sent += [f"exit {grace:g} {reason}" for _ in self._ready]
+        self.sent += [f"exit {0 if self._in_hurry else grace:g} {reason}" for _ in self._ready]
         await self._all_left.wait()
 
     def hurry(self) -> None:
-        self.sent += [f"exit 0 {self._reason}" for _ in self._ready]
+        self._in_hurry = True
+        if self._reason:
+            self.sent += [f"exit 0 {self._reason}" for _ in self._ready]
 
     def abandon(self) -> None:
         pass
@@ -84,11 +88,24 @@ class MemoryExecutor(Executor):
 
     def report(self, host: str, *bodies: Started | Ended) -> None:
         first = self._last_record[host] + 1
-        self._last_record[host] += len(bodies)
-        self._observer.records_received(host, [Record(number, body) for number, body in enumerate(bodies, first)])
+        self.report_from(host, first, *bodies)
+
+    def report_from(self, host: str, first: int, *bodies: Started | Ended) -> None:
+        """Report records from this number on. Records that were reported before are dropped."""
+        records = [Record(number, body) for number, body in enumerate(bodies, first)]
+        fresh = [record for record in records if record.number > self._last_record[host]]
+        if fresh:
+            self._last_record[host] = fresh[-1].number
+            self._observer.records_received(host, fresh)
 
     def report_swept(self, host: str, *attempt_ids: str) -> None:
         self._observer.host_swept(host, self._hosts[host], list(attempt_ids))
+
+    def lose(self, host: str, message: str) -> None:
+        self._observer.nodes_lost(self._hosts[host], message)
+
+    def fail(self, host: str, reason: str) -> None:
+        self._observer.executor_failed(reason)
 
     def leave(self, host: str) -> None:
         self._ready.discard(host)

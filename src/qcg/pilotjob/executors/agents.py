@@ -81,6 +81,8 @@ class AgentExecutor(Executor):
         """The heartbeats of agents that may be cut off."""
         self._exit: protocol.Exit | None = None
         """Set during the shutdown."""
+        self._in_hurry = False
+        """The shutdown has no grace period."""
         self._supervisor = supervise(self)
 
     @property
@@ -148,12 +150,14 @@ class AgentExecutor(Executor):
                 self._send(agent, protocol.Ack(number))
 
     async def shut_down(self, grace: float, reason: str) -> None:
+        grace = 0.0 if self._in_hurry else grace
         self._tell_to_exit(protocol.Exit(grace, reason))
         await self._supervisor.end(grace)
 
     def hurry(self) -> None:
-        assert self._exit is not None
-        self._tell_to_exit(protocol.Exit(0.0, self._exit.reason))
+        self._in_hurry = True
+        if self._exit is not None:
+            self._tell_to_exit(protocol.Exit(0.0, self._exit.reason))
 
     def abandon(self) -> None:
         if self.heartbeats is not None:

@@ -132,7 +132,7 @@ class Executor(ABC):
 
     @abstractmethod
     def hurry(self) -> None:
-        """Kill all attempts at once, during `shut_down`."""
+        """Kill all attempts at once, during `shut_down`. Before it: `shut_down` will have no grace period."""
 
     @abstractmethod
     def abandon(self) -> None:

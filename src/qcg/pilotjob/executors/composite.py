@@ -78,7 +78,11 @@ class CompositeExecutor(Executor):
                 child.acknowledge(own)
 
     async def shut_down(self, grace: float, reason: str) -> None:
-        await asyncio.gather(*(child.shut_down(grace, reason) for child in self._children))
+        """One that fails does not keep the others from ending: the first error is raised when all have returned."""
+        ends = [child.shut_down(grace, reason) for child in self._children]
+        for result in await asyncio.gather(*ends, return_exceptions=True):
+            if result is not None:
+                raise result
 
     def hurry(self) -> None:
         for child in self._children:
