@@ -23,6 +23,9 @@ class NotingObserver(ExecutorObserver):
     def hosts_gathered(self, notices: Sequence[str]) -> None:
         self.seen.append(("gathered", *notices))
 
+    def notice(self, text: str) -> None:
+        self.seen.append(("notice", text))
+
     def node_described(self, node: str, layout: NodeLayout) -> None:
         self.seen.append(("described", node, layout))
 

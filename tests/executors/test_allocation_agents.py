@@ -189,8 +189,9 @@ def test_the_executor_fails_without_any_agent(run_dir: Path):
         await supervised.until(lambda: supervised.hopeless)
         assert supervised.gathered == []
         assert "no agent has connected" in supervised.hopeless[0]
+        assert supervised.hopeless[0].endswith("agents.log says: not yet")
 
-    run(run_dir, test, Commands("sleep", "1000"), times=LivenessTimes(25.0, 0.7))
+    run(run_dir, test, Commands("sh", "-c", "echo not yet; exec sleep 1000"), times=LivenessTimes(25.0, 0.7))
 
 
 def test_a_failed_start_command_is_repeated_for_each_node_before_the_executor_fails(
@@ -215,6 +216,42 @@ def test_the_executor_fails_when_the_start_command_does_not_exist(run_dir: Path,
         assert "no-such-program cannot be started" in supervised.hopeless[0]
 
     run(run_dir, test, Commands("no-such-program"))
+
+
+class SshCommands(Commands):
+    """One command a node; that of n2 fails."""
+
+    def commands(self, names: list[str], replace_after: float | None) -> list[tuple[list[str], list[str]]]:
+        self.groups.append(list(names))
+        denied = ["sh", "-c", "echo first; echo 'me@n2: Permission denied (publickey).' >&2; exit 255"]
+        return [([name], denied if name == "n2" else ["sleep", "1000"]) for name in names]
+
+
+def test_the_first_failed_start_of_a_node_is_reported_with_its_reason(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(allocation_agents, "TICK", 0.05)
+    commands = SshCommands()
+
+    async def test(supervised: Supervised) -> None:
+        supervised.ready("n1", "n3", "n4")
+        await supervised.until(lambda: sum("n2" in group for group in commands.groups) >= 2)
+        await supervised.until(lambda: supervised.noted("notice"))
+        [(notice,)] = supervised.noted("notice")
+        reason, _, waiting = notice.partition("; ")
+        assert reason == "n2: sh failed: me@n2: Permission denied (publickey)"
+        assert waiting == "waiting up to 600 s for its agent (--nl-init-timeout)"
+        assert supervised.gathered == []
+
+    run(run_dir, test, commands)
+
+
+def test_an_executor_that_fails_quotes_the_last_output(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(allocation_agents, "TICK", 0.05)
+
+    async def test(supervised: Supervised) -> None:
+        await supervised.until(lambda: supervised.hopeless)
+        assert "sh failed: srun: error: no such partition" in supervised.hopeless[0]
+
+    run(run_dir, test, Commands("sh", "-c", "echo 'srun: error: no such partition' >&2; exit 1"))
 
 
 SHEPHERD = """

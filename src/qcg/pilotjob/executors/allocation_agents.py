@@ -23,6 +23,7 @@ from qcg.pilotjob.executors.hang_safe import call_in_thread, reraise_task_error
 from qcg.pilotjob.executors.ledger_reader import read_ledger
 from qcg.pilotjob.executors.liveness import AgentLiveness, AgentState, LivenessTimes, Step
 from qcg.pilotjob.executors.process import WatchedProcess, start_apart
+from qcg.pilotjob.executors.start_output import last_line
 from qcg.pilotjob.executors.supervision import AgentSupervisor
 from qcg.pilotjob.host.records import Ended, Started
 
@@ -60,6 +61,7 @@ class Starting(Struct):
     """A start command that is under way."""
 
     nodes: list[str]
+    program: str
     awaited: set[str]
     """Nodes whose agents have neither reported nor been declared lost since."""
 
@@ -96,6 +98,8 @@ class AllocationAgents(AgentSupervisor):
         self._began = 0.0
         self._ticked = 0.0
         self._failed_starts = 0
+        self._failed_nodes: set[str] = set()
+        """Nodes whose start has failed, and the user was told so."""
         self._has_connected = False
         """An agent has connected to this manager."""
         self._ending = False
@@ -263,7 +267,7 @@ class AllocationAgents(AgentSupervisor):
             process = start_apart(
                 command, self._run_dir, LOG_NAME, self._start.environ, lambda: self._starter_ended(process)
             )
-            self._starters[process] = Starting(nodes, set(nodes))
+            self._starters[process] = Starting(nodes, Path(command[0]).name, set(nodes))
         except OSError as error:
             self._start_failed(nodes, f"{command[0]} cannot be started: {error}")
 
@@ -272,9 +276,8 @@ class AllocationAgents(AgentSupervisor):
         if self._ending:
             return
         if starting.awaited:
-            self._start_failed(
-                starting.nodes, f"the command that started the agents of {list_names(starting.nodes)} has ended"
-            )
+            output = last_line(self._run_dir / LOG_NAME, starting.nodes)
+            self._start_failed(starting.nodes, f"{starting.program} failed" + (f": {output}" if output else ""))
         else:
             self._ended_for(starting.nodes)
 
@@ -295,12 +298,19 @@ class AllocationAgents(AgentSupervisor):
 
     def _start_failed(self, nodes: list[str], why: str) -> None:
         self._ended_for(nodes)
-        why = f"{why}; {self._run_dir / LOG_NAME} says more"
-        log.log(self._log_level(nodes), "%s", why)
+        why = f"{list_names(nodes)}: {why}"
+        log.log(self._log_level(nodes), "%s; %s says more", why, self._run_dir / LOG_NAME)
         if not self._has_connected:
             self._failed_starts += 1
             if self._failed_starts == MOST_FAILED_STARTS:
-                self._observer.executor_failed(why)
+                self._observer.executor_failed(f"no agent can be started; {why} ({self._run_dir / LOG_NAME})")
+                return
+        is_expected = any(self._liveness[name].state is AgentState.EXPECTED for name in nodes)
+        if self._gathering and is_expected and not self._failed_nodes.issuperset(nodes):
+            self._failed_nodes.update(nodes)
+            agents = "its agent" if len(nodes) == 1 else "their agents"
+            seconds = f"{self._times.never_came:g} s"
+            self._observer.notice(f"{why}; waiting up to {seconds} for {agents} (--nl-init-timeout)")
 
     def _ended_for(self, nodes: list[str]) -> None:
         now = time.monotonic()
@@ -331,8 +341,10 @@ class AllocationAgents(AgentSupervisor):
             if ready:
                 self._observer.hosts_gathered(self._gathering_notices(missing))
             else:
+                output = last_line(self._run_dir / LOG_NAME)
+                says = f"says: {output}" if output else "is empty"
                 self._observer.executor_failed(
-                    f"no agent has connected within {now - self._began:.0f} s; {self._run_dir / LOG_NAME} says more"
+                    f"no agent has connected within {now - self._began:.0f} s; {self._run_dir / LOG_NAME} {says}"
                 )
 
     def _gathering_notices(self, missing: list[str]) -> list[str]:

@@ -44,6 +44,10 @@ class ExecutorObserver(ABC):
         """Enough hosts are ready: attempts may be started. Called once. `notices`: sentences for the user."""
 
     @abstractmethod
+    def notice(self, text: str) -> None:
+        """A sentence for the user, about hosts that cannot be used yet."""
+
+    @abstractmethod
     def node_described(self, node: str, layout: NodeLayout) -> None:
         """A host has described one of its nodes. Where it is called at all, it is called before `host_ready`."""
 

@@ -111,6 +111,9 @@ class _GatherAll(ExecutorObserver):
         if self._waiting == 0:
             self._observer.hosts_gathered(self._notices)
 
+    def notice(self, text: str) -> None:
+        self._observer.notice(text)
+
     def node_described(self, node: str, layout: NodeLayout) -> None:
         self._observer.node_described(node, layout)
 

@@ -61,8 +61,8 @@ class Placement(Struct, frozen=True):
         if found is None and len(self.allocation.addresses) > 1:
             addresses = list_names(list(self.allocation.addresses.values()))
             raise ClusterError(
-                "the nodes of the allocation cannot be reached from here: their names and addresses"
-                f" ({addresses}) lead nowhere, or back to this machine; see what"
+                f"the {'nodes of the allocation' if self.job_id else 'hosts'} cannot be reached from here: their names"
+                f" and addresses ({addresses}) lead nowhere, or back to this machine; see what"
                 f" /etc/hosts says about them{batch_system(self.allocation.ref.system).address_hint}"
             )
         return found or LOOPBACK
