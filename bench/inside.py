@@ -60,7 +60,7 @@ class Unsupervised(AgentSupervisor):
     async def end(self, grace: float) -> None:
         pass
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         pass
 
 
@@ -79,7 +79,7 @@ class Answering(AgentExecutor):
         """Set when as many jobs have ended as are allowed."""
 
     def start(self) -> None:
-        self._observer.hosts_gathered([])
+        self._observer.scheduling_may_begin([])
         for agent in self.agents.values():
             agent.peer = agent.name.encode()
             self._by_peer[agent.peer] = agent

@@ -16,7 +16,7 @@ from bench.limit import fresh
 from bench.turns import in_turns
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Launch, Sweep
-from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptSwept, Schedule, Submit
+from qcg.pilotjob.core.events import AttemptEnded, AttemptSwept, HostReported, Schedule, Submit
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import SubmissionContext
@@ -94,7 +94,7 @@ def ideal_seconds(jobs: list[dict[str, Any]], nodes: int, cores: int) -> float:
             elif isinstance(effect, Sweep):
                 started(core.handle(AttemptSwept(effect.attempt_id, effect.node), now), now)
 
-    core.handle(AgentReported([spec.name for spec in specs], []), 0.0)
+    core.handle(HostReported([spec.name for spec in specs], []), 0.0)
     core.handle(Submit(parse_jobs(jobs, SubmissionContext(1, datetime(2026, 1, 1), "local", "u"))), 0.0)
     started(core.handle(Schedule(), 0.0), 0.0)
     now = 0.0

@@ -27,14 +27,14 @@ from qcg.pilotjob.core.effects import (
     Transition,
 )
 from qcg.pilotjob.core.events import (
-    AgentReported,
-    AgentUnreachable,
     AttemptEnded,
     AttemptStarted,
     AttemptSwept,
     Cancel,
     Deadline,
     Event,
+    HostReported,
+    HostUnreachable,
     NodesLost,
     Remove,
     Schedule,
@@ -161,7 +161,7 @@ class CoreDriver:
         self.now = 0.0
         self.effects: list[Effect] = []
         if available:
-            self.handle(AgentReported([spec.name for spec in nodes], []))
+            self.handle(HostReported([spec.name for spec in nodes], []))
 
     def handle(self, event: Event) -> list[str]:
         self.now += 1.0
@@ -229,10 +229,10 @@ class CoreDriver:
         return self.handle(Remove(list(names)))
 
     def report(self, *nodes: str, live: Sequence[Running] = ()) -> list[str]:
-        return self.handle(AgentReported(list(nodes), list(live)))
+        return self.handle(HostReported(list(nodes), list(live)))
 
     def silent(self, *nodes: str) -> list[str]:
-        return self.handle(AgentUnreachable(list(nodes)))
+        return self.handle(HostUnreachable(list(nodes)))
 
     def sweep(self, name: str, *nodes: str) -> list[str]:
         """Report from these nodes that no process of the attempt is left."""

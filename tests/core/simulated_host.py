@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptStarted, Event
+from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, Event, HostReported
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.core_driver import reported_grant
@@ -84,7 +84,7 @@ class SimulatedHost:
         if everything:
             self.acknowledged = 0
         starting = [Running(attempt_id, 0, 0.0, grant) for attempt_id, grant in self.arrived.items()]
-        return [*self.unreported(), AgentReported([self.node], [*self.live.values(), *starting])]
+        return [*self.unreported(), HostReported([self.node], [*self.live.values(), *starting])]
 
     def die(self, now: float, *, tell: bool) -> list[str]:
         """Kill the agent and its attempts; with `tell`, the next agent reports them as lost from its ledger."""

@@ -7,9 +7,9 @@ from typing import NoReturn
 import pytest
 
 from qcg.pilotjob.core.attempt_end import MAX_LOSSES
-from qcg.pilotjob.core.attempt_events import FORGOTTEN, UNKNOWN, agent_reported, nodes_lost
+from qcg.pilotjob.core.attempt_events import FORGOTTEN, UNKNOWN, host_reported, nodes_lost
 from qcg.pilotjob.core.effects import Kill, Transition
-from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptStarted, NodesLost
+from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, HostReported, NodesLost
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 from tests.core.core_driver import CoreDriver, job, machine, node
@@ -455,6 +455,6 @@ def test_an_event_of_one_node_costs_only_the_attempts_of_that_node() -> None:
     driver.schedule()
     core = driver.core.state
     core.attempts = NotWalked(core.attempts)
-    agent_reported(core, AgentReported(["n1"], []))
+    host_reported(core, HostReported(["n1"], []))
     nodes_lost(core, NodesLost(["n2"], "gone"))
     assert list(core.attempts) == []

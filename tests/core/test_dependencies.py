@@ -9,7 +9,7 @@ import pytest
 from qcg.pilotjob.core import finalize
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Transition
-from qcg.pilotjob.core.events import AgentReported, AttemptEnded, Cancel, Schedule, Submit
+from qcg.pilotjob.core.events import AttemptEnded, Cancel, HostReported, Schedule, Submit
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.sanity import check
 from qcg.pilotjob.host.records import Ended
@@ -155,7 +155,7 @@ LEVELS = 100_000
 def chain(levels: int, *, reverse: bool) -> Core:
     jobs = [job("j0"), *[job(f"j{level}", after=f"j{level - 1}") for level in range(1, levels)]]
     core = Core(machine(1))
-    core.handle(AgentReported(["n1"], []), 0.0)
+    core.handle(HostReported(["n1"], []), 0.0)
     core.handle(Submit(jobs[::-1] if reverse else jobs), 0.0)
     return core
 

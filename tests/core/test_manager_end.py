@@ -7,7 +7,7 @@ import pytest
 from qcg.pilotjob.core import sanity
 from qcg.pilotjob.core.can_progress import NO_TIME, UNREACHABLE_GRACE, why_over
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.events import AgentReported, Warned
+from qcg.pilotjob.core.events import HostReported, Warned
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import Sharing
 from tests.core.core_driver import CoreDriver, effect_text, job, machine
@@ -34,7 +34,7 @@ def resume_on(driver: CoreDriver, nodes: list[NodeSpec]) -> Resumed:
     other.core, effects = resume(save_state(driver.core.state), nodes, driver.now, rerun_lost=False)
     other.resumed = [effect_text(effect) for effect in effects]
     sanity.check(other.core.state)
-    other.handle(AgentReported([spec.name for spec in nodes], []))
+    other.handle(HostReported([spec.name for spec in nodes], []))
     return other
 
 
@@ -144,7 +144,7 @@ def test_a_deadline_that_moves_lets_others_start() -> None:
 def test_no_cores_are_kept_free_for_a_job_with_too_long_a_wall_time() -> None:
     driver = CoreDriver(machine(2), available=False)
     driver.core = Core(machine(2), patience=10)
-    driver.handle(AgentReported(["n1"], []))
+    driver.handle(HostReported(["n1"], []))
     driver.deadline(1000.0)
     driver.submit(job("long", 2, wt=5000), job("small", its=9))
     driver.now += 100

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.events import AgentReported
+from qcg.pilotjob.core.events import HostReported
 from tests.core.core_driver import CoreDriver, job, machine
 
 
 def driver(*cores: int, patience: float) -> CoreDriver:
     made = CoreDriver(machine(*cores), available=False)
     made.core = Core(machine(*cores), patience=patience)
-    made.handle(AgentReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
+    made.handle(HostReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
     return made
 
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import initialize, rule
 
 from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import Launch, Retract
-from qcg.pilotjob.core.events import AgentReported, AttemptEnded, AttemptStarted, Deadline, Schedule
+from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, Deadline, HostReported, Schedule
 from qcg.pilotjob.core.prefill import HORIZON, MAX_LANE_DEPTH, RETRACT_AFTER, SHORT_ATTEMPT
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.resources import NodeSpec
@@ -240,7 +240,7 @@ def test_a_retract_is_repeated_when_an_agent_comes_back() -> None:
     live = [
         Running(attempt.id, 0, 0.0, reported_grant(attempt.grant)) for attempt in driver.core.state.attempts.values()
     ]
-    driver.handle(AgentReported(["n1"], live))
+    driver.handle(HostReported(["n1"], live))
     assert "it:2" in driver.retracted()
 
 
@@ -253,7 +253,7 @@ def test_attempts_prefilled_by_an_earlier_manager_are_retracted() -> None:
         for attempt in attempts
     ]
     after, _ = resume(save_state(driver.core.state), machine(1), driver.now, rerun_lost=False)
-    effects = after.handle(AgentReported(["n1"], live), driver.now)
+    effects = after.handle(HostReported(["n1"], live), driver.now)
     (retracted,) = (effect.attempts for effect in effects if isinstance(effect, Retract))
     assert sorted(map(_name, retracted)) == sorted(_name(attempt) for attempt in attempts if _name(attempt) != "it:1")
     driver.core = after
@@ -265,7 +265,7 @@ def test_prefilled_attempts_unknown_to_the_journal_are_retracted() -> None:
     driver = ShortJobs(machine(1))
     driver.submit(job("it", its=3))
     grant: list[NodeGrant] = [("n1", (0,), ())]
-    driver.handle(AgentReported(["n1"], [Running("1:0.1", 7, 1.0, grant), Running("1:1.1", 0, 0.0, grant)]))
+    driver.handle(HostReported(["n1"], [Running("1:0.1", 7, 1.0, grant), Running("1:1.1", 0, 0.0, grant)]))
     assert [
         _name(attempt) for effect in driver.effects if isinstance(effect, Retract) for attempt in effect.attempts
     ] == ["it:1"]
@@ -275,7 +275,7 @@ def test_prefilled_attempts_that_never_arrived_are_queued_again() -> None:
     driver = short_jobs(1)
     driver.sent()
     first = driver.attempt("it:1")
-    lines = driver.handle(AgentReported(["n1"], [Running(first.id, 7, driver.now, reported_grant(first.grant))]))
+    lines = driver.handle(HostReported(["n1"], [Running(first.id, 7, driver.now, reported_grant(first.grant))]))
     assert lines.count("it:2 QUEUED") == 1
     assert driver.core.state.pool.free_cores == 0
     assert not driver.core.state.lanes

@@ -7,7 +7,7 @@ import msgspec
 from qcg.pilotjob.core.attempt_events import FORGOTTEN
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Launch
-from qcg.pilotjob.core.events import AgentReported, Schedule
+from qcg.pilotjob.core.events import HostReported, Schedule
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.restore import LedgerRecords, OpenAttempt, SavedRun, UnfinishedJob, restore
@@ -18,7 +18,7 @@ from tests.core.core_driver import effect_text, job, machine
 
 
 def launched(core: Core) -> list[str]:
-    core.handle(AgentReported(["n1"], []), 9.0)
+    core.handle(HostReported(["n1"], []), 9.0)
     check(core.state)
     return [effect.attempt.job.name for effect in core.handle(Schedule(), 9.0) if isinstance(effect, Launch)]
 
@@ -44,7 +44,7 @@ def test_jobs_of_one_submission_wait_for_each_other_in_any_order() -> None:
 def test_an_open_attempt_keeps_its_cores_until_its_agent_reports() -> None:
     core = Core(machine(1))
     earlier = Core(machine(1))
-    earlier.handle(AgentReported(["n1"], []), 1.0)
+    earlier.handle(HostReported(["n1"], []), 1.0)
     grant = earlier.state.pool.allocate(job("runs").request)
     assert grant is not None
     jobs = [unfinished(1, job("runs")), unfinished(2, job("waits"))]
@@ -66,7 +66,7 @@ def test_a_started_attempt_is_not_repeated_when_its_agent_does_not_know_it() -> 
     check(core.state)
     assert core.state.jobs["a"].state is State.EXECUTING
     assert core.state.iteration_counts[State.EXECUTING] == 1
-    effects = [effect_text(effect) for effect in core.handle(AgentReported(["n1"], []), 9.0)]
+    effects = [effect_text(effect) for effect in core.handle(HostReported(["n1"], []), 9.0)]
     assert effects == [f"a FAILED: {FORGOTTEN}", f"it:1 FAILED: {FORGOTTEN}"]
 
 
@@ -76,7 +76,7 @@ def test_a_started_attempt_continues_as_it_was() -> None:
     started = OpenAttempt(1, -1, 1, grant, 2.0, started=2.5, pid=77)
     saved = SavedRun(1, unfinished=[unfinished(1, job("a"))], open_attempts=[started])
     restore(core.state, saved, LedgerRecords(), now=8.0)
-    assert core.handle(AgentReported(["n1"], [Running("1.1", 77, 2.5, [("n1", (0,), ())])]), 9.0) == []
+    assert core.handle(HostReported(["n1"], [Running("1.1", 77, 2.5, [("n1", (0,), ())])]), 9.0) == []
     attempt = core.state.jobs["a"].attempt
     assert attempt is not None
     assert (attempt.pid, attempt.started) == (77, 2.5)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from qcg.pilotjob.core.effects import Launch, MoreToStart, Transition
-from qcg.pilotjob.core.events import AgentUnreachable, Schedule
+from qcg.pilotjob.core.events import HostUnreachable, Schedule
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.submission import sized_requests
 from qcg.pilotjob.description.model import Amount, Sharing
@@ -177,7 +177,7 @@ def test_nothing_starts_on_an_unreachable_node_and_its_attempts_run_on() -> None
     driver.submit(job("c", 2))
     assert driver.schedule() == ["a on n1[0]", "b on n1[1]"]
     driver.end("a")
-    assert driver.handle(AgentUnreachable(["n1"])) == []
+    assert driver.handle(HostUnreachable(["n1"])) == []
     driver.submit(job("d"))
     assert driver.schedule() == []
     driver.report("n1", live=[driver.running("b")])

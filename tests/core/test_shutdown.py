@@ -18,7 +18,7 @@ TABLE = {
     Cause.FINISH: CANCEL_RUNNING,
     Cause.REQUESTS_READ: CANCEL_RUNNING,
     Cause.FINISH_AND_CANCEL: Disposition.CANCEL_ALL,
-    Cause.NO_AGENT: Disposition.LEAVE,
+    Cause.NO_HOST: Disposition.LEAVE,
     Cause.DEFECT: Disposition.LEAVE,
 }
 

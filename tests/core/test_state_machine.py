@@ -15,13 +15,13 @@ from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Requeued, Retract, Stop, Sweep
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import (
-    AgentUnreachable,
     AttemptEnded,
     AttemptStarted,
     AttemptSwept,
     Cancel,
     Deadline,
     Event,
+    HostUnreachable,
     NodesLost,
     Remove,
     Schedule,
@@ -267,7 +267,7 @@ class CoreMachine(RuleBasedStateMachine):
     def agent_goes_silent(self, which: int, in_flight: bool, for_long: bool) -> None:
         host = list(self.hosts.values())[which % len(self.hosts)]
         self.cut(host, in_flight=in_flight)
-        self.handle(AgentUnreachable([host.node]))
+        self.handle(HostUnreachable([host.node]))
         if not for_long:
             self.tell_all(host.reconnect(everything=False))
 
@@ -328,7 +328,7 @@ class CoreMachine(RuleBasedStateMachine):
         hosts = hosts[first % len(hosts) :] + hosts[: first % len(hosts)]
         for host in hosts:
             self.cut(host, in_flight=in_flight)
-        self.handle(AgentUnreachable(list(self.hosts)))
+        self.handle(HostUnreachable(list(self.hosts)))
         for host in hosts:
             self.tell_all(host.reconnect(everything=True))
 

@@ -10,7 +10,7 @@ import pytest
 from qcg.pilotjob.core.arrival_order import ArrivalOrder
 from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.events import AgentReported, AgentUnreachable, AttemptEnded
+from qcg.pilotjob.core.events import AttemptEnded, HostReported, HostUnreachable
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.queue import QueueEntry
 from qcg.pilotjob.core.resources import NodeSpec
@@ -40,7 +40,7 @@ def why(driver: CoreDriver, name: str, *, stalled: bool = False) -> Reason:
 def patient(patience: float, *cores: int) -> CoreDriver:
     driver = CoreDriver(machine(*cores), available=False)
     driver.core = Core(machine(*cores), patience=patience)
-    driver.handle(AgentReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
+    driver.handle(HostReported([f"n{number}" for number in range(1, len(cores) + 1)], []))
     return driver
 
 
@@ -226,7 +226,7 @@ def test_no_agent_means_that_nothing_can_be_started():
 def test_a_job_waits_for_an_unreachable_node():
     driver = CoreDriver(machine(2, 2))
     driver.submit(job("a", nodes=2))
-    driver.handle(AgentUnreachable(["n2"]))
+    driver.handle(HostUnreachable(["n2"]))
     reason = why(driver, "a")
     assert reason.kind == "nodes"
     assert reason.details["away"] == ["n2"]

@@ -20,7 +20,7 @@ class NotingObserver(ExecutorObserver):
     def __init__(self) -> None:
         self.seen: list[tuple[Any, ...]] = []
 
-    def hosts_gathered(self, notices: Sequence[str]) -> None:
+    def scheduling_may_begin(self, notices: Sequence[str]) -> None:
         self.seen.append(("gathered", *notices))
 
     def notice(self, text: str) -> None:
@@ -60,7 +60,7 @@ class FakeSupervisor(AgentSupervisor):
         self._all_left = asyncio.Event()
 
     def start(self) -> None:
-        self._observer.hosts_gathered([])
+        self._observer.scheduling_may_begin([])
 
     def hello(self, hello: protocol.Hello) -> None:
         self._present.add(hello.agent)
@@ -79,7 +79,7 @@ class FakeSupervisor(AgentSupervisor):
     async def end(self, grace: float) -> None:
         await self._all_left.wait()
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         pass
 
 

@@ -111,7 +111,7 @@ def run(
             for process in list(supervised.agents._starters):
                 process.kill()
                 await process.exited.wait()
-            supervised.executor.abandon()
+            supervised.executor.close()
 
     asyncio.run(within())
 
@@ -124,7 +124,7 @@ def test_abandoned_start_commands_are_killed_unless_an_agent_has_connected(run_d
         if has_connected:
             supervised.ready("n1")
         (process,) = supervised.agents._starters
-        supervised.executor.abandon()
+        supervised.executor.close()
         if not has_connected:
             await supervised.until(lambda: _is_dead(process.pid))
             return

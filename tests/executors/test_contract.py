@@ -324,7 +324,7 @@ def test_a_shutdown_lasts_until_the_last_host_has_left_and_can_be_hurried(run: R
         assert not ending.done()
         case.hosts.leave("two")
         await ending
-        case.executor.abandon()
+        case.executor.close()
 
     run(test)
 
@@ -344,19 +344,19 @@ def test_a_hurry_before_the_shutdown_is_remembered(run: Run):
     run(test)
 
 
-def test_an_executor_is_abandoned_before_its_start_and_more_than_once(run: Run):
+def test_an_executor_is_closed_before_its_start_and_more_than_once(run: Run):
     async def test(case: Case) -> None:
-        case.executor.abandon()
-        case.executor.abandon()
+        case.executor.close()
+        case.executor.close()
         assert (case.sent, case.observer.seen) == ([], [])
 
     run(test)
 
 
-def test_an_abandoned_executor_ends_no_attempt(run: Run):
+def test_a_closed_executor_ends_no_attempt(run: Run):
     async def test(case: Case) -> None:
         case.begin()
-        case.executor.abandon()
+        case.executor.close()
         assert (case.sent, case.observer.seen) == ([], [])
 
     run(test)
@@ -446,9 +446,9 @@ def test_attempts_are_started_when_all_executors_of_a_composite_have_gathered():
             return factory
 
         composite([make("one"), make("two")])(observer)
-        observers[0].hosts_gathered(["one is slow"])
+        observers[0].scheduling_may_begin(["one is slow"])
         assert observer.seen == []
-        observers[1].hosts_gathered(["two is slower"])
+        observers[1].scheduling_may_begin(["two is slower"])
         assert observer.seen == [("gathered", "one is slow", "two is slower")]
 
     asyncio.run(test())

@@ -95,7 +95,7 @@ def test_only_an_agent_that_may_have_jobs_is_left_to_the_next_manager(
         local.hello(child.pid)
         if has_worked:
             local.report()
-        local.executor.abandon()
+        local.executor.close()
 
     asyncio.run(scenario())
     child.returncode = None  # it was let go of, so that nobody warns about it
@@ -128,7 +128,7 @@ def test_a_late_agent_is_kept_when_its_replacement_exits(tmp_path: Path, monkeyp
         assert local.executor.agents[local_agent.NAME].ready
         assert agent._process is not None
         assert agent._process.pid == late.pid
-        local.executor.abandon()
+        local.executor.close()
 
     asyncio.run(scenario())
     late.kill()
@@ -183,7 +183,7 @@ def test_an_agent_that_connects_and_dies_is_replaced_at_once_and_the_next_one_af
         assert len(started) == 4, "after a long life it is replaced at once"
         started[-1].kill()
         await started[-1].exited.wait()
-        local.executor.abandon()
+        local.executor.close()
 
     asyncio.run(scenario())
 

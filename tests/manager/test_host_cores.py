@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.events import AgentReported, AttemptEnded
+from qcg.pilotjob.core.events import AttemptEnded, HostReported
 from qcg.pilotjob.host.records import Ended, Running
 from qcg.pilotjob.interfaces.handlers.resources_info import resources
 from qcg.pilotjob.report.progress import progress_line
@@ -55,7 +55,7 @@ def test_cores_of_successive_attempts_in_a_lane_are_counted_once(ahead: CoreDriv
     core, _ = resume(save_state(state), machine(2), ahead.now, rerun_lost=False)
     assert use(core.state) == (2, 0)
     live = [Running(run.id, 0, 0.0, reported_grant(run.grant)) for run in core.state.attempts.values()]
-    core.handle(AgentReported(["n1"], live), ahead.now)
+    core.handle(HostReported(["n1"], live), ahead.now)
     assert use(core.state) == (2, 0)
     assert core.state.executing == 0
 
@@ -66,7 +66,7 @@ def test_attempts_on_missing_cores_use_no_cores_of_the_run():
     driver.schedule()
     driver.start("it:0", "it:1", "it:2")
     core, _ = resume(save_state(driver.core.state), machine(2), driver.now, rerun_lost=False, fallback_node="n1")
-    core.handle(AgentReported(["n1"], [driver.running("it:1"), driver.running("it:2")]), driver.now)
+    core.handle(HostReported(["n1"], [driver.running("it:1"), driver.running("it:2")]), driver.now)
     assert use(core.state) == (1, 1)
     assert core.state.executing == 2
 

@@ -9,7 +9,7 @@ import pytest
 
 from qcg.pilotjob.cli.commands import status
 from qcg.pilotjob.cli.commands.resources import away_lines
-from qcg.pilotjob.core.events import AgentUnreachable, NodesLost
+from qcg.pilotjob.core.events import HostUnreachable, NodesLost
 from qcg.pilotjob.core.why import why_under_way
 from qcg.pilotjob.interfaces.handlers.resources_info import resources
 from qcg.pilotjob.report.formats import timestamp
@@ -35,7 +35,7 @@ def driver() -> CoreDriver:
 def test_a_node_that_is_away_or_lost_is_named_and_has_no_free_cores(driver: CoreDriver):
     all_there = {"total_nodes": 3, "total_cores": 8, "used_cores": 5, "free_cores": 3}
     assert have(driver) == all_there
-    driver.handle(AgentUnreachable(["n1"]))
+    driver.handle(HostUnreachable(["n1"]))
     since = timestamp(driver.now)
     away = {"state": "away", "since": since, "cores": 4}
     assert have(driver) == {**all_there, "free_cores": 2, "away": {"n1": away}}
@@ -46,14 +46,14 @@ def test_a_node_that_is_away_or_lost_is_named_and_has_no_free_cores(driver: Core
 
 
 def test_without_an_allocation_no_node_is_away(driver: CoreDriver):
-    driver.handle(AgentUnreachable(["n1"]))
+    driver.handle(HostUnreachable(["n1"]))
     assert "away" not in have(driver, "")
 
 
 def test_cores_of_nodes_that_are_away_do_not_count_in_the_overview(
     driver: CoreDriver, capsys: pytest.CaptureFixture[str]
 ):
-    driver.handle(AgentUnreachable(["n1"]))
+    driver.handle(HostUnreachable(["n1"]))
     found = have(driver)
     shown = {"TotalNodes": 3, "TotalCores": 8, "UsedCores": 5, "FreeCores": found["free_cores"], "Away": found["away"]}
     status._show_manager({"InstanceId": "x", "Host": "h", "Started": "then", "Wd": "/wd"}, shown)

@@ -150,8 +150,8 @@ def ended(tmp_path: Any, cause: Cause, *states: State, **more: Any) -> RunResult
         (Cause.SIGNAL, [State.QUEUED], INT, 130),
         (Cause.SIGNAL, [State.QUEUED], TERM, 143),
         (Cause.SIGNAL, [State.QUEUED], HUP, 129),
-        (Cause.NO_AGENT, [State.QUEUED], 0, 4),
-        (Cause.NO_AGENT, [], 0, 3),
+        (Cause.NO_HOST, [State.QUEUED], 0, 4),
+        (Cause.NO_HOST, [], 0, 3),
         (Cause.DEFECT, [State.QUEUED], 0, 3),
     ],
 )

@@ -32,7 +32,7 @@ class MemoryExecutor(Executor):
         return None
 
     def start(self) -> None:
-        self._observer.hosts_gathered([])
+        self._observer.scheduling_may_begin([])
 
     def launch(self, node: str, launch: Launch) -> None:
         self._collected["launch"].append((node, f"launch {launch.id}"))
@@ -70,7 +70,7 @@ class MemoryExecutor(Executor):
         if self._reason:
             self.sent += [f"exit 0 {self._reason}" for _ in self._ready]
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         pass
 
     def _send(self, messages: Iterable[tuple[str, str]]) -> None:

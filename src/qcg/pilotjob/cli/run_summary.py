@@ -47,7 +47,7 @@ def print_summary(ending: RunResult, *, followed: bool, as_json: bool = False) -
     earlier = ending.requests.errors - len(ending.requests.refusals)
     if earlier:
         echo_err(f"{_were_refused(earlier)} before this run was resumed; service.log says why.")
-    if ending.end.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
+    if ending.end.cause in (Cause.NO_HOST, Cause.DEFECT) and not ending.jobs_left:
         echo_err(f"The run could not go on: {ending.end.reason}")
     if last_line := ending.last_line(followed=followed):
         echo_err(last_line)
@@ -63,7 +63,7 @@ def run_result(ending: RunResult, report: RunReport | None) -> dict[str, Any]:
         "jobs_left": ending.jobs_left,
         "resume": f"{command} --resume {shlex.quote(str(ending.run_dir))}" if ending.jobs_left else None,
         "refusals": ending.requests.refusals,
-        "trouble": ending.end.reason if ending.end.cause in (Cause.NO_AGENT, Cause.DEFECT) else None,
+        "trouble": ending.end.reason if ending.end.cause in (Cause.NO_HOST, Cause.DEFECT) else None,
         "report": msgspec.to_builtins(report),
     }
 

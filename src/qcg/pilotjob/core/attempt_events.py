@@ -1,4 +1,4 @@
-"""Events of attempts and agents: starts, ends, reports of live attempts, unreachable and lost nodes."""
+"""Events of attempts and hosts: starts, ends, reports of live attempts, unreachable and lost nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from qcg.pilotjob.core import multinode, prefill
 from qcg.pilotjob.core.attempt_end import finish_attempt, lose_attempt, requeue_attempt
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Kill, Retract, Stop
-from qcg.pilotjob.core.events import AgentReported, AgentUnreachable, AttemptEnded, AttemptStarted, NodesLost
+from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, HostReported, HostUnreachable, NodesLost
 from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED
 from qcg.pilotjob.core.orphaned import orphan_reason, register_existing
@@ -23,9 +23,9 @@ def attempt_started(core: CoreState, event: AttemptStarted) -> None:
     attempt = core.attempts.get(record.id) or _recreate(core, record.id, record.grant, record.at)
     if attempt is not None:
         _mark_executing(core, attempt, record.pid, record.at)
-        node = core.agent_node(attempt.grant.parts[0].node) if attempt in core.orphaned else ""
+        node = core.host_node(attempt.grant.parts[0].node) if attempt in core.orphaned else ""
         if node and core.pool.node(node).available and not (attempt.killed or attempt.stopped):
-            # It still waited in a lane when its agent reported, so it was not stopped then.
+            # It still waited in a lane when its host reported, so it was not stopped then.
             core.effects.append(Stop(attempt, EndReason.LOST, orphan_reason(core, attempt)))
 
 
@@ -48,8 +48,8 @@ def attempt_ended(core: CoreState, event: AttemptEnded) -> None:
         finish_attempt(core, attempt, record)
 
 
-def agent_reported(core: CoreState, event: AgentReported) -> None:
-    """Compare the live attempts of an agent with the state: attempts it does not have never arrived, or are lost."""
+def host_reported(core: CoreState, event: HostReported) -> None:
+    """Compare the live attempts of a host with the state: attempts it does not have never arrived, or are lost."""
     nodes = set(event.nodes)
     for node in event.nodes:
         core.pool.set_available(node, True)
@@ -61,7 +61,7 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
     multinode.repeat_sweeps(core, nodes)
     to_retract: list[Attempt] = []
     for attempt in core.attempts_of_nodes(event.nodes):
-        if core.agent_node(attempt.grant.parts[0].node) not in nodes or attempt.id in core.cleanups:
+        if core.host_node(attempt.grant.parts[0].node) not in nodes or attempt.id in core.cleanups:
             continue
         running = live.pop(attempt.id, None)
         if running is None:
@@ -81,7 +81,7 @@ def agent_reported(core: CoreState, event: AgentReported) -> None:
 
 
 def _resume_live(core: CoreState, attempt: Attempt, running: Running, to_retract: list[Attempt]) -> None:
-    """Go on with an attempt that its agent still has; `to_retract` collects attempts to be retracted."""
+    """Go on with an attempt that its host still has; `to_retract` collects attempts to be retracted."""
     if running.pid:
         _mark_executing(core, attempt, running.pid, running.started)
     if attempt.killed:
@@ -91,7 +91,7 @@ def _resume_live(core: CoreState, attempt: Attempt, running: Running, to_retract
     elif attempt in core.orphaned and attempt.started:
         core.effects.append(Stop(attempt, EndReason.LOST, orphan_reason(core, attempt)))
     if attempt.lane is not None:
-        # An earlier retract may not have reached the agent.
+        # An earlier retract may not have reached the host.
         attempt.lane.retracted = False
         core.watch(attempt.lane)
     elif not running.pid:
@@ -101,7 +101,7 @@ def _resume_live(core: CoreState, attempt: Attempt, running: Running, to_retract
 def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Attempt | None:
     """Take over a live attempt that the journal does not know, or kill it if its job is gone.
 
-    `nodes` are the nodes of its agent; the node of its grant may have left the run.
+    `nodes` are the nodes of its host; the node of its grant may have left the run.
     """
     # An attempt reported without a grant holds no cores.
     granted = running.grant or [(nodes[0], (), ())]
@@ -111,7 +111,7 @@ def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Attempt | Non
     return attempt
 
 
-def agent_unreachable(core: CoreState, event: AgentUnreachable) -> None:
+def host_unreachable(core: CoreState, event: HostUnreachable) -> None:
     for node in event.nodes:
         core.pool.set_available(node, False)
         core.unreachable_since.setdefault(node, core.now)
@@ -127,7 +127,7 @@ def nodes_lost(core: CoreState, event: NodesLost) -> None:
         if len(attempt.grant.parts) > 1:
             multinode.nodes_of_attempt_lost(core, attempt, event.message)
         else:
-            # Not requeued as unstarted: the last records of its agent may be lost with the node.
+            # Not requeued as unstarted: the last records of its host may be lost with the node.
             lose_attempt(core, attempt, event.message if attempt.started else f"{event.message}; {UNKNOWN}")
     multinode.strays_lost(core)
 
@@ -176,7 +176,7 @@ def _recreate(
     core.transition(job, position, SCHEDULED, attempt)
     core.now = now
     end_is_known = over and len(attempt.grant.parts) == 1
-    if not end_is_known and not all(core.agent_node(part.node) for part in attempt.grant.parts):
+    if not end_is_known and not all(core.host_node(part.node) for part in attempt.grant.parts):
         lose_attempt(core, attempt, orphan_reason(core, attempt))
         return None
     return attempt

@@ -10,14 +10,14 @@ from qcg.pilotjob.core import attempt_events, cancel, multinode, scheduler, subm
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.events import (
-    AgentReported,
-    AgentUnreachable,
     AttemptEnded,
     AttemptStarted,
     AttemptSwept,
     Cancel,
     Deadline,
     Event,
+    HostReported,
+    HostUnreachable,
     NodesLost,
     Remove,
     Schedule,
@@ -61,8 +61,8 @@ _REACTIONS: dict[type[Event], Callable[[CoreState, Any], None]] = {
     AttemptStarted: attempt_events.attempt_started,
     AttemptEnded: attempt_events.attempt_ended,
     AttemptSwept: multinode.attempt_swept,
-    AgentReported: attempt_events.agent_reported,
-    AgentUnreachable: attempt_events.agent_unreachable,
+    HostReported: attempt_events.host_reported,
+    HostUnreachable: attempt_events.host_unreachable,
     NodesLost: attempt_events.nodes_lost,
     Cancel: cancel.cancel,
     Remove: cancel.remove,

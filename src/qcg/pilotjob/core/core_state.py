@@ -25,7 +25,7 @@ class CoreState:
     ) -> None:
         self.nodes = tuple(nodes)
         self.fallback_node = fallback_node
-        """Node whose agent also answers for attempts on nodes that have left the run; empty if there is none."""
+        """Node whose host also answers for attempts on nodes that have left the run; empty if there is none."""
         self.pool = Pool(nodes)
         self.queue = Queue(self.nodes)
         self.jobs: dict[str, Job] = {}
@@ -44,7 +44,7 @@ class CoreState:
         self.unreachable_since: dict[str, float] = {}
         """Time since which each unreachable node has been silent."""
         self.lost_nodes: set[str] = set()
-        """Nodes given up as lost until their agent reports again."""
+        """Nodes given up as lost until their host reports again."""
         self.deadline: float | None = None
         """Time by which every attempt must have ended; a job with a longer wall time is not started."""
         self.warned: set[str] = set()
@@ -153,16 +153,16 @@ class CoreState:
             self.effects.append(NoAttemptLeft())
 
     def attempts_of_nodes(self, nodes: Iterable[str]) -> list[Attempt]:
-        """Attempts with a part on these nodes, or known to an agent of these nodes."""
+        """Attempts with a part on these nodes, or known to a host of these nodes."""
         nodes = list(nodes)
         attempts = dict.fromkeys(attempt for node in nodes for attempt in self.attempts_on.get(node, ()))
         attempts.update(
-            dict.fromkeys(attempt for attempt in self.orphaned if self.agent_node(attempt.grant.parts[0].node) in nodes)
+            dict.fromkeys(attempt for attempt in self.orphaned if self.host_node(attempt.grant.parts[0].node) in nodes)
         )
         return list(attempts)
 
-    def agent_node(self, node: str) -> str:
-        """The node whose agent knows the attempts started on this node; empty when no agent does."""
+    def host_node(self, node: str) -> str:
+        """The node whose host knows the attempts started on this node; empty when no host does."""
         return node if node in self.pool else self.fallback_node
 
     def _leave_lane(self, lane: Lane, attempt: Attempt) -> bool:

@@ -50,15 +50,15 @@ class AttemptSwept(Struct, frozen=True, gc=False):
     node: str
 
 
-class AgentReported(Struct, frozen=True, gc=False):
-    """An agent has connected again and listed its live attempts, after all its records were handled."""
+class HostReported(Struct, frozen=True, gc=False):
+    """A host has connected again and listed its live attempts, after all its records were handled."""
 
     nodes: list[str]
     live: list[Running]
 
 
-class AgentUnreachable(Struct, frozen=True, gc=False):
-    """An agent cannot be reached for the moment: its nodes get no work, and their attempts run on."""
+class HostUnreachable(Struct, frozen=True, gc=False):
+    """A host cannot be reached for the moment: its nodes get no work, and their attempts run on."""
 
     nodes: list[str]
 
@@ -70,7 +70,7 @@ class Withdraw(Struct, frozen=True, gc=False):
 
 
 class NodesLost(Struct, frozen=True, gc=False):
-    """An agent is gone for good: the ends of the attempts on its nodes will never be known."""
+    """A host is gone for good: the ends of the attempts on its nodes will never be known."""
 
     nodes: list[str]
     message: str
@@ -109,8 +109,8 @@ Event = Union[
     AttemptStarted,
     AttemptEnded,
     AttemptSwept,
-    AgentReported,
-    AgentUnreachable,
+    HostReported,
+    HostUnreachable,
     NodesLost,
     Deadline,
     Warned,

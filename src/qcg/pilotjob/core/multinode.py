@@ -50,7 +50,7 @@ def strays_lost(core: CoreState) -> None:
 
 
 def kill_stray(core: CoreState, running: Running, nodes: list[str]) -> None:
-    """Kill a stray attempt that an agent of these nodes runs, and hold its resources until it has ended."""
+    """Kill a stray attempt that a host of these nodes runs, and hold its resources until it has ended."""
     granted = running.grant
     first = granted[0][0] if granted and granted[0][0] in nodes else nodes[0]
     if running.id not in core.cleanups:
@@ -61,7 +61,7 @@ def kill_stray(core: CoreState, running: Running, nodes: list[str]) -> None:
 
 
 def first_node_reported(core: CoreState, cleanup: Cleanup, running: Running | None) -> None:
-    """Handle the report of the agent of the first node; `running` is None if the attempt is over there."""
+    """Handle the report of the host of the first node; `running` is None if the attempt is over there."""
     if running is None:
         _first_is_done(core, cleanup)
         return
@@ -73,7 +73,7 @@ def first_node_reported(core: CoreState, cleanup: Cleanup, running: Running | No
 
 
 def repeat_sweeps(core: CoreState, nodes: set[str]) -> None:
-    """Repeat sweeps on nodes whose agents have connected again.
+    """Repeat sweeps on nodes whose hosts have connected again.
 
     The earlier sweep may not have reached them. A node that was given up may have got new processes as long as the
     attempt was not over on its first node.
@@ -91,7 +91,7 @@ def grant_of(granted: list[NodeGrant], memory: int) -> Grant:
 
 
 def _begin(core: CoreState, attempt: Attempt) -> Cleanup:
-    nodes = [core.agent_node(part.node) for part in attempt.grant.parts]
+    nodes = [core.host_node(part.node) for part in attempt.grant.parts]
     cleanup = core.cleanups[attempt.id] = Cleanup(attempt.id, attempt.grant, nodes[0], set(nodes), attempt)
     return cleanup
 

@@ -1,6 +1,6 @@
 """Orphaned attempts: started by an earlier manager on cores or nodes that have left the run.
 
-Their agents report ends as usual. Only an attempt that still runs there is stopped, and lost.
+Their hosts report ends as usual. Only an attempt that still runs there is stopped, and lost.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def orphan_reason(core: CoreState, attempt: Attempt) -> str:
 
 
 def count_adopted(core: CoreState, live: Iterable[Running]) -> int:
-    """The number of live attempts of an agent that run and may run on."""
+    """The number of live attempts of a host that run and may run on."""
     attempts = [core.attempts.get(running.id) for running in live if running.pid]
     return sum(attempt is not None and attempt not in core.orphaned for attempt in attempts)
 
 
-def agent_node(core: CoreState, attempt: Attempt) -> str:
-    """The node whose agent has this attempt."""
-    return core.agent_node(attempt.grant.parts[0].node)
+def host_node(core: CoreState, attempt: Attempt) -> str:
+    """The node whose host has this attempt."""
+    return core.host_node(attempt.grant.parts[0].node)

@@ -146,7 +146,7 @@ class Cleanup:
         self.id = id
         self.grant = grant
         self.first = first
-        """Node whose agent started the attempt and reports its end."""
+        """Node whose host started the attempt and reports its end."""
         self.pending = pending
         """Nodes that have not reported the end yet."""
         self.attempt = attempt

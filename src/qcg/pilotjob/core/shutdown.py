@@ -20,7 +20,7 @@ class Cause(Enum):
     FINISH = "the request `finish`"
     REQUESTS_READ = "the end of a request file without finishAfterAllTasksDone"
     FINISH_AND_CANCEL = "the request `finish` with `cancel`"
-    NO_AGENT = "no agent can be started"
+    NO_HOST = "no agent can be started"
     DEFECT = "an unexpected error"
 
 
@@ -54,7 +54,7 @@ DISPOSITIONS = {
     Cause.FINISH: Disposition.CANCEL_RUNNING,
     Cause.REQUESTS_READ: Disposition.CANCEL_RUNNING,
     Cause.FINISH_AND_CANCEL: Disposition.CANCEL_ALL,
-    Cause.NO_AGENT: Disposition.LEAVE,
+    Cause.NO_HOST: Disposition.LEAVE,
     Cause.DEFECT: Disposition.LEAVE,
 }
 

@@ -159,11 +159,11 @@ class AgentExecutor(Executor):
         if self._exit is not None:
             self._tell_to_exit(protocol.Exit(0.0, self._exit.reason))
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         if self.heartbeats is not None:
             self.heartbeats.close()
             self.heartbeats = None
-        self._supervisor.abandon()
+        self._supervisor.close()
 
     def _tell_to_exit(self, message: protocol.Exit) -> None:
         """Agents that connect later get it after their Hello."""

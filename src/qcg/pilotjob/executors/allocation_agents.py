@@ -133,7 +133,7 @@ class AllocationAgents(AgentSupervisor):
             remove_agent_pid(self._run_dir, name)
         await self._end_starters()
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         self._ending = True
         self._stop_ticking()
         for process in self._starters:
@@ -339,7 +339,7 @@ class AllocationAgents(AgentSupervisor):
         if enough or all(self._liveness[name].state is AgentState.LOST for name in missing):
             self._gathering = False
             if ready:
-                self._observer.hosts_gathered(self._gathering_notices(missing))
+                self._observer.scheduling_may_begin(self._gathering_notices(missing))
             else:
                 output = last_line(self._run_dir / LOG_NAME)
                 says = f"says: {output}" if output else "is empty"

@@ -40,7 +40,7 @@ class ExecutorObserver(ABC):
     """Receives what happens on the hosts of an executor. The engine is one."""
 
     @abstractmethod
-    def hosts_gathered(self, notices: Sequence[str]) -> None:
+    def scheduling_may_begin(self, notices: Sequence[str]) -> None:
         """Enough hosts are ready: attempts may be started. Called once. `notices`: sentences for the user."""
 
     @abstractmethod
@@ -139,7 +139,7 @@ class Executor(ABC):
         """Kill all attempts at once, during `shut_down`. Before it: `shut_down` will have no grace period."""
 
     @abstractmethod
-    def abandon(self) -> None:
+    def close(self) -> None:
         """Release everything and end nothing: hosts keep their attempts for the next manager. Also after a shutdown."""
 
 

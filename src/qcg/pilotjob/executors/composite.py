@@ -88,9 +88,9 @@ class CompositeExecutor(Executor):
         for child in self._children:
             child.hurry()
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         for child in self._children:
-            child.abandon()
+            child.close()
 
 
 class _GatherAll(ExecutorObserver):
@@ -105,11 +105,11 @@ class _GatherAll(ExecutorObserver):
         self._waiting = executors
         self._notices: list[str] = []
 
-    def hosts_gathered(self, notices: Sequence[str]) -> None:
+    def scheduling_may_begin(self, notices: Sequence[str]) -> None:
         self._waiting -= 1
         self._notices += notices
         if self._waiting == 0:
-            self._observer.hosts_gathered(self._notices)
+            self._observer.scheduling_may_begin(self._notices)
 
     def notice(self, text: str) -> None:
         self._observer.notice(text)

@@ -67,7 +67,7 @@ class LocalAgent(AgentSupervisor):
 
     def start(self) -> None:
         """Find the agent that an earlier manager left, or start one; it connects through the contact file."""
-        self._observer.hosts_gathered([])  # jobs are started as soon as the agent is ready
+        self._observer.scheduling_may_begin([])  # jobs are started as soon as the agent is ready
         self._find_or_start()
 
     def _find_or_start(self) -> None:
@@ -184,7 +184,7 @@ class LocalAgent(AgentSupervisor):
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._said_bye.wait(), 1)
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         """Stop watching the agent: it keeps its jobs, and waits for another manager. An agent that was never ready has
         no jobs, and is killed, because it might connect when another manager has ended the run."""
         self._ending = True

@@ -35,5 +35,5 @@ class AgentSupervisor(ABC):
         """Wait until all agents are gone, after they were told to exit with this grace period for their attempts."""
 
     @abstractmethod
-    def abandon(self) -> None:
+    def close(self) -> None:
         """Stop watching: agents keep their attempts, and wait for another manager."""

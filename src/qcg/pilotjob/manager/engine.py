@@ -23,7 +23,7 @@ from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.errors import CoreError
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, Event
 from qcg.pilotjob.core.job_states import FAILED
-from qcg.pilotjob.core.orphaned import agent_node, count_adopted
+from qcg.pilotjob.core.orphaned import count_adopted, host_node
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.executors.base import ExecutorFactory, ExecutorObserver, NodeLayout, NumberedRecord
@@ -73,10 +73,8 @@ class Engine(ExecutorObserver):
         self.views = JobViews(journal, self.descriptions, site)
         self.all_done = asyncio.Event()
         self.all_done.set()
-        self.nothing_runs = asyncio.Event()
-        """Set once all attempts have ended after `ShutDown`."""
         self.gathering = True
-        """The executor has not gathered enough hosts yet."""
+        """Not enough hosts are ready yet: nothing is scheduled."""
         self._acks = AckTracker()
         self.commits = CommitLoop(journal, report, core.state, self._acks, self.executor.acknowledge, self._turn_soon)
         self._submissions = Submissions(self)
@@ -93,7 +91,6 @@ class Engine(ExecutorObserver):
             effects.KillStray: self._kill_stray,
             effects.MoreToStart: self._more_to_start,
             effects.AllDone: self._all_done,
-            effects.NoAttemptLeft: self._nothing_runs,
             effects.Added: self._added,
             effects.QueuedIterationsFinal: self._ended_in_bulk,
             effects.IterationsFinal: self._ended_in_bulk,
@@ -145,7 +142,7 @@ class Engine(ExecutorObserver):
 
     # -- what the executor reports ------------------------------------------------------------------------------------
 
-    def hosts_gathered(self, notices: Sequence[str]) -> None:
+    def scheduling_may_begin(self, notices: Sequence[str]) -> None:
         for notice in notices:
             self.notice(notice)
         self.gathering = False
@@ -178,7 +175,7 @@ class Engine(ExecutorObserver):
                 self.dispatch(events.AttemptSwept(attempt_id, node))
 
     def host_ready(self, host: str, nodes: list[str], live: list[Running]) -> None:
-        self.dispatch(events.AgentReported(nodes, live))
+        self.dispatch(events.HostReported(nodes, live))
         # A host that this manager knows had only lost its connection: its attempts are no news.
         found = 0 if host in self._known_hosts else count_adopted(self.state, live)
         self._known_hosts.add(host)
@@ -186,15 +183,15 @@ class Engine(ExecutorObserver):
             self.notice("1 job was found running" if found == 1 else f"{found} jobs were found running")
 
     def host_away(self, host: str, nodes: list[str]) -> None:
-        log.warning("agent %s is away", host)
-        self.dispatch(events.AgentUnreachable(nodes))
+        log.warning("host %s is away", host)
+        self.dispatch(events.HostUnreachable(nodes))
 
     def nodes_lost(self, nodes: list[str], message: str) -> None:
         self.notice(f"{list_names(nodes)}: {message}")
         self.dispatch(events.NodesLost(nodes, message))
 
     def executor_failed(self, reason: str) -> None:
-        self.shutdown.give_up(Cause.NO_AGENT, reason)
+        self.shutdown.give_up(Cause.NO_HOST, reason)
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -259,12 +256,12 @@ class Engine(ExecutorObserver):
 
     def _kill(self, effect: effects.Kill) -> None:
         self.journal.record(effect)
-        self.executor.kill(agent_node(self.state, effect.attempt), effect.attempt.id)
+        self.executor.kill(host_node(self.state, effect.attempt), effect.attempt.id)
 
     def _stop(self, effect: effects.Stop) -> None:
         self.journal.record(effect)
         attempt = effect.attempt
-        self.executor.kill(agent_node(self.state, attempt), attempt.id, effect.reason, effect.message)
+        self.executor.kill(host_node(self.state, attempt), attempt.id, effect.reason, effect.message)
 
     def _sweep(self, effect: effects.Sweep) -> list[Effect] | None:
         leaving = self.state.cleanups.get(effect.attempt_id)
@@ -275,11 +272,11 @@ class Engine(ExecutorObserver):
         return None
 
     def _retract(self, effect: effects.Retract) -> None:
-        node = agent_node(self.state, effect.attempts[0])
+        node = host_node(self.state, effect.attempts[0])
         self.executor.retract(node, [attempt.id for attempt in effect.attempts])
 
     def _kill_stray(self, effect: effects.KillStray) -> None:
-        log.warning("agent of %s runs %s, which no job wants; it is ended", effect.node, effect.attempt_id)
+        log.warning("the host of %s runs %s, which no job wants; it is ended", effect.node, effect.attempt_id)
         self.executor.kill(effect.node, effect.attempt_id)
 
     def _more_to_start(self, effect: effects.MoreToStart) -> None:
@@ -289,9 +286,6 @@ class Engine(ExecutorObserver):
         self.all_done.set()
         for notify in self.observers.all_done:
             notify()
-
-    def _nothing_runs(self, effect: effects.NoAttemptLeft) -> None:
-        self.nothing_runs.set()
 
     def _added(self, effect: effects.Added) -> None:
         self.journal.record(effect)

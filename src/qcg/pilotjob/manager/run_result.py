@@ -34,7 +34,7 @@ class ManagerEnd(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, request: ShutdownRequest, signal: int, *, run_is_left: bool) -> ManagerEnd:
         assert request.cause is not None
-        unwritten = run_is_left and request.cause not in (Cause.NO_AGENT, Cause.DEFECT)
+        unwritten = run_is_left and request.cause not in (Cause.NO_HOST, Cause.DEFECT)
         return cls(request.cause, request.reason, signal, unwritten)
 
 
@@ -81,7 +81,7 @@ class RunResult(msgspec.Struct, kw_only=True):
             return killed_by(self.end.signal)
         if self.jobs_left or self.requests_left:
             return JOBS_LEFT
-        if self.end.cause is Cause.NO_AGENT:
+        if self.end.cause is Cause.NO_HOST:
             return UNABLE
         return 0 if self.counts[State.SUCCEED] == sum(self.counts) and not self.requests.errors else FAILURE
 

@@ -132,7 +132,7 @@ class Service:
         finally:
             for task in background:
                 task.cancel()
-            engine.executor.abandon()
+            engine.executor.close()
             if network is not None:
                 await network.close()
             await engine.close()

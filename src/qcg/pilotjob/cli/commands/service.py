@@ -105,7 +105,7 @@ def command(
     if serving:
         counts = ", ".join(f"{ending.counts[state]} {state.name}" for state in State if ending.counts[state])
         echo_err(f"The service has ended: {counts or 'no jobs'}.")
-    if ending.end.cause in (Cause.NO_AGENT, Cause.DEFECT) and not ending.jobs_left:
+    if ending.end.cause in (Cause.NO_HOST, Cause.DEFECT) and not ending.jobs_left:
         echo_err(f"The service could not go on: {ending.end.reason}")
     if last_line := ending.last_line():
         echo_err(last_line)
