@@ -16,7 +16,6 @@ from qcg.pilotjob.core.effects import (
     KillStray,
     Launch,
     MoreToStart,
-    NoAttemptLeft,
     QueuedIterationsFinal,
     Removed,
     Reply,
@@ -138,8 +137,6 @@ def effect_text(effect: Effect) -> str:
             return "more to start"
         case AllDone():
             return "all done"
-        case NoAttemptLeft():
-            return "nothing runs"
         case Reply(data):
             return f"reply {data}"
 

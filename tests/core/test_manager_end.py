@@ -44,26 +44,26 @@ def test_running_attempts_are_stopped_and_queued_again() -> None:
     assert driver.suspend() == ["stop a: closed", "stop b: closed"]
     assert driver.schedule() == []
     assert driver.end("a", exit_code=-15, reason="closed") == ["requeued a", "a QUEUED"]
-    assert driver.end("b", exit_code=-15, reason="closed") == ["nothing runs", "requeued b", "b QUEUED"]
+    assert driver.end("b", exit_code=-15, reason="closed") == ["requeued b", "b QUEUED"]
     assert driver.schedule() == []
     assert driver.core.state.losses == {}
 
 
-def test_without_attempts_the_shutdown_is_complete_at_once() -> None:
-    assert CoreDriver(machine(1)).suspend() == ["nothing runs"]
+def test_a_shutdown_without_attempts_has_no_effects() -> None:
+    assert CoreDriver(machine(1)).suspend() == []
 
 
 def test_an_attempt_that_succeeds_before_it_is_stopped_has_succeeded() -> None:
     driver = busy("a")
     driver.suspend()
-    assert driver.end("a") == ["nothing runs", "a SUCCEED", "all done"]
+    assert driver.end("a") == ["a SUCCEED", "all done"]
 
 
 def test_a_stopped_attempt_that_exits_with_an_error_is_queued_again() -> None:
     """The batch system signals every process itself."""
     driver = busy("a")
     driver.suspend()
-    assert driver.end("a", exit_code=-15) == ["nothing runs", "requeued a", "a QUEUED"]
+    assert driver.end("a", exit_code=-15) == ["requeued a", "a QUEUED"]
 
 
 def test_a_warned_attempt_that_fails_is_queued_again() -> None:
@@ -79,7 +79,7 @@ def test_a_warned_attempt_that_fails_is_queued_again() -> None:
 def test_a_stopped_attempt_that_exceeded_its_wall_time_fails() -> None:
     driver = busy("a")
     driver.suspend()
-    assert driver.end("a", exit_code=-15, reason="timeout", message="over")[1] == "a FAILED: over"
+    assert driver.end("a", exit_code=-15, reason="timeout", message="over") == ["a FAILED: over", "all done"]
 
 
 def test_a_canceled_attempt_is_not_stopped() -> None:
@@ -93,7 +93,7 @@ def test_a_canceled_attempt_is_not_stopped() -> None:
 def test_a_stopped_attempt_that_is_lost_is_queued_again_and_not_counted() -> None:
     driver = busy("a")
     driver.suspend()
-    assert driver.lose("n1") == ["nothing runs", "requeued a", "a QUEUED"]
+    assert driver.lose("n1") == ["requeued a", "a QUEUED"]
     assert driver.core.state.losses == {}
 
 

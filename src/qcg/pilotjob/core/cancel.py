@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.effects import AllDone, Kill, NoAttemptLeft, Removed, Reply, Stop
+from qcg.pilotjob.core.effects import AllDone, Kill, Removed, Reply, Stop
 from qcg.pilotjob.core.events import Cancel, Deadline, Remove, ShutDown, Warned, Withdraw
 from qcg.pilotjob.core.finalize import FinalState, UnstartedFinalState, make_final
 from qcg.pilotjob.core.job_states import CANCELED
@@ -92,8 +92,6 @@ def shut_down(core: CoreState, event: ShutDown) -> None:
             elif not attempt.stopped:
                 attempt.stopped = True
                 core.effects.append(Stop(attempt, EndReason.CLOSED, event.message))
-    if not core.attempts:
-        core.effects.append(NoAttemptLeft())
 
 
 def _cancel_all(core: CoreState, message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from qcg.pilotjob.core.effects import Effect, NoAttemptLeft, Transition
+from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.job_states import SUCCEED, State
 from qcg.pilotjob.core.queue import Queue
 from qcg.pilotjob.core.records import Attempt, Cleanup, Grant, Job, Lane
@@ -149,8 +149,6 @@ class CoreState:
             del attempt.job.iterations.attempts[attempt.position]
         if attempt.lane is None or self._leave_lane(attempt.lane, attempt):
             self.pool.release(self.orphaned.pop(attempt, attempt.grant))
-        if self.suspended and not self.attempts:
-            self.effects.append(NoAttemptLeft())
 
     def attempts_of_nodes(self, nodes: Iterable[str]) -> list[Attempt]:
         """Attempts with a part on these nodes, or known to a host of these nodes."""

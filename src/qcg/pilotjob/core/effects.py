@@ -113,10 +113,6 @@ class AllDone(Struct, frozen=True, gc=False):
     """Every job is final."""
 
 
-class NoAttemptLeft(Struct, frozen=True, gc=False):
-    """The manager shuts down and its last attempt has ended."""
-
-
 class Reply(Struct, frozen=True, gc=False):
     """The answer to the request that was just handled."""
 
@@ -139,6 +135,5 @@ Effect = Union[
     Removed,
     MoreToStart,
     AllDone,
-    NoAttemptLeft,
     Reply,
 ]

@@ -205,8 +205,7 @@ class Engine(ExecutorObserver):
             raise  # the event was refused, and nothing has changed
         except BaseException:
             self.commits.stop_writing()
-            log_file = self.journal.path.parent / "service.log"
-            self.shutdown.give_up(Cause.DEFECT, f"an unexpected error occurred, see {log_file}")
+            self.shutdown.give_up_after_defect(self.journal.path.parent)
             raise
 
     def _apply(self, happened: list[Effect]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Service:
         contact = ContactKeeper(partial(refresh, run_dir))
         manager = assemble(prepared, hub, contact, cores.set_agent, self._prestarted)
         engine = manager.engine
-        rundir.link(prepared.wd, run_dir / "service.log", "service.log")
+        rundir.link(prepared.wd, run_dir / rundir.LOG_NAME, rundir.LOG_NAME)
         continued = engine.state.unfinished if prepared.is_resumed and prepared.requests.is_empty else None
         if network is not None:
             network.serve(manager)
@@ -183,7 +183,7 @@ class Service:
 @contextmanager
 def _service_log(prepared: PreparedRun) -> Iterator[None]:
     with rundir.writing_to(prepared.run_dir):
-        handler = log_to(prepared.run_dir / "service.log", prepared.options.log)
+        handler = log_to(prepared.run_dir / rundir.LOG_NAME, prepared.options.log)
     try:
         log.info("%s %s in %s", "resuming" if prepared.is_resumed else "starting", prepared.run_dir.name, prepared.wd)
         yield

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 
 from qcg.pilotjob.core.shutdown import Cause
+from qcg.pilotjob.runs.rundir import LOG_NAME
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,10 @@ class ShutdownRequest:
         """Request the end because the manager cannot continue."""
         log.critical("%s", reason)
         self.make(cause, reason)
+
+    def give_up_after_defect(self, run_dir: Path) -> None:
+        """Request the end because of an unexpected error, which is in the log of the run."""
+        self.give_up(Cause.DEFECT, f"an unexpected error occurred, see {run_dir / LOG_NAME}")
 
     async def wait(self) -> None:
         await self._made.wait()

@@ -123,6 +123,6 @@ def give_up_on_unexpected_errors(shutdown: ShutdownRequest, run_dir: Path) -> No
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         log.critical("unexpected: %s", context["message"], exc_info=context.get("exception"))
         if "handle" in context and shutdown.cause is not Cause.DEFECT:  # in a callback: nothing else handles it
-            shutdown.give_up(Cause.DEFECT, f"an unexpected error occurred, see {run_dir / 'service.log'}")
+            shutdown.give_up_after_defect(run_dir)
 
     asyncio.get_running_loop().set_exception_handler(handle)

@@ -17,6 +17,8 @@ from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory, user_na
 log = logging.getLogger(__name__)
 
 PREFIX = ".qcgpjm-service-"
+LOG_NAME = "service.log"
+"""The log of the manager."""
 
 
 def create(wd: Path, given_id: str | None) -> Path:
@@ -109,7 +111,7 @@ def discard(wd: Path, run_dir: Path) -> None:
 
 def relink(wd: Path, removed: Path) -> None:
     """Point links to a removed run to the newest remaining run."""
-    for name in ("service.log", "jobs.report"):
+    for name in (LOG_NAME, "jobs.report"):
         if _points_to_run(wd / name) and Path(os.readlink(wd / name)).parent.name == removed.name:
             newest = _newest_with(wd, name)
             if newest is None:

@@ -14,10 +14,11 @@ from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, NODES_OF_ALLOCATION
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.runs.liveness import has_agents, is_manager_alive, registry_holder
+from qcg.pilotjob.runs.rundir import LOG_NAME
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
 
-_FILES_OF_MANAGER = (FILE_NAME, f"{FILE_NAME}-wal", "service.log", "jobs.report")
+_FILES_OF_MANAGER = (FILE_NAME, f"{FILE_NAME}-wal", LOG_NAME, "jobs.report")
 
 
 class RunState(Enum):
