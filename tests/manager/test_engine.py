@@ -124,8 +124,7 @@ def test_the_end_of_an_attempt_on_two_nodes_is_acknowledged_when_both_have_repor
 
 def test_running_jobs_are_announced_only_when_their_host_connects_for_the_first_time(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        told: list[str] = []
-        wired.engine.observers.notices.append(told.append)
+        told = wired.notices()
         await wired.engine.submit(jobs("one"))
         live = [Running("1.1", 7, 1.0, [("n1", (0,), ())])]
         wired.executor.connect("n1", *live)
@@ -138,8 +137,7 @@ def test_running_jobs_are_announced_only_when_their_host_connects_for_the_first_
 
 def test_prefilled_and_displaced_attempts_are_not_announced_as_running(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        told: list[str] = []
-        wired.engine.observers.notices.append(told.append)
+        told = wired.notices()
         await wired.engine.submit(jobs("runs", "waits", "displaced"))
         displaced = Running("3.1", 8, 1.0, [("n0", (2,), ())])
         wired.reported(

@@ -134,8 +134,7 @@ def test_every_line_about_dependencies_names_its_request(tmp_path: Path):
 
 def test_misspelt_variables_are_warned_about_in_the_reply_and_in_notices(tmp_path: Path):
     async def test(wired: Wired) -> None:
-        told: list[str] = []
-        wired.engine.observers.notices.append(told.append)
+        told = wired.notices()
         fine = {"request": "submit", "jobs": [job("fine", "echo", "${it} ${HOME}", iteration=2)]}
         slips = {"request": "submit", "jobs": [job(f"j{number}", "echo", "${itt}") for number in range(20)]}
         without, reply = [(await answer(Manager(wired.engine, "x"), one)).data or {} for one in raw(fine, slips)]

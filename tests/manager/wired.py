@@ -26,6 +26,7 @@ from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.bootstrap import assemble
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.observers import RunObserver
 from qcg.pilotjob.manager.placement import find_placement
 from qcg.pilotjob.manager.prepare import PreparedRun
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
@@ -61,6 +62,14 @@ class NotedJournal(Journal):
         self.happened.append("sync")
 
 
+class NotedNotices(RunObserver):
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def notice(self, text: str) -> None:
+        self.noted.append(text)
+
+
 class Wired:
     """An engine with its parts, and what happened in them."""
 
@@ -80,6 +89,12 @@ class Wired:
 
         self.engine = Engine(core, journal, report, Site(str(directory), "i"), make_executor, ShutdownRequest())
         self.engine.executor.start()
+
+    def notices(self) -> list[str]:
+        """All notices from now on."""
+        observer = NotedNotices()
+        self.engine.observers.subscribe(observer)
+        return observer.noted
 
     def reported(self, *live: Running) -> None:
         """The first host has connected."""

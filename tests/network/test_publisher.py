@@ -35,7 +35,7 @@ def test_no_event_is_made_for_topics_without_subscribers(topic: bytes, position:
         publisher._subscriptions([[b"\x01" + topic]])
         job = Untold(1, "it", b"", 0.0)
         job.iterations = Iterations(range(1))
-        publisher._changed(Transition(job, position, State.SUCCEED, 1.0))
+        publisher._publish_change(Transition(job, position, State.SUCCEED, 1.0))
         return sent
 
     assert asyncio.run(change()) == []

@@ -15,6 +15,7 @@ from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.interfaces.dispatch import answer
 from qcg.pilotjob.interfaces.factory import InterfaceFactory
 from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.observers import RunObserver
 from qcg.pilotjob.manager.prepare import PreparedRun
 from qcg.pilotjob.manager.run_result import RunResult
 from qcg.pilotjob.manager.service import Service
@@ -22,13 +23,13 @@ from qcg.pilotjob.manager.service import Service
 PATIENCE = 60.0
 
 
-class Conversation:
+class Conversation(RunObserver):
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
         self._reached: dict[tuple[str, str], asyncio.Event] = {}
-        manager.engine.observers.transitions.append(self._watch)
+        manager.engine.observers.subscribe(self)
 
-    def _watch(self, transition: Transition) -> None:
+    def changed(self, transition: Transition) -> None:
         name = name_of(transition.job, transition.position)
         self._event(name, transition.state.name).set()
 

@@ -12,6 +12,7 @@ from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.observers import RunObserver
 from qcg.pilotjob.report.progress import progress_line
 
 PLAIN_INTERVAL = 2.0
@@ -22,18 +23,26 @@ MOST_FAILURES = 20
 
 def print_transitions(manager: Manager) -> None:
     """Print a line for each start and each end of a job."""
+    manager.engine.observers.subscribe(_Transitions())
 
-    def print_transition(transition: Transition) -> None:
+
+class _Transitions(RunObserver):
+    def changed(self, transition: Transition) -> None:
         name = name_of(transition.job, transition.position)
         if transition.state is State.EXECUTING and transition.attempt is not None:
             echo(f"{datetime.now()} executing job {printable(name)} ...")
         elif transition.state.is_final:
             echo(f"{datetime.now()} job {printable(name)} finished: {transition.state.name}")
 
-    manager.engine.observers.transitions.append(print_transition)
+
+class _SilentNotices(RunObserver):
+    """Prints notices where stdout is for a machine."""
+
+    def notice(self, text: str) -> None:
+        echo_err(text)
 
 
-class Progress:
+class Progress(RunObserver):
     """A progress line from the counters of the core: its cost does not depend on the number of jobs."""
 
     def __init__(self, *, silent: bool = False) -> None:
@@ -48,17 +57,19 @@ class Progress:
         escape_unencodable()
         self._engine = manager.engine
         if self._silent:
-            manager.engine.observers.notices.append(echo_err)
+            manager.engine.observers.subscribe(_SilentNotices())
             return
-        manager.engine.observers.failures.append(self._failed)
-        manager.engine.observers.notices.append(echo)
+        manager.engine.observers.subscribe(self)
         self._task = asyncio.ensure_future(self._live() if on_terminal() else self._plain())
 
     def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
-    def _failed(self, transition: Transition) -> None:
+    def notice(self, text: str) -> None:
+        echo(text)
+
+    def failed(self, transition: Transition) -> None:
         if transition.position >= 0 or transition.job.iterations is None:
             self._failures_shown += 1
             if self._failures_shown <= MOST_FAILURES:

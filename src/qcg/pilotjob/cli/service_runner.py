@@ -54,7 +54,7 @@ def run_service(
             for note in [*notes, *repeated_file_notices(resumption, manager.engine.journal), *manager.start_notices]:
                 echo_err(note)
             # From here until its end, the service itself takes care of Ctrl-C.
-            notice.run_dir = manager.engine.journal.path.parent
+            notice.run_began(manager.engine.journal.path.parent)
             on_ready(manager)
 
         with notice:

@@ -16,6 +16,7 @@ import msgspec
 
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.observers import Observers, RunObserver
 from qcg.pilotjob.wire.hub import Frames, Hub, Limits
 from qcg.pilotjob.wire.keys import Keys
 
@@ -30,11 +31,23 @@ LIMITS = Limits(unsent=20_000)
 _encode = msgspec.json.Encoder().encode
 
 
-class Publisher:
+class _JobEvents(RunObserver):
+    """Publishes changes of jobs. Subscribed only while there are subscribers, so that they cost nothing otherwise."""
+
+    def __init__(self, publish: Callable[[Transition], None]) -> None:
+        self._publish = publish
+
+    def changed(self, transition: Transition) -> None:
+        self._publish(transition)
+
+
+class Publisher(RunObserver):
     def __init__(self, hub: Hub, keys: Keys | None, address: str) -> None:
         self._run_id = ""
-        self._watchers: list[Callable[[Transition], None]] = []
-        """Of the pilot."""
+        self._observers: Observers | None = None
+        """Those of the manager, once it is served."""
+        self._job_events = _JobEvents(self._publish_change)
+        self._observes_jobs = False
         self._numbers = dict.fromkeys((*OF_JOBS, "NOJ"), 0)
         """Number of the last event of each topic."""
         self._wanted = dict.fromkeys((*self._numbers, BEAT), 0)
@@ -46,10 +59,9 @@ class Publisher:
 
     def follow(self, manager: Manager) -> None:
         self._run_id = manager.run_id
-        self._watchers = manager.engine.observers.transitions
-        self._watch_if_wanted()
-        manager.engine.observers.bulk_ends.append(self._many_ended)
-        manager.engine.observers.all_done.append(self._all_done)
+        self._observers = manager.engine.observers
+        self._observers.subscribe(self)
+        self._observe_if_wanted()
 
     def close(self) -> None:
         if self._beating is not None:
@@ -64,17 +76,19 @@ class Publisher:
                     self._wanted[topic] += change
         if self._wanted[BEAT] and self._beating is None:
             self._beat_later()
-        self._watch_if_wanted()
+        self._observe_if_wanted()
 
-    def _watch_if_wanted(self) -> None:
-        """Observe changes of jobs only while there are subscribers, so that they cost nothing otherwise."""
+    def _observe_if_wanted(self) -> None:
         wanted = any(self._wanted[topic] for topic in OF_JOBS)
-        if wanted and self._changed not in self._watchers:
-            self._watchers.append(self._changed)
-        elif not wanted and self._changed in self._watchers:
-            self._watchers.remove(self._changed)
+        if self._observers is None or wanted == self._observes_jobs:
+            return
+        self._observes_jobs = wanted
+        if wanted:
+            self._observers.subscribe(self._job_events)
+        else:
+            self._observers.unsubscribe(self._job_events)
 
-    def _changed(self, transition: Transition) -> None:
+    def _publish_change(self, transition: Transition) -> None:
         kind = "I" if transition.position >= 0 else "J"
         if not (self._wanted[kind + "ST"] or self._wanted[kind + "FI"]):
             return
@@ -87,7 +101,7 @@ class Publisher:
         if transition.state.is_final:
             self._publish(kind + "FI", event)
 
-    def _many_ended(self) -> None:
+    def many_ended(self) -> None:
         """Make a gap in the numbers of iteration events, and announce it at once by a heartbeat."""
         for topic in ("IST", "IFI"):
             self._numbers[topic] += bool(self._wanted[topic])
@@ -95,7 +109,7 @@ class Publisher:
             self._beating.cancel()
             self._beating = self._loop.call_soon(self._beat)
 
-    def _all_done(self) -> None:
+    def all_done(self) -> None:
         self._publish("NOJ", {"manager": self._run_id})
 
     def _publish(self, name: str, event: dict[str, Any]) -> None:

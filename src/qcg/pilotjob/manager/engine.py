@@ -110,7 +110,7 @@ class Engine(ExecutorObserver):
     def notice(self, text: str) -> None:
         """Log a sentence, and show it to a user who watches the run."""
         log.info("%s", text)
-        for show in self.observers.notices:
+        for show in self.observers.notice:
             show(text)
 
     def restored(self, followed: list[Effect]) -> None:
@@ -212,7 +212,7 @@ class Engine(ExecutorObserver):
         """Carry out effects; returns the reply among them."""
         reply: dict[str, Any] = {}
         record, handlers = self.journal.record, self._handlers
-        is_observed = bool(self.observers.transitions) or log.isEnabledFor(logging.DEBUG)
+        is_observed = bool(self.observers.changed) or log.isEnabledFor(logging.DEBUG)
         for effect in happened:
             # The one effect that is as frequent as all others together.
             if type(effect) is Transition:
@@ -229,7 +229,7 @@ class Engine(ExecutorObserver):
         return reply
 
     def _notify(self, transition: Transition) -> None:
-        for notify in self.observers.transitions:
+        for notify in self.observers.changed:
             notify(transition)
         log.debug("%s %s", name_of(transition.job, transition.position), transition.state.name)
 
@@ -237,7 +237,7 @@ class Engine(ExecutorObserver):
         if transition.state is FAILED:
             why = f": {transition.message}" if transition.message else ""
             log.warning("%s FAILED%s", name_of(transition.job, transition.position), why)
-            for notify in self.observers.failures:
+            for notify in self.observers.failed:
                 notify(transition)
         self.report.ended(self.views.end_of(transition))
         if transition.position < 0:
@@ -292,7 +292,7 @@ class Engine(ExecutorObserver):
 
     def _ended_in_bulk(self, effect: effects.QueuedIterationsFinal | effects.IterationsFinal) -> None:
         self.journal.record(effect)
-        for notify in self.observers.bulk_ends:
+        for notify in self.observers.many_ended:
             notify()
 
     def _requeued(self, effect: effects.Requeued) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
+from collections.abc import Sequence
 from datetime import datetime
 
 from qcg.pilotjob.core.core_state import CoreState
@@ -13,6 +15,8 @@ from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.metadata import SUBMISSIONS
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.wire.contact import ClientsContact
+
+log = logging.getLogger(__name__)
 
 
 class Manager:
@@ -39,9 +43,17 @@ class Manager:
         self.shutdown = engine.shutdown
         self.end_when_done = asyncio.Event()
         """Set when the manager is to end once all jobs are final."""
-        self.start_notices: list[str] = []
-        """Sentences shown to the user when the run begins."""
+        self._start_notices: list[str] = []
         self._requests = engine.journal.metadata(SUBMISSIONS)
+
+    @property
+    def start_notices(self) -> Sequence[str]:
+        """Sentences shown to the user when the run begins."""
+        return self._start_notices
+
+    def add_start_notice(self, notice: str) -> None:
+        log.warning("%s", notice)
+        self._start_notices.append(notice)
 
     @property
     def state(self) -> CoreState:

@@ -160,8 +160,7 @@ class Service:
             announce(prepared.run_dir, agents, prepared.network.contact if prepared.network is not None else None)
         self._is_reachable = True
         for notice in [*cores.notices, *shared_directory_notices(prepared.run_dir)]:
-            log.warning("%s", notice)
-            manager.start_notices.append(notice)
+            manager.add_start_notice(notice)
 
     async def _wait_for_end(self, manager: Manager, prepared: PreparedRun) -> None:
         """Wait for a shutdown request, or for the last job where the manager is to end then. A manager that has read no
