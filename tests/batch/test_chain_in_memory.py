@@ -114,7 +114,7 @@ def test_an_unknown_number_of_restarts_does_not_keep_the_manager_from_starting(
 MANAGER = """#!/bin/bash
 trap 'echo TERM >> {0}/signals; exit 4' TERM
 touch {0}/ready
-while [ ! -e {0}/stop ]; do sleep 0.05; done
+for try in {{1..200}}; do [ -e {0}/stop ] && break; sleep 0.05; done
 """
 
 
