@@ -50,7 +50,7 @@ test: packages lint docs
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-long: packages $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --long
+	$(BIN)/python -m pytest -n $(WORKERS) --long --timeout 1800
 
 # This comes first: installing the program needs a compiler.
 packages:

@@ -206,6 +206,27 @@ def test_a_damaged_job_is_named_and_the_others_are_shown(wd: Path, table: str, c
     assert column in refused
 
 
+def test_a_job_whose_number_no_manager_gives_is_left_out(wd: Path):
+    number = 1 + [job["name"] for job in JOBS].index("it")
+    assert change(wd, "submitted_jobs", "seq", number, 2**62)
+    for command in COMMANDS:
+        call(wd, command)
+    report = call(wd, ["report"])
+    assert "The registry is damaged" in report.output
+    assert f"job {2**62}" in report.output
+    assert "is damaged and cannot be continued" in resume(wd)
+
+
+def test_a_damaged_schema_is_reported_in_a_sentence(wd: Path):
+    path = wd / RUN / FILE_NAME
+    sound = path.read_bytes()
+    path.write_bytes(sound.replace(b"CREATE TABLE submitted_jobs (", b"CREATE TABLE submitted_jobs \xb0"))
+    assert path.read_bytes() != sound
+    for command in [["report"], *COMMANDS]:
+        call(wd, command)
+    assert resume(wd)
+
+
 def test_a_registry_without_damage_is_reported_without_a_warning(wd: Path):
     assert "damaged" not in call(wd, ["report"]).output
     assert json.loads(call(wd, ["report", "--json"]).output.partition("\nNote:")[0])["unreadable"] == []

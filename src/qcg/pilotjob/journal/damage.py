@@ -50,6 +50,7 @@ def _text(name: str, *, required: bool = False) -> Column:
 _STATE = len(STATES) - 1
 _COLUMNS: dict[str, tuple[Column, ...]] = {
     "submitted_jobs": (
+        _integer("seq", MOST, required=True),
         _text("name", required=True),
         _time("submitted"),
         _integer("iterations", MOST, required=True),
@@ -96,7 +97,7 @@ _HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = ?"
 # integer, and no comparison with NULL is true.
 _SOUND = {
     "submitted_jobs": f"""
-        min(submitted, started, ended, rest_at, iterations, state, rest) >= 0
+        seq BETWEEN 0 AND {MOST} AND min(submitted, started, ended, rest_at, iterations, state, rest) >= 0
         AND max(submitted, started, ended, rest_at) <= {LATEST} AND max(state, rest) <= {_STATE}
         AND iterations <= {MOST} AND typeof(iterations + state + rest) = 'integer'
         AND typeof(name) = 'text' AND name <> '' AND typeof(message) = 'text' AND typeof(spec) = 'blob'""",
@@ -132,7 +133,7 @@ def is_damaged(connection: sqlite3.Connection, *, whole: bool, thorough: bool = 
             connection.execute(f"{_MISPLACED} LIMIT 1").fetchone() is not None
             or not all(_is_grant(granted) for (granted,) in connection.execute("SELECT DISTINCT granted FROM runs"))
         )
-    except sqlite3.Error:  # a damaged page
+    except (sqlite3.Error, UnicodeDecodeError):  # a damaged page; SQLite quotes parts of a damaged schema
         return True
 
 

@@ -109,6 +109,8 @@ class Journal(RegistryReader):
                 journal = cls(path, connection)
             except (OSError, sqlite3.Error) as error:
                 raise JournalError(f"The registry {path} could not be opened: {_reason(error)}.") from error
+            except UnicodeDecodeError as error:  # in a message of SQLite, which quotes the schema
+                raise JournalError(f"The registry {path} could not be opened: its schema is damaged.") from error
             undo.pop_all()
             return journal
 

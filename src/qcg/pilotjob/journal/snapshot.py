@@ -42,6 +42,8 @@ def snapshot(path: Path, *, foreign: bool = False, whole: bool = True) -> Iterat
             connection.text_factory = _decode
         except (OSError, sqlite3.Error) as error:
             raise JournalError(f"The registry {path} could not be read: {error}.") from error
+        except UnicodeDecodeError as error:  # in a message of SQLite, which quotes the schema
+            raise JournalError(f"The registry {path} could not be read: its schema is damaged.") from error
         try:
             yield connection
         except sqlite3.Error as error:
