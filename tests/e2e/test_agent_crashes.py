@@ -183,7 +183,8 @@ def test_an_agent_killed_while_the_service_ends_leaves_no_process_behind(tmp_pat
     manager = crashing.start()
     wait_for(lambda: (tmp_path / "up").exists(), what="the job")
     manager.send_signal(signal.SIGTERM)
-    wait_for(lambda: "says: end" in (crashing.run_dir / "agent-local.log").read_text(), what="the end to begin")
+    log = crashing.run_dir / "agent-local.log"
+    wait_for(lambda: "told the agent to end" in log.read_text(), what="the end to begin")
     crashing.kill_agent()
     assert crashing.wait() == 128 + signal.SIGTERM
     assert not is_alive(int((tmp_path / "pid").read_text()))

@@ -148,7 +148,7 @@ def test_jobs_do_not_see_the_allocation_that_a_local_run_is_inside_of(run_dir: P
 def test_srunmpi_outside_an_allocation_fails_with_advice(run_dir: Path):
     run = run_requests(run_dir, [job("p", "true", model="srunmpi", numCores=2)])
     assert run.states == {"p": "FAILED"}
-    assert "start qcg-pm with sbatch or salloc" in run.report["p"]["messages"]
+    assert "this run uses no allocation; start it inside one" in run.report["p"]["messages"]
 
 
 def test_numbers_in_a_rankfile_are_those_of_the_operating_system(programs: Path, run_dir: Path):
