@@ -40,6 +40,8 @@ class LaneRunner:
     """The names of the lanes that handovers tell by number."""
     pause: float
     """Seconds for which handovers may be left untaken as long as no core waits for work."""
+    takes_lanes = True
+    """Whether the runner has lanes of its own, so that launches are worth planning for it."""
 
     def hold(self, held: bool) -> None:
         """Start nothing while held. Never waits."""
@@ -98,6 +100,8 @@ class LaneRunner:
 
 class HostLaneRunner(LaneRunner):
     """Has no lanes of its own: the job host starts every job itself, in its turns."""
+
+    takes_lanes = False
 
     def __init__(self) -> None:
         self.lane_names = {}

@@ -18,9 +18,12 @@ class OfferedLanes:
         """Lanes that may have launches which the lane runner does not have."""
 
     def plan(self, lanes: Iterable[str]) -> None:
-        self.planned.update(dict.fromkeys(lanes))
+        if self._runner.takes_lanes:
+            self.planned.update(dict.fromkeys(lanes))
 
     def job_started(self, id: str) -> None:
+        if not self._runner.takes_lanes:
+            return
         lane = self._lanes.lane_of(id)
         if not self._runner.has_lane(lane):
             self.planned[lane] = None
