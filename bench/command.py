@@ -28,7 +28,9 @@ BENCHMARKS = {
     "memory": "bytes for a queued job and for an iteration",
     "latency": "latency of a job, of its dependent, and of the start of a manager",
     "utilisation": "a mix of jobs against the same order without overhead",
+    "backfill": "order of jobs on workload traces: patience, reservations and EASY, in simulated time",
     "idle": "CPU time of an idle manager and agent",
+    "remote": "jobs on remote hosts against a bare loop there, logins and latencies",
 }
 DIRECTORY = Path(__file__).parents[1] / "build" / "bench"
 UNUSABLE = 2
@@ -50,6 +52,7 @@ def prepare(arguments: list[str]) -> Callable[[], int]:
         scale=options.scale,
         parallel=len(os.sched_getaffinity(0)),
         peers=None if options.peers else [],
+        cylc=options.cylc,
     )
     measures = {name: import_module(f"bench.{name}").run for name in options.names}
     return partial(_measure, setting, measures)
@@ -73,11 +76,22 @@ def _measure(setting: Setting, measures: Mapping[str, Benchmark]) -> int:
     finally:
         clear()
     _print_results(on, list(kept.values()), setting)
-    everything = all_kept(setting.directory, BENCHMARKS, on) if for_the_page else None
-    if everything is not None:
-        page.write([one.result for one in everything.values()], on, [one.how for one in everything.values()])
+    if for_the_page and _write_page(kept, on, setting.directory):
         print(f"written to {page.PAGE.name}", file=sys.stderr)
     return 0
+
+
+def _write_page(kept: Mapping[str, Kept], on: list[str], directory: Path) -> bool:
+    """Write sections of measured benchmarks, and the common tables once all other benchmarks are measured. Returns
+    whether anything was written."""
+    sections = [name for name in page.SECTIONS if name in kept and kept[name].result.findings]
+    for name in sections:
+        page.write_section(name, kept[name].result, on, kept[name].how)
+    common = [name for name in BENCHMARKS if name not in page.SECTIONS]
+    everything = all_kept(directory, common, on) if any(name in kept for name in common) else None
+    if everything is not None:
+        page.write([one.result for one in everything.values()], on, [one.how for one in everything.values()])
+    return bool(sections) or everything is not None
 
 
 def _print_results(on: list[str], kept: list[Kept], setting: Setting) -> None:
@@ -154,6 +168,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--no-peers", dest="peers", action="store_false", help="leave out peers; the docs are not written"
     )
+    parser.add_argument("--cylc", action="store_true", help="remote: compare with cylc-flow, which takes minutes")
     options = parser.parse_args(arguments)
     # `make bench ONLY="noop, latency"` may separate names by commas, blanks or both.
     options.names = [*dict.fromkeys(filter(None, re.split(r"[\s,]+", " ".join(options.names))))] or list(BENCHMARKS)

@@ -65,6 +65,8 @@ class Setting:
     """Processes at a time: the number of usable cores."""
     peers: Sequence[str] | None = None
     """Names of peers to compare with; None for all."""
+    cylc: bool = False
+    """Whether remote jobs are compared with tasks of cylc-flow, which takes minutes."""
 
     @property
     def can_judge(self) -> bool:

@@ -120,7 +120,7 @@ class Answering(AgentExecutor):
 
     def _answer(self, agent: Agent, launches: list[Launch]) -> None:
         number, now = self._numbers[agent.name], time.time()
-        records: list[protocol.Record] = []
+        records: list[protocol.WireRecord] = []
         for launch in launches:
             # Like an agent that reports start and end of a job in one record.
             number += 1

@@ -1,4 +1,6 @@
-"""Writes results into the page on performance, between its markers, and draws the plot."""
+"""Writes results into the page on performance, between its markers, and draws the plot.
+
+Some benchmarks have a section of their own, which is written whenever they are measured."""
 
 from __future__ import annotations
 
@@ -13,6 +15,8 @@ PAGE = DOCS / "performance.md"
 PLOT = DOCS / "performance.svg"
 BEGIN = "<!-- figures: written by make bench -->"
 END = "<!-- end of figures -->"
+SECTIONS = ("remote",)
+"""The benchmarks with a section of their own."""
 MOST_DIGITS = 6
 
 
@@ -28,24 +32,36 @@ def write(results: Iterable[Result], on: list[str], how: list[str]) -> None:
     PLOT.write_text(draw([series for result in results for series in result.series]))
 
 
-def put_between(page: str, text: str) -> str:
+def write_section(name: str, result: Result, on: list[str], how: str) -> None:
+    """Write the section of one benchmark."""
+    begin, end = markers_of(name)
+    text = figures([result], ["\n".join(on), f"- {how}"], plot=False)
+    PAGE.write_text(put_between(PAGE.read_text(), text, begin, end))
+
+
+def markers_of(name: str) -> tuple[str, str]:
+    """The markers around the section of a benchmark."""
+    return f"<!-- figures of {name}: written by make bench -->", f"<!-- end of figures of {name} -->"
+
+
+def put_between(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     """The page with this text between its markers."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise PageError(f"{PAGE} has no markers {BEGIN} and {END}, between which the figures are written")
+    before, found_begin, rest = page.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise PageError(f"{PAGE} has no markers {begin} and {end}, between which the figures are written")
     return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
-def figures(results: list[Result], about: list[str]) -> str:
+def figures(results: list[Result], about: list[str], *, plot: bool = True) -> str:
     findings = [finding for result in results for finding in result.findings]
     bars = table(["what", "measured", "bar", "", "remark"], [_row(finding) for finding in findings if finding.bar])
     others = table(
         ["what", "measured", "remark"], [_row_without_bar(finding) for finding in findings if not finding.bar]
     )
     missing = [f"- not measured: {why}" for result in results for why in result.missing]
-    plot = f"![Jobs a second, as bars]({PLOT.name})"
-    return "\n\n".join(filter(None, [*about, bars, plot, others, "\n".join(missing)]))
+    picture = f"![Jobs a second, as bars]({PLOT.name})" if plot else ""
+    return "\n\n".join(filter(None, [*about, bars, picture, others, "\n".join(missing)]))
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

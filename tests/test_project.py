@@ -6,28 +6,21 @@ import importlib.metadata
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import qcg.pilotjob
+from tests.support.project import PROJECT, ROOT
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-
-# Written in pieces, so that this file holds none of them. Home directories and the hosts of package registries.
+# Written in pieces, so that this file holds none of them. Home directories and the hosts of package registries. Run
+# directories on remote hosts have a directory of this name too, and hobo is a user of the hosts in tests.
 OF_ONE_MACHINE = re.compile(
     "|".join(
         [
-            "/" + "work/",
+            r"(?<![\w}])/" + "work/",
             "/" + "root/",
-            r"/" + r"home/(?!user\b|me\b)\w+/",
+            r"/" + r"home/(?!user\b|me\b|hobo\b)\w+/",
             r"\." + r"pyenv/",
             r"/" + r"opt/(pypi|wheels)",
             "py" + r"pi\.org",

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.walls import PURE_ROOMS, breaches, is_pure, modules_of
+from qcg.pilotjob.cluster import registry
+from tests.support.project import PROJECT
+from tests.support.walls import MIXED, PURE_ROOMS, breaches, is_pure, modules_of
 
 SOURCE = Path(__file__).parents[1] / "src"
 MODULES = modules_of(SOURCE)
@@ -124,7 +126,7 @@ def test_only_the_package_of_slurm_mentions_slurm(module: str):
         assert [f"{place}:{number} {line}" for number, line in enumerate(lines, 1) if "slurm" in line.lower()] == []
 
 
-SLURM_COMMAND = re.compile(r"sbatch|srun|salloc|scancel|scontrol|squeue", re.IGNORECASE)
+SLURM_COMMAND = re.compile(r"sbatch|srun|salloc|scancel|scontrol|\bsqueue", re.IGNORECASE)
 MAY_BE_MENTIONED = {
     "cli/main.py": ('"sbatch": "The same as alloc, for sbatch."', '("run", "alloc", "sbatch", "bench")'),
     "description/forms.py": ('"srunmpi"', "srun_args", "More arguments for srun, in srunmpi."),
@@ -183,3 +185,11 @@ def test_the_batch_system_is_registered_in_one_entry():
     assert len(registration.findall(text)) == 1
     rest = registration.sub("", text).replace('\nSYSTEM_OF_EARLIER_VERSIONS = "slurm"\n', "\n", 1)
     assert [line for line in rest.splitlines() if "slurm" in line.lower()] == []
+
+
+@pytest.mark.parametrize("line", registry.SYSTEMS, ids=lambda line: line.name)
+def test_every_registered_batch_system_is_protected_from_imports_by_others(line: registry.Registration):
+    package = line.module.rpartition(".")[0]
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    assert package in next(contract["protected_modules"] for contract in contracts if contract["type"] == "protected")
+    assert package.removeprefix("qcg.pilotjob.") in MIXED

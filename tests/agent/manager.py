@@ -54,9 +54,9 @@ sys.exit(__main__.main())
 class Manager:
     """Bound to a new port with new keys, as each manager is."""
 
-    def __init__(self, run_dir: Path, ack: int = 0, *, pulse: bool = False) -> None:
+    def __init__(self, run_dir: Path, ack: int = 0, *, heartbeat: bool = False) -> None:
         self.run_dir = run_dir
-        self.pulses: HeartbeatServer | None = None
+        self.heartbeats: HeartbeatServer | None = None
         self.ack = ack
         self.records: dict[int, Started | Ended] = {}
         self._peer = b""
@@ -70,17 +70,17 @@ class Manager:
         self._socket.bind("tcp://127.0.0.1:0")
         address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         keys = Keys(*(key.decode() for key in (server_public, server_secret, client_public, client_secret)))
-        if pulse:
-            self.pulses = HeartbeatServer(keys, "tcp://127.0.0.1:*", [NAME])
+        if heartbeat:
+            self.heartbeats = HeartbeatServer(keys, "tcp://127.0.0.1:*", [NAME])
         agents = AgentsContact(address, keys.server_public, keys.client_public, keys.client_secret)
-        if self.pulses:
-            agents = msgspec.structs.replace(agents, pulse=self.pulses.address)
+        if self.heartbeats:
+            agents = msgspec.structs.replace(agents, heartbeat_address=self.heartbeats.address)
         contact.write(run_dir, Contact(os.getpid(), 0, "host", agents))
 
     def close(self) -> None:
-        if self.pulses:
-            self.pulses.close()
-            self.pulses = None
+        if self.heartbeats:
+            self.heartbeats.close()
+            self.heartbeats = None
         self._socket.close(linger=0)
         self._context.term()
 
@@ -118,7 +118,7 @@ class Manager:
                     return body
             self._take(self.next(protocol.News).records)
 
-    def _take(self, records: list[protocol.Record]) -> None:
+    def _take(self, records: list[protocol.WireRecord]) -> None:
         for record in records:
             self.records.setdefault(record.number, record.body)
 
@@ -140,8 +140,8 @@ class Manager:
 
 
 @contextmanager
-def manager(run_dir: Path, ack: int = 0, *, pulse: bool = False) -> Iterator[Manager]:
-    made = Manager(run_dir, ack, pulse=pulse)
+def manager(run_dir: Path, ack: int = 0, *, heartbeat: bool = False) -> Iterator[Manager]:
+    made = Manager(run_dir, ack, heartbeat=heartbeat)
     try:
         yield made
     finally:

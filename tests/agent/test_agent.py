@@ -364,7 +364,9 @@ def test_records_are_what_the_host_made(first: Manager, agent: AgentProcess, run
     ended = first.ended("a")
     started = first.started("a")
     assert started == Started("a", ended.pid, ended.started, [(NAME, (0,), ())])
-    assert ended == Ended("a", ended.at, 0, "exit", "", started.pid, started.at, started.grant)
+    assert ended == Ended("a", ended.at, 0, "exit", "", started.pid, started.at, started.grant, ended.usage)
+    assert ended.usage is not None
+    assert ended.usage.memory > 0
 
 
 def test_an_agent_forwards_signals_and_records_why_it_ended_a_job(

@@ -1,4 +1,4 @@
-"""The second line between agent and manager, which nothing but the network can stop."""
+"""The second connection between agent and manager, which nothing but the network can stop."""
 
 from __future__ import annotations
 
@@ -30,51 +30,51 @@ from tests.support.waiting import wait_for
 def test_only_answered_heartbeats_renew_the_lease(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(heartbeat, "AGENT_HEARTBEAT", 0.1)
     keys = make_keys()
-    pulses = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1", "n2"])
-    lines = (keys.server_public, keys.client_public, keys.client_secret, pulses.address)
+    server = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1", "n2"])
+    contact = (keys.server_public, keys.client_public, keys.client_secret, server.address)
     known: list[float] = []
     fence = Fence(lambda: None)
     monkeypatch.setattr(fence, "renew", known.append)
-    line = Heartbeat("n1", fence)
+    sender = Heartbeat("n1", fence)
     try:
-        line.follow(AgentsContact("", *lines))
+        sender.follow(AgentsContact("", *contact))
         wait_for(lambda: len(known) > 3, what="several answers")
         assert known == sorted(known)
-        assert list(pulses.heard) == ["n1"]
-        assert pulses.heard["n1"] >= known[0]
+        assert list(server.heard) == ["n1"]
+        assert server.heard["n1"] >= known[0]
 
         def answers() -> tuple[int, float]:
-            return len(known), pulses.heard["n1"]
+            return len(known), server.heard["n1"]
 
         def are_over() -> bool:
             before = answers()
             time.sleep(0.5)
             return answers() == before
 
-        pulses.ignore(["n1"])
+        server.ignore(["n1"])
         wait_for(are_over, what="the last answer, after those on their way")
         count = len(known)
-        pulses.ignore([])
+        server.ignore([])
         wait_for(lambda: len(known) > count, what="answers again")
     finally:
-        line.close()
-        pulses.close()
+        sender.close()
+        server.close()
 
 
 def test_heartbeats_follow_the_manager(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(heartbeat, "AGENT_HEARTBEAT", 0.1)
     fence = Fence(lambda: None)
-    line = Heartbeat("n1", fence)
+    sender = Heartbeat("n1", fence)
     try:
         for _ in range(2):
             keys = make_keys()
-            pulses = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1"])
-            lines = (keys.server_public, keys.client_public, keys.client_secret, pulses.address)
-            line.follow(AgentsContact("", *lines))
-            wait_for(partial(getattr, pulses, "heard"), what="a pulse")
-            pulses.close()
+            server = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1"])
+            contact = (keys.server_public, keys.client_public, keys.client_secret, server.address)
+            sender.follow(AgentsContact("", *contact))
+            wait_for(partial(getattr, server, "heard"), what="a heartbeat")
+            server.close()
     finally:
-        line.close()
+        sender.close()
 
 
 def test_heartbeats_survive_another_process_at_the_address_of_the_manager(monkeypatch: pytest.MonkeyPatch):
@@ -82,40 +82,40 @@ def test_heartbeats_survive_another_process_at_the_address_of_the_manager(monkey
     monkeypatch.setattr(heartbeat, "AGENT_HEARTBEAT", 0.05)
     monkeypatch.setattr(heartbeat, "AGENT_SILENCE", 1.0)
     made: list[object] = []
-    make = heartbeat._line
-    monkeypatch.setattr(heartbeat, "_line", lambda *where: made.append(None) or make(*where))  # type: ignore[func-returns-value]
+    make = heartbeat._connect
+    monkeypatch.setattr(heartbeat, "_connect", lambda *where: made.append(None) or make(*where))  # type: ignore[func-returns-value]
     keys = make_keys()
     key_words = (keys.server_public, keys.client_public, keys.client_secret)
-    pulses = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1"])
-    line = Heartbeat("n1", Fence(lambda: None))
+    server = HeartbeatServer(keys, "tcp://127.0.0.1:*", ["n1"])
+    sender = Heartbeat("n1", Fence(lambda: None))
     try:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as other:
             port = other.bind_to_random_port("tcp://127.0.0.1")
-            line.follow(AgentsContact("", *key_words, f"tcp://127.0.0.1:{port}"))
-            wait_for(lambda: len(made) == 3, what="fresh lines")
-        line.follow(AgentsContact("", *key_words, pulses.address))
-        wait_for(lambda: pulses.heard, what="a pulse")
+            sender.follow(AgentsContact("", *key_words, f"tcp://127.0.0.1:{port}"))
+            wait_for(lambda: len(made) == 3, what="fresh connections")
+        sender.follow(AgentsContact("", *key_words, server.address))
+        wait_for(lambda: server.heard, what="a heartbeat")
     finally:
-        line.close()
-        pulses.close()
+        sender.close()
+        server.close()
 
 
 def test_connections_without_keys_to_the_heartbeat_port_are_limited(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connection_limiter, "MOST_PENDING", 4)
-    pulses = HeartbeatServer(make_keys(), "tcp://127.0.0.1:*", ["n1"])
-    host, _, port = pulses.address.removeprefix("tcp://").rpartition(":")
+    server = HeartbeatServer(make_keys(), "tcp://127.0.0.1:*", ["n1"])
+    host, _, port = server.address.removeprefix("tcp://").rpartition(":")
     try:
         with contextlib.ExitStack() as strangers:
             connections = [strangers.enter_context(socket.create_connection((host, int(port)))) for _ in range(20)]
             wait_for(lambda: sum(map(is_closed, connections)) == 16, what="all but four to be closed")
     finally:
-        pulses.close()
+        server.close()
 
 
 def test_an_agent_on_a_hanging_file_system_keeps_its_jobs_while_heartbeats_are_answered(run_dir: Path):
     """Reading the contact file hangs, as on a file system that does not answer."""
-    with manager(run_dir, pulse=True) as first:
-        assert first.pulses is not None
+    with manager(run_dir, heartbeat=True) as first:
+        assert first.heartbeats is not None
         agent = AgentProcess(run_dir, settings={"heartbeat.AGENT_HEARTBEAT": 0.2})
         pipe = run_dir / "hang"
         try:
@@ -127,7 +127,7 @@ def test_an_agent_on_a_hanging_file_system_keeps_its_jobs_while_heartbeats_are_a
             wait_for(lambda: _is_opening(agent.pid), what="the agent hangs")
             time.sleep(7)  # longer than the fence allows
             assert is_alive(pid)
-            first.pulses.ignore([NAME])
+            first.heartbeats.ignore([NAME])
             wait_for(lambda: not is_alive(pid), what="the end of the job")
         finally:
             if pipe.is_fifo():

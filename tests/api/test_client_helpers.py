@@ -39,7 +39,9 @@ def test_a_timeout_may_be_arbitrarily_large():
 
 @pytest.mark.parametrize("request_type", get_args(Request), ids=lambda request_type: request_type.__name__)
 def test_a_request_is_repeated_after_a_reconnect_if_it_changes_nothing(request_type: type[Request]):
-    changing = {"submit", "control", "cancelJob", "removeJob", "finish"}
+    changing = {"submit", "control", "cancelJob", "removeJob", "rerunJob", "connectHost", "forgetHost", "finish"}
+    changing |= {"holdJob", "releaseJob", "setJob"}
+    changing |= {"drainNodes", "resumeNodes"}
     name = request_type.__struct_config__.tag
     perhaps_sent = ConnectionError("the connection was lost")
     assert may_repeat({"request": name}, perhaps_sent) is (name not in changing)

@@ -69,6 +69,41 @@ def test_tuples_become_lists():
     Jobs().add_std(name="a", execution={"exec": "echo", "args": ("x",)}, dependencies={"after": ("b",)})
 
 
+class Array:
+    """Has the method with which NumPy converts its arrays."""
+
+    def __init__(self, *values: Any) -> None:
+        self._values = values
+
+    def tolist(self) -> list[Any]:
+        return list(self._values)
+
+
+def test_sweeps_are_added_with_the_values_of_other_libraries():
+    jobs = Jobs()
+    jobs.add(name="grid", exec="echo", args=["${T}"], iteration={"product": {"T": (Fraction(1, 2), 2), "p": [True]}})
+    jobs.add(name="rows", exec="echo", args=["${row.T}"], iteration={"file": Path("params.csv")})
+    jobs.add(name="some", exec="echo", iteration={"indices": range(31, 134, 102)})
+    jobs.add(name="array", exec="echo", iteration={"zip": {"T": Array(0.5, 1.5), "p": [Array(True), "x"]}})
+    assert [job["iteration"] for job in jobs.jobs()] == [
+        {"product": {"T": [0.5, 2], "p": [True]}},
+        {"file": "params.csv"},
+        {"indices": [31, 133]},
+        {"zip": {"T": [0.5, 1.5], "p": [[True], "x"]}},
+    ]
+    with pytest.raises(InvalidJobDescriptionError, match='"p" 1'):
+        jobs.add(name="pairs", exec="echo", iteration={"zip": {"T": [1, 2], "p": [1]}})
+
+
+def test_a_set_is_taken_where_the_order_has_no_meaning():
+    jobs = Jobs().add(name="a", exec="true", after={"b"})
+    jobs.add_std(name="c", execution={"exec": "true"}, dependencies={"after": frozenset({"b"})})
+    assert [job["dependencies"] for job in jobs.jobs()] == [{"after": ["b"]}] * 2
+    for attributes in ({"iteration": {"x", "y"}}, {"iteration": {"values": {1, 2}}}, {"args": {"x", "y"}}):
+        with pytest.raises(InvalidJobDescriptionError, match="is a set, which has no order; give a list"):
+            jobs.add(name="d", exec="true", **attributes)
+
+
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import page
+from bench import command, page
 from bench.command import print_findings
 from bench.finding import BenchError, Finding, Result, Series, at_least, at_most
 from bench.kept import Kept, all_kept, keep
@@ -107,6 +107,8 @@ def test_the_page_gets_figures_between_its_markers_and_nowhere_else():
 
 def test_the_page_that_is_there_has_the_markers():
     page.put_between(page.PAGE.read_text(), "new")
+    for name in page.SECTIONS:
+        page.put_between(page.PAGE.read_text(), "new", *page.markers_of(name))
 
 
 def test_figures_say_what_was_measured_what_was_missed_and_what_is_missing():
@@ -142,3 +144,26 @@ def test_benchmarks_need_not_all_be_measured_in_one_go(tmp_path: Path):
     assert all_kept(tmp_path, ["a"], ["commit 1"]) == {"a": kept}
     assert all_kept(tmp_path, ["a", "b"], ["commit 1"]) is None
     assert all_kept(tmp_path, ["a"], ["commit 2"]) is None
+
+
+def test_a_benchmark_with_a_section_of_its_own_is_written_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    begin, end = page.markers_of("remote")
+    written = tmp_path / "performance.md"
+    written.write_text(f"{page.BEGIN}\ncommon\n{page.END}\n{begin}\nold\n{end}\nMore.\n")
+    monkeypatch.setattr(page, "PAGE", written)
+    found = Kept(["a machine"], "`remote`: today", Result([at_most("remote: logins", "most logins", 1, 2)]))
+    assert command._write_page({"remote": found}, ["a machine"], tmp_path)
+    text = written.read_text()
+    assert f"{page.BEGIN}\ncommon\n{page.END}\n" in text
+    section = text.partition(begin)[2].partition(end)[0]
+    assert section.strip().splitlines() == [
+        "a machine",
+        "",
+        "- `remote`: today",
+        "",
+        "| what | measured | bar |  | remark |",
+        "| --- | --- | --- | --- | --- |",
+        "| most logins | 1.00 | at most 2 | reached |  |",
+    ]
+    assert not command._write_page({"remote": Kept([], "", Result(missing=["no root"]))}, [], tmp_path)
+    assert written.read_text() == text

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from qcg.pilotjob.cli.commands import alloc
 from qcg.pilotjob.cluster import registry
 from qcg.pilotjob.cluster.base import AllocationQueue, AllocationView
-from qcg.pilotjob.cluster.commands import PATIENCE
+from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT
 from qcg.pilotjob.cluster.registry import Registration
 from qcg.pilotjob.cluster.slurm.queue import SlurmQueue
 from qcg.pilotjob.cluster.slurm.system import Slurm
@@ -99,7 +99,9 @@ class ToyQueue(SlurmQueue):
     def submit(self, script: Path, environ: Mapping[str, str], after: str = "") -> str:
         return "t9"
 
-    def look(self, allocation_id: str, environ: Mapping[str, str], patience: float = PATIENCE) -> AllocationView | None:
+    def look(
+        self, allocation_id: str, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT
+    ) -> AllocationView | None:
         return None
 
 

@@ -33,6 +33,20 @@ def test_validate_says_that_a_good_file_is_good(tmp_path: Path):
     assert qcg_pm("validate", SAMPLES / "bac16.json", "--nodes", "28,28,28,28").exit_code == 0
 
 
+def test_validate_checks_jobs_of_remote_hosts_against_hosts_toml(tmp_path: Path):
+    (tmp_path / "hosts.toml").write_text("[wizard]\ncores = 2\n")
+    options = ("--nodes", "4", "--hosts", str(tmp_path / "hosts.toml"))
+    jobs = [{"name": name, "exec": "true", "host": host, "numCores": cores} for name, host, cores in JOBS_OF_HOSTS]
+    done = validate(tmp_path, jobs[:1], jobs[1:2], jobs[2:], options=options)
+    assert done.exit_code == 1
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["request 2", "request 3"]
+    assert 'did you mean "wizard"?' in done.stderr
+    assert "3 cores requested" in done.stderr
+
+
+JOBS_OF_HOSTS = [("fits", "wizard", 2), ("misspelt", "wisard", 1), ("wide", "wizard", 3)]
+
+
 def test_validate_shows_all_problems_with_their_positions(tmp_path: Path):
     done = validate(
         tmp_path,
@@ -238,7 +252,7 @@ def test_a_misspelt_variable_is_a_warning(tmp_path: Path):
     assert done.exit_code == 0
     assert done.stderr.splitlines() == [
         "Warning: request 1: job 'a': ${itt} is no variable and stays as it is; did you mean ${it}?",
-        "Warning: request 1: job 'b': ${itval.x} is no variable and stays as it is; ${itval} is known as a whole only",
+        "Warning: request 1: job 'b': ${itval.x} stays as it is: no value has \"x\"; known here: y",
     ]
 
 

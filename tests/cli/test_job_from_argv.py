@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from qcg.pilotjob.cli.job_from_argv import JobOptionError, amount, generate_name, job_from_arguments
+from qcg.pilotjob.cli.job_from_argv import JobOptionError, amount, generate_name, input_pattern, job_from_arguments
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,20 @@ from qcg.pilotjob.cli.job_from_argv import JobOptionError, amount, generate_name
 )
 def test_numbers_of_cores_and_nodes(text: str | None, meant: dict[str, int] | None):
     assert amount("--cores", text) == meant
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant"),
+    [("a.csv", "data/a.csv"), ("*/b", "data/*/b"), ("model/", "data/model/"), ("../c", "c"), ("/home/me/e", "e")],
+)
+def test_inputs_are_named_as_the_manager_finds_them(pattern: str, meant: str):
+    assert input_pattern(pattern, "/home/me/data", "/home/me") == meant
+
+
+@pytest.mark.parametrize("pattern", ["../../d/", "/x/y"])
+def test_an_input_outside_the_working_directory_of_the_manager_is_refused(pattern: str):
+    with pytest.raises(JobOptionError, match="is not below /home/me, the working directory of the manager"):
+        input_pattern(pattern, "/home/me/data", "/home/me")
 
 
 @pytest.mark.parametrize("text", ["", "two", "-3", "1-2-3", "2.5", "9" * 5000, "2-" + "9" * 5000, "٣"])

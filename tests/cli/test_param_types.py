@@ -6,13 +6,15 @@ import click
 import pytest
 
 from qcg.pilotjob.cli.param_types import NodeSource
+from qcg.pilotjob.cluster.registry import resource_names, sources_of_files
 
 
 @pytest.mark.parametrize("value", ["none", "local:x", "slurm:hosts"])
 def test_unknown_resources_are_refused_with_all_choices(value: str):
     with pytest.raises(click.BadParameter) as refused:
         NodeSource().convert(value, None, None)
-    assert refused.value.message == f"{value!r} is not one of 'auto', 'local', 'slurm', 'hostfile:FILE'."
+    choices = [*resource_names(), *(f"{name}:FILE" for name in sources_of_files())]
+    assert refused.value.message == f"{value!r} is not one of {', '.join(map(repr, choices))}."
 
 
 def test_a_source_of_nodes_is_a_name_or_a_name_with_a_file():

@@ -230,7 +230,8 @@ def test_a_log_that_cannot_be_written_is_one_error_without_a_traceback(capfd: py
             3,
             [
                 "/r.json has been run in this run before, and is not run again: only jobs of it that have not ended go"
-                " on. For its jobs once more, start a new run; for other requests, give another file."
+                " on. To run jobs again that have not succeeded, give --rerun failed; for other requests, give another"
+                " file."
             ],
         ),
     ],

@@ -60,6 +60,17 @@ def test_jobs_accepted_before_a_refusal_are_printed(pm: Pm, wd: Path, as_json: b
     assert "Those before it are accepted, with 1 job" in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--input", "--output"])
+def test_files_are_staged_for_remote_jobs_only(pm: Pm, option: str):
+    done = pm("submit", option, "a.csv", "--", "true", code=2)
+    assert f"{option} is for jobs on remote hosts; give --host too" in done.stderr
+
+
+def test_a_job_for_an_unknown_host_is_refused(pm: Pm):
+    done = pm("submit", "--host", "wizard", "--input", "a.csv", "--", "true", code=1)
+    assert "no remote host" in done.stderr
+
+
 def test_an_impossible_iteration_is_unknown_in_an_ended_run(tmp_path: Path):
     with LocalManager(["--nodes", "1", "--wd", tmp_path]) as manager:
         manager.wait4(manager.submit(Jobs().add(name="many", exec="true", iteration=2)))

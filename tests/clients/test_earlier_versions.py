@@ -151,12 +151,16 @@ EXECUTION = {"exec": "/bin/date"}
     "job",
     [
         {"name": ":job1"},
+        {"name": "j1:1"},
+        {"execution": None},
         {"execution": {}},
+        {"execution": {"exec": None, "stdout": "out"}},
         {"execution": {"stdout": "out"}},
         {"execution": {"exec": "/bin/date", "script": "date"}},
         {"execution": {"script": "date", "args": ["1"]}},
         {"execution": {"exec": "/bin/date", "args": "no list"}},
         {"execution": {"exec": "/bin/date", "env": ["no object"]}},
+        {"execution": {"exec": "/bin/date", "env": "no object"}},
         {"iteration": {"start": 2, "stop": 1}},
         {"iteration": {"start": 2}},
         {"iteration": {"stop": -2}},
@@ -175,7 +179,10 @@ EXECUTION = {"exec": "/bin/date"}
         {"resources": ["numNodes"]},
         *({"resources": {"numNodes": amount}} for amount in ({}, [1], {"exact": "1"}, {"unknown": 1})),
         *({"resources": {"numCores": {name: 2, "scheduler": "split-into"}}} for name in ("exact", "max")),
-        *({"resources": {"numCores": amount}} for amount in ({}, [1], -2, {"min": -2}, {"min": 4, "max": 3})),
+        *(
+            {"resources": {"numCores": amount}}
+            for amount in ({}, [1], -2, {"min": -2}, {"max": -2}, {"min": 4, "max": 3})
+        ),
         *({"resources": {"numCores": {"exact": 2, other: 1}}} for other in ("min", "max", "unknown")),
         {"resources": {"numCores": 2, "nodeCrs": []}},
         *({"resources": {"numCores": 2, "nodeCrs": crs}} for crs in ({"gpu": -1}, {"gpu": 0}, {"other": 1})),
@@ -214,6 +221,7 @@ def test_a_wrong_simple_description_is_refused(attributes: dict[str, Any]):
     "job",
     [
         *({"resources": {"numCores": amount}} for amount in (2, {"exact": 2}, {"min": 2, "max": 3}, {"min": 2})),
+        {"resources": {"numCores": {"max": 2}}},
         *({"resources": {"numCores": 2, "nodeCrs": crs}} for crs in ({"GpU": 1}, {"meM": 1, "gPU": 2})),
         *(
             {"resources": {"numCores": {"scheduler": {"name": name}}}, "iteration": {"stop": 3}}
@@ -281,6 +289,20 @@ def test_iterations_write_to_their_own_directories_and_are_reported(tmp_path: Pa
             assert (tmp_path / f"{name}_{index}/out").read_text() == f"iteration {index}\n"
             assert (tmp_path / f"{name}_{index}/err").read_text() == ""
     assert len(report) == 12
+
+
+def test_as_many_iterations_run_at_once_as_there_are_cores(tmp_path: Path):
+    execution = {"exec": "sleep", "args": ["0.3s"], "wd": f"{tmp_path}/$${{it}}", "stdout": "out", "stderr": "err"}
+    job = {"name": "it", "iteration": {"stop": 6}, "execution": execution, "resources": {"numCores": {"exact": 2}}}
+    report = serve(tmp_path, [job], FINISH, nodes="4")
+    assert len(report) == 7
+    spans = [
+        (moment(report[f"it:{index}"], "EXECUTING"), moment(report[f"it:{index}"], "SUCCEED")) for index in range(6)
+    ]
+    assert all((end - begin).total_seconds() >= 0.3 for begin, end in spans)
+    running = [sum(begin <= moment < end for begin, end in spans) for moment, _ in spans]
+    assert max(running) == 2, running
+    assert [(tmp_path / str(index) / "out").exists() for index in range(6)] == [True] * 6
 
 
 def test_jobs_of_a_workflow_run_one_after_the_other(tmp_path: Path):

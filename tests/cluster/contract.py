@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from qcg.pilotjob.cluster import registry
@@ -12,12 +14,23 @@ from qcg.pilotjob.cluster.agent_start import AgentCommand, StartMethod
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationQueue, AllocationState, BatchSystem, Phase
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError
+from qcg.pilotjob.cluster.remote_queue import RemoteQueue
 from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.launch.site import MultiNode
 
 AGENT = AgentCommand(Path("/runs/one"), 600.0, allocation=AllocationRef("7", "big", "any"))
 ELSEWHERE = {"PATH": "/no/such/directory"}
 """An environment without an allocation, and without commands of a batch system."""
+
+
+FIELDS_OF_DIRECTIVES = {
+    *("name", "output", "error", "nodes", "whole_nodes", "cores", "gpus", "memory", "seconds", "minutes", "hms")
+}
+
+
+def fields(templates: list[str]) -> set[str]:
+    """The names in braces."""
+    return set(re.findall(r"\{(\w+)\}", " ".join(templates)))
 
 
 Show = Callable[[Phase | None], Mapping[str, str]]
@@ -60,6 +73,33 @@ class SystemContract:
         assert isinstance(system.multi_node(), MultiNode)
         assert all(isinstance(name, str) for name in system.variables_to_hide())
         assert "HOME" not in system.variables_of_allocation(["HOME", "PATH"])
+
+    def test_commands_for_remote_hosts_are_complete(self, system: BatchSystem):
+        queue = system.remote_queue()
+        if queue is None:
+            return
+        assert (queue.name, queue.label) == (system.name, system.label)
+        assert fields(queue.submit) <= {"script", "directory"}
+        assert "{script}" in queue.submit
+        assert fields(queue.list_jobs) == {"ids"}
+        assert fields(queue.find_jobs) == {"user", "names"}
+        assert fields(queue.kill) == {"ids"}
+        assert fields(queue.signal) <= {"ids", "signal"}
+        assert fields(queue.directives) <= FIELDS_OF_DIRECTIVES
+        assert {"name", "output", "error"} <= fields(queue.directives)
+        assert queue.prefix.startswith("#")
+        assert "id" in re.compile(queue.submitted).groupindex
+        assert set(re.compile(queue.job_line).groupindex) == {"id", "name", "state"}
+        assert not queue.list_ended or set(re.compile(queue.ended_line).groupindex) == {"id", "state"}
+        assert not set(queue.waiting) & set(queue.over)
+        assert 0 < queue.grace < queue.timeout
+        for words in (queue.unknown, queue.unreachable):
+            assert re.search(words, "") is None, "an empty answer means nothing"
+
+    def test_commands_for_remote_hosts_travel_as_json(self, system: BatchSystem):
+        queue = system.remote_queue()
+        if queue is not None:
+            assert msgspec.json.decode(msgspec.json.encode(queue), type=RemoteQueue) == queue
 
     def test_its_name_and_label_are_for_messages(self, system: BatchSystem):
         assert system.name == system.name.lower().strip()
@@ -162,3 +202,8 @@ class QueueContract:
 
     def test_the_command_for_users_cancels_every_allocation(self, queue: AllocationQueue):
         assert queue.cancel_command("7", "8").split()[1:] == ["7", "8"]
+
+    def test_cancelling_an_allocation_that_is_forgotten_is_no_error(
+        self, queue: AllocationQueue, working: Mapping[str, str]
+    ):
+        queue.cancel("999", working)

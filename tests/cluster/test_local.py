@@ -10,6 +10,7 @@ import pytest
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.local.machine import local_nodes
 from qcg.pilotjob.cluster.local.virtual_nodes import parse_nodes
+from qcg.pilotjob.description.model import Counters
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,18 @@ from qcg.pilotjob.cluster.local.virtual_nodes import parse_nodes
     ],
 )
 def test_every_form_of_nodes_is_understood(text: str, nodes: list[tuple[str, int]]):
+    assert parse_nodes(text) == [(*node, ()) for node in nodes]
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("n1:8,fpga=2", [("n1", 8, (("fpga", 2),))]),
+        ("n1:8, fpga=2, disk=1, n2:4", [("n1", 8, (("disk", 1), ("fpga", 2))), ("n2", 4, ())]),
+        ("2x4,fpga=1", [("n0", 4, (("fpga", 1),)), ("n1", 4, (("fpga", 1),))]),
+    ],
+)
+def test_counters_belong_to_the_nodes_before_them(text: str, nodes: list[tuple[str, int, Counters]]):
     assert parse_nodes(text) == nodes
 
 
@@ -60,6 +73,11 @@ def test_every_form_of_nodes_is_understood(text: str, nodes: list[tuple[str, int
         ("n1:2,n1:2", "two nodes are called 'n1'"),
         ("n1:2,4", "two nodes are called 'n1'"),
         ("9" * 5000, "node 'n0' cannot have so many cores"),
+        ("fpga=2", "'fpga=2' is not a node"),
+        ("n1:2,fpga=", """node 'n1': "fpga=" is not a name with a whole number; write license=4"""),
+        ("n1:2,fpga=0", """node 'n1': "fpga" cannot count 0; give it 1 to"""),
+        ("n1:2,fpga=1,fpga=2", """node 'n1': "fpga" is given twice"""),
+        ("n1:2,gpu=1", """node 'n1': "gpu" is no name for a resource of your own; choose another name"""),
     ],
 )
 def test_invalid_nodes_are_refused_with_a_sentence(text: str, said: str):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from qcg.pilotjob.core import sanity
 from qcg.pilotjob.core.core import Core
@@ -10,20 +12,26 @@ from qcg.pilotjob.core.core_state import name_of
 from qcg.pilotjob.core.effects import (
     Added,
     AllDone,
+    Changed,
     Effect,
+    Held,
     IterationsFinal,
     Kill,
     KillStray,
     Launch,
     MoreToStart,
+    NodesDrained,
     QueuedIterationsFinal,
+    Released,
     Removed,
     Reply,
     Requeued,
+    Reran,
     Retract,
     Stop,
     Sweep,
     Transition,
+    WakeAt,
 )
 from qcg.pilotjob.core.events import (
     AttemptEnded,
@@ -31,27 +39,58 @@ from qcg.pilotjob.core.events import (
     AttemptSwept,
     Cancel,
     Deadline,
+    DrainNodes,
     Event,
+    Hold,
     HostReported,
     HostUnreachable,
     NodesLost,
+    Release,
     Remove,
+    Rerun,
+    RerunCandidate,
+    ResumeNodes,
     Schedule,
+    SetJobs,
     ShutDown,
     Submit,
 )
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.core.records import Attempt, Grant
+from qcg.pilotjob.core.records import Attempt, Grant, parse_attempt_id
+from qcg.pilotjob.core.rerun import unsuccessful
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.shutdown import Disposition
-from qcg.pilotjob.description.model import Amount, Execution, Iteration, JobDescription, ResourceRequest, Sharing
+from qcg.pilotjob.description.changes import JobChange
+from qcg.pilotjob.description.model import (
+    Amount,
+    DependencyKind,
+    Execution,
+    Iteration,
+    JobDescription,
+    OwnResources,
+    ResourceRequest,
+    RetryPolicy,
+    Sharing,
+)
 from qcg.pilotjob.host.records import Ended, NodeGrant, Running, Started
 
 Range = int | tuple[int, int | None] | None
 
 
-def node(name: str, cores: int, gpus: int = 0, memory: int = 0) -> NodeSpec:
-    return NodeSpec(name, tuple(range(cores)), tuple(str(gpu) for gpu in range(gpus)), memory)
+ON_NODES = ("fpga", "scratch")
+"""Names of counters of nodes; other names are those of the run."""
+
+
+def node(name: str, cores: int, gpus: int = 0, memory: int = 0, **counters: int) -> NodeSpec:
+    ids = tuple(str(gpu) for gpu in range(gpus))
+    return NodeSpec(name, tuple(range(cores)), ids, memory, counters=tuple(sorted(counters.items())))
+
+
+def own(gpu: int = 0, **counters: int) -> OwnResources:
+    """A part of a GPU in thousandths, and named counters."""
+    named = sorted(counters.items())
+    on_node = tuple([(name, number) for name, number in named if name in ON_NODES])
+    return OwnResources(gpu, on_node, tuple([(name, number) for name, number in named if name not in ON_NODES]))
 
 
 def machine(*cores: int) -> list[NodeSpec]:
@@ -67,11 +106,18 @@ def amount(value: Range) -> Amount | None:
 
 
 def request(
-    cores: Range = None, nodes: Range = None, gpus: int = 0, memory: int = 0, one: bool = False
+    cores: Range = None,
+    nodes: Range = None,
+    gpus: int = 0,
+    memory: int = 0,
+    one: bool = False,
+    own: OwnResources | None = None,
 ) -> ResourceRequest:
     if cores is None and nodes is None:
         cores = 1
-    return ResourceRequest(amount(cores), amount(nodes), gpus, memory, one or (nodes is None and bool(gpus or memory)))
+    further = gpus or memory or (own is not None and own.is_on_nodes)
+    one_node = one or (nodes is None and bool(further))
+    return ResourceRequest(amount(cores), amount(nodes), gpus, memory, one_node, own=own)
 
 
 def job(
@@ -82,21 +128,31 @@ def job(
     gpus: int = 0,
     memory: int = 0,
     one: bool = False,
+    own: OwnResources | None = None,
     its: int | range | None = None,
     after: str | tuple[str, ...] = "",
+    outcomes: str = "",
     sharing: Sharing | None = None,
     wt: float | None = None,
+    retry: RetryPolicy | None = None,
+    priority: int = 0,
+    hold: bool = False,
 ) -> JobDescription:
-    """A description; `after` holds names with spaces between them."""
+    """A description; `after` holds names with spaces between them, `outcomes` pairs such as `afterany=a`."""
+    pairs = [entry.split("=") for entry in outcomes.split()]
     indices = range(its) if isinstance(its, int) else its
     return JobDescription(
         name,
         Execution(exec="true"),
-        request(cores, nodes, gpus, memory, one),
+        request(cores, nodes, gpus, memory, one, own),
         sharing,
         wt,
         iteration=None if indices is None else Iteration(indices.start, indices.stop, indices.step),
         after=tuple(after.split()) if isinstance(after, str) else after,
+        outcomes=tuple((msgspec.convert(kind, DependencyKind), name) for kind, name in pairs),
+        retry=retry,
+        priority=priority,
+        hold=hold,
     )
 
 
@@ -131,6 +187,18 @@ def effect_text(effect: Effect) -> str:
             return f"kill stray {attempt_id} on {where}"
         case Requeued(attempt):
             return f"requeued {_attempt_name(attempt)}"
+        case Reran(job, positions):
+            return f"run again {' '.join(name_of(job, position) for position in positions)}"
+        case WakeAt(at):
+            return f"wake at {at:g}"
+        case Held(job, position):
+            return f"held {name_of(job, position)}"
+        case Released(job, position):
+            return f"released {name_of(job, position)}"
+        case Changed(job):
+            return f"changed {job.name}"
+        case NodesDrained(_, notice):
+            return f"notice: {notice}"
         case Removed(job):
             return f"removed {job.name}"
         case MoreToStart():
@@ -150,20 +218,32 @@ class CoreDriver:
     """A core with one event after another, each followed by a sanity check."""
 
     def __init__(
-        self, nodes: Sequence[NodeSpec], *, rerun_lost: bool = False, available: bool = True, sweeping: bool = True
+        self,
+        nodes: Sequence[NodeSpec],
+        *,
+        rerun_lost: bool = False,
+        available: bool = True,
+        sweeping: bool = True,
+        counters: Mapping[str, int] | None = None,
+        drain_after: int = 0,
     ) -> None:
         """`sweeping`: every sweep is answered at once, and left out of the effects."""
-        self.core = Core(nodes, rerun_lost=rerun_lost)
+        self.core = Core(nodes, rerun_lost=rerun_lost, counters=counters or {}, drain_after=drain_after)
         self._sweeping = sweeping
         self.now = 0.0
         self.effects: list[Effect] = []
+        self.launched: list[tuple[int, int, int]] = []
+        """Job number, position and number of each attempt."""
         if available:
-            self.handle(HostReported([spec.name for spec in nodes], []))
+            for spec in nodes:
+                self.now = 0.0
+                self.handle(HostReported([spec.name], []))
 
     def handle(self, event: Event) -> list[str]:
         self.now += 1.0
         self.effects = self.core.handle(event, self.now)
         sanity.check(self.core.state)
+        self.launched += [parse_attempt_id(effect.attempt.id) for effect in self.effects if isinstance(effect, Launch)]
         for effect in self.effects if self._sweeping else ():
             if isinstance(effect, Sweep):
                 self.effects += self.core.handle(AttemptSwept(effect.attempt_id, effect.node), self.now)
@@ -171,6 +251,12 @@ class CoreDriver:
         if self._sweeping:
             self.effects = [effect for effect in self.effects if not isinstance(effect, Sweep)]
         return [effect_text(effect) for effect in self.effects]
+
+    @property
+    def reply(self) -> dict[str, object]:
+        """The reply to the last event."""
+        (found,) = [effect.data for effect in self.effects if isinstance(effect, Reply)]
+        return found
 
     def submit(self, *jobs: JobDescription) -> list[str]:
         """Submit jobs; returns the effects after the usual acceptance."""
@@ -182,7 +268,7 @@ class CoreDriver:
 
     def schedule(self) -> list[str]:
         """Run a scheduling pass; returns the launches as `job on n1[0]`."""
-        lines = self.handle(Schedule())
+        lines = [text for text in self.handle(Schedule()) if not text.startswith("wake at ")]
         launches = [text.removeprefix("launch ") for text in lines if text.startswith("launch ")]
         scheduled = [f"{text.split(' ')[0]} SCHEDULED" for text in launches]
         assert lines == [text for pair in zip(scheduled, lines[1::2], strict=True) for text in pair]
@@ -219,8 +305,36 @@ class CoreDriver:
     def cancel(self, *names: str) -> list[str]:
         return self.handle(Cancel(list(names)))
 
+    def hold(self, *names: str) -> list[str]:
+        return self.handle(Hold(list(names)))
+
+    def release(self, *names: str) -> list[str]:
+        return self.handle(Release(list(names)))
+
+    def set(self, *names: str, change: JobChange) -> list[str]:
+        return self.handle(SetJobs(list(names), change))
+
     def cancel_all(self, message: str = "") -> list[str]:
         return self.handle(ShutDown(Disposition.CANCEL_ALL, message))
+
+    def rerun(self, *names: str, states: Sequence[State] = (), replaced: Sequence[JobDescription] = ()) -> list[str]:
+        """Run jobs again, with what a registry would know about them."""
+        new = {description.name: description for description in replaced}
+        candidates = {}
+        for found in self.core.state.jobs.values():
+            if unsuccessful(found):
+                assert found.spec is not None
+                description = new.get(found.name) or msgspec.msgpack.decode(found.spec, type=JobDescription)
+                candidates[found.name] = RerunCandidate(description, self.attempts_so_far(found.seq), found.name in new)
+        return self.handle(Rerun(list(names), list(states), candidates))
+
+    def attempts_so_far(self, seq: int) -> dict[int, tuple[int, int]]:
+        """By position, the number of attempts of a job."""
+        made: dict[int, tuple[int, int]] = {}
+        for number_of_job, position, number in self.launched:
+            if number_of_job == seq:
+                made[position] = (number, number)
+        return made
 
     def remove(self, *names: str) -> list[str]:
         return self.handle(Remove(list(names)))
@@ -247,6 +361,12 @@ class CoreDriver:
 
     def lose(self, *nodes: str, message: str = "the node is gone") -> list[str]:
         return self.handle(NodesLost(list(nodes), message))
+
+    def drain(self, *nodes: str) -> list[str]:
+        return self.handle(DrainNodes(list(nodes)))
+
+    def resume(self, *nodes: str) -> list[str]:
+        return self.handle(ResumeNodes(list(nodes)))
 
     def running(self, name: str) -> Running:
         """The attempt as its host reports it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -16,8 +16,10 @@ from qcg.pilotjob.core.restore import (
     EndedIteration,
     EndedIterations,
     FinalJob,
+    HeldPosition,
     LedgerRecords,
     OpenAttempt,
+    PastAttempts,
     RequeuedAttempt,
     SavedRun,
     UnfinishedJob,
@@ -58,7 +60,30 @@ def save_state(core: CoreState) -> SavedRun:
         )
         for attempt in core.attempts.values()
     ]
-    return SavedRun(core.next_seq - 1, final, unfinished, ended, requeued, attempts)
+    open_jobs = {job.seq for job in core.jobs.values() if not job.state.is_final}
+    past = [
+        PastAttempts(
+            seq,
+            position,
+            one.attempts,
+            dict(one.retries),
+            core.paused.get((seq, position), (0.0,))[0],
+            one.failed_node,
+            one.unstartable,
+        )
+        for seq, of_job in core.past.items()
+        if seq in open_jobs
+        for position, one in of_job.items()
+    ]
+    held = [HeldPosition(*hold) for hold in sorted(core.holds.items())]
+    begun = [
+        (job.seq, position if job.iterations is not None else -1)
+        for job in core.jobs.values()
+        for position, noted in enumerate(core.begun.get(job.seq, b""))
+        if noted
+    ]
+    drained = dict(core.health.drained)
+    return SavedRun(core.next_seq - 1, final, unfinished, ended, requeued, attempts, past, held, begun, drained)
 
 
 def _ends_of(job: Job) -> list[tuple[int, State]]:
@@ -67,7 +92,20 @@ def _ends_of(job: Job) -> list[tuple[int, State]]:
 
 
 def resume(
-    saved: SavedRun, nodes: Sequence[NodeSpec], now: float, *, rerun_lost: bool, fallback_node: str = ""
+    saved: SavedRun,
+    nodes: Sequence[NodeSpec],
+    now: float,
+    *,
+    rerun_lost: bool,
+    fallback_node: str = "",
+    counters: Mapping[str, int] | None = None,
+    drain_after: int = 0,
 ) -> tuple[Core, list[Effect]]:
-    core = Core(nodes, rerun_lost=rerun_lost, fallback_node=fallback_node)
+    core = Core(
+        nodes,
+        rerun_lost=rerun_lost,
+        fallback_node=fallback_node,
+        counters=counters or {},
+        drain_after=drain_after,
+    )
     return core, restore(core.state, saved, LedgerRecords(), now)

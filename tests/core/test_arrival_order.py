@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcg.pilotjob.core.arrival_order import ArrivalOrder
+from qcg.pilotjob.core.node_group import NodeGroup
 from qcg.pilotjob.core.queue import Durations, QueueEntry, QueueLine
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.model import ResourceRequest
 
-LINE = QueueLine((ResourceRequest(), 0.0), 1, None, Durations())
+LINE = QueueLine((ResourceRequest(), 0.0, ""), 1, NodeGroup("", ()), None, Durations())
 
 
 def entry(seq: int) -> QueueEntry:

@@ -307,6 +307,15 @@ def test_an_unknown_attempt_that_has_not_started_is_adopted_as_scheduled() -> No
     assert driver.start("a") == ["a EXECUTING"]
 
 
+def test_an_attempt_of_this_manager_that_has_not_started_is_left_alone_when_its_host_connects_again() -> None:
+    driver = CoreDriver(machine(2), available=False)
+    driver.submit(job("a"))
+    driver.report("n1")
+    assert driver.schedule() == ["a on n1[0]"]
+    assert driver.report("n1", live=[Running("1.1", 0, 0.0, N1)]) == []
+    assert driver.start("a") == ["a EXECUTING"]
+
+
 def unsure() -> CoreDriver:
     """A driver with an adopted attempt that was reported without its grant."""
     driver = CoreDriver(machine(2))

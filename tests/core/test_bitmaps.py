@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from qcg.pilotjob.core import bitmaps
 from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.description.iteration import IndexList
 
 
 @given(st.lists(st.tuples(st.sampled_from(State), st.booleans()), min_size=1, max_size=20))
@@ -32,3 +33,10 @@ def test_bytes_of_a_subrange_of_indices_are_selected(start: int, length: int, st
     others = range(indices[positions[0]], indices[positions[-1]] + positions.step * step, positions.step * step)
     assert list(others) == [indices[position] for position in positions]
     assert list(bitmaps.seen_from(bytes(range(length)), indices, others)) == list(positions)
+
+
+def test_bytes_are_selected_by_listed_indices() -> None:
+    listed = IndexList((31, 7, 133))
+    assert bitmaps.seen_from(b"abc", listed, IndexList((133, 31))) == b"ca"
+    assert bitmaps.seen_from(b"abc", listed, range(7, 8)) == b"b"
+    assert bitmaps.seen_from(b"abcd", range(4), IndexList((3, 0))) == b"da"

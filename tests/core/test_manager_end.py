@@ -262,3 +262,13 @@ def test_a_share_below_the_minimum_becomes_the_minimum(sharing: Sharing, launche
     nothing = resume_on(driver, machine(2))
     assert nothing.schedule() == []
     assert nothing.states() == {"it": "QUEUED"}
+
+
+def test_an_attempt_that_failed_before_the_shutdown_is_not_queued_again_when_its_last_node_answers() -> None:
+    driver = CoreDriver(machine(1, 1), sweeping=False)
+    driver.submit(job("a", nodes=2))
+    driver.schedule()
+    driver.start("a")
+    assert driver.end("a", exit_code=1) == ["sweep 1.1 on n2"]
+    assert driver.suspend() == []
+    assert driver.sweep("a", "n2") == ["a FAILED: exit code 1", "all done"]

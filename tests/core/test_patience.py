@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.events import HostReported
+from qcg.pilotjob.core.effects import Transition
+from qcg.pilotjob.core.events import AttemptEnded, HostReported
+from qcg.pilotjob.host.records import Ended
 from tests.core.core_driver import CoreDriver, job, machine
 
 
@@ -55,6 +57,36 @@ def test_no_cores_are_kept_free_for_a_job_that_needs_a_lost_node():
     made.now += 100
     made.end("small:0")
     assert made.schedule() == ["small:2 on n1[0]"]
+
+
+def test_a_job_whose_prerequisite_ended_long_ago_counts_as_waiting_from_now_on():
+    """After a time without a manager, hosts report ends that are hours old."""
+    made = driver(2, patience=10)
+    made.submit(job("first"), job("wide", 2, after="first"), job("small", its=9))
+    assert made.schedule() == ["first on n1[0]", "small:0 on n1[1]"]
+    ended = made.now
+    attempt = made.attempt("first")
+    made.now += 1000
+    made.handle(AttemptEnded(Ended(attempt.id, ended, 0, "exit", "", 7, ended - 1)))
+    assert [(effect.state.name, effect.at) for effect in made.effects if isinstance(effect, Transition)] == [
+        ("EXECUTING", ended - 1),
+        ("SUCCEED", ended),
+    ]
+    assert made.schedule() == ["small:1 on n1[0]"], "the wide job has not waited long"
+
+
+def test_a_job_that_is_requeued_by_an_old_record_counts_as_waiting_from_now_on():
+    made = driver(2, patience=10)
+    made.submit(job("wide", 2), job("small", its=9))
+    assert made.schedule() == ["wide on n1[0:1]"]
+    attempt = made.attempt("wide")
+    ended = made.now
+    made.now += 1000
+    made.handle(AttemptEnded(Ended(attempt.id, ended, -1, "closed", "", 0, 0.0)))
+    (queued,) = [effect for effect in made.effects if isinstance(effect, Transition)]
+    assert (queued.state.name, queued.at) == ("QUEUED", ended)
+    line = made.core.state.jobs["wide"].entries[0].line
+    assert line.served == made.now
 
 
 def test_zero_patience_means_strict_order_of_arrival():

@@ -86,6 +86,19 @@ def test_short_jobs_are_prefilled_into_one_lane() -> None:
     assert driver.sent() == [f"it:{MAX_LANE_DEPTH + 2} behind it:{MAX_LANE_DEPTH + 1}"]
 
 
+def test_attempts_sent_ahead_to_a_drained_node_are_taken_back() -> None:
+    driver = short_jobs(1)
+    driver.sent()
+    driver.drain("n1")
+    retracted = [
+        _name(attempt) for effect in driver.effects if isinstance(effect, Retract) for attempt in effect.attempts
+    ]
+    assert retracted[:2] == ["it:2", "it:3"]
+    assert len(retracted) == MAX_LANE_DEPTH
+    driver.over("it:1")
+    assert driver.sent() == []
+
+
 def test_lanes_are_shallower_for_longer_jobs() -> None:
     driver = ShortJobs(machine(1))
     driver.submit(job("it", its=100))
@@ -309,7 +322,14 @@ class BusyCoreMachine(CoreMachine):
     def begin(self, cores: list[int], rerun_lost: bool) -> None:
         nodes = [NodeSpec(f"n{number}", tuple(range(count))) for number, count in enumerate(cores)]
         wanted = [Draft(request(1), None, range(30), None, [])] * 2
-        super().begin(nodes=nodes, rerun_lost=rerun_lost, wanted=wanted, tick=0.001, few=MAX_SINGLE_TRANSITIONS)
+        super().begin(
+            nodes=nodes,
+            rerun_lost=rerun_lost,
+            wanted=wanted,
+            tick=0.001,
+            few=MAX_SINGLE_TRANSITIONS,
+            drain_after=1,
+        )
         self.work(3)
 
     @rule(rounds=st.integers(1, 3))
@@ -326,7 +346,7 @@ class BusyCoreMachine(CoreMachine):
     def submit_small(self, count: int, more: bool) -> None:
         drafts = [Draft(request(1), None, range(count), None, [])]
         if more:
-            drafts.append(Draft(request(2), None, None, None, [("whole", 1)]))
+            drafts.append(Draft(request(2), None, None, None, [("whole", 1, "after")]))
         self.submit_some(drafts)
 
 

@@ -6,10 +6,20 @@ import math
 
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.core.pool import Pool
 from qcg.pilotjob.core.queue import MANY_LINES, Queue, QueueEntry
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.iteration_schedulers import MaximumIters
 from tests.core.core_driver import machine, request
+
+
+def queue_on(cores: int, taken: int = 0) -> Queue:
+    """The queue of a run on one node, of which some cores are taken."""
+    pool = Pool(machine(cores))
+    pool.set_available("n1", True)
+    if taken:
+        assert pool.allocate(request(taken)) is not None
+    return Queue(pool)
 
 
 def make_job(seq: int, its: int | None = None, plan: MaximumIters | None = None) -> Job:
@@ -32,7 +42,7 @@ def ready(queue: Queue, job: Job, cores: int = 1, size: int | None = None) -> Qu
 def drain(queue: Queue) -> list[tuple[int, int]]:
     """(job, iteration) as they come from the heads when everything fits."""
     taken = []
-    while heads := queue.heads(1000, -1.0, math.inf):
+    while heads := queue.heads(-1.0, math.inf):
         seq, position, _, line = heads[0]
         job = line.take(position, 0.0)
         assert job.seq == seq
@@ -45,20 +55,20 @@ def drain(queue: Queue) -> list[tuple[int, int]]:
 
 
 def test_equal_requests_share_a_line() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4)
     assert queue.line(request(2)) is queue.line(request(2))
     assert queue.line(request(2)) is not queue.line(request((2, 2), one=True))
 
 
 def test_each_wall_time_has_its_own_line() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4)
     assert queue.line(request(2), 60.0) is queue.line(request(2), 60.0)
     assert queue.line(request(2), 60.0) is not queue.line(request(2), 61.0)
     assert queue.line(request(2), 60.0) is not queue.line(request(2))
 
 
 def test_many_similar_wall_times_share_few_lines() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4)
     times = [10.0 + number / 7 for number in range(50_000)]
     for wall_time in times:
         assert wall_time <= queue.line(request(1), wall_time).key[1] <= wall_time * 17 / 16
@@ -67,16 +77,16 @@ def test_many_similar_wall_times_share_few_lines() -> None:
 
 
 def test_an_entry_in_a_shared_line_is_a_head_as_long_as_its_own_wall_time_fits() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4)
     for number in range(MANY_LINES):
         queue.line(request(1), 1.0 + number)
     timed(queue, 1, 86_100.0)
-    assert [head[0] for head in queue.heads(4, -1.0, 86_279.0)] == [1]
-    assert queue.heads(4, -1.0, 86_000.0) == []
+    assert [head[0] for head in queue.heads(-1.0, 86_279.0)] == [1]
+    assert queue.heads(-1.0, 86_000.0) == []
 
 
 def test_lines_with_the_same_request_share_durations() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4)
     assert (
         queue.line(request(1), 60.0).durations
         is queue.line(request(1), 61.0).durations
@@ -95,32 +105,38 @@ def timed(queue: Queue, seq: int, wall_time: float | None) -> None:
 
 
 def test_heads_skip_entries_with_too_long_wall_times() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4)
     for seq, wall_time in enumerate([50.0, None, 49.0], 1):
         timed(queue, seq, wall_time)
-    assert [head[0] for head in queue.heads(2, -1.0, 49.5)] == [2, 3]
+    assert [head[0] for head in queue.heads(-1.0, 49.5)] == [2, 3]
 
 
 def test_a_line_knows_when_it_can_never_be_served() -> None:
-    assert Queue(machine(4)).line(request(5)).never == "5 cores requested, but only 4 exist"
+    assert queue_on(4).line(request(5)).never == "5 cores requested, but only 4 exist"
 
 
 def test_heads_of_all_lines_are_in_order_of_arrival() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4)
     for seq, cores in [(3, 1), (1, 2), (2, 1), (4, 2)]:
         ready(queue, make_job(seq), cores)
     assert drain(queue) == [(1, -1), (2, -1), (3, -1), (4, -1)]
 
 
 def test_heads_skip_lines_that_need_more_cores_than_are_free() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4, taken=2)
+    ready(queue, make_job(1), 3)
+    assert queue.heads(-1.0, math.inf) == []
+
+
+def test_heads_have_lines_that_need_more_cores_than_are_free_if_another_one_could_overtake() -> None:
+    queue = queue_on(4, taken=2)
     ready(queue, make_job(1), 3)
     ready(queue, make_job(2), 1)
-    assert [head[0] for head in queue.heads(2, -1.0, math.inf)] == [2]
+    assert [head[0] for head in queue.heads(-1.0, math.inf)] == [1, 2]
 
 
 def test_iterations_of_several_sizes_are_in_order() -> None:
-    queue = Queue(machine(10))
+    queue = queue_on(10)
     plan = MaximumIters(7, 10, 2)
     job = make_job(1, 7, plan)
     entries = [ready(queue, job, size, size) for size in plan.sizes()]
@@ -129,7 +145,7 @@ def test_iterations_of_several_sizes_are_in_order() -> None:
 
 
 def test_an_entry_skips_positions_that_are_not_queued() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4)
     job = make_job(1, 5)
     ready(queue, job)
     assert job.iterations is not None
@@ -139,7 +155,7 @@ def test_an_entry_skips_positions_that_are_not_queued() -> None:
 
 
 def test_an_entry_with_nothing_to_start_leaves_its_line_and_can_come_back() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4)
     job = make_job(1, 1)
     entry = ready(queue, job)
     assert drain(queue) == [(1, 0)]
@@ -153,7 +169,7 @@ def test_an_entry_with_nothing_to_start_leaves_its_line_and_can_come_back() -> N
 
 
 def test_a_repeated_iteration_keeps_its_order_among_the_others() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4)
     job = make_job(1, 5)
     entry = ready(queue, job)
     assert job.iterations is not None
@@ -166,7 +182,7 @@ def test_a_repeated_iteration_keeps_its_order_among_the_others() -> None:
 
 
 def test_a_line_that_is_not_served_drops_final_jobs() -> None:
-    queue = Queue(machine(4))
+    queue = queue_on(4)
     jobs = [make_job(seq) for seq in range(1, 101)]
     for job in jobs:
         job.entries = (ready(queue, job),)

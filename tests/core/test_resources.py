@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from qcg.pilotjob.core.pool import Pool
 from qcg.pilotjob.core.records import Grant, NodePart
-from qcg.pilotjob.core.resources import NodeSpec, Pool
+from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import ResourceRequest
 from tests.core.core_driver import machine, node, request
 
@@ -126,6 +127,16 @@ def test_memory_is_taken_on_each_node_and_returned() -> None:
     assert given(pool, request(1, memory=50), request(1, memory=50)) == ["n1[0]", "n2[0]"]
 
 
+def test_a_request_for_gpus_and_memory_takes_both_or_nothing() -> None:
+    pool = pool_of([node("n1", 8, gpus=4, memory=256)])
+    large = pool.allocate(request(6, gpus=4, memory=236))
+    assert large is not None
+    assert given(pool, request(2, gpus=1, memory=20), request(2, memory=21)) == [None, None]
+    assert given(pool, request(2, memory=20), request(1)) == ["n1[6:7]", None]
+    pool.release(large)
+    assert given(pool, request(6, gpus=4, memory=237), request(6, gpus=4, memory=236)) == [None, "n1[0:1:2:3:4:5]"]
+
+
 def test_released_resources_are_allocated_again() -> None:
     pool = pool_of(machine(2, 2))
     grant = pool.allocate(request(3))
@@ -164,7 +175,7 @@ def test_an_unlimited_request_costs_no_more_on_many_nodes() -> None:
         grant = pool.allocate(request((1, None)))
         assert grant is not None
         pool.release(grant)
-    assert len(pool.with_free) <= 4
+    assert len(pool.local.with_free) <= 4
 
 
 def test_a_claim_holds_the_reported_resources() -> None:

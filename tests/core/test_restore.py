@@ -6,14 +6,14 @@ import msgspec
 
 from qcg.pilotjob.core.attempt_events import FORGOTTEN
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.effects import Launch
+from qcg.pilotjob.core.effects import Launch, Transition
 from qcg.pilotjob.core.events import HostReported, Schedule
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant, NodePart
 from qcg.pilotjob.core.restore import LedgerRecords, OpenAttempt, SavedRun, UnfinishedJob, restore
 from qcg.pilotjob.core.sanity import check
 from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.host.records import Running
+from qcg.pilotjob.host.records import Ended, Running
 from tests.core.core_driver import effect_text, job, machine
 
 
@@ -80,3 +80,16 @@ def test_a_started_attempt_continues_as_it_was() -> None:
     attempt = core.state.jobs["a"].attempt
     assert attempt is not None
     assert (attempt.pid, attempt.started) == (77, 2.5)
+
+
+def test_a_job_whose_prerequisite_ended_before_the_restart_counts_as_waiting_from_now_on() -> None:
+    core = Core(machine(2), patience=10.0)
+    jobs = [unfinished(1, job("first")), unfinished(2, job("wide", 2, after="first")), unfinished(3, job("small"))]
+    grant = Grant((NodePart("n1", (0,), (), 0),))
+    saved = SavedRun(3, unfinished=jobs, open_attempts=[OpenAttempt(1, -1, 1, grant, 2.0, 2.5, 7)])
+    ends = LedgerRecords([Ended("1.1", 3.0, 0, "exit", "", 7, 2.5)])
+    effects = restore(core.state, saved, ends, now=1000.0)
+    assert [(effect.state.name, effect.at) for effect in effects if isinstance(effect, Transition)] == [
+        ("SUCCEED", 3.0)
+    ]
+    assert core.state.jobs["wide"].entries[0].line.served == 1000.0

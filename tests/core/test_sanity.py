@@ -11,16 +11,22 @@ from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.errors import SanityError
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Cleanup, Grant
-from tests.core.core_driver import CoreDriver, job, node
+from tests.core.core_driver import CoreDriver, job, node, own
 
 
 def busy() -> CoreDriver:
-    """`a` runs with a GPU and memory, `it:0` runs, the rest is queued; `done` has ended, `late` waits."""
-    driver = CoreDriver([node("n1", 3, gpus=2, memory=100), node("n2", 4)])
+    """`a` runs with a GPU, memory and counters, `it:0` runs, the rest is queued; `done` has ended, `late` waits."""
+    nodes = [node("n1", 3, gpus=2, memory=100, fpga=3), node("n2", 4)]
+    driver = CoreDriver(nodes, counters={"license": 4})
     driver.submit(job("done"))
     driver.schedule()
     driver.end("done")
-    driver.submit(job("a", 2, gpus=1, memory=50), job("it", 4, its=3), job("late", after="a"), job("c", 4))
+    driver.submit(
+        job("a", 2, gpus=1, memory=50, own=own(fpga=2, license=1)),
+        job("it", 4, its=3),
+        job("late", after="a"),
+        job("c", 4),
+    )
     driver.schedule()
     return driver
 
@@ -46,19 +52,35 @@ def count_a_core(core: CoreState) -> None:
 
 
 def free_cores(core: CoreState) -> None:
-    core.pool.free_cores += 1
+    core.pool.local.free_cores += 1
 
 
 def idle(core: CoreState) -> None:
-    core.pool.idle ^= 1
+    core.pool.local.idle ^= 1
 
 
 def mask(core: CoreState) -> None:
-    core.pool.with_free[1] ^= 2
+    core.pool.local.with_free[1] ^= 2
 
 
 def gpu(core: CoreState) -> None:
     core.pool.nodes[0].gpus.append("0")
+
+
+def take_a_part_of_a_gpu(core: CoreState) -> None:
+    core.pool.nodes[0].gpus_taken["0"] -= 1
+
+
+def contest_a_gpu(core: CoreState) -> None:
+    core.pool.nodes[0].contested["0"] = 500
+
+
+def count_a_counter_of_a_node(core: CoreState) -> None:
+    core.pool.nodes[0].counters["fpga"] += 1
+
+
+def count_a_counter_of_the_run(core: CoreState) -> None:
+    core.pool.counters.free["license"] += 1
 
 
 def leave_the_line(core: CoreState) -> None:
@@ -139,7 +161,11 @@ DEFECTS: list[tuple[Callable[[CoreState], None], str]] = [
     (free_cores, "the pool counts 2 free cores, and 1 are"),
     (idle, "the pool has 1 as idle nodes, and 0 are"),
     (mask, "the pool has 11 as nodes with 1 free cores, and 1 are"),
-    (gpu, "'0' of n1 is free and held, or neither"),
+    (gpu, "n1 has ['1', '0'] as free GPUs"),
+    (take_a_part_of_a_gpu, "n1 counts {'0': 999} thousandths of GPUs, and {'0': 1000} are held"),
+    (contest_a_gpu, "n1 has {'0': 500} as contested GPUs, and {} are"),
+    (count_a_counter_of_a_node, "2 fpga of n1 are counted as free, and 1 are"),
+    (count_a_counter_of_the_run, "4 license of the run are counted as free, and 3 are"),
     (leave_the_line, "it has a wrong `in_line`"),
     (forget_an_iteration, "it:1 is ready, and the scheduler would not find it"),
     (forget_a_job, "c is ready, and the scheduler would not find it"),
@@ -147,7 +173,7 @@ DEFECTS: list[tuple[Callable[[CoreState], None], str]] = [
     (forget_an_attempt, "attempt 2.1 is registered, and a has another one"),
     (count_iterations, "it counts [3, 1, 0, 0, 0, 0, 0], and [2, 1, 0, 0, 0, 0, 0] are"),
     (end_too_early, "it is SUCCEED, its iterations are [2, 1, 0, 0, 0, 0, 0]"),
-    (keep_entries_of_a_final_job, "done is final, and has queue entries or dependencies"),
+    (keep_entries_of_a_final_job, "done is final, and has queue entries, dependencies or holds"),
     (unregister_a_running_job, "attempt 2.1 belongs to a job that is not registered"),
     (clean_up_another_attempt, "attempt 2.1 has a cleanup with another attempt"),
     (clean_up_without_reason, "attempt 2.1 has a cleanup without a reason"),

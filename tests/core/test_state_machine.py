@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from qcg.pilotjob.core import finalize, sanity
 from qcg.pilotjob.core.can_progress import why_over
 from qcg.pilotjob.core.core import Core
-from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Requeued, Retract, Stop, Sweep
+from qcg.pilotjob.core.effects import Kill, KillStray, Launch, Requeued, Reran, Retract, Stop, Sweep
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import (
     AttemptEnded,
@@ -20,33 +20,50 @@ from qcg.pilotjob.core.events import (
     AttemptSwept,
     Cancel,
     Deadline,
+    DrainNodes,
     Event,
+    Hold,
     HostUnreachable,
     NodesLost,
+    Release,
     Remove,
+    Rerun,
+    RerunCandidate,
+    ResumeNodes,
     Schedule,
+    SetJobs,
     ShutDown,
     Submit,
     Withdraw,
 )
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, parse_attempt_id
+from qcg.pilotjob.core.rerun import UNSUCCESSFUL as UNSUCCESSFUL_STATES
+from qcg.pilotjob.core.rerun import unsuccessful
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.restore import SavedRun
 from qcg.pilotjob.core.shutdown import Disposition
+from qcg.pilotjob.description.changes import JobChange
 from tests.core.core_driver import node
 from tests.core.effect_checker import EffectChecker, Unit
 from tests.core.restart import resume, save_state
 from tests.core.simulated_host import SimulatedHost
-from tests.core.strategies import Draft, describe, drafts, node_lists
+from tests.core.strategies import COUNTERS, Draft, changes, describe, drafts, node_lists
 from tests.support.tiers import per_tier
 
 WHICH = st.integers(0, 100)
 SHUTDOWNS = (Disposition.REQUEUE, Disposition.CANCEL_RUNNING, Disposition.CANCEL_ALL)
 RARELY = st.integers(1, 10).map(lambda number: number == 7)
 ENDS = st.sampled_from(
-    [(0, "exit"), (0, "exit"), (0, "exit"), (1, "exit"), (-15, "timeout"), (-1, "unstartable"), (-1, "lost")]
+    [
+        *[(0, "exit")] * 3,
+        *[(1, "exit"), (5, "exit"), (-9, "exit")],
+        *[(-15, "timeout"), (-1, "unstartable"), (-1, "lost"), (1, "staging")],
+    ]
 )
 
+
+UNSUCCESSFUL = st.sampled_from(UNSUCCESSFUL_STATES)
 
 LAST_MOMENTS = (Schedule, AttemptStarted, AttemptEnded, AttemptSwept)
 """Events that the journal may have lost when a manager was killed."""
@@ -62,15 +79,19 @@ class CoreMachine(RuleBasedStateMachine):
         wanted=st.lists(drafts(), min_size=4, max_size=8),
         tick=st.sampled_from([1.0, 0.001]),
         few=st.sampled_from([MAX_SINGLE_TRANSITIONS, 0]),
+        drain_after=st.sampled_from([0, 1, 2]),
     )
-    def begin(self, nodes: list[NodeSpec], rerun_lost: bool, wanted: list[Draft], tick: float, few: int) -> None:
+    def begin(
+        self, nodes: list[NodeSpec], rerun_lost: bool, wanted: list[Draft], tick: float, few: int, drain_after: int
+    ) -> None:
         finalize.MAX_SINGLE_TRANSITIONS = few
         self.nodes = nodes
         self.tick = tick
         """Seconds between two events; with short attempts, lanes are prefilled."""
         self.rerun_lost = rerun_lost
-        self.core = Core(nodes, rerun_lost=rerun_lost)
-        self.checker = EffectChecker(nodes)
+        self.drain_after = drain_after
+        self.core = Core(nodes, rerun_lost=rerun_lost, counters=COUNTERS, drain_after=drain_after)
+        self.checker = EffectChecker(nodes, COUNTERS)
         self.hosts = {spec.name: SimulatedHost(spec.name) for spec in nodes}
         self.base = (SavedRun(0), copy.deepcopy(self.checker))
         """State before `history`: the resumed state, and the checker at that time."""
@@ -97,7 +118,7 @@ class CoreMachine(RuleBasedStateMachine):
             # The engine commits such a thing before it starts anything more.
             self.committed = len(self.history)
         sanity.check(self.core.state)
-        self.checker.check(effects, scheduling=isinstance(event, Schedule))
+        self.checker.check(effects, scheduling=isinstance(event, Schedule), now=self.now)
         retracted: list[Attempt] = []
         for effect in effects:
             match effect:
@@ -115,6 +136,9 @@ class CoreMachine(RuleBasedStateMachine):
                     self.hosts[attempt.grant.parts[0].node].kill(attempt.id)
                 case KillStray(attempt_id, node):
                     self.hosts[node].kill(attempt_id)
+                case Reran(job, positions):
+                    for position in positions:
+                        self.started.pop((job.seq, position), None)
                 case Requeued(attempt):
                     really = self.started.get((attempt.job.seq, attempt.position))
                     assert really != attempt.id, f"{attempt.id} waits again, and it was started and is not lost"
@@ -126,9 +150,10 @@ class CoreMachine(RuleBasedStateMachine):
     def check_launch(self, attempt: Attempt) -> None:
         """It has time, and its cores are not used by what is thought to be over."""
         deadline = self.core.state.deadline
-        wall_time = self.checker.jobs[attempt.job.name].description.wall_time or 0.0
+        wall_time = self.checker.jobs[attempt.job.name].demand(attempt.position)[1] or 0.0
         assert deadline is None or self.now + wall_time <= deadline
         assert not self.core.state.suspended
+        assert not {part.node for part in attempt.grant.parts} & set(self.core.state.health.drained)
         for part in attempt.grant.parts:
             host = self.hosts[part.node]
             old = {**{running.id: running.grant for running in host.live.values()}, **host.ranks}
@@ -177,7 +202,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.checker.submitting = {description.name: description for description in descriptions}
         try:
             self.handle(Submit(descriptions))
-        except SubmissionRejected:  # a share that what exists cannot give
+        except SubmissionRejected:  # a share or a counter that what exists cannot give
             sanity.check(self.core.state)
             return []
         return [description.name for description in descriptions]
@@ -191,15 +216,42 @@ class CoreMachine(RuleBasedStateMachine):
             )
         )
 
+    @rule(picks=st.lists(st.tuples(WHICH, st.none() | st.integers(0, 5)), min_size=1, max_size=3), held=st.booleans())
+    def hold_or_release(self, picks: list[tuple[int, int | None]], held: bool) -> None:
+        names = [self.some_job(which) + ("" if index is None else f":{index}") for which, index in picks]
+        self.handle(Hold(names) if held else Release(names))
+
+    @rule(picks=st.lists(WHICH, min_size=1, max_size=3), change=changes())
+    def change_some(self, picks: list[int], change: JobChange) -> None:
+        self.handle(SetJobs([self.some_job(which) for which in picks], change))
+
     @rule(which=WHICH)
     def remove(self, which: int) -> None:
         self.handle(Remove([self.some_job(which)]))
 
+    @rule(picks=st.lists(st.tuples(WHICH, st.none() | st.integers(0, 5)), max_size=3), states=st.sets(UNSUCCESSFUL))
+    def rerun(self, picks: list[tuple[int, int | None]], states: set[State]) -> None:
+        names = [self.some_job(which) if index is None else f"{self.some_job(which)}:{index}" for which, index in picks]
+        candidates = {
+            name: RerunCandidate(self.checker.jobs[name].description, self.attempts_so_far(job.seq))
+            for name, job in self.core.state.jobs.items()
+            if unsuccessful(job)
+        }
+        self.handle(Rerun(names, sorted(states), candidates))
+        self.committed = len(self.history)
+
+    def attempts_so_far(self, seq: int) -> dict[int, tuple[int, int]]:
+        made: dict[int, int] = {}
+        for number_of_job, position, number in map(parse_attempt_id, self.checker.ids):
+            if number_of_job == seq:
+                made[position] = max(number, made.get(position, 0))
+        return {position: (number, number) for position, number in made.items()}
+
     @rule(late=RARELY)
     def schedule(self, late: bool) -> None:
-        """Advance time, sometimes so far that prefilled attempts are retracted."""
+        """Advance time, sometimes so far that prefilled attempts are retracted and pauses end."""
         if late:
-            self.now += 1.0
+            self.now += 40.0
         self.handle(Schedule())
 
     # -- runs -------------------------------------------------------------------------------------------------------
@@ -224,7 +276,8 @@ class CoreMachine(RuleBasedStateMachine):
         host.start(attempt_id, self.now)
         grant = host.live[attempt_id].grant
         for name, _, _ in grant[1:]:
-            if name in self.hosts:
+            # An agent that is cut off so long that its node is lost starts nothing for others.
+            if name in self.hosts and name not in self.core.state.lost_nodes:
                 self.hosts[name].ranks[attempt_id] = grant
         self.tell_all(host.unreported())
 
@@ -247,10 +300,22 @@ class CoreMachine(RuleBasedStateMachine):
     def end(self, host: SimulatedHost, attempt_id: str, exit_code: int, reason: str) -> None:
         if reason == "lost" or host.killed.get(attempt_id) in ("lost", "closed"):
             self.forget(attempt_id)
-        if exit_code and self.core.state.suspended:
+        if exit_code and (self.core.state.suspended or self.may_be_retried(attempt_id)):
             self.forget(attempt_id)
         host.end(attempt_id, self.now, exit_code, reason)
         self.tell_all(host.unreported())
+
+    def may_be_retried(self, attempt_id: str) -> bool:
+        """Whether its job may be started again once the attempt has failed."""
+        seq, _, _ = parse_attempt_id(attempt_id)
+        return any(job.seq == seq and job.description.retry is not None for job in self.checker.jobs.values())
+
+    @rule(which=WHICH, back=st.booleans())
+    def drain_a_node(self, which: int, back: bool) -> None:
+        name = self.nodes[which % len(self.nodes)].name
+        self.handle(ResumeNodes([name]) if back else DrainNodes([name]))
+        # The engine commits requests before it answers.
+        self.committed = len(self.history)
 
     @rule(picks=st.lists(WHICH, min_size=1, max_size=4))
     def sweep(self, picks: list[int]) -> None:
@@ -334,7 +399,9 @@ class CoreMachine(RuleBasedStateMachine):
 
     def replay(self, events: list[tuple[Event, float]]) -> None:
         saved, checker = self.base
-        self.core, effects = resume(saved, self.nodes, 0.0, rerun_lost=self.rerun_lost)
+        self.core, effects = resume(
+            saved, self.nodes, 0.0, rerun_lost=self.rerun_lost, counters=COUNTERS, drain_after=self.drain_after
+        )
         self.checker = copy.deepcopy(checker)
         self.checker.check(effects)
         for event, at in events:
@@ -434,9 +501,15 @@ class CoreMachine(RuleBasedStateMachine):
         for host in self.hosts.values():
             self.tell_all(host.reconnect(everything=False))
         self.run_all()
+        self.handle(ResumeNodes(list(self.core.state.health.drained)))
+        self.run_all()
         if self.core.state.unfinished:
             assert why_over(self.core.state, self.now) is not None
-            self.move([node(f"n{number}", 10, gpus=2, memory=200) for number in range(6)])
+        self.handle(Release(None))
+        self.run_all()
+        if self.core.state.unfinished:
+            assert why_over(self.core.state, self.now) is not None
+            self.move([node(f"n{number}", 10, gpus=2, memory=200, fpga=2, scratch=3) for number in range(6)])
             self.run_all()
         assert not list(self.checker.unfinished())
         assert not self.checker.held
@@ -446,6 +519,7 @@ class CoreMachine(RuleBasedStateMachine):
         assert not state.cleanups
         assert state.pool.free_cores == state.pool.total_cores
         assert all(list(node.spec.gpus) == node.gpus for node in state.pool.nodes)
+        assert state.pool.counters.free == COUNTERS
 
     def run_all(self) -> None:
         busy = True
@@ -459,6 +533,9 @@ class CoreMachine(RuleBasedStateMachine):
                     self.end(host, attempt_id, 0, "exit")
                     busy = True
             busy = busy or bool(self.unanswered)
+            if not busy and (self.core.state.paused or self.core.state.health.avoiding):
+                self.now += 60.0
+                busy = True
             self.sweep([0] * len(self.unanswered))
 
 

@@ -184,8 +184,8 @@ def test_several_jobs_get_the_same_explanations_as_each_alone():
     names = ["last", *[f"job{number}" for number in range(9)], "late"]
     found = [found for name in names if not isinstance(found := find(driver.core.state, name), str)]
     look = WaitExplainer(driver.core.state, driver.now)
-    together = [look._before(asked) for asked, _ in found]
-    assert together == [WaitExplainer(driver.core.state, driver.now)._before(asked) for asked, _ in found]
+    together = [look._before(asked.seq) for asked, _ in found]
+    assert together == [WaitExplainer(driver.core.state, driver.now)._before(asked.seq) for asked, _ in found]
     assert together == [10, *range(1, 10), 0]
 
 
@@ -308,6 +308,8 @@ def test_an_attempt_is_explained_with_its_grant_and_start_time():
     driver.schedule()
     reason = why_under_way(driver.attempt("a"), "noon")
     assert reason.sentence == "it was given n1[0:1] at noon and is being started"
+    reason = why_under_way(driver.attempt("a"), "noon", None, {"n1": "one o'clock"})
+    assert reason.sentence == "it was given n1[0:1] at noon and is being started; no contact to n1 (since one o'clock)"
     driver.start("a")
     reason = why_under_way(driver.attempt("a"), "noon")
     assert reason.sentence == "it runs on n1[0:1] since noon (pid 1000)"
@@ -392,3 +394,38 @@ def test_a_job_whose_iterations_all_succeeded_has_no_representative():
     driver.schedule()
     driver.end("a:0")
     assert representative_iteration(driver.core.state.jobs["a"]) is None
+
+
+def test_a_job_with_a_reservation_is_told_when_it_is_expected_to_start() -> None:
+    driver = CoreDriver(machine(4))
+    driver.submit(job("first", 3, wt=100), job("wide", 4), job("long", wt=500))
+    driver.schedule()
+    scheduled = driver.attempt("first").scheduled
+    reason = why(driver, "wide")
+    assert reason.kind == "resources"
+    assert reason.sentence == (
+        f"it needs 4 cores, and 1 of 4 is free; expected to start by {scheduled + 100}, when 'first' has ended on n1"
+    )
+    assert reason.details["expected"]["after"] == "first"
+    assert not reason.details["expected"]["learned"]
+
+
+def test_a_job_that_would_delay_a_reservation_is_told_so() -> None:
+    driver = CoreDriver(machine(4))
+    driver.submit(job("first", 3, wt=100), job("wide", 4), job("long", wt=500))
+    driver.schedule()
+    reason = why(driver, "long")
+    assert reason.kind == "reservation"
+    assert reason.sentence == (
+        "its request, 1 core, fits, but it would delay 'wide', which is expected to start by"
+        f" {driver.attempt('first').scheduled + 100}, when 'first' has ended on n1"
+    )
+    assert reason.details["behind"] == "wide"
+
+
+def test_asking_for_reasons_changes_no_reservation() -> None:
+    driver = CoreDriver(machine(4))
+    driver.submit(job("first", 3, wt=100), job("wide", 4))
+    driver.schedule()
+    why(driver, "wide")
+    assert not driver.core.state.reservations

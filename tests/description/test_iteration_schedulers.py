@@ -35,6 +35,10 @@ def reference(count: int, total: int, least: int) -> list[int]:
         (10, 4, 1, [1, 1, 1, 1, 1, 1, 2, 1, 1, 2]),
         (5, 4, 2, [2, 2, 2, 2, 4]),
         (1, 8, 1, [8]),
+        (5, 10, 1, [2] * 5),
+        (20, 10, 1, [1] * 20),
+        (3, 11, 3, [3, 4, 4]),
+        (4, 11, 5, [5, 6, 5, 6]),
     ],
 )
 def test_maximum_iters_gives_the_documented_numbers(count: int, total: int, least: int, sizes: list[int]) -> None:

@@ -30,10 +30,12 @@ def test_an_iteration_has_the_written_indices(written: dict[str, Any], indices: 
         assert list(iteration.indices()) == indices
 
 
-def test_values_are_stored_as_text() -> None:
+def test_values_keep_their_type_and_become_text_in_strings() -> None:
     written = ["x", "", 1, -2.5, True, None, [1, "a"], {"k": "v"}]
     iteration = parse_one({**standard(), "iteration": written}).iteration
-    assert iteration == Iteration(0, 8, 1, ("x", "", "1", "-2.5", "true", "null", '[1,"a"]', '{"k":"v"}'))
+    assert iteration == Iteration(0, 8, 1, tuple(written))
+    texts = [iteration.variable("itval", index) for index in iteration.indices()]
+    assert texts == ["x", "", "1", "-2.5", "true", "null", '[1,"a"]', '{"k":"v"}']
 
 
 def test_a_hundred_million_iterations_stay_a_range() -> None:
@@ -47,8 +49,8 @@ def test_a_hundred_million_iterations_stay_a_range() -> None:
         ({"iteration": 0}, "iteration: there is no iteration from 0 up to 0 in steps of 1"),
         ({"iteration": -1}, "iteration: there is no iteration from 0 up to -1 in steps of 1"),
         ({"iteration": []}, "iteration: there is no iteration in an empty list"),
-        ({"iteration": {}}, 'iteration: give "stop" or "values"'),
-        ({"iteration": {"start": 1}}, 'iteration: give "stop" or "values"'),
+        ({"iteration": {}}, 'iteration: give "stop", "values", "indices", "file", "product" or "zip"'),
+        ({"iteration": {"start": 1}}, 'iteration: give "stop", "values", "indices", "file", "product" or "zip"'),
         ({"iteration": {"values": []}}, "iteration.values: there is no iteration in an empty list"),
         ({"iteration": {"start": 3, "stop": 3}}, "iteration: there is no iteration from 3 up to 3 in steps of 1"),
         ({"iteration": {"stop": 3, "step": 0}}, "iteration: the step must not be 0"),

@@ -36,6 +36,20 @@ NO_EXECUTION = (
         ({**standard(), "exec": "x"}, 'jobs[0].exec: unknown key; it belongs inside "execution"'),
         ({**standard(), "after": "x"}, 'jobs[0].after: unknown key; it belongs inside "dependencies"'),
         ({**standard(), "wt": "1h"}, 'jobs[0].wt: unknown key; it belongs inside "resources"'),
+        (
+            standard(exec="x", output="stream", stdout="o"),
+            'jobs[0].execution.output: "stream" collects stdout and stderr, and excludes a file for "stdout"; give one'
+            " of them",
+        ),
+        (
+            simple(output="stream", stderr="e"),
+            'jobs[0].output: "stream" collects stdout and stderr, and excludes a file for "stderr"; give one of them',
+        ),
+        (standard(exec="x", output="file"), 'jobs[0].execution.output: unknown value "file"; known here: stream'),
+        (
+            simple(output="stream", host="wizard"),
+            "jobs[0].output: output of jobs on a remote host stays in files there; leave it out, and see: qcg-pm logs",
+        ),
         (simple(deps=["b"]), 'jobs[0].deps: unknown key; did you mean "after"?'),
         ({"name": "a", "command": "ls"}, 'jobs[0].command: unknown key; did you mean "exec"?'),
         (standard(command="ls"), 'jobs[0].execution.command: unknown key; did you mean "exec"?'),

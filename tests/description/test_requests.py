@@ -25,6 +25,13 @@ def request_error(request: Any) -> str:
     [
         ({"request": "listJobs"}, r.ListJobs),
         ({"request": "resourcesInfo"}, r.ResourcesInfo),
+        ({"request": "hosts"}, r.Hosts),
+        ({"request": "connectHost", "host": "wizard"}, r.ConnectHost),
+        ({"request": "forgetHost", "host": "wizard"}, r.ForgetHost),
+        ({"request": "drainNodes", "nodes": ["n1"], "reason": "hot"}, r.DrainNodes),
+        ({"request": "resumeNodes", "nodes": "n1"}, r.ResumeNodes),
+        ({"request": "pollJobs"}, r.PollJobs),
+        ({"request": "pollJobs", "jobNames": "a"}, r.PollJobs),
         ({"request": "endedJobs"}, r.EndedJobs),
         ({"request": "endedJobs", "after": 3}, r.EndedJobs),
         ({"request": "finish"}, r.Finish),
@@ -114,7 +121,7 @@ def test_a_rejected_request_has_its_path_in_the_file() -> None:
     assert str(error.value) == "[3].now: unknown key; known here: cancel"
 
 
-@pytest.mark.parametrize(("file", "jobs"), [(SLEEP, 1), (BAC16, 32), (EVERYTHING, 6)])
+@pytest.mark.parametrize(("file", "jobs"), [(SLEEP, 1), (BAC16, 32), (EVERYTHING, 10)])
 def test_a_request_file_is_read_to_the_last_job(file: list[Any], jobs: int) -> None:
     requests = [r.decode_request(raw) for raw in r.decode_request_file(json.dumps(file).encode())]
     submit = requests[0]

@@ -51,7 +51,7 @@ VALUES = {name: f"<{name}>" for name in (*AT_SUBMISSION, *OF_ITERATION, *AT_LAUN
 
 
 def test_the_variables_that_may_be_doubled() -> None:
-    launch = {"it", "itval", "its", "it_start", "it_stop", "root_wd", "ncores", "nnodes", "nlist", "jname"}
+    launch = {"it", "itval", "its", "it_start", "it_stop", "root_wd", "ncores", "nnodes", "nlist", "jname", "attempt"}
     assert launch == DOUBLED
 
 

@@ -13,18 +13,29 @@ _VARIABLE_PARTS = [
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d([.,]\d+)?"), "TIME"),
     (re.compile(r"\b\d+:\d\d:\d\d(\.\d+)?"), "DURATION"),
     (re.compile(r"\.qcgpjm-service-[\w.-]+"), "RUN"),
+    (re.compile(r"\bqcg-run/[\w-]+\.\d+"), "qcg-run/RUN"),
+    (re.compile(r"\b[0-9a-f]{64}\.pyz"), "HASH.pyz"),
     (re.compile(r"""(\bpid["']?:? ?"?)\d+"""), r"\1PID"),
+    (re.compile(r"\b(PID|PROCESS_START|RUN|BOOT)=\S+"), r"\1=VALUE"),
+    (re.compile(r"\bUSAGE=[\d ]+"), "USAGE=VALUES"),
     (re.compile(r"\b([Jj]ob|scancel) \d+\b"), r"\1 N"),
     (re.compile(r"\bslurm-\d+\.out"), "slurm-N.out"),
     (re.compile(r"\.qcgpjm-sbatch-[\w.-]+"), "BATCH"),
     (re.compile(r"\d+\.\d%"), "PERCENT"),
     (re.compile(r"\d+\.\d+ core-hours"), "N core-hours"),
+    (re.compile(r"\b\d+(\.\d [KMGT]i)? ?B\b"), "N B"),
+    (re.compile(r"\d+ major, \d+ minor"), "N major, N minor"),
+    (
+        re.compile(r'"(max_memory|minor_faults|major_faults|read_bytes|written_bytes|cpu_efficiency)": "[\d.]+"'),
+        r'"\1": N',
+    ),
     (re.compile(r"connected from \S+"), "connected from HOST"),
     (re.compile(r"with the compiled part (.+)|without the compiled part (.+) \(see README\)"), "COMPILED OR NOT"),
     (re.compile(r"[\d,]+ jobs/s +[\d,]+"), "N jobs/s N"),
     (re.compile(r"[\d,]+ jobs/s"), "N jobs/s"),
     (re.compile(r"\S+ jobs of \S+ s, \S+ at a time, took \S+ s instead of \S+ s"), "N jobs took N s"),
-    (re.compile(r"\d+\.\d ms"), "N ms"),
+    (re.compile(r"\b\d+(\.\d)? ms"), "N ms"),
+    (re.compile(r"\blog\.\d{8}T\d{6}Z"), "log.TIME"),
     (re.compile(r"\d+\.\d\d s\b"), "N s"),
 ]
 _PROGRESS = re.compile(r"\d+ of \d+ jobs done, .* cores? busy")
@@ -33,7 +44,7 @@ _PROGRESS = re.compile(r"\d+ of \d+ jobs done, .* cores? busy")
 _CONNECTED = re.compile(r"TIME INFO agent \S+ connected from HOST .*")
 """The log line of a connecting agent, before or after the first reply."""
 
-_SLOWEST = re.compile(r"\S+ DURATION [A-Z]+ \S+\[\S+")
+_SLOWEST = re.compile(r"\S+ DURATION [A-Z]+ (PERCENT )?(N B (of N B )?)?\S+\[\S+")
 """A row of the table of slowest jobs; their order depends on the machine."""
 
 

@@ -8,7 +8,10 @@ A marker is a comment that readers do not see:
     <!-- not run: REASON -->        nothing is done with it, and this is why
 
 A page whose second line is `<!-- on a cluster -->` is run by `tests/slurm/test_cluster_pages.py`, on the login node of
-a Slurm cluster.
+a Slurm cluster. A page whose second line is `<!-- on remote hosts -->` is run by `tests/ssh/test_host_pages.py`, on
+the host citadel of the SSH laboratory. Such a page may save files as `~/NAME`, and cause trouble before a block:
+
+    <!-- trouble: wizard cut -->    calls `Host.cut` of wizard
 
 A block without a marker is a `console` block, which is run, or a `json` block: a request file (which is run), a request
 or a job.
@@ -22,10 +25,18 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-CLUSTER_PAGES = [page for page in PAGES if page.read_text().splitlines()[1] == "<!-- on a cluster -->"]
+
+
+def _pages_with(second_line: str) -> list[Path]:
+    return [page for page in PAGES if page.read_text().splitlines()[1] == second_line]
+
+
+CLUSTER_PAGES = _pages_with("<!-- on a cluster -->")
+HOST_PAGES = _pages_with("<!-- on remote hosts -->")
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 _MARKER = re.compile(r"<!-- (?P<kind>file|part of a job|reply|not run)(?:: (?P<value>[^\n]*?))? -->\n\Z")
+_TROUBLE = re.compile(r"<!-- trouble: (\w+) (\w+) -->")
 
 
 class Block(NamedTuple):
@@ -37,6 +48,8 @@ class Block(NamedTuple):
     """`file`, `part of a job`, `reply`, `not run`, or empty."""
     value: str
     """What the marker says after its colon."""
+    trouble: tuple[tuple[str, str], ...] = ()
+    """Hosts, and what happens to each before this block."""
 
     @property
     def place(self) -> str:
@@ -51,6 +64,7 @@ class Command(NamedTuple):
 def blocks_of(page: Path) -> list[Block]:
     content = page.read_text()
     blocks = []
+    end = 0
     for match in _FENCE.finditer(content):
         before = content[: match.start()]
         marker = _MARKER.search(before)
@@ -62,8 +76,10 @@ def blocks_of(page: Path) -> list[Block]:
                 text=re.sub(f"^{match['indent']}", "", match["text"], flags=re.MULTILINE),
                 marker=marker["kind"] if marker else "",
                 value=(marker["value"] or "") if marker else "",
+                trouble=tuple(_TROUBLE.findall(content[end : match.start()])),
             )
         )
+        end = match.end()
     assert 2 * len(blocks) == len(re.findall(r"^ *```", content, re.MULTILINE)), f"{page}: a fence is not closed"
     return blocks
 

@@ -22,6 +22,8 @@ ON_EIGHT_CORES = "--nodes 4,4"
 
 Shell = Callable[[list[str], Path], "subprocess.CompletedProcess[str]"]
 """Runs a command in a directory, with stderr merged into stdout."""
+Write = Callable[[str, str], object]
+"""Writes a file of the page: its name, which may begin with `~/`, and its text."""
 
 _validator = jsonschema.Draft202012Validator(request_file_schema())
 
@@ -43,9 +45,11 @@ def run_locally(command: list[str], cwd: Path) -> subprocess.CompletedProcess[st
 class PageDirectory:
     """The directory in which the examples of one page are executed, in order."""
 
-    def __init__(self, directory: Path, shell: Shell = run_locally) -> None:
+    def __init__(self, directory: Path, shell: Shell = run_locally, write: Write | None = None) -> None:
+        """`write`: writes files as the user of the shell; without it, the user of the tests does."""
         self.directory = directory
         self._shell = shell
+        self._write = write or (lambda name, text: (directory / name).write_text(text))
         self.unused: dict[str, Block] = {}
         """Saved files that no command has used yet."""
 
@@ -64,8 +68,9 @@ class PageDirectory:
             raise AssertionError(f"{block.place}: nothing checks this block; give it a marker")
 
     def _save(self, block: Block) -> None:
-        (self.directory / block.value).write_text(block.text)
-        self.unused[block.value] = block
+        self._write(block.value, block.text)
+        if not block.value.startswith("~/"):  # settings, which no command names
+            self.unused[block.value] = block
 
     def _run(self, block: Block) -> None:
         for command in commands_of(block):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.output import DIRECTORY, same
-from tests.docs.pages import CLUSTER_PAGES, PAGES, ROOT, Block, blocks_of, commands_of
+from tests.docs.pages import CLUSTER_PAGES, HOST_PAGES, PAGES, ROOT, Block, blocks_of, commands_of
 from tests.docs.running import PageDirectory
 from tests.support.pilot import Run, run
 
@@ -18,7 +18,9 @@ from tests.support.pilot import Run, run
 @pytest.mark.any_worker
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page not in CLUSTER_PAGES], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [page for page in PAGES if page not in [*CLUSTER_PAGES, *HOST_PAGES]],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_every_example_of_a_page_prints_what_the_page_shows(page: Path, tmp_path: Path):
     directory = PageDirectory(tmp_path)

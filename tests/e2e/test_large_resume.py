@@ -68,7 +68,9 @@ def write_registry(path: Path, wd: Path) -> None:
     connection = sqlite3.connect(path)
     with connection:
         connection.executemany(commit_group.INSERT_JOB, ((seq, f"job-{seq}", 1.0, 0, spec) for seq in numbers))
-        runs = ((place(seq, -1), 1, done, 2.0, 3.0, ended, 7, 0, grant, 0, "") for seq in numbers)
+        runs = (
+            (place(seq, -1), 1, done, 2.0, 3.0, ended, 7, 0, grant, 0, "", *commit_group.NOT_COUNTED) for seq in numbers
+        )
         connection.executemany(commit_group.PUT_ATTEMPT, runs)
         connection.execute(commit_group.INSERT_JOB, (JOBS + 1, "last", 1.0, 0, spec))
     connection.close()

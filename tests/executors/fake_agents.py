@@ -38,8 +38,8 @@ class NotingObserver(ExecutorObserver):
     def host_swept(self, host: str, nodes: list[str], attempt_ids: list[str]) -> None:
         self.seen.append(("swept", host, nodes, attempt_ids))
 
-    def host_away(self, host: str, nodes: list[str]) -> None:
-        self.seen.append(("away", host, nodes))
+    def host_away(self, host: str, nodes: list[str], reason: str = "") -> None:
+        self.seen.append(("away", host, nodes, reason) if reason else ("away", host, nodes))
 
     def nodes_lost(self, nodes: list[str], message: str) -> None:
         self.seen.append(("lost", nodes))
@@ -100,6 +100,9 @@ class FakePort:
     def send(self, frames: list[bytes]) -> None:
         peer, body = frames
         self.sent.append((peer.decode(), protocol.decode_from_manager(body)))
+
+    def close(self) -> None:
+        pass
 
     def say(self, peer: str, message: protocol.FromAgent) -> None:
         """Send a message for an agent."""

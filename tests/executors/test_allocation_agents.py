@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -367,6 +368,22 @@ def test_a_node_whose_agent_comes_back_in_time_is_not_lost(run_dir: Path, monkey
     run(run_dir, test, Commands("sleep", "1000"))
 
 
+def test_a_node_is_lost_also_when_its_ledger_cannot_be_copied(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    def read(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:
+        raise OSError(errno.ENOSPC, "no temporary directory")
+
+    monkeypatch.setattr(allocation_agents, "read_ledger", read)
+    monkeypatch.setattr(allocation_agents, "TICK", 0.05)
+
+    async def test(supervised: Supervised) -> None:
+        supervised.ready(*NAMES)
+        supervised.agents._liveness["n4"].heard -= 1000
+        supervised.agents._liveness["n4"]._heartbeat -= 1000
+        await supervised.until(lambda: supervised.lost)
+
+    run(run_dir, test, Commands("sleep", "1000"))
+
+
 def test_no_node_is_lost_while_the_contact_file_is_stale(run_dir: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(allocation_agents, "TICK", 0.05)
 
@@ -390,3 +407,27 @@ def test_no_node_is_lost_while_the_contact_file_is_stale(run_dir: Path, monkeypa
 def test_agents_take_the_manager_for_dead_later_than_it_notices_a_stale_contact_file():
     assert CONTACT_INTERVAL + allocation_agents.TICK < allocation_agents.CONTACT_TIMEOUT
     assert allocation_agents.CONTACT_TIMEOUT + SLOW_READ_INTERVAL < STALE
+
+
+class MostHostsDown(Commands):
+    """One command a node; only that of n4 does not fail."""
+
+    def commands(self, names: list[str], replace_after: float | None) -> list[tuple[list[str], list[str]]]:
+        self.groups.append(list(names))
+        return [([name], ["sleep", "1000"] if name == "n4" else ["false"]) for name in names]
+
+
+def test_hosts_that_are_down_do_not_end_a_run_whose_last_host_is_still_starting(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(allocation_agents, "TICK", 0.02)
+    commands = MostHostsDown()
+
+    async def test(supervised: Supervised) -> None:
+        await supervised.until(lambda: len(commands.groups) > 3 * allocation_agents.MOST_FAILED_STARTS)
+        assert supervised.hopeless == []
+        supervised.agents.hello(protocol.Hello("n4", "n4", 1, [0], ""))
+        supervised.ready("n4")
+        assert supervised.gathered
+
+    run(run_dir, test, commands, threshold=0.1)

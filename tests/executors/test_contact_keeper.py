@@ -33,14 +33,35 @@ def test_a_hanging_file_system_blocks_nothing_and_gets_one_call():
     asyncio.run(test())
 
 
-def test_a_failed_refresh_is_logged_and_does_not_count(caplog: pytest.LogCaptureFixture):
+@pytest.mark.parametrize("error", [PermissionError("not yours"), ValueError("not yours")])
+def test_a_failed_refresh_is_logged_and_does_not_count(caplog: pytest.LogCaptureFixture, error: Exception):
     async def test() -> None:
         def refresh() -> None:
-            raise PermissionError("not yours")
+            raise error
 
         kept = ContactKeeper(refresh)
         kept.touch()
         await asyncio.to_thread(wait_for, lambda: "not yours" in caplog.text)
         assert kept.refreshed_at == 0.0
+
+    asyncio.run(test())
+
+
+def test_a_refresh_without_a_thread_is_logged_and_the_next_one_is_tried(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    async def test() -> None:
+        def no_thread(self: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        kept = ContactKeeper(lambda: None)
+        with monkeypatch.context() as limited:
+            limited.setattr(threading.Thread, "start", no_thread)
+            kept.touch()
+        await asyncio.sleep(0)
+        assert "no thread can be started" in caplog.text
+        assert kept.refreshed_at == 0.0
+        kept.touch()
+        await asyncio.to_thread(wait_for, lambda: kept.refreshed_at)
 
     asyncio.run(test())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -450,5 +450,38 @@ def test_attempts_are_started_when_all_executors_of_a_composite_have_gathered():
         assert observer.seen == []
         observers[1].scheduling_may_begin(["two is slower"])
         assert observer.seen == [("gathered", "one is slow", "two is slower")]
+
+    asyncio.run(test())
+
+
+def test_acknowledgements_for_one_of_several_ledgers_of_a_host_reach_its_executor():
+    class Acknowledged(MemoryExecutor):
+        def acknowledge(self, numbers: Mapping[str, int]) -> None:
+            self.sent.append(f"{', '.join(self.hosts)} gets {dict(numbers)}")
+
+    async def test() -> None:
+        sent: list[str] = []
+        executor = composite([lambda seen: Acknowledged(seen, ONE, sent), lambda seen: Acknowledged(seen, TWO, sent)])(
+            NotingObserver()
+        )
+        executor.acknowledge({"two/login1": 7, "one": 3, "two/login2": 8})
+        assert sent == ["one gets {'one': 3}", "two gets {'two/login1': 7, 'two/login2': 8}"]
+
+    asyncio.run(test())
+
+
+def test_the_reason_for_which_a_host_is_away_is_passed_on():
+    observer = NotingObserver()
+
+    async def test() -> None:
+        children: list[ExecutorObserver] = []
+
+        def make(seen: ExecutorObserver) -> Executor:
+            children.append(seen)
+            return MemoryExecutor(seen, {f"h{len(children)}": [f"n{len(children)}"]}, [])
+
+        composite([make, make])(observer)
+        children[1].host_away("h2", ["n2"], "Connection refused")
+        assert observer.noted("away") == [("h2", ["n2"], "Connection refused")]
 
     asyncio.run(test())

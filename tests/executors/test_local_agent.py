@@ -59,7 +59,7 @@ def stand_still() -> None:
 
 
 def test_time_in_which_the_manager_was_busy_does_not_count_for_an_agent(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(local_agent, "SECOND", 0.05)
+    monkeypatch.setattr(local_agent, "CHECK_INTERVAL", 0.05)
 
     async def scenario() -> bool:
         connected = False
@@ -74,7 +74,7 @@ def test_time_in_which_the_manager_was_busy_does_not_count_for_an_agent(monkeypa
 
 
 def test_an_agent_that_does_not_connect_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(local_agent, "SECOND", 0.01)
+    monkeypatch.setattr(local_agent, "CHECK_INTERVAL", 0.01)
     assert not asyncio.run(local_agent._happens(lambda: False, 3))
 
 

@@ -1,6 +1,7 @@
 """Drives a JobHost as an agent does, for tests. Python 3.6 reads this file, and unittest alone runs what uses it."""
 
 import os
+import resource
 import select
 import signal
 import sys
@@ -10,6 +11,7 @@ import unittest
 
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.ledger import Ledger
+from qcg.pilotjob.host.output_streams import OutputStreams
 from qcg.pilotjob.host.process_tree import read_process
 from qcg.pilotjob.host.records import Ended, Launch
 
@@ -71,6 +73,7 @@ class HostTest(unittest.TestCase):
             self.verdict_delay,
             self.path("out"),
             self.open_files,
+            streams=OutputStreams(self.path("streams"), "n1", self.wakeup, self.log.append),
         )
 
     def close_host(self):
@@ -145,6 +148,11 @@ class HostTest(unittest.TestCase):
     def assert_gone(self, pids):
         for pid in pids:
             wait_for(lambda pid=pid: not alive(pid), f"the end of process {pid}")
+
+
+def own_peak():
+    """Peak memory of this process in bytes. Linux counts at least that for each child that it starts."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def python(code):

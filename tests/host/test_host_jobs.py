@@ -248,6 +248,13 @@ class Kills(HostTest):
         self.ended("a")
         assert os.path.exists(self.path("saved"))
 
+    def test_a_second_kill_can_shorten_the_grace_period(self):
+        self.start_shell("a", "trap '' TERM; echo $$ > pids; touch ready; while :; do sleep 0.01; done")
+        self.host.kill(["a"], grace=1000.0)
+        self.turn(0.0)
+        self.host.kill(["a"], grace=0.0)
+        assert self.ended("a").exit_code == -signal.SIGKILL
+
     def test_cancelling_twice_signals_once(self):
         script = "trap 'echo x >> terms' TERM; echo $$ > pids; touch ready; while ! test -e go; do sleep 0.01; done"
         self.start_shell("a", script)
@@ -310,10 +317,10 @@ class Stubborn(HostTest):
     def test_wall_times_of_ended_jobs_are_dropped(self):
         ended = {f"old{number}": None for number in range(1200)}
         for id in ended:
-            self.host._wall_times.begin(id, time.monotonic(), 1000.0, ended)
-        assert len(self.host._wall_times) == 1200
+            self.host._limits.wall_times.begin(id, time.monotonic(), 1000.0, ended)
+        assert len(self.host._limits.wall_times) == 1200
         self.run_job("true", wall_time=2000.0)
-        assert len(self.host._wall_times) <= 1
+        assert len(self.host._limits.wall_times) <= 1
 
 
 class ShortGrace(HostTest):

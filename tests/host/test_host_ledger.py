@@ -12,7 +12,7 @@ from qcg.pilotjob.host import ledger as ledger_module
 from qcg.pilotjob.host import ledger_format
 from qcg.pilotjob.host.ledger import Ledger, LedgerError, OpenStart
 from qcg.pilotjob.host.process_tree import boot_id
-from qcg.pilotjob.host.records import Ended, Running, Started
+from qcg.pilotjob.host.records import Ended, Running, Started, Usage
 
 GRANT: list = [("n1", (0, 1), ("gpu0",))]
 
@@ -174,8 +174,24 @@ class LedgerTest(unittest.TestCase):
             Ledger(self.path)
 
     def test_the_line_of_a_success_is_read_as_it_is_written(self):
-        line = ledger_format.SUCCEEDED % ('"a"', 7, 1.5, 2.25)
-        assert ledger_format.read_line(line.encode("ascii")) == ledger_format.Succeeded("a", 7, 1.5, 2.25)
+        used = Usage(1, 2, 3, 4, 5, 6, 7)
+        line = ledger_format.SUCCEEDED % ('"a"', 7, 1.5, 2.25, *used)
+        assert ledger_format.read_line(line.encode("ascii")) == ledger_format.Succeeded("a", 7, 1.5, 2.25, used)
+
+    def test_the_usage_of_an_attempt_is_read_as_it_is_written(self):
+        used = Usage(1_500_000, 20_000, 2048, 300, 4, 512, 1 << 40)
+        for usage in (used, None):
+            body = Ended("a", 2.0, 1, "exit", "why", 7, 1.0, [("n1", (0,), ())], usage)
+            assert ledger_format.read_line(ledger_format.ended_line(9, body).encode("ascii")) == (9, body)
+
+    def test_ends_of_ledgers_without_usage_are_read(self):
+        grant = '[["n1",[0],[]]]'
+        with open(self.path, "w", encoding="ascii") as file:
+            file.write(f'\n["h","{boot_id()}",2]\n["e",1,"a",2.0,0,"exit","",7,1.0,{grant}]\n["x","b",8,1.0,2.0]\n')
+        self.reopen()
+        ends = [body for _, body in self.ledger.unacknowledged()]
+        assert [(body.id, body.usage) for body in ends if isinstance(body, Ended)] == [("a", None), ("b", None)]
+        assert self.ledger.unreadable_lines == 0
 
     def test_ends_without_numbers_get_them_in_their_order(self):
         with open(self.path, "ab") as file:

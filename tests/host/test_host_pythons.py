@@ -13,8 +13,12 @@ import pytest
 from tests.support.tiers import per_tier
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted((ROOT / "src/qcg/pilotjob/host").glob("*.py"))
-MODULES = [f"tests.host.{path.stem}" for path in Path(__file__).parent.glob("test_host_*.py") if path != Path(__file__)]
+FILES = sorted((ROOT / "src/qcg/pilotjob/host").rglob("*.py"))
+MODULES = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in sorted(Path(__file__).parent.rglob("test_host_*.py"))
+    if path != Path(__file__)
+]
 OLD = ("3.6", "3.7", "3.8", "3.9")
 
 

@@ -139,7 +139,7 @@ def test_input_comes_from_files_links_and_pipes(tmp_path: Path):
 
 
 def test_input_has_a_timeout_and_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(safe_open, "WRITER_PATIENCE", 0.05)
+    monkeypatch.setattr(safe_open, "WRITER_TIMEOUT", 0.05)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UnsafeFile, match="a named pipe that nobody writes to"):
         read_input(tmp_path / "pipe")

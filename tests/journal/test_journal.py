@@ -16,33 +16,42 @@ from qcg.pilotjob.core.effects import (
     Added,
     AllDone,
     Effect,
+    Held,
     IterationsFinal,
     Kill,
     Launch,
     QueuedIterationsFinal,
+    Released,
     Removed,
     Reply,
     Requeued,
+    Reran,
     Stop,
 )
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.core.records import Grant, NodePart
+from qcg.pilotjob.core.records import Grant, NodePart, PastAttempt
 from qcg.pilotjob.core.restore import (
     EndedIteration,
     EndedIterations,
     FinalJob,
+    HeldPosition,
     OpenAttempt,
+    PastAttempts,
     RequeuedAttempt,
     UnfinishedJob,
 )
+from qcg.pilotjob.host.records import Usage
 from qcg.pilotjob.journal import commit_group, metadata
+from qcg.pilotjob.journal.aggregates import used
 from qcg.pilotjob.journal.encoding import decode_grant, encode_grant
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import DamagedMetadata, MetadataKey, NodeSize
 from qcg.pilotjob.journal.records import AttemptRecord
-from qcg.pilotjob.journal.schema import FORMAT
+from qcg.pilotjob.journal.registry_reader import RegistryReader
+from qcg.pilotjob.journal.schema import FORMAT, USAGE, earlier_tables, tables_of
+from qcg.pilotjob.journal.snapshot import snapshot
 from tests.journal.samples import GRANT, begun, description, ended, executing, job, run, scheduled, settled, spec
 
 
@@ -272,6 +281,108 @@ def test_the_number_of_a_requeued_attempt_is_not_used_again(journal: Journal):
     assert list(journal.attempts_of(1)) == []
 
 
+def test_earlier_attempts_are_kept_with_their_causes_and_counted(journal: Journal):
+    one = job(1)
+    lost = PastAttempt("lost", 5.0, None, "the node is gone")
+    failed = PastAttempt("exit", 6.0, 3, "exit code 3", 77.0, counted=True)
+    first, second, third = run(one), run(one, attempt=2), run(one, attempt=3)
+    for effect in (Added([one]), executing(first), Requeued(first, lost), executing(second), Requeued(second, failed)):
+        journal.record(effect)
+    loaded = reopened(journal).load()
+    assert loaded.past == [PastAttempts(1, -1, 2, {"exit": 1}, 77.0)]
+    journal.record(ended(third))
+    earlier = journal.past_attempts_of(1, -1)
+    assert [(past.attempt, past.cause, past.exit_code, past.message) for past in earlier] == [
+        (1, "lost", None, "the node is gone"),
+        (2, "exit", 3, "exit code 3"),
+    ]
+    assert earlier[0].grant == GRANT
+    assert journal.load().past == [], "of jobs that are not final"
+    journal.record(Removed(one))
+    assert journal.past_attempts_of(1, -1) == []
+
+
+def test_holds_are_stored_until_they_are_released(journal: Journal):
+    jobs = [job(1), job(2, indices=range(9)), job(3, indices=range(9))]
+    for effect in (
+        Added(jobs),
+        Held(jobs[0], -1, 5.0),
+        Held(jobs[1], 3, 6.0),
+        Held(jobs[1], 4, 7.0),
+        Released(jobs[1], 3),
+        Held(jobs[2], -1, 8.0),
+        Released(jobs[2], 2, within=True),
+    ):
+        journal.record(effect)
+    held = [HeldPosition(1, -1, 5.0), HeldPosition(2, 4, 7.0), HeldPosition(3, -1, 8.0), HeldPosition(3, 2, 0.0)]
+    assert reopened(journal).load().held == held
+    for effect in (Released(jobs[0], -1), Released(jobs[2], -1)):
+        journal.record(effect)
+    assert journal.load().held == held[1:2]
+    journal.record(Removed(jobs[1]))
+    assert list(journal.holds()) == []
+
+
+def test_a_registry_of_the_format_before_gets_the_table_for_earlier_attempts(journal: Journal, path: Path):
+    journal.record(Added([job(1)]))
+    journal.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("DROP TABLE past_attempts; DROP TABLE holds; PRAGMA user_version=4;")
+    with snapshot(path) as connection:
+        assert RegistryReader(connection).past_attempts_of(1, -1) == []
+        assert list(RegistryReader(connection).holds()) == []
+    journal.__dict__.update(Journal.open(path).__dict__)
+    assert journal.past_attempts_of(1, -1) == []
+    assert journal.load().past == []
+    journal.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (FORMAT,)
+    journal.__dict__.update(Journal.open(path).__dict__)
+
+
+def test_what_attempts_used_is_kept(journal: Journal):
+    one = job(1)
+    first, second = run(one), run(one, attempt=2)
+    first.usage, second.usage = Usage(1, 2, 3, 4, 5, 6, 7), Usage(1_000_000, 2_000_000, 1 << 30, 40, 50, 1 << 45, 70)
+    failed = PastAttempt("exit", 6.0, 3, "exit code 3", counted=True)
+    for effect in (Added([one]), executing(first), Requeued(first, failed), executing(second), ended(second)):
+        journal.record(effect)
+    stored = reopened(journal)
+    assert [past.usage for past in stored.past_attempts_of(1, -1)] == [first.usage]
+    assert [attempt.usage for attempt in stored.attempts_of(1)] == [second.usage]
+
+
+def test_a_registry_without_usage_is_read_and_gets_the_columns(journal: Journal, path: Path):
+    one = job(1)
+    for effect in (Added([one]), executing(run(one)), ended(run(one))):
+        journal.record(effect)
+    journal.close()
+    with closing(sqlite3.connect(path)) as connection:
+        created = tables_of(connection)
+        rows = list(connection.iterdump())
+    path.unlink()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(earlier_tables())
+        for line in rows:
+            if line.startswith('INSERT INTO "submitted_jobs"'):
+                connection.execute(line)
+            elif line.startswith('INSERT INTO "runs"'):
+                connection.execute(line.replace(",0" * len(USAGE) + ");", ");"))
+        connection.execute("PRAGMA user_version=5")
+        connection.commit()
+    with snapshot(path) as connection:
+        assert [attempt.usage for attempt in RegistryReader(connection).attempts_of(1)] == [None]
+        assert list(used(connection)) == []
+    with snapshot(path, foreign=True) as connection:
+        assert RegistryReader(connection).job_record(1) is not None
+    journal.__dict__.update(Journal.open(path).__dict__)
+    assert [attempt.usage for attempt in journal.attempts_of(1)] == [None]
+    journal.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert tables_of(connection) == created, "other users read a registry only with exactly these tables"
+    journal.__dict__.update(Journal.open(path).__dict__)
+
+
 @pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
 def test_the_next_attempt_replaces_a_requeued_one(journal: Journal, commits: bool):
     one = job(1)
@@ -480,3 +591,42 @@ def test_a_registry_without_the_table_of_ends_is_continued(journal: Journal, pat
     journal.record(ended(run(job(1))))
     journal.commit()
     assert ends(journal) == [(1, "job1", "SUCCEED")]
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["in one group", "in groups of their own"])
+def test_a_job_that_runs_again_keeps_its_attempts_and_their_numbers(journal: Journal, commits: bool):
+    one = job(1)
+    first, second = run(one), run(one, attempt=2)
+    for effect in (Added([one]), ended(first, State.FAILED), Reran(one, (-1,), (), True, False), scheduled(second)):
+        if isinstance(effect, Reran):
+            assert journal.attempts_so_far(1) == {-1: (1, 1)}
+        journal.record(effect)
+        if commits:
+            journal.commit()
+    loaded = reopened(journal).load()
+    assert [(attempt.number, attempt.seq) for attempt in loaded.open_attempts] == [(2, 1)]
+    assert loaded.past == [PastAttempts(1, -1, 1, {}, 0)]
+    assert [past.attempt for past in journal.past_attempts_of(1, -1)] == [1]
+
+
+def test_iterations_that_stay_as_they_ended_are_kept_when_others_run_again(journal: Journal):
+    one = job(1, indices=range(4))
+    assert one.iterations is not None
+    one.iterations.make_queued_final(State.CANCELED)
+    one.message = "not wanted"
+    for effect in (Added([one]), QueuedIterationsFinal(one, State.CANCELED, 9.0), settled(one, -1, State.CANCELED)):
+        journal.record(effect)
+    journal.record(Reran(one, (1, 2), (0, 3), True, False))
+    loaded = reopened(journal).load()
+    assert [job.seq for job in loaded.unfinished] == [1]
+    ended = [(iteration.position, iteration.state) for iteration in loaded.ended_iterations]
+    assert ended == [(0, State.CANCELED), (3, State.CANCELED)]
+
+
+def test_the_number_of_a_requeued_iteration_is_kept_when_it_is_cancelled(journal: Journal):
+    one = job(1, indices=range(2))
+    attempt = run(one, 1)
+    for effect in (Added([one]), executing(attempt), Requeued(attempt, PastAttempt("lost", 5.0))):
+        journal.record(effect)
+    journal.record(settled(one, 1, State.CANCELED))
+    assert journal.attempts_so_far(1) == {1: (1, 1)}

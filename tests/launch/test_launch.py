@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from qcg.pilotjob.cluster.slurm.environment import SCHEMA, compress
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
+from qcg.pilotjob.description.iteration import RowError, RowFile
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.launch.binding import Layout, binding
@@ -247,6 +248,23 @@ def test_output_without_a_file_is_saved_under_the_name_of_its_job():
     assert launch(site=replace(site, keep_output=True)).keep_output
 
 
+def test_output_goes_to_a_stream_on_demand():
+    site = replace(SITE, output="/run/out")
+    made = launch(site=site, output="stream", position=2, more={"iteration": Iteration(5, 9)})
+    assert (made.stream, made.output) == (True, "job.7")
+    assert not launch(site=site).stream
+    all_of_them = replace(site, stream_output=True)
+    assert launch(site=all_of_them).stream
+    assert not launch(site=all_of_them, stderr="e").stream
+
+
+def test_the_name_of_output_in_a_stream_is_known_without_a_launch():
+    site = replace(SITE, output="/run/out")
+    description = JobDescription("j", Execution(exec="p", output="stream"), iteration=Iteration(5, 7))
+    found = stream_paths(description, "j", 1, TWO, site, saved=False, ordinal=3)
+    assert found == {"stream": "/run/streams", "streamName": "j.6~3"}
+
+
 def test_the_short_name_of_a_program_is_its_file_name():
     assert program_name(Execution(exec="/usr/bin/env")) == "env"
     assert program_name(Execution(script="true")) == "bash"
@@ -297,3 +315,55 @@ def test_a_script_is_bash_and_knows_module_when_it_uses_it():
         script_command("type -t module load >/dev/null; module list; true"), capture_output=True, check=False
     )
     assert done.returncode == 0
+
+
+ROWS = RowFile("/data/params.csv", 3, ("T", "note"))
+
+
+def read_row(file: RowFile, position: int) -> dict[str, Any]:
+    assert file is ROWS
+    if position == 2:
+        raise RowError("row 2 of /data/params.csv has changed since the job was submitted")
+    return {"T": str(250 + position), "note": "${it} $HOME"}
+
+
+def of_row(position: int, site: Site = SITE) -> Launch:
+    words: dict[str, Any] = {"args": ("${row.T}", "${row.note}"), "wd": "w${row.T}", "stdout": "${row.T}.out"}
+    return launch(site=site, position=position, more={"iteration": Iteration(0, 3, rows=ROWS)}, **words)
+
+
+def test_an_iteration_gets_the_values_of_its_row():
+    started = of_row(1, replace(SITE, rows=read_row))
+    assert (started.argv, started.wd, started.stdout) == (
+        ["prog", "251", "${it} $HOME"],
+        "/data/here/w251",
+        "251.out",
+    )
+
+
+@pytest.mark.parametrize(
+    ("position", "site", "why"),
+    [
+        (2, replace(SITE, rows=read_row), "row 2 of /data/params.csv has changed since the job was submitted"),
+        (0, SITE, "the rows of /data/params.csv cannot be read here"),
+    ],
+)
+def test_an_iteration_without_its_row_is_refused_with_the_reason(position: int, site: Site, why: str):
+    started = of_row(position, site)
+    done = subprocess.run(started.argv, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert why in " ".join(started.argv) + done.stderr
+
+
+def test_paths_of_an_iteration_without_its_row_are_left_out():
+    execution = Execution(exec="prog", wd="w${row.T}", stdout="${row.T}.out")
+    description = JobDescription("job", execution, iteration=Iteration(0, 3, rows=ROWS))
+    assert stream_paths(description, "job", 2, ONE, replace(SITE, rows=read_row), saved=False) == {}
+    assert directory_of(description, 2, ONE, replace(SITE, rows=read_row)) == "/data/here"
+    assert command_line(description, 2, ONE, "", SITE) == ""
+
+
+def test_output_of_listed_indices_is_named_by_index():
+    more = {"iteration": Iteration(7, 134, listed=(31, 7, 133))}
+    assert launch(site=replace(SITE, output="/out"), position=1, more=more).output == "job.7"
+    assert launch(position=2, more=more, args=("${it}", "${it_start}", "${it_stop}")).argv[1:] == ["133", "7", "134"]

@@ -168,11 +168,15 @@ def test_srun_is_not_given_a_number_per_node_that_it_would_complain_about():
     assert launch("srunmpi", ONE, SLURM).env["SLURM_NTASKS_PER_NODE"] == "2"
 
 
+UNKNOWN_NODE = '*) echo "qcg-pm: SLURMD_NODENAME=$SLURMD_NODENAME names no node of this job" >&2; exit 1;;'
+
+
 def test_each_rank_of_srunmpi_is_bound_to_its_cpu():
     made = launch("srunmpi", UNLIKE, bound(SLURM))
     assert made.argv[:-3] == [
         *(*SRUN, "-n", "3", *PLACED, "bash", "-c"),
-        'case $SLURMD_NODENAME in n1) cpus=(4 0);; n2) cpus=(1);; esac; exec taskset -c "${cpus[SLURM_LOCALID]}" "$@"',
+        f"case $SLURMD_NODENAME in n1) cpus=(4 0);; n2) cpus=(1);; {UNKNOWN_NODE} esac;"
+        ' exec taskset -c "${cpus[SLURM_LOCALID]}" "$@"',
     ]
     assert made.argv[-3:] == ["qcg-pm-rank", "prog", "-x"]
 
@@ -188,7 +192,7 @@ def test_ranks_of_srunmpi_see_the_gpus_of_their_node_and_no_others():
     text = launch("srunmpi", grant, SLURM).argv[-4]
     assert text == (
         "case $SLURMD_NODENAME in n1) export CUDA_VISIBLE_DEVICES=0 QCG_PM_GPUS=0;;"
-        ' n2) export CUDA_VISIBLE_DEVICES=1 QCG_PM_GPUS=1;; esac; exec "$@"'
+        f' n2) export CUDA_VISIBLE_DEVICES=1 QCG_PM_GPUS=1;; {UNKNOWN_NODE} esac; exec "$@"'
     )
     text = launch("srunmpi", UNEVEN, replace(SLURM, hides_gpus=True)).argv[-4]
     assert text == "export CUDA_VISIBLE_DEVICES=''; exec \"$@\""

@@ -192,7 +192,7 @@ def test_a_fifo_or_link_in_place_of_the_file_does_not_block(directory: Path, tmp
 
 
 def test_a_lock_that_is_never_released_is_an_error_after_a_while(directory: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(core_claims, "PATIENCE", 0.05)
+    monkeypatch.setattr(core_claims, "LOCK_TIMEOUT", 0.05)
     Claims(directory).claim(ONE, [0])
     (lock,) = directory.glob("*.lock")
     with lock.open("w") as held:

@@ -67,7 +67,11 @@ def an_engine() -> Any:
         pass
 
     state = SimpleNamespace(
-        attempts={"1.0": None}, unfinished=1, executing=1, deadline=None, nodes=[SimpleNamespace(name="n1")]
+        attempts={"1.0": None},
+        unfinished=1,
+        executing=1,
+        deadline=None,
+        pool=SimpleNamespace(local=SimpleNamespace(nodes=[SimpleNamespace(spec=SimpleNamespace(name="n1"))])),
     )
     engine = SimpleNamespace(
         executor=SlowExecutor(state),
@@ -113,12 +117,12 @@ def test_setting_the_clock_does_not_change_the_end_of_a_run(jump: float):
         clock.is_set(by=jump)
         clock.passes(1.0)
         await manager._look()
-        assert not pilot.shutdown.is_made
+        assert not pilot.shutdown.is_requested
         left = pilot.engine.state.deadline - clock.wall()
         assert left == HOUR - 61, "jobs are started as long as they would end in time"
         clock.passes(HOUR - 62)
         await manager._look()
-        assert not pilot.shutdown.is_made
+        assert not pilot.shutdown.is_requested
         clock.passes(55.0)
         await manager._look()
         assert (pilot.shutdown.cause, pilot.shutdown.reason) == (Cause.TIME, "the time of this manager is over")
@@ -138,7 +142,7 @@ def test_the_earlier_of_time_limit_and_allocation_end_counts(
         clock.is_set(by=5 * HOUR)
         clock.passes(580.0)
         await manager._look()
-        assert not pilot.shutdown.is_made
+        assert not pilot.shutdown.is_requested
         clock.passes(6.0)
         await manager._look()
         assert pilot.shutdown.cause is Cause.TIME
@@ -155,7 +159,7 @@ def test_a_raised_limit_of_the_allocation_counts(monkeypatch: pytest.MonkeyPatch
         manager = ManagerDeadline(pilot, Options(grace=60.0), an_allocation(600.0), clock)
         clock.passes(590.0)
         await manager._look()
-        assert not pilot.shutdown.is_made
+        assert not pilot.shutdown.is_requested
         assert pilot.engine.state.deadline == pytest.approx(NOON + HOUR - 60)
 
     within(scenario)
@@ -219,7 +223,7 @@ def test_a_manager_without_jobs_notices_the_end_of_its_time():
         pilot.engine.state.unfinished = 0
         manager = ManagerDeadline(pilot, Options(time_limit=30.0, grace=4.0), None, clock)
         manager.requests_read()
-        while not pilot.shutdown.is_made:
+        while not pilot.shutdown.is_requested:
             await manager._look()
             clock.passes(manager._until_next_look())
         assert 28.0 <= clock.steady() - 1000.0 < 30.0
@@ -254,12 +258,12 @@ async def shut_down(
     monkeypatch: pytest.MonkeyPatch, options: Options, allocation: Allocation | None, patience: float
 ) -> tuple[bool, Any]:
     """Whether the manager waits so long for slow agents; and the engine at the end."""
-    monkeypatch.setattr(shutdown, "ENDING", 0.01)
+    monkeypatch.setattr(shutdown, "EXIT_TIMEOUT", 0.01)
     monkeypatch.setattr(deadline, "KILL_GRACE", 0.01)
     pilot, clock = a_pilot(), MovedClock()
     engine = pilot.engine
     manager = ManagerDeadline(pilot, options, allocation, clock)
-    pilot.shutdown.make(Cause.TIME, "the time of this manager is over")
+    pilot.shutdown.request(Cause.TIME, "the time of this manager is over")
     carrying_out = asyncio.ensure_future(ShutdownSequence(engine, pilot.shutdown, manager).carry_out())
     await asyncio.wait({carrying_out}, timeout=patience)
     waits = not carrying_out.done()

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from qcg.pilotjob.core.events import Cancel, Remove, Submit
+from qcg.pilotjob.core.effects import Effect
+from qcg.pilotjob.core.errors import SanityError
+from qcg.pilotjob.core.events import Cancel, Event, Remove, Submit
+from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.executors.base import NodeLayout
 from qcg.pilotjob.host.records import Ended, Launch, NodeGrant, Running, Started
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.manager import commits, engine
-from tests.manager.wired import GRANT, TWO_HOSTS, Wired, jobs, run
+from tests.manager.wired import GRANT, ONE_HOST, TWO_HOSTS, Wired, jobs, run
 from tests.support.waiting import wait_for
 
 
@@ -120,6 +123,22 @@ def test_the_end_of_an_attempt_on_two_nodes_is_acknowledged_when_both_have_repor
         assert wired.engine.all_done.is_set()
 
     run(tmp_path, test, TWO_HOSTS)
+
+
+def test_a_job_is_overdue_only_after_waiting_under_its_manager(tmp_path: Path):
+    """Its prerequisite may have ended long ago, while no manager ran."""
+
+    async def test(wired: Wired) -> None:
+        wired.engine.state.patience = 3600.0
+        wired.reported()
+        await wired.engine.submit([*jobs("first", "second"), *jobs("wide", numCores=2, after=["first"]), *jobs("last")])
+        await wired.until("launch 2.1")
+        wired.executor.report("local", Ended("1.1", 2.0, 0, "exit", "", 7, 1.0))
+        await wired.until("launch 4.1")
+        (record,) = wired.journal.attempts_of(1)
+        assert (record.started, record.ended) == (1.0, 2.0), "by the clock of the host"
+
+    run(tmp_path, test)
 
 
 def test_running_jobs_are_announced_only_when_their_host_connects_for_the_first_time(tmp_path: Path):
@@ -239,5 +258,34 @@ def test_launches_use_the_cpus_and_gpus_that_a_host_has_described(tmp_path: Path
         await asyncio.to_thread(wait_for, lambda: launched)
         assert launched[0].cores == (4, 6)
         assert wired.engine.site.visible_gpus == {"n0": {"1": "0"}}
+
+    run(tmp_path, test)
+
+
+def test_nothing_is_started_once_the_engine_is_closed(tmp_path: Path):
+    async def test() -> None:
+        wired = Wired(tmp_path, ONE_HOST, "")
+        wired.reported()
+        wired.engine.dispatch(Submit(jobs("one")))
+        await wired.engine.close()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not any(line.startswith("launch") for line in wired.happened)
+
+    asyncio.run(test())
+
+
+def test_a_contradiction_in_the_core_is_no_refusal_and_ends_the_manager(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def contradict(event: Event, now: float) -> list[Effect]:
+        raise SanityError("a core is held twice")
+
+    async def test(wired: Wired) -> None:
+        monkeypatch.setattr(wired.engine.core, "handle", contradict)
+        with pytest.raises(SanityError):
+            wired.engine.dispatch(Cancel(["one"]))
+        assert wired.engine.commits.broken
+        assert wired.engine.shutdown.cause is Cause.DEFECT
 
     run(tmp_path, test)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.interfaces.dispatch import answer
 from qcg.pilotjob.interfaces.file import how_far, is_file_done, run_requests
 from qcg.pilotjob.interfaces.handlers.submit import FURTHER
+from qcg.pilotjob.journal.metadata import END_WHEN_DONE, FINISH_REQUESTED, MetadataKey
+from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.ports import FileProgress
 from tests.manager.wired import Wired, run
@@ -51,7 +55,7 @@ def test_a_submission_that_waits_for_disk_space_does_not_count_as_done(tmp_path:
         wired.journal.broken = True
         requests = asyncio.ensure_future(run_requests(pilot, raw(submit("a"))))
         await asyncio.sleep(0.1)
-        pilot.shutdown.make(Cause.SIGNAL, "the test ends it")
+        pilot.shutdown.request(Cause.SIGNAL, "the test ends it")
         assert await requests == FileProgress(0, 1, [])
         wired.journal.broken = False
         wired.engine.commits.commit()
@@ -83,7 +87,7 @@ def test_a_submission_being_parsed_at_the_end_of_the_manager_is_left_for_the_nex
         pilot = Manager(wired.engine, "x")
         requests = asyncio.ensure_future(run_requests(pilot, raw(MANY, submit("last"))))
         await asyncio.sleep(0)
-        pilot.shutdown.make(Cause.SIGNAL, "the test ends it")
+        pilot.shutdown.request(Cause.SIGNAL, "the test ends it")
         assert await requests == FileProgress(0, 2, [])
         assert (wired.engine.state.jobs, how_far(wired.journal)) == ({}, (0, 2))
 
@@ -102,12 +106,61 @@ def test_finish_with_cancel_is_stored_before_it_is_answered(tmp_path: Path):
     run(tmp_path, test)
 
 
-def test_requests_without_jobs_are_carried_out_while_nothing_can_be_stored(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("request_of_client", "key"),
+    [
+        ({"request": "control", "command": "finishAfterAllTasksDone"}, END_WHEN_DONE),
+        ({"request": "finish"}, FINISH_REQUESTED),
+        ({"request": "finish", "cancel": True}, FINISH_REQUESTED),
+    ],
+)
+def test_requests_to_end_are_committed_before_they_are_answered(
+    tmp_path: Path, request_of_client: dict[str, Any], key: MetadataKey[bool]
+):
+    async def test(wired: Wired) -> None:
+        (request,) = raw(request_of_client)
+        assert (await answer(Manager(wired.engine, "x"), request)).code == 0
+        # What the next manager finds when this one is killed now.
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{wired.journal.path}{suffix}", copy)
+        with snapshot(copy / wired.journal.path.name) as connection:
+            assert key.read(connection)
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("request_of_client", "key"),
+    [
+        ({"request": "control", "command": "finishAfterAllTasksDone"}, END_WHEN_DONE),
+        ({"request": "finish", "cancel": True}, FINISH_REQUESTED),
+    ],
+)
+def test_a_request_to_end_that_cannot_be_stored_is_refused_and_has_no_effect(
+    tmp_path: Path, request_of_client: dict[str, Any], key: MetadataKey[bool]
+):
     async def test(wired: Wired) -> None:
         pilot = Manager(wired.engine, "x")
         wired.journal.broken = True
-        wait = {"request": "control", "command": "finishAfterAllTasksDone"}
-        progress = await run_requests(pilot, raw(wait, {"request": "nonsense"}))
+        (request,) = raw(request_of_client)
+        refused = await answer(pilot, request)
+        assert (refused.code, refused.message) == (1, "The disk is full.")
+        assert not pilot.end_when_done.is_set()
+        assert not pilot.shutdown.is_requested
+        wired.journal.broken = False
+        await wired.engine.commits.store()
+        assert not wired.journal.metadata(key)
+
+    run(tmp_path, test)
+
+
+def test_requests_that_change_nothing_are_carried_out_while_nothing_can_be_stored(tmp_path: Path):
+    async def test(wired: Wired) -> None:
+        pilot = Manager(wired.engine, "x")
+        wired.journal.broken = True
+        progress = await run_requests(pilot, raw({"request": "status"}, {"request": "nonsense"}))
         assert (progress.errors, progress.unread) == (1, 0)
         assert wired.engine.commits.stalled
         wired.journal.broken = False

@@ -8,16 +8,23 @@ from typing import Any
 import pytest
 
 from qcg.pilotjob.cli.commands import status
-from qcg.pilotjob.cli.commands.resources import away_lines
+from qcg.pilotjob.cli.commands.resources import away_lines, host_lines
 from qcg.pilotjob.core.events import HostUnreachable, NodesLost
+from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.core.why import why_under_way
+from qcg.pilotjob.description.model import Amount, Execution, JobDescription, ResourceRequest
+from qcg.pilotjob.executors.base import HostState
 from qcg.pilotjob.interfaces.handlers.resources_info import resources
 from qcg.pilotjob.report.formats import timestamp
 from tests.core.core_driver import CoreDriver, job, machine
 
 
-def have(driver: CoreDriver, allocation: str = "7") -> dict[str, Any]:
-    engine = SimpleNamespace(state=driver.core.state, site=SimpleNamespace(allocation=allocation))
+def have(driver: CoreDriver, allocation: str = "7", **hosts: HostState) -> dict[str, Any]:
+    engine = SimpleNamespace(
+        state=driver.core.state,
+        site=SimpleNamespace(allocation=allocation),
+        executor=SimpleNamespace(host_states=lambda: hosts),
+    )
     return resources(SimpleNamespace(engine=engine, system_cores=0))  # type: ignore[arg-type]
 
 
@@ -74,3 +81,40 @@ def test_the_reason_of_a_job_names_its_unreachable_node(driver: CoreDriver):
         == f"it was running on {run.grant} since noon (pid {run.pid}); no contact to n1 (since one o'clock)"
     )
     assert reason.details["away"] == ["n1"]
+
+
+def test_remote_hosts_are_listed_beside_the_nodes_of_the_run():
+    hosts = [
+        NodeSpec("wizard", (0, 1, 2), group="wizard"),
+        NodeSpec("cluster", (0, 1), group="cluster", slots=True),
+    ]
+    driver = CoreDriver([*machine(4), *hosts], available=False)
+    driver.report("n1", "wizard")
+    request = ResourceRequest(Amount(2, 2), host="wizard")
+    driver.submit(JobDescription("a", Execution(exec="true"), request))
+    driver.schedule()
+    driver.handle(HostUnreachable(["wizard"], "Connection refused"))
+    since = timestamp(driver.now)
+    away = HostState("unreachable", driver.now, "wizard", error="Connection refused")
+    found = have(driver, wizard=away, cluster=HostState("unused"))
+    assert {key: value for key, value in found.items() if key != "hosts"} == {
+        "total_nodes": 1,
+        "total_cores": 4,
+        "used_cores": 0,
+        "free_cores": 4,
+    }
+    assert found["hosts"] == {
+        "wizard": {
+            "cores": 3,
+            "used": 2,
+            "free": 0,
+            "state": "unreachable",
+            "since": since,
+            "error": "Connection refused",
+        },
+        "cluster": {"cores": 2, "used": 0, "free": 0, "state": "unused", "slots": True},
+    }
+    assert host_lines(found["hosts"]) == [
+        f"host wizard: 2 of 3 cores used; unreachable since {since[:19]}: Connection refused",
+        "host cluster: 0 of 2 job slots used; not used yet",
+    ]

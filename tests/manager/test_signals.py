@@ -90,7 +90,7 @@ def test_a_second_sigint_or_sigterm_makes_it_urgent(numbers: tuple[signal.Signal
 def test_a_signal_during_finish_makes_it_urgent_and_changes_nothing_else():
     def test() -> None:
         watched = Watched()
-        watched.request.make(Cause.FINISH, "the manager was told to finish")
+        watched.request.request(Cause.FINISH, "the manager was told to finish")
         watched.gets(INT)
         assert watched.request.cause is Cause.FINISH
         assert watched.request.urgent.is_set()
@@ -114,10 +114,10 @@ def test_inside_an_allocation_sigterm_is_the_end_of_the_allocation_however_often
 def test_the_first_cause_counts_unless_an_unexpected_error_occurs():
     def test() -> None:
         request = ShutdownRequest()
-        request.make(Cause.TIME, "the time is over")
-        request.make(Cause.FINISH_AND_CANCEL, "told")
+        request.request(Cause.TIME, "the time is over")
+        request.request(Cause.FINISH_AND_CANCEL, "told")
         assert (request.cause, request.reason) == (Cause.TIME, "the time is over")
-        request.make(Cause.DEFECT, "an unexpected error occurred")
+        request.request(Cause.DEFECT, "an unexpected error occurred")
         assert (request.cause, request.urgent.is_set()) == (Cause.DEFECT, True)
 
     within(test)
@@ -176,7 +176,7 @@ def test_a_signal_during_the_start_takes_effect_when_the_manager_is_ready():
         signal.raise_signal(INT)
         while not watched.early.received:  # noqa: ASYNC110 the loop itself fills it
             await asyncio.sleep(0.001)
-        assert not watched.request.is_made
+        assert not watched.request.is_requested
         watched.watch.begin()
         assert (watched.request.cause, watched.watch.first) == (Cause.SIGNAL, INT)
         watched.watch.end()

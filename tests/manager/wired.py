@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from qcg.pilotjob.host.records import NodeGrant, Running
 from qcg.pilotjob.interfaces.factory import InterfaceFactory
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.launch.remote import remote_site
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.bootstrap import assemble
 from qcg.pilotjob.manager.engine import Engine
@@ -73,21 +74,31 @@ class NotedNotices(RunObserver):
 class Wired:
     """An engine with its parts, and what happened in them."""
 
-    def __init__(self, directory: Path, hosts: dict[str, list[str]], fallback_node: str) -> None:
+    def __init__(
+        self, directory: Path, hosts: dict[str, list[str]], fallback_node: str, remote: Sequence[str] = ()
+    ) -> None:
+        """`remote`: the names of those hosts that are remote, which are also the names of their nodes."""
         self.happened: list[str] = []
         journal = NotedJournal.create(directory / "registry.sqlite")
         assert isinstance(journal, NotedJournal)
         self.journal = journal
         self.journal.happened = self.happened
         report = ReportWriter(directory / "jobs.report", "json")
-        core = Core([NodeSpec(node, (0, 1)) for nodes in hosts.values() for node in nodes], fallback_node=fallback_node)
+        specs = [
+            NodeSpec(node, (0, 1), group=host if host in remote else "")
+            for host, nodes in hosts.items()
+            for node in nodes
+        ]
+        core = Core(specs, fallback_node=fallback_node)
         self.executor: MemoryExecutor
 
         def make_executor(observer: ExecutorObserver) -> Executor:
             self.executor = MemoryExecutor(observer, hosts, self.happened)
             return self.executor
 
-        self.engine = Engine(core, journal, report, Site(str(directory), "i"), make_executor, ShutdownRequest())
+        sites = {name: remote_site(name, "i", directory="qcg-run/i") for name in remote}
+        site = Site(str(directory), "i")
+        self.engine = Engine(core, journal, report, site, make_executor, ShutdownRequest(), sites)
         self.engine.executor.start()
 
     def notices(self) -> list[str]:
@@ -128,9 +139,10 @@ def run(
     test: Callable[[Wired], Awaitable[None]],
     hosts: dict[str, list[str]] = ONE_HOST,
     fallback_node: str = "",
+    remote: Sequence[str] = (),
 ) -> None:
     async def within() -> None:
-        wired = Wired(tmp_path, hosts, fallback_node)
+        wired = Wired(tmp_path, hosts, fallback_node, remote)
         await asyncio.wait_for(test(wired), 100)
         wired.journal.broken = False
         await wired.engine.close()

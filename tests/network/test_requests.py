@@ -183,6 +183,12 @@ def test_resources_info_counts_nodes_and_cores(client: Bare):
     assert client.ask("resourcesInfo")["data"] == {**free, "used_cores": 3, "free_cores": 1}
 
 
+def test_a_run_without_remote_hosts_lists_none_and_connects_to_none(client: Bare):
+    assert client.ask("hosts") == {"code": 0, "data": {"hosts": {}}}
+    reply = client.ask("connectHost", host="wizard")
+    assert reply == {"code": 1, "message": 'there is no remote host "wizard": this run has none'}
+
+
 def test_status_gives_an_overview(client: Bare, service: Served):
     client.ask("submit", jobs=[job("a", "true"), job("b", "false"), job("it", "true", iteration=3)])
     wait_for(lambda: client.ask("status", options={"allJobsFinished": True})["data"] == {"AllJobsFinished": True})

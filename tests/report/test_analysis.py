@@ -13,6 +13,7 @@ from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant, Job, NodePart
 from qcg.pilotjob.description.model import Execution, Iteration, JobDescription
+from qcg.pilotjob.host.records import Usage
 from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import RESOURCES, NodeSize
 from qcg.pilotjob.report.analysis import analyse
@@ -43,9 +44,10 @@ def ran(
     position: int = -1,
     grant: Grant = ONE_CORE,
     message: str = "",
+    usage: Usage | None = None,
 ) -> Transition:
     run = Attempt(of, position, 1, grant, start - 1)
-    run.started, run.pid = start, 4711
+    run.started, run.pid, run.usage = start, 4711, usage
     if end is None:
         return Transition(of, position, State.EXECUTING, start, run)
     return Transition(of, position, state, end, run, 0 if state is State.SUCCEED else 3, message)
@@ -110,6 +112,35 @@ def test_one_job_of_any_kind_is_reported(tmp_path: Path, state: State):
     assert report.jobs == {state.name: 1}
     assert (report.queue_times, report.run_times, report.utilisation) == (None, None, None)
     assert [failure.message for failure in report.failures] == (["why"] if state is State.FAILED else [])
+
+
+def test_cpu_time_and_memory_come_from_the_attempts(tmp_path: Path):
+    jobs = [job(1, "one"), job(2, "two"), job(3, "three"), job(4, "unknown")]
+    one, two, three, unknown = jobs
+    asked = Grant((NodePart("n1", (0,), (), 100),))
+    wide = Grant((NodePart("n1", (0,)), NodePart("n2", (0,))))
+    report = told(
+        tmp_path,
+        Added(jobs),
+        ran(one, 101, 105, grant=asked, usage=Usage(1_000_000, 1_000_000, 50 << 10, 0, 0, 0, 0)),
+        ran(two, 103, 109, grant=TWO_CORES, usage=Usage(6_000_000, 0, 7 << 10, 0, 0, 0, 0)),
+        ran(three, 103, 104, grant=wide, usage=Usage(500_000, 0, 60 << 10, 0, 0, 0, 0)),
+        ran(unknown, 103, 109),
+    )
+    assert report.cpu_seconds == 8.5
+    assert report.cpu_efficiency == pytest.approx((2 + 6) / (4 + 2 * 6)), "only the first of several nodes is counted"
+    assert report.max_memory == 60 << 20
+    assert report.memory_efficiency == 0.5
+    slowest = {slow.name: (slow.cpu_efficiency, slow.max_memory, slow.requested_memory) for slow in report.slowest}
+    assert slowest == {
+        "one": (0.5, 50 << 20, 100 << 20),
+        "two": (0.5, 7 << 20, 0),
+        "three": (None, 60 << 20, 0),
+        "unknown": (None, 0, 0),
+    }
+    text = " ".join(render_text(report).split())
+    assert "CPU efficiency 50.0%; at most 60.0 MiB of memory in one attempt, 50.0% of the memory asked for" in text
+    assert "one 0:00:04.000 SUCCEED 50.0% 50.0 MiB of 100.0 MiB n1[0]" in text
 
 
 def test_times_and_utilisation_come_from_the_attempts(tmp_path: Path):

@@ -234,7 +234,7 @@ def test_an_agent_is_watched_without_a_pidfd(monkeypatch: pytest.MonkeyPatch):
         raise OSError(errno.ENOSYS, "no such call")
 
     monkeypatch.setattr(os, "pidfd_open", unknown)
-    monkeypatch.setattr(process, "LOOK", 0.01)
+    monkeypatch.setattr(process, "POLL_INTERVAL", 0.01)
 
     child = subprocess.Popen(["sleep", "100"])
 

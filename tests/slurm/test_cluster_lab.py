@@ -84,6 +84,11 @@ def test_nodes_are_reached_with_ssh(cluster: Cluster):
     assert cluster.node("n3").exec(*reach, "n4", "hostname").stdout == "n4\n"
 
 
+def test_shells_on_nodes_read_no_startup_files_of_this_machine(cluster: Cluster):
+    reading = "cat ~/.bashrc ~/.bash_profile ~/.bash_login ~/.profile 2>/dev/null"
+    assert cluster.run("ssh", "-oBatchMode=yes", "n2", reading, check=False).stdout == ""
+
+
 def test_slurm_binds_tasks_to_cpus_on_the_real_cluster(real_cluster: Cluster):
     script = "srun -n2 --cpu-bind=cores grep Cpus_allowed_list /proc/self/status"
     job = real_cluster.sbatch(script, nodes=1, ntasks=2)

@@ -86,7 +86,7 @@ async def _talk(options: Options, scenario: Callable[[Conversation], Awaitable[N
         try:
             await scenario(Conversation(manager))
         finally:
-            manager.shutdown.make(Cause.FINISH_AND_CANCEL, "the scenario is over")
+            manager.shutdown.request(Cause.FINISH_AND_CANCEL, "the scenario is over")
 
     def begin(manager: Manager) -> None:
         talking.append(asyncio.ensure_future(converse(manager)))

@@ -185,7 +185,9 @@ class Crashing:
         assert {name: entry["state"] for name, entry in entries.items() if entry["state"] != "SUCCEED"} == {}
         for name in runs:
             entry = entries[name]
-            assert [step["state"] for step in entry["history"]] == [*HISTORY, "SUCCEED"], entry
+            begun = [HISTORY[1:] if "started" in one else ["SCHEDULED"] for one in entry.get("attempts", ())]
+            earlier = [state for states in begun for state in [*states, "QUEUED"]]
+            assert [step["state"] for step in entry["history"]] == ["QUEUED", *earlier, *HISTORY[1:], "SUCCEED"], entry
             assert _times(entry) == sorted(_times(entry)), entry
             runtime = entry["runtime"]
             assert runtime["exit_code"] == "0", entry

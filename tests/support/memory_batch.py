@@ -23,7 +23,7 @@ from qcg.pilotjob.cluster.base import (
     EndCause,
     Phase,
 )
-from qcg.pilotjob.cluster.commands import PATIENCE
+from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT
 from qcg.pilotjob.cluster.errors import AllocationOver, BatchError, ClusterError, NoAllocation
 from qcg.pilotjob.cluster.registry import Registration
 from qcg.pilotjob.cluster.spec import AllocationSpec
@@ -87,7 +87,9 @@ class MemoryQueue(AllocationQueue):
             self.after[allocation_id] = after
         return allocation_id
 
-    def look(self, allocation_id: str, environ: Mapping[str, str], patience: float = PATIENCE) -> AllocationView | None:
+    def look(
+        self, allocation_id: str, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT
+    ) -> AllocationView | None:
         self._ask()
         return self.views.get(allocation_id)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from qcg.pilotjob.executors.base import Executor, ExecutorObserver
+from qcg.pilotjob.executors.base import Executor, ExecutorObserver, HostState
 from qcg.pilotjob.host.records import Ended, Launch, Record, Running, Started
 
 
@@ -13,6 +13,8 @@ class MemoryExecutor(Executor):
     def __init__(self, observer: ExecutorObserver, hosts: Mapping[str, list[str]], sent: list[str]) -> None:
         """`sent`: gets a line for everything that a host is sent."""
         self.sent = sent
+        self.launches: list[Launch] = []
+        """All launches, also for hosts that are not ready."""
         self._observer = observer
         self._hosts = {host: list(nodes) for host, nodes in hosts.items()}
         self._host_of = {node: host for host, nodes in hosts.items() for node in nodes}
@@ -23,6 +25,8 @@ class MemoryExecutor(Executor):
         """Set during the shutdown."""
         self._in_hurry = False
         self._all_left = asyncio.Event()
+        self.remote: dict[str, HostState] = {}
+        """What it says about remote hosts."""
 
     @property
     def hosts(self) -> Mapping[str, Sequence[str]]:
@@ -35,6 +39,7 @@ class MemoryExecutor(Executor):
         self._observer.scheduling_may_begin([])
 
     def launch(self, node: str, launch: Launch) -> None:
+        self.launches.append(launch)
         self._collected["launch"].append((node, f"launch {launch.id}"))
 
     def kill(self, node: str, attempt_id: str, reason: str = "cancel", message: str = "") -> None:
@@ -64,6 +69,19 @@ class MemoryExecutor(Executor):
         self._reason = reason
         self.sent += [f"exit {0 if self._in_hurry else grace:g} {reason}" for _ in self._ready]
         await self._all_left.wait()
+
+    def host_states(self) -> Mapping[str, HostState]:
+        return self.remote
+
+    def reconnect(self, host: str) -> bool:
+        self.sent += [f"reconnect {host}"] if host in self.remote else []
+        return host in self.remote
+
+    def forget(self, host: str) -> None:
+        self.sent.append(f"forget {host}")
+
+    async def poll(self, hosts: Collection[str]) -> None:
+        self.sent += [f"poll {host}" for host in sorted(hosts)]
 
     def hurry(self) -> None:
         self._in_hurry = True

@@ -27,6 +27,7 @@ LONGEST = (
     "concurrent_slurm",
     "tests/e2e",
     "tests/slurm",
+    "tests/ssh",
     "tests/docs",
     "tests/network",
     "tests/cli",

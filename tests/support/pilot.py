@@ -26,11 +26,11 @@ def job(name: str, *argv: str, **more: Any) -> dict[str, Any]:
     execution = {"exec": argv[0], "args": list(argv[1:])} if argv else {}
     description: dict[str, Any] = {"name": name, "execution": execution}
     for key, value in more.items():
-        if key in ("iteration", "iterate", "resources", "dependencies", "attributes"):
+        if key in ("iteration", "iterate", "resources", "dependencies", "attributes", "remote", "retry"):
             description[key] = value
         elif key == "after":
             description["dependencies"] = {"after": value}
-        elif key in ("numCores", "numNodes", "wt", "nodeCrs"):
+        elif key in ("numCores", "numNodes", "wt", "nodeCrs", "named"):
             description.setdefault("resources", {})[key] = value
         else:
             execution[key] = value

@@ -13,6 +13,9 @@ _SCONTROL = """#!/bin/bash
 [ -e {jobs}/$3 ] || {{ echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }}
 echo "$(<{jobs}/$3)"
 """
+_SCANCEL = """#!/bin/bash
+[ -e {jobs}/$1 ] || {{ echo "scancel: error: Kill job error on job id $1: Invalid job id specified" >&2; exit 1; }}
+"""
 _SHOWN = """JobId={job} JobName=a
    JobState={state} Reason={reason} Dependency=(null)
    Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0
@@ -32,7 +35,7 @@ class SlurmPrograms:
         self.path.mkdir()
         self._jobs.mkdir()
         words = {"refusal": self._refusal, "calls": self._calls, "jobs": self._jobs}
-        for name, text in (("sbatch", _SBATCH), ("scontrol", _SCONTROL)):
+        for name, text in (("sbatch", _SBATCH), ("scontrol", _SCONTROL), ("scancel", _SCANCEL)):
             program = self.path / name
             program.write_text(text.format(**words))
             program.chmod(0o755)

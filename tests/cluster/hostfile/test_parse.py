@@ -73,3 +73,17 @@ def test_a_file_that_cannot_be_read_is_refused():
 def test_virtual_nodes_and_a_host_file_contradict_each_other():
     with pytest.raises(ClusterError, match="--resources hostfile:/no/hosts takes real ones"):
         find_nodes("hostfile:/no/hosts", "2x4", {})
+
+
+@pytest.mark.parametrize("line", ["n1 8 fpga=2 disk=1", "n1:8,fpga=2,disk=1", "n1 slots=8 disk=1, fpga=2"])
+def test_a_host_has_resources_of_its_own(line: str) -> None:
+    (host,) = parse_hosts(line, "hosts")
+    assert (host.name, host.cores, host.counters) == ("n1", 8, (("disk", 1), ("fpga", 2)))
+
+
+def test_a_wrong_resource_is_refused_with_its_line() -> None:
+    with pytest.raises(ClusterError) as refused:
+        parse_hosts("n1 8 fpga=two", "hosts")
+    assert str(refused.value) == (
+        """hosts, line 1: host 'n1': "fpga=two" is not a name with a whole number; write license=4"""
+    )

@@ -19,7 +19,9 @@ from qcg.pilotjob.host.ledger import LedgerError
 from qcg.pilotjob.host.safe_open import open_own
 
 
-class Order(msgspec.Struct):
+class Assignment(msgspec.Struct):
+    """Sent to an agent that was started ahead, over its standard input."""
+
     run_dir: str
     options: list[str]
 
@@ -47,8 +49,8 @@ def main() -> int:
     parser.add_argument("--cluster", default="", help="cluster of the allocation")
     parser.add_argument("--batch-system", default="", help="batch system of the allocation")
     arguments = sys.argv[1:]
-    if arguments == ["--later"] and not (arguments := _told_later()):
-        return 0  # nobody needs it
+    if arguments == ["--later"] and not (arguments := _receive_options()):
+        return 0  # the manager has ended, or does not need this agent
     options = parser.parse_args(arguments)
     options.name = options.name or os.environ.get(options.name_variable, "")
     if not options.name:
@@ -65,7 +67,7 @@ def main() -> int:
             say(f"the agent {options.name} of {run_dir} runs already{_pid_of_other(run_dir, options.name)}")
             return 2
         claimed = True
-        # Before the ledger is opened: whoever opens it ends what the one before has left.
+        # Before the ledger is opened, because opening it ends jobs that an earlier agent has left.
         write_agent_pid(
             run_dir, options.name, options.allocation, options.cluster, options.batch_system, outside=options.outside
         )
@@ -82,7 +84,7 @@ def main() -> int:
             _start_watchdog(options)
     except (OSError, LedgerError) as error:
         say(f"the agent {options.name} cannot work in {run_dir}: {error}")
-        if claimed:  # otherwise it may tell of another one, which lives
+        if claimed:  # otherwise the file may describe another agent, which is alive
             remove_agent_pid(run_dir, options.name)
         return 2
     collect_seldom()
@@ -111,21 +113,21 @@ def _raise_limit_of_open_files(wanted: int) -> int:
     return min(wanted or soft, hard)
 
 
-def _told_later() -> list[str]:
-    """The options, once whoever has started this agent knows them. Everything is loaded by then."""
-    order = sys.stdin.buffer.read()
-    if not order:
+def _receive_options() -> list[str]:
+    """Wait for the manager to send the options of this agent, which was started ahead. Empty: it is not needed."""
+    sent = sys.stdin.buffer.read()
+    if not sent:
         return []
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    told = msgspec.json.decode(order, type=Order)
-    os.chdir(told.run_dir)
-    return told.options
+    assignment = msgspec.json.decode(sent, type=Assignment)
+    os.chdir(assignment.run_dir)
+    return assignment.options
 
 
 def _log_to(path: Path) -> None:
-    """Instead of wherever this process was started from, which may be far away and gone one day."""
+    """Write to this file, not to the output of the process that started this agent, which may end before it."""
     descriptor = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)

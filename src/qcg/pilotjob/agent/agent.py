@@ -25,7 +25,8 @@ from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.jobhost import JobHost
 from qcg.pilotjob.host.lane_runner import HostLaneRunner, LaneRunner
 from qcg.pilotjob.host.ledger import Ledger
-from qcg.pilotjob.host.records import FILES, OUTPUT, Ended, EndReason
+from qcg.pilotjob.host.output_streams import OutputStreams
+from qcg.pilotjob.host.records import FILES, OUTPUT, STREAMS, Ended, EndReason
 
 CUT_OFF = "The node was cut off from its manager, and ended its jobs before others could be started for them."
 AGENT_ENDED = "The agent was told to end, and ended this job."
@@ -77,6 +78,7 @@ class Agent:
             name,
             files,
             str(run_dir / OUTPUT),
+            str(run_dir / STREAMS),
             self._signalled.fileno(),
             in_allocation=self._in_allocation,
             simulate=simulate,
@@ -296,6 +298,7 @@ def _host(
     name: str,
     files: str,
     output: str,
+    streams: str,
     wakeup: int,
     *,
     in_allocation: bool,
@@ -314,6 +317,7 @@ def _host(
         output=output,
         open_files=open_files,
         lane_runner=_lane_runner(ledger, wakeup, open_files),
+        streams=OutputStreams(streams, name, wakeup, say),
     )
 
 

@@ -32,7 +32,7 @@ class Heartbeat:
 
     def follow(self, contact: AgentsContact) -> None:
         """Send heartbeats to the manager of this contact from now on."""
-        self._contact = contact if contact.pulse else None
+        self._contact = contact if contact.heartbeat_address else None
         if self._contact is not None and self._thread is None:
             self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
             self._thread.start()
@@ -47,44 +47,44 @@ class Heartbeat:
 
     def _beat(self) -> None:
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        line: zmq.Socket[bytes] | None = None
-        led_to: AgentsContact | None = None
+        connection: zmq.Socket[bytes] | None = None
+        connected_to: AgentsContact | None = None
         heard = 0.0
         while not self._closed:
             now = time.monotonic()
             wanted = self._contact
-            if line is not None and (wanted is not led_to or now - heard >= AGENT_SILENCE):
-                line.close(linger=0)
-                line = None
-            if line is None and wanted is not None:
-                line, led_to, heard = _line(context, wanted), wanted, now
-            if line is not None:
+            if connection is not None and (wanted is not connected_to or now - heard >= AGENT_SILENCE):
+                connection.close(linger=0)
+                connection = None
+            if connection is None and wanted is not None:
+                connection, connected_to, heard = _connect(context, wanted), wanted, now
+            if connection is not None:
                 # If another process answers there by now, nothing can be sent; the next connection may be better.
                 with suppress(zmq.Again):
-                    line.send_multipart([self._name, repr(now).encode()], zmq.NOBLOCK)
-            heard = max(heard, self._listen(line, now + AGENT_HEARTBEAT))
-        if line is not None:
-            line.close(linger=0)
+                    connection.send_multipart([self._name, repr(now).encode()], zmq.NOBLOCK)
+            heard = max(heard, self._listen(connection, now + AGENT_HEARTBEAT))
+        if connection is not None:
+            connection.close(linger=0)
         context.term()
 
-    def _listen(self, line: zmq.Socket[bytes] | None, until: float) -> float:
-        """Receive answers until then. Returns when the last one came; 0 when none came."""
+    def _listen(self, connection: zmq.Socket[bytes] | None, until: float) -> float:
+        """Receive answers until this time. Returns the time of the last answer; 0 when none came."""
         heard = 0.0
         poller = zmq.Poller()
         poller.register(self._woken.fileno(), zmq.POLLIN)
-        if line is not None:
-            poller.register(line, zmq.POLLIN)
+        if connection is not None:
+            poller.register(connection, zmq.POLLIN)
         while not self._closed and (left := until - time.monotonic()) > 0:
             ready = dict(poller.poll(int(left * 1000) + 1))
-            if line is not None and line in ready:
-                self._fence.renew(float(line.recv()))
+            if connection is not None and connection in ready:
+                self._fence.renew(float(connection.recv()))
                 heard = time.monotonic()
         return heard
 
 
-def _line(context: zmq.Context[zmq.Socket[bytes]], contact: AgentsContact) -> zmq.Socket[bytes]:
-    line = context.socket(zmq.DEALER)
-    line.setsockopt(zmq.IPV6, is_ipv6(contact.pulse))
-    use_client_keys(line, contact)
-    line.connect(contact.pulse)
-    return line
+def _connect(context: zmq.Context[zmq.Socket[bytes]], contact: AgentsContact) -> zmq.Socket[bytes]:
+    connection = context.socket(zmq.DEALER)
+    connection.setsockopt(zmq.IPV6, is_ipv6(contact.heartbeat_address))
+    use_client_keys(connection, contact)
+    connection.connect(contact.heartbeat_address)
+    return connection

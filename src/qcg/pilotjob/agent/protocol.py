@@ -30,7 +30,7 @@ from msgspec import Struct
 
 from qcg.pilotjob.host.records import Ended, EndReason, Launch, Running, Started
 
-PROTOCOL = 2
+PROTOCOL = 4
 """Version of these messages, to be raised with every change that an older peer could not read."""
 
 
@@ -44,10 +44,10 @@ class EndedRecord(Struct, tag="e", array_like=True):
     body: Ended
 
 
-Record = Union[StartedRecord, EndedRecord]
+WireRecord = Union[StartedRecord, EndedRecord]
 
 
-def record(number: int, body: Started | Ended) -> Record:
+def record(number: int, body: Started | Ended) -> WireRecord:
     return StartedRecord(number, body) if isinstance(body, Started) else EndedRecord(number, body)
 
 
@@ -71,14 +71,14 @@ class Hello(Struct, tag="hello"):
 class Report(Struct, tag="report"):
     """The state of an agent, in answer to Welcome."""
 
-    records: list[Record]
+    records: list[WireRecord]
     live: list[Running]
 
 
 class News(Struct, tag="news"):
     """New records of starts and ends."""
 
-    records: list[Record]
+    records: list[WireRecord]
 
 
 class Leaving(Struct, tag="leaving"):

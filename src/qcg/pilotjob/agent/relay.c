@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@ typedef struct Lane {
     double started;
     Offer *active;  /* the job with that pid */
     Output output;  /* of the active job */
+    Usage usage;    /* of the active job, once it has ended */
     Offer *first;   /* of the jobs that wait */
     cpu_set_t cpus; /* of the thread */
 } Lane;
@@ -95,6 +98,21 @@ static void remove_lane(Lane *lane) {
     free(lane);
 }
 
+static long microseconds(struct timeval time) {
+    return time.tv_sec * 1000000L + time.tv_usec;
+}
+
+/* What an ended child used. The C library has no `waitid` with this argument of the system call. */
+static int wait_for_usage(pid_t pid, siginfo_t *child, int options, Usage *usage) {
+    struct rusage used;
+    if (syscall(SYS_waitid, P_PID, pid, child, options, &used) < 0)
+        return -1;
+    if (child->si_pid)
+        *usage = (Usage){microseconds(used.ru_utime), microseconds(used.ru_stime), used.ru_maxrss, used.ru_minflt,
+                         used.ru_majflt, used.ru_inblock * 512, used.ru_oublock * 512};
+    return 0;
+}
+
 /* Notify the caller of an ended child that does not belong to a lane. Returns whether there was one. An ended child of
    a lane hides others from `waitid` until it is reaped, so the thread of the lane calls this again after that. */
 static bool check_other_children(void) {
@@ -112,8 +130,10 @@ static bool check_other_children(void) {
    because a full disk may have cut off the line before. */
 static bool write_ledger(const Lane *lane, double ended_at) {
     char *text;
+    const Usage *used = &lane->usage;
     int length = asprintf(&text, "\n" RELAY_SUCCEEDED_LINE "%s", lane->active->id, (int)lane->pid, lane->started,
-                          ended_at, lane->first->line);
+                          ended_at, used->user, used->system, used->memory, used->minor_faults, used->major_faults,
+                          used->read, used->written, lane->first->line);
     if (length < 0)
         return false;
     ssize_t written = write(atomic_load(&ledger), text, length);
@@ -136,6 +156,7 @@ static bool start_next(Lane *lane, Event *event) {
     const Offer *offer = lane->first;
     event->lane = lane->number;
     event->ended_at = now(CLOCK_REALTIME);
+    event->usage = lane->usage;
     /* The id of the process group is not used again before its leader is reaped. */
     killpg(lane->pid, SIGKILL);
     if (!write_ledger(lane, event->ended_at))
@@ -204,7 +225,7 @@ static bool wait_and_hand_over(Lane *lane) {
         return false;
     /* `relay_watch` may have used this lane again meanwhile, for another child with the same pid. */
     child.si_pid = 0;
-    if (waitid(P_PID, lane->pid, &child, WEXITED | WNOHANG | WNOWAIT) < 0)
+    if (wait_for_usage(lane->pid, &child, WEXITED | WNOHANG | WNOWAIT, &lane->usage) < 0)
         return false;
     if (child.si_pid == 0)
         return true;

@@ -22,11 +22,11 @@
 #include <sys/types.h>
 
 /* Version of the functions that Python calls, to be raised with every change of them. */
-#define RELAY_INTERFACE 4
+#define RELAY_INTERFACE 5
 
-/* The line of the ledger for a job that has succeeded: id as JSON, pid, start, end. `host/ledger_format.py` describes
+/* The line of the ledger for a job that has succeeded: id as JSON, pid, start, end, usage. `host/ledger_format.py` describes
    the ledger and has the same format; Python compares the two before it uses the relay. */
-#define RELAY_SUCCEEDED_LINE "[\"x\",%s,%d,%.6f,%.6f]\n"
+#define RELAY_SUCCEEDED_LINE "[\"x\",%s,%d,%.6f,%.6f,[%ld,%ld,%ld,%ld,%ld,%ld,%ld]]\n"
 
 /* A prepared start. All its pointers point into the same block of memory. */
 typedef struct Offer {
@@ -47,11 +47,17 @@ typedef struct Output {
     int out, err;
 } Output;
 
+/* What a job used, with its descendants that were waited for. `host/usage.py` describes the fields. */
+typedef struct Usage {
+    long user, system, memory, minor_faults, major_faults, read, written;
+} Usage;
+
 /* A handover: a job of a lane has succeeded and the next one was started, or could not be started (`pid` is 0). */
 typedef struct Event {
     struct Event *next;
     unsigned long long lane;
     double ended_at;        /* end of the job that succeeded */
+    Usage usage;            /* of that job */
     pid_t pid;              /* of the next job, as all below */
     double at;              /* start time */
     long long since, until; /* clock ticks after boot, before and after the start */

@@ -18,7 +18,7 @@ from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.ledger_format import SUCCEEDED
 from qcg.pilotjob.host.spawn import open_null_above_standard_streams
 
-INTERFACE = 4
+INTERFACE = 5
 if getattr(_relay, "INTERFACE", 1) != INTERFACE or _relay.SUCCEEDED_LINE != SUCCEEDED:
     raise ImportError(f"{_relay.__file__} was compiled for another version; compile it again with make setup")
 

@@ -249,8 +249,11 @@ static PyObject *py_take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused
     PyObject *list = PyList_New(0);
     Event *events = relay_take();
     for (Event *event = events; list && event; event = event->next) {
-        PyObject *item = Py_BuildValue("(KdidLLii)", event->lane, event->ended_at, (int)event->pid, event->at, event->since,
-                                       event->until, event->output.out, event->output.err);
+        const Usage *used = &event->usage;
+        PyObject *item = Py_BuildValue("(KdidLLii(lllllll))", event->lane, event->ended_at, (int)event->pid, event->at,
+                                       event->since, event->until, event->output.out, event->output.err, used->user,
+                                       used->system, used->memory, used->minor_faults, used->major_faults, used->read,
+                                       used->written);
         if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
         Py_XDECREF(item);

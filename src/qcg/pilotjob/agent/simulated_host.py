@@ -66,7 +66,7 @@ class SimulatedHost(JobHost):
         began = time.monotonic()
         heapq.heappush(self._ends, (began + seconds, job.id))
         if launch.wall_time is not None:
-            self._wall_times.begin(job.id, began, launch.wall_time, self._jobs)
+            self._limits.wall_times.begin(job.id, began, launch.wall_time, self._jobs)
 
     def _succeed(self, job: ActiveJob) -> None:
         job.exit_code = 0

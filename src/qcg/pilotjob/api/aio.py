@@ -16,11 +16,16 @@ from qcg.pilotjob.api.client_helpers import (
     Limit,
     Names,
     check_accepted,
+    drain_request,
     finish_request,
     log_request,
     may_repeat,
+    message_of,
     name_list,
+    poll_request,
     reply_data,
+    rerun_request,
+    resume_nodes_request,
     submitted_names,
     time_limit,
 )
@@ -120,8 +125,27 @@ class AsyncManager:
     async def cancel(self, names: Names) -> dict[str, Any]:
         return await self._data({"request": "cancelJob", "jobNames": name_list(names)})
 
+    async def hold(self, names: Names) -> dict[str, Any]:
+        """Hold waiting jobs and iterations: they are not started until they are released. Returns their number, and
+        errors for the others."""
+        return await self._data({"request": "holdJob", "jobNames": name_list(names)})
+
+    async def release(self, names: Names) -> dict[str, Any]:
+        """Release held jobs and iterations; returns their number, and errors for the others."""
+        return await self._data({"request": "releaseJob", "jobNames": name_list(names)})
+
+    async def set(self, names: Names, **changes: Any) -> dict[str, Any]:
+        """Change what waiting jobs ask for: `priority`, `numCores`, `numNodes`, `nodeCrs`, `mem`, `wt`. Returns their
+        number, and errors for the others."""
+        return await self._data({"request": "setJob", "jobNames": name_list(names), **changes})
+
     async def remove(self, names: Names) -> dict[str, Any]:
         return await self._data({"request": "removeJob", "jobNames": name_list(names)})
+
+    async def rerun(
+        self, names: Names | None = None, states: Names | None = None, jobs: Jobs | None = None
+    ) -> dict[str, Any]:
+        return await self._data(rerun_request(names, states, jobs))
 
     async def why(self, names: Names) -> dict[str, Any]:
         return await self._data({"request": "why", "jobNames": name_list(names)})
@@ -172,6 +196,26 @@ class AsyncManager:
 
     async def resources(self) -> dict[str, Any]:
         return await self._data({"request": "resourcesInfo"})
+
+    async def hosts(self) -> dict[str, Any]:
+        found: dict[str, Any] = (await self._data({"request": "hosts"}))["hosts"]
+        return found
+
+    async def connect_host(self, host: str) -> None:
+        await self.send_request({"request": "connectHost", "host": host})
+
+    async def forget_host(self, host: str) -> int:
+        lost: int = (await self._data({"request": "forgetHost", "host": host}))["lost"]
+        return lost
+
+    async def drain_nodes(self, names: Names, reason: str = "") -> str:
+        return message_of(await self.send_request(drain_request(names, reason)))
+
+    async def resume_nodes(self, names: Names) -> str:
+        return message_of(await self.send_request(resume_nodes_request(names)))
+
+    async def poll(self, names: Names = (), host: str | None = None) -> dict[str, Any]:
+        return await self._data(poll_request(names, host))
 
     async def system_status(self) -> dict[str, Any]:
         return await self._data({"request": "status"})

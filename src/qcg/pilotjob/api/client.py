@@ -14,11 +14,16 @@ from qcg.pilotjob.api.client_helpers import (
     Limit,
     Names,
     check_accepted,
+    drain_request,
     finish_request,
     log_request,
     may_repeat,
+    message_of,
     name_list,
+    poll_request,
     reply_data,
+    rerun_request,
+    resume_nodes_request,
     submitted_names,
     time_limit,
 )
@@ -112,12 +117,37 @@ class Manager(Queries):
         return submitted_names(self._data({"request": "submit", "jobs": jobs.ordered_jobs()}))
 
     def cancel(self, names: Names) -> dict[str, Any]:
-        """Cancel waiting and running jobs and iterations; returns their number, and errors for the others."""
+        """Cancel waiting and running jobs and iterations; returns their number, and errors for the others. Of jobs on
+        remote hosts that do not answer, `unreachable` has the names by host: the hosts are told later."""
         return self._data({"request": "cancelJob", "jobNames": name_list(names)})
+
+    def hold(self, names: Names) -> dict[str, Any]:
+        """Hold waiting jobs and iterations: they are not started until they are released. Returns their number, and
+        errors for the others."""
+        return self._data({"request": "holdJob", "jobNames": name_list(names)})
+
+    def release(self, names: Names) -> dict[str, Any]:
+        """Release held jobs and iterations; returns their number, and errors for the others."""
+        return self._data({"request": "releaseJob", "jobNames": name_list(names)})
+
+    def set(self, names: Names, **changes: Any) -> dict[str, Any]:
+        """Change what waiting jobs ask for: `priority`, `numCores`, `numNodes`, `nodeCrs`, `mem`, `wt`. Returns their
+        number, and errors for the others."""
+        return self._data({"request": "setJob", "jobNames": name_list(names), **changes})
 
     def remove(self, names: Names) -> dict[str, Any]:
         """Remove final jobs from the registry; returns their number, and errors for the others."""
         return self._data({"request": "removeJob", "jobNames": name_list(names)})
+
+    def rerun(
+        self, names: Names | None = None, states: Names | None = None, jobs: Jobs | None = None
+    ) -> dict[str, Any]:
+        """Run jobs again that have ended without success, and their omitted dependents.
+
+        `names`: jobs and iterations; all by default. `states`: only what is FAILED, CANCELED or OMITTED. `jobs`: new
+        descriptions for some of the jobs. Returns the number of jobs and iterations, the names of the jobs, and errors.
+        """
+        return self._data(rerun_request(names, states, jobs))
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
@@ -181,6 +211,34 @@ class Manager(Queries):
     def resources(self) -> dict[str, Any]:
         """The numbers of nodes and of total, used and free cores."""
         return self._data({"request": "resourcesInfo"})
+
+    def hosts(self) -> dict[str, Any]:
+        """The remote hosts of the run by name, each with its `state`: `connected`, `connecting`, `unused` or
+        `unreachable`, then also with `since` and `error`."""
+        found: dict[str, Any] = self._data({"request": "hosts"})["hosts"]
+        return found
+
+    def connect_host(self, host: str) -> None:
+        """Try to reach a remote host again now, for example after a person has opened a connection to it."""
+        self.send_request({"request": "connectHost", "host": host})
+
+    def forget_host(self, host: str) -> int:
+        """Give up an unreachable remote host: its running jobs count as lost. Returns their number."""
+        lost: int = self._data({"request": "forgetHost", "host": host})["lost"]
+        return lost
+
+    def drain_nodes(self, names: Names, reason: str = "") -> str:
+        """Start no more jobs on these nodes; jobs that run there go on. Returns a sentence about the result."""
+        return message_of(self.send_request(drain_request(names, reason)))
+
+    def resume_nodes(self, names: Names) -> str:
+        """Start jobs on drained nodes again. Returns a sentence about the result."""
+        return message_of(self.send_request(resume_nodes_request(names)))
+
+    def poll(self, names: Names = (), host: str | None = None) -> dict[str, Any]:
+        """Ask the remote hosts of these jobs for news now, or one host, or all; returns the states of the jobs, as
+        `status` does."""
+        return self._data(poll_request(names, host))
 
     def system_status(self) -> dict[str, Any]:
         """An overview: the manager, its resources, numbers of jobs and iterations by state."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qcg.pilotjob.api.errors import ConnectionError, InternalError, RequestRefusedError, WrongArgumentsError
 from qcg.pilotjob.api.log import log
 from qcg.pilotjob.description.json_input import InvalidJson
 
+if TYPE_CHECKING:
+    from qcg.pilotjob.api.job import Jobs
+
 Names = str | Iterable[str]
 
-READ_ONLY = frozenset({"listJobs", "jobStatus", "jobInfo", "why", "endedJobs", "resourcesInfo", "status"})
+READ_ONLY = frozenset(
+    {"listJobs", "jobStatus", "jobInfo", "why", "endedJobs", "resourcesInfo", "hosts", "pollJobs", "status"}
+)
 """Requests that change nothing, so that they can be repeated after a reconnect."""
 
 
@@ -96,6 +101,24 @@ def submitted_names(data: dict[str, Any]) -> list[str]:
     return names
 
 
+def poll_request(names: Names, host: str | None) -> dict[str, Any]:
+    about = {"jobNames": name_list(names)} if host is None else {"host": host}
+    return {"request": "pollJobs", **about}
+
+
+def drain_request(names: Names, reason: str) -> dict[str, Any]:
+    return {"request": "drainNodes", "nodes": name_list(names), **({"reason": reason} if reason else {})}
+
+
+def resume_nodes_request(names: Names) -> dict[str, Any]:
+    return {"request": "resumeNodes", "nodes": name_list(names)}
+
+
+def message_of(answer: dict[str, Any]) -> str:
+    """The sentence in an answer; empty when nothing has changed."""
+    return str(answer.get("message") or "")
+
+
 def finish_request(*, cancel: bool) -> dict[str, Any]:
     return {"request": "finish", "cancel": True} if cancel else {"request": "finish"}
 
@@ -103,3 +126,17 @@ def finish_request(*, cancel: bool) -> dict[str, Any]:
 def may_repeat(request: dict[str, Any], error: ConnectionError) -> bool:
     """Whether a request that ended with this error can be sent again without having its effect twice."""
     return not error.perhaps_sent or request.get("request") in READ_ONLY
+
+
+def rerun_request(names: Names | None, states: Names | None, jobs: Jobs | None) -> dict[str, Any]:
+    """The request that runs jobs again."""
+    request: dict[str, Any] = {"request": "rerunJob"}
+    if names is not None:
+        request["jobNames"] = name_list(names)
+    if states is not None:
+        request["states"] = [state.upper() for state in name_list(states)]
+    if jobs is not None:
+        request["jobs"] = jobs.ordered_jobs()
+    if names is None and states is None and jobs is None:
+        raise WrongArgumentsError("rerun wants names, states or jobs: what is run again")
+    return request

@@ -120,12 +120,16 @@ def _plain(value: Any, path: str) -> Any:
         return os.fsdecode(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(inner, f"{path}.{key}") for key, inner in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (set, frozenset)) and not path.rpartition(".")[2].startswith("after"):
+        raise InvalidJobDescriptionError(f"{path}: {value!r} is a set, which has no order; give a list")
+    if isinstance(value, (list, tuple, set, frozenset, range)):
         return [_plain(inner, f"{path}[{index}]") for index, inner in enumerate(value)]
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
+    if callable(tolist := getattr(value, "tolist", None)):  # an array or a scalar of NumPy
+        return _plain(tolist(), path)
     raise InvalidJobDescriptionError(
         f"{path}: {value!r} cannot be part of a description; strings, numbers, paths, lists and dictionaries can"
     )

@@ -26,17 +26,26 @@ class JobInfo:
     pid: int | None = None
     iteration: int | None = None
     """Index of an iteration; None for a job."""
-    iterations: dict[str, int] | None = None
-    """Counts of the iterations of an iterated job."""
+    itval: Any = None
+    """The value of an iteration that has one: any JSON value, an object for rows and named values."""
+    iterations: dict[str, Any] | None = None
+    """Counts of the iterations of an iterated job, and `indices` where they are no range."""
     childs: list[JobInfo] = field(default_factory=list)
     history: list[tuple[datetime, str]] = field(default_factory=list)
     messages: str | None = None
+    cpu_time: timedelta | None = None
+    """CPU time of its last attempt, in the program and in the kernel."""
+    cpu_efficiency: float | None = None
+    """The part of the time of its cores that it has used, from 0 to 1."""
+    max_memory: int | None = None
+    """Peak memory in bytes."""
 
     @classmethod
     def from_job(cls, info: dict[str, Any]) -> JobInfo:
         """From the `data` of one job in the answer to `jobInfo`."""
         name = str(info["jobName"])
         job = cls(name, str(info["status"]), iterations=info.get("iterations"), messages=info.get("messages"))
+        job.itval = info.get("itval")
         job._take_runtime(info.get("runtime", {}))
         job.history = _history(info.get("history", ""))
         job.childs = [cls.from_child(name, child) for child in info.get("childs", [])]
@@ -46,6 +55,7 @@ class JobInfo:
     def from_child(cls, job_name: str, info: dict[str, Any]) -> JobInfo:
         index = int(info["iteration"])
         child = cls(f"{job_name}:{index}", str(info["state"]), iteration=index, messages=info.get("messages"))
+        child.itval = info.get("itval")
         child._take_runtime(info.get("runtime", {}))
         return child
 
@@ -57,6 +67,15 @@ class JobInfo:
             self.time = _duration(runtime["rtime"])
         self.exit_code = int(runtime["exit_code"]) if "exit_code" in runtime else None
         self.pid = int(runtime["pid"]) if "pid" in runtime else None
+        if "cpu_time" in runtime:
+            self.cpu_time = _duration(runtime["cpu_time"])
+        self.cpu_efficiency = float(runtime["cpu_efficiency"]) if "cpu_efficiency" in runtime else None
+        self.max_memory = int(runtime["max_memory"]) if "max_memory" in runtime else None
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of a duration in a reply."""
+    return _duration(text).total_seconds()
 
 
 def _duration(text: str) -> timedelta:

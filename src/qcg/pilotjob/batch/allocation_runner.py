@@ -18,7 +18,7 @@ from types import FrameType
 
 from qcg.pilotjob.batch.progress_check import is_too_long, longest_of, progress_of, was_told_to_finish
 from qcg.pilotjob.cluster.base import BatchSystem, EndCause
-from qcg.pilotjob.cluster.commands import PATIENCE
+from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError
 from qcg.pilotjob.cluster.registry import queue_of, system_in_use
 from qcg.pilotjob.common.environment import HAS_NEXT_ALLOCATION
@@ -30,7 +30,7 @@ from qcg.pilotjob.runs.guard import wait_for_manager_end
 
 MOST_DEATHS = 3
 """Managers that may be killed in one allocation before no other one is started."""
-LAST_PATIENCE = 2.0
+LAST_COMMAND_TIMEOUT = 2.0
 """Seconds for the batch system to answer when it is about to kill everything, perhaps five seconds later."""
 PR_SET_PDEATHSIG = 1
 """From `linux/prctl.h`."""
@@ -82,7 +82,7 @@ class AllocationRunner:
         if code == JOBS_LEFT and self._told_to_end and not self._knows_why:
             # The batch system was late, so it is asked again. If this process is killed meanwhile, the next allocation
             # asks.
-            self._ask_why(PATIENCE)
+            self._ask_why(COMMAND_TIMEOUT)
         if code == JOBS_LEFT and not self._told_to_end:
             self._record_progress(before)
         return self._conclude(code)
@@ -239,7 +239,7 @@ class AllocationRunner:
         if not self._told_to_end:
             self._told_to_end = True
             self._forward_term()
-            self._ask_why(LAST_PATIENCE)
+            self._ask_why(LAST_COMMAND_TIMEOUT)
 
     def _forward_term(self) -> None:
         """Pass SIGTERM on to the manager, where the batch system does not send it to every process."""

@@ -1,4 +1,4 @@
-"""The common part of `cancel` and `remove`. A pattern matches only jobs that the action applies to."""
+"""The common part of commands that change jobs. A pattern matches only jobs that the action applies to."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def apply_to_jobs(
     *,
     final: bool,
     as_json: bool,
+    lenient: bool = False,
 ) -> int:
     """Apply an action to jobs and return the exit code.
 
-    `participle`: `canceled` or `removed`, which is also a key of the reply. `final`: the action applies to jobs that
-    have ended; otherwise to jobs that have not.
+    `participle`: such as `canceled`, which is also a key of the reply. `final`: the action applies to jobs that have
+    ended; otherwise to jobs that have not. `lenient`: jobs that a pattern matches may refuse the action, unless all do.
     """
     wanted = expand(names, Registry(manager))
     matched = [name for name, exact in wanted.items() if not exact]
@@ -41,13 +42,32 @@ def apply_to_jobs(
         raise NoSuchName(f"none of {pluralize(len(excluded), 'job')} can be {participle}: {why_not} ended")
     answer = action(chosen)
     errors = answer.get("errors", {})
+    if lenient and answer[participle]:
+        errors = {name: sentence for name, sentence in errors.items() if wanted.get(name, True)}
     if as_json:
         show_json(answer)
     else:
-        echo(f"{answer[participle]} {participle}")
+        for line in _result_lines(answer, participle):
+            echo(line)
         for sentence in errors.values():
             echo_err(printable(f"Error: {with_similar_name(manager, sentence)}"))
     return 1 if errors else 0
+
+
+def _result_lines(answer: dict[str, Any], participle: str) -> list[str]:
+    """What was done, and which jobs a host has to end that does not answer at the moment."""
+    unreachable = answer.get("unreachable", {})
+    untold = {name for host in unreachable.values() for name in host["jobs"]}
+    done = answer[participle] - len(untold)
+    lines = [f"{done} {participle}"] if done or not untold else []
+    for host, entry in unreachable.items():
+        lines.append(
+            printable(
+                f"canceling {pluralize(len(entry['jobs']), 'job')} on {host}: the host is unreachable since"
+                f" {entry['since'][:19]}; the request is sent when it answers"
+            )
+        )
+    return lines
 
 
 def _has_ended(entry: dict[str, Any]) -> bool:

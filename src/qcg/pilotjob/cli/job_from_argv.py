@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -23,27 +24,51 @@ def job_from_arguments(
     cores: str | None = None,
     nodes: str | None = None,
     wall_time: str | None = None,
+    mem: str | None = None,
     after: Sequence[str] = (),
+    afterany: Sequence[str] = (),
+    afternotok: Sequence[str] = (),
+    afterstart: Sequence[str] = (),
     env: Sequence[str] = (),
-    iteration: int | None = None,
+    iteration: int | dict[str, Any] | None = None,
+    script: str | None = None,
+    remote: dict[str, Any] | None = None,
     **files: str | None,
 ) -> dict[str, Any]:
-    """The job description in the standard form. `files`: wd, stdin, stdout and stderr."""
-    execution: dict[str, Any] = {"exec": program[0], "args": list(program[1:])}
+    """The job description in the standard form. `script`: a shell command instead of a program. `remote`: the
+    host and its files. `files`: wd, stdin, stdout and stderr."""
+    execution: dict[str, Any] = (
+        {"exec": program[0], "args": list(program[1:])} if script is None else {"script": script}
+    )
     execution.update({key: path for key, path in files.items() if path is not None})
     if env:
         execution["env"] = dict(_variable(text) for text in env)
     job: dict[str, Any] = {"name": name, "execution": execution}
     nodes, cores = _split_nodes(nodes, cores)
-    resources = {"numCores": amount("--cores", cores), "numNodes": amount("--nodes", nodes), "wt": wall_time}
+    amounts = {"numCores": amount("--cores", cores), "numNodes": amount("--nodes", nodes)}
+    resources: dict[str, Any] = {**amounts, "mem": mem, "wt": wall_time}
     if any(resources.values()):
         job["resources"] = {key: value for key, value in resources.items() if value is not None}
-    names = [name for text in after for name in text.split(",") if name]
-    if names:
-        job["dependencies"] = {"after": names}
+    given = {"after": after, "afterany": afterany, "afternotok": afternotok, "afterstart": afterstart}
+    names = {kind: [name for text in texts for name in text.split(",") if name] for kind, texts in given.items()}
+    if any(names.values()):
+        job["dependencies"] = {kind: listed for kind, listed in names.items() if listed}
     if iteration is not None:
         job["iteration"] = iteration
+    if remote is not None:
+        job["remote"] = remote
     return job
+
+
+def input_pattern(pattern: str, here: str, wd: str) -> str:
+    """A pattern of files relative to `here`, as the manager takes it: relative to its working directory `wd`."""
+    relative = posixpath.relpath(posixpath.join(here, pattern), wd)
+    if relative.split("/", 1)[0] == "..":
+        raise JobOptionError(
+            f"--input {pattern!r} is not below {wd}, the working directory of the manager, from which inputs are"
+            " copied; copy it there, or make a link"
+        )
+    return f"{relative}/" if pattern.endswith("/") else relative
 
 
 def _split_nodes(nodes: str | None, cores: str | None) -> tuple[str | None, str | None]:

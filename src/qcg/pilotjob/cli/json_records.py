@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from qcg.pilotjob.api.jobinfo import JobInfo
+from qcg.pilotjob.api.jobinfo import JobInfo, seconds_of
 
 NEW_NAMES = {
     "jobName": "name",
@@ -21,9 +21,24 @@ NEW_NAMES = {
     "lastLinesOf": "last_lines_of",
     "wallTime": "wall_time",
     "timeLeft": "time_left",
+    "rowProblem": "row_problem",
+    "heldSince": "held_since",
+    "higherPriority": "higher_priority",
+    "streamName": "stream_name",
 }
 """New keys by the keys of replies."""
-_NUMBERS = ("exit_code", "pid")
+_NUMBERS = frozenset(
+    (
+        "exit_code",
+        "pid",
+        "max_memory",
+        "requested_memory",
+        "minor_faults",
+        "major_faults",
+        "read_bytes",
+        "written_bytes",
+    )
+)
 """Keys of `runtime` whose values are strings in replies."""
 _COUNTS = {
     "total": "Total",
@@ -70,6 +85,11 @@ def _child(child: dict[str, Any]) -> dict[str, Any]:
 
 def _runtime(runtime: dict[str, str], time: timedelta | None) -> dict[str, Any]:
     record: dict[str, Any] = {key: int(value) if key in _NUMBERS else value for key, value in runtime.items()}
+    if "cpu_efficiency" in runtime:
+        record["cpu_efficiency"] = float(runtime["cpu_efficiency"])
+    for key in ("cpu", "user", "system"):
+        if f"{key}_time" in runtime:
+            record[f"{key}_seconds"] = seconds_of(runtime[f"{key}_time"])
     return record if time is None else {**record, "run_seconds": time.total_seconds()}
 
 
@@ -85,6 +105,10 @@ def system_status(status: dict[str, Any]) -> dict[str, Any]:
             "used_cores": have["UsedCores"],
             "free_cores": have["FreeCores"],
             **({"away": have["Away"]} if "Away" in have else {}),
+            **({"named": have["Named"]} if "Named" in have else {}),
+            **({"gpus": have["Gpus"]} if "Gpus" in have else {}),
+            **({"drained": have["Drained"]} if "Drained" in have else {}),
+            **({"hosts": have["Hosts"]} if "Hosts" in have else {}),
         }
     record["jobs"] = counts(status["JobStats"], "Jobs")
     record["iterations"] = counts(status["IterationStats"], "Iterations")

@@ -27,9 +27,18 @@ COMMANDS = {
     "submit": "Submit more jobs to a running manager.",
     "wait": "Wait until jobs have ended.",
     "logs": "Show or follow what jobs write.",
+    "cat-log": "List, show or follow log files on remote hosts.",
     "cancel": "End jobs, waiting and running ones.",
+    "kill": "The same as cancel.",
+    "hold": "Keep waiting jobs from being started.",
+    "release": "Let held jobs be started.",
+    "set": "Change what waiting jobs ask for.",
+    "poll": "Ask remote hosts for the states of jobs now.",
     "remove": "Remove jobs that have ended.",
+    "rerun": "Run jobs again that have not succeeded.",
     "resources": "Show how many cores there are and how many are free.",
+    "nodes": "Drain nodes of a running manager, and use them again.",
+    "hosts": "List, check and connect remote hosts.",
     "finish": "End a running manager.",
     "alloc": "Run a request file in allocations of the batch system.",
     "sbatch": "The same as alloc, for sbatch.",
@@ -38,7 +47,17 @@ COMMANDS = {
 }
 
 TAKE_TARGET = frozenset(
-    ("status", "jobs", "info", "why", "submit", "wait", "logs", "cancel", "remove", "resources", "finish")
+    (
+        *("status", "jobs", "info", "why", "submit", "wait", "logs", "cancel", "kill", "poll", "remove", "rerun"),
+        "resources",
+        "hold",
+        "release",
+        "set",
+        "nodes",
+        "hosts",
+        "cat-log",
+        "finish",
+    )
 )
 """Commands with `--path` and `--address`, which may also be given before the command."""
 TAKE_PATH = frozenset(("report", "runs", "clean"))
@@ -60,7 +79,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"qcg.pilotjob.cli.commands.{cmd_name}").command
+        command: click.Command = import_module(f"qcg.pilotjob.cli.commands.{cmd_name.replace('-', '_')}").command
         command.short_help = COMMANDS[cmd_name]
         return command
 

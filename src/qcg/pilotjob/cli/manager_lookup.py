@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,12 +216,15 @@ class Registry:
             self._listed = self._manager.list()
         return self._listed
 
-    def indices(self, job: str) -> range | None:
+    def indices(self, job: str) -> Sequence[int] | None:
         entry = self._manager.info(job)["jobs"][job]
         if entry["status"] != 0:
             raise NoSuchName(entry["message"])
         counts = entry["data"].get("iterations")
-        return None if counts is None else range(counts["start"], counts["stop"], counts.get("step", 1))
+        if counts is None:
+            return None
+        indices: Sequence[int] | None = counts.get("indices")
+        return indices or range(counts["start"], counts["stop"], counts.get("step", 1))
 
 
 def expand_names(manager: Queries, wanted: Collection[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Protocol
 
@@ -21,7 +21,7 @@ class NameSource(Protocol):
     def jobs(self) -> Collection[str]:
         """The names of all jobs."""
 
-    def indices(self, job: str) -> range | None:
+    def indices(self, job: str) -> Sequence[int] | None:
         """The indices of a job's iterations; None without iterations. Raises NoSuchName when there is no such job."""
 
 
@@ -67,12 +67,15 @@ def _iterations(job: str, suffix: str, source: NameSource, *, named: bool) -> It
             if named:
                 raise NoSuchName(f"job {job!r} has no iterations, so {job}:{part} means nothing")
             continue
-        first, last = (int(span[1]), int(span[2])) if span else (indices[0], indices[-1])
+        if span is None:
+            yield from (f"{job}:{index}" for index in indices)
+            continue
+        first, last = int(span[1]), int(span[2])
         if last < first:
             raise NoSuchName(f"{job}:{part} ends before it begins; write {job}:{last}-{first}")
         within = [index for index in indices if first <= index <= last]
         if not within:
             raise NoSuchName(
-                f"job {job!r} has no iterations from {first} to {last}, only {indices[0]} to {indices[-1]}"
+                f"job {job!r} has no iterations from {first} to {last}, only {min(indices)} to {max(indices)}"
             )
         yield from (f"{job}:{index}" for index in within)

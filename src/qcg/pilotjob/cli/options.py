@@ -26,8 +26,26 @@ Command = Callable[..., Any]
 CORES_HELP = "One virtual node with N cores instead of this machine; the same as --nodes N."
 NODES_HELP = (
     "Virtual nodes instead of this machine: 2x4 is two nodes with four cores each, 4 is one node with four cores (as"
-    " --cores 4); also n1:2, 4,2,2 or n1:4,n2:4."
+    " --cores 4); also n1:2, 4,2,2 or n1:4,n2:4. n1:8,fpga=2 gives a node resources of its own."
 )
+
+NAMED_HELP = (
+    'A resource of your own, which jobs ask for in "named": license=4 are 4 in the whole run, fpga=2/node are 2 on each'
+    " of its nodes. Can be given several times."
+)
+
+
+def check_named(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse values of `--resource` that are no counters."""
+    if given:
+        from qcg.pilotjob.description.counters import parse_options  # here: few commands need it
+
+        try:
+            parse_options(given)
+        except DescriptionError as error:
+            raise click.BadParameter(str(error)) from None
+    return given
+
 
 _SHARED = [
     click.option(
@@ -45,6 +63,13 @@ _SHARED = [
         default="auto",
         show_default=True,
         help="Where nodes come from.",
+    ),
+    click.option("--resource", "named", multiple=True, metavar="NAME=N", callback=check_named, help=NAMED_HELP),
+    click.option(
+        "--hosts",
+        type=click.Path(readable=False),
+        metavar="FILE",
+        help="Remote hosts, besides those of ~/.config/qcg-pm/hosts.toml: see `qcg-pm hosts`.",
     ),
     click.option(
         "--envschema",
@@ -86,10 +111,37 @@ _SHARED = [
         help="What becomes of jobs whose host died under them.",
     ),
     click.option(
+        "--retry",
+        metavar="NUMBER|JSON",
+        callback=lambda context, parameter, given: _retry(given),
+        help='Start jobs again that do not succeed, unless their description has a "retry": how often, or an object as'
+        " in request files.",
+    ),
+    click.option(
+        "--enforce-memory",
+        is_flag=True,
+        help="End jobs that use more memory on a node than they ask for with nodeCrs, as it is with mem.",
+    ),
+    click.option(
+        "--drain-after",
+        type=Whole(min=0),
+        metavar="N",
+        default=5,
+        show_default=True,
+        help="Start nothing more on a node after N jobs in a row that failed there and then succeeded on another node;"
+        " 0: never.",
+    ),
+    click.option(
         "--keep-output",
         is_flag=True,
         help="Also keep the output of jobs that succeed, where their description names no file for it. The output of"
         " attempts that are queued again is not kept.",
+    ),
+    click.option(
+        "--stream-output",
+        is_flag=True,
+        help="Collect the output of jobs whose description names no file for it in one file per node; read it with"
+        " qcg-pm logs.",
     ),
     click.option(
         "--patience",
@@ -202,6 +254,8 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     values = {**given, **fixed}
     values.pop("cores")
     resume = values.pop("resume")
+    rerun = values.pop("rerun", ())
+    release = values.pop("release", False)
     _check_schema(values["envschema"])
     if resume is None:
         _check_part(values)
@@ -212,6 +266,8 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
         )
     if "file_path" in values:
         values["file_path"] = os.path.abspath(values["file_path"])
+    if values["hosts"] is not None:
+        values["hosts"] = os.path.abspath(values["hosts"])
     values["rerun_lost"] = values.pop("on_lost") == "rerun"
     values["id"] = values.pop("run_id")
     if resume is None:
@@ -230,7 +286,7 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     again = {_FIELDS.get(name, name) for name in given if _was_given(context, name)} | fixed.keys()
     changes = {name: value for name, value in values.items() if name in again and name not in ("wd", "id")}
     anew = "file_path" in fixed or bool(fixed.get("net") and not fixed.get("wait"))
-    return Options(), Resumption(run_dir, changes, anew)
+    return Options(), Resumption(run_dir, changes, anew, rerun, release)
 
 
 _FIELDS = {"on_lost": "rerun_lost", "run_id": "id", "cores": "nodes"}
@@ -246,6 +302,17 @@ def seconds_of(given: str) -> float:
         return parse_wall_time(given)
     except DescriptionError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _retry(given: str | None) -> str | None:
+    if given is not None:
+        from qcg.pilotjob.description.retry import parse_policy  # here: few commands need it
+
+        try:
+            parse_policy(given)
+        except DescriptionError as error:
+            raise click.BadParameter(str(error)) from None
+    return given
 
 
 def _signal_name(given: str | None) -> str | None:

@@ -42,6 +42,8 @@ def path_of(name: str, entry: dict[str, Any], stream: str) -> str:
     if runtime is None:
         sentence = f"job {name!r} is {info['status']} and has written nothing; see: qcg-pm why {name}"
         raise Denial(sentence) if State[info["status"]].is_final else NoOutputYet(sentence)
+    if stream not in runtime and "rowProblem" in info:
+        raise Denial(f"the name of the {stream} of job {name!r} is not known any more: {info['rowProblem']}")
     if stream not in runtime:
         raise _no_file(name, State[info["status"]], stream)
     path: str = runtime[stream]
@@ -94,7 +96,7 @@ class Follower:
             _seek_lines(file, lines)
             while True:
                 # Before the file is read, so that the last lines are shown, too.
-                over = self._is_over()
+                over = self.is_over()
                 _copy(file, output)
                 if over:
                     return os.fstat(file.fileno()).st_size > 0
@@ -103,7 +105,7 @@ class Follower:
     def _path(self, stream: str) -> str:
         """Wait until the output file exists, or the job has ended, and return its path."""
         while True:
-            over = self._is_over()
+            over = self.is_over()
             try:
                 path = path_of(self._name, self.info(), stream)
                 if over or Path(path).exists():
@@ -112,7 +114,8 @@ class Follower:
                 pass
             time.sleep(PAUSE)
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether the job has ended."""
         entry = self._entry(lambda manager: manager.status(self._name))
         # A job that does not exist any more was removed after its end.
         return entry["status"] != 0 or State[entry["data"]["status"]].is_final

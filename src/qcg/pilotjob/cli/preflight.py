@@ -24,6 +24,7 @@ from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, OPTIONS, DamagedMetadata
 from qcg.pilotjob.journal.saved_run import unfinished_jobs
 from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.manager.named_counters import counters_of_run, with_named_counters
 
 
 class Time(msgspec.Struct, frozen=True):
@@ -76,15 +77,24 @@ def read_unfinished_part(run_dir: Path) -> UnfinishedPart:
     return UnfinishedPart(jobs, options.file_path is None or 0 < total == done, options)
 
 
-def check_file(file: Path, nodes: Sequence[NodeSpec], time: Time) -> None:
-    core = Core(nodes)
-    _refuse(str(file), core, problems_of(read_requests(file), core, warnings=[]), time)
+def _core(nodes: Sequence[NodeSpec], named: tuple[str, ...]) -> Core:
+    """A core with these nodes and with the counters of `--resource`."""
+    specs = with_named_counters(nodes, named)
+    return Core(specs, counters=counters_of_run(named, specs))
 
 
-def check_rest(run_dir: Path, jobs: list[JobDescription], nodes: Sequence[NodeSpec], time: Time) -> None:
-    core = Core(nodes)
+def check_file(file: Path, nodes: Sequence[NodeSpec], time: Time, wd: Path, named: tuple[str, ...] = ()) -> None:
+    """`wd`: the working directory of the manager, at which relative paths start. `named`: values of `--resource`."""
+    core = _core(nodes, named)
+    _refuse(str(file), core, problems_of(read_requests(file), core, warnings=[], wd=wd), time)
+
+
+def check_rest(
+    run_dir: Path, jobs: list[JobDescription], nodes: Sequence[NodeSpec], time: Time, named: tuple[str, ...] = ()
+) -> None:
+    core = _core(nodes, named)
     # What they wait for has ended, or is among them.
-    happened = core.handle(Submit([msgspec.structs.replace(job, after=()) for job in jobs]), 0.0)
+    happened = core.handle(Submit([msgspec.structs.replace(job, after=(), outcomes=()) for job in jobs]), 0.0)
     _refuse(str(run_dir), core, never_run(happened), time)
 
 
@@ -99,7 +109,9 @@ def _refuse(what: str, core: Core, problems: list[str], time: Time) -> None:
     for problem in problems:
         echo_err(problem)
     if problems:
-        against = f"{pluralize(core.state.pool.total_cores, 'core')} on {pluralize(len(core.state.nodes), 'node')}"
+        against = (
+            f"{pluralize(core.state.pool.total_cores, 'core')} on {pluralize(len(core.state.pool.local.nodes), 'node')}"
+        )
         raise BatchError(
             f"{what} has {pluralize(len(problems), 'problem')}, checked against {against}; nothing was submitted"
         )

@@ -43,7 +43,10 @@ def print_summary(ending: RunResult, *, followed: bool, as_json: bool = False) -
         if as_json:
             show_json(run_result(ending, None))
     if ending.continued == 0:
-        echo_err("There was nothing to continue: all jobs of this run had ended. A new run runs them again.")
+        echo_err(
+            "There was nothing to continue: all jobs of this run had ended. To run jobs again that have not succeeded,"
+            " give --rerun failed, or --rerun all."
+        )
     earlier = ending.requests.errors - len(ending.requests.refusals)
     if earlier:
         echo_err(f"{_were_refused(earlier)} before this run was resumed; service.log says why.")

@@ -97,7 +97,7 @@ def repeated_file_notices(resumption: Resumption | None, journal: Journal) -> li
         return [f"Of {path}, {done} of {in_all} requests have been run in this run before: going on with the next one."]
     return [
         f"{path} has been run in this run before, and is not run again: only jobs of it that have not ended go on."
-        " For its jobs once more, start a new run; for other requests, give another file."
+        " To run jobs again that have not succeeded, give --rerun failed; for other requests, give another file."
     ]
 
 

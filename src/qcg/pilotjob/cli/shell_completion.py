@@ -34,6 +34,23 @@ def job_names(*, final: bool | None = None) -> Completion:
     return complete
 
 
+def host_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completion of remote hosts. Empty when their configuration is wrong, which the command itself reports."""
+    # Imported here: other completions need no hosts.
+    from qcg.pilotjob.executors.ssh.config import HostsError, load_hosts
+
+    at: click.Context | None = context
+    file = None
+    while file is None and at is not None:
+        file = at.params.get("hosts_file")
+        at = at.parent
+    try:
+        names = sorted(load_hosts(file, os.environ))
+    except HostsError:
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 def run_directories(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completion of run directories, which the shell itself hides, or else of any directory."""
     head, _, begun = incomplete.rpartition("/")

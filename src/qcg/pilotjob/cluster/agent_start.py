@@ -103,20 +103,18 @@ class SshStart:
         *,
         variables: Sequence[str] = (),
         node_variable: str = "",
-        addresses: Mapping[str, str] | None = None,
     ) -> None:
         """`variables`: further variables that agents need there. `node_variable`: the variable that names the node, as
-        the batch system would have set it. `addresses`: what `ssh` is given for nodes; otherwise their names."""
+        the batch system would have set it."""
         self._agent = agent
         self._variables = (*NEEDED_ON_NODES, *variables)
         self._node_variable = node_variable
-        self._addresses = addresses or {}
         self.environ = dict(environ)
 
     def commands(self, nodes: Sequence[str], replace_after: float | None = None) -> list[tuple[list[str], list[str]]]:
         options = ["ssh", "-n", "-oBatchMode=yes", "-oConnectTimeout=10"]
         return [
-            ([node], [*options, self._addresses.get(node, node), self._remote_line(node, replace_after)])
+            ([node], [*options, self._agent.logins.get(node, node), self._remote_line(node, replace_after)])
             for node in nodes
         ]
 

@@ -13,6 +13,7 @@ class AllocationRef(Struct, frozen=True):
     """Names one allocation of a batch system, in files and on command lines."""
 
     id: str = ""
+    """The id as the batch system prints it at the submission and in its queue: one text everywhere."""
     cluster: str = ""
     """Name of the cluster that the allocation is on, where the batch system has several."""
     system: str = ""

@@ -5,7 +5,7 @@ A batch system is one package in `cluster/` with a class that derives from `Batc
 none. `AllocationRef`, which names an allocation, is in `cluster/allocation_ref.py`.
 
 A pure method uses its arguments alone: no commands, files or clock. The other methods may ask the batch system and
-block, for `PATIENCE` seconds at most where they take no `patience`. Errors have a message for the user.
+block, for `COMMAND_TIMEOUT` seconds at most where they take no `patience`. Errors have a message for the user.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from msgspec.structs import replace
 
 from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, StartMethod
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
-from qcg.pilotjob.cluster.commands import PATIENCE
+from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT
 from qcg.pilotjob.cluster.errors import ClusterError
+from qcg.pilotjob.cluster.remote_queue import RemoteQueue
 from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.launch.site import EnvironmentSchema, MultiNode
@@ -32,16 +33,17 @@ class Allocation(Struct, frozen=True):
 
     ref: AllocationRef
     specs: list[NodeSpec]
-    """The nodes in the order of the batch system, with the core ids that it uses."""
+    """The nodes in the order of the batch system, with the core ids that it uses. A node has one name: the one that
+    `ssh` takes, and that `MultiNode.node_variable` has in processes there."""
     addresses: dict[str, str]
-    """For each node, an address or name at which it is reached."""
+    """For each node, an address or name by which this machine finds its own address towards the nodes."""
     end: float | None = None
     """Epoch seconds; None without a limit."""
     cpus: dict[str, tuple[int, ...]] = {}
     """For each node, all core ids that the allocation has there: also threads of cores that jobs must not use."""
     layouts: dict[str, tuple[int, int]] = {}
     """For each node, how core ids count its CPUs: number of cores, and threads of each core. A node that is missing
-    here is described by a number of cores alone."""
+    here is described by a number of cores alone. A node that is not missing is in `cpus` too."""
     logins: dict[str, str] = {}
     """For each node that `ssh` does not reach under its name: the argument for `ssh`, such as `user@node`."""
 
@@ -114,19 +116,22 @@ class AllocationView(Struct, frozen=True):
     id: str
     phase: Phase
     state: str
-    """The word of the batch system for its state."""
+    """The word for its state that users read, such as PENDING."""
     reason: str = ""
     """The word of the batch system for why it waits or was ended; empty when there is none. For messages only."""
     restarts: int = 0
-    """How often it was queued again."""
+    """How often it was queued again. Grows as soon as it waits again, not only when it starts again."""
     exit_code: int = 0
+    """The exit code of its batch script; 128 + number of the signal that ended it."""
     output: str = ""
-    """Path of the file with its output."""
+    """Path of the file with its output, without the name of a host."""
     nodes: str = ""
+    """Its nodes as users read them, such as `n[1-4]`; empty before it has any."""
     limit: float | None = None
     """Its time limit in seconds; None: there is no limit, or it is not known."""
     end_cause: EndCause = EndCause.UNKNOWN
-    """Why it ends. Counts only for an allocation that is over, or whose processes have got SIGTERM."""
+    """Why it ends. Counts only for an allocation that is over, or whose processes have got SIGTERM: while it runs,
+    this is the cause that a SIGTERM at this moment would have."""
     blocked: str = ""
     """A sentence when it waits for something that does not come by itself."""
 
@@ -216,7 +221,8 @@ class AllocationQueue(ABC):
 
     @abstractmethod
     def submit(self, script: Path, environ: Mapping[str, str], after: str = "") -> str:
-        """Submit a batch script and return the id of its allocation.
+        """Submit a batch script and return the id of its allocation: the same text as `AllocationRef.id` in a process
+        of that allocation, and as `AllocationView.id`.
 
         `after`: the allocation starts when that one is over, however it ended. An allocation that is over already, or
         that the batch system does not know any more, counts as over: the new one must start and not wait for ever.
@@ -225,7 +231,9 @@ class AllocationQueue(ABC):
         """
 
     @abstractmethod
-    def look(self, allocation_id: str, environ: Mapping[str, str], patience: float = PATIENCE) -> AllocationView | None:
+    def look(
+        self, allocation_id: str, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT
+    ) -> AllocationView | None:
         """The state of an allocation. None: the batch system does not know it, so it ended some time ago.
 
         Raises: `BatchError` when the batch system cannot be asked, or does not answer in `patience` seconds.
@@ -361,3 +369,13 @@ class BatchSystem(ABC):
         Raises: nothing.
         """
         return []
+
+    # -- remote hosts -----------------------------------------------------------------------------------------------
+
+    def remote_queue(self) -> RemoteQueue | None:
+        """The commands that submit, follow and kill jobs on a remote host that reaches this batch system; None: remote
+        hosts cannot use it. Pure.
+
+        Raises: nothing.
+        """
+        return None

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError, CommandFailed, NoCommand, UnknownAllocation
 
-PATIENCE = 120.0
+COMMAND_TIMEOUT = 120.0
 """Seconds for a command to answer: commands of batch systems try for about a minute to reach the controller."""
 LONGEST_MESSAGE = 600
 """Characters of an error message that are passed on."""
 
 
-def call(command: Sequence[str], environ: Mapping[str, str], patience: float = PATIENCE) -> str:
+def call(command: Sequence[str], environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> str:
     """Run a command and return its standard output.
 
     Raises: `NoCommand`, `CommandFailed`, or `ClusterError` when it does not start or answer in time.
@@ -45,7 +45,7 @@ def call(command: Sequence[str], environ: Mapping[str, str], patience: float = P
 def call_for_queue(
     command: Sequence[str],
     environ: Mapping[str, str],
-    patience: float = PATIENCE,
+    patience: float = COMMAND_TIMEOUT,
     *,
     label: str,
     is_unknown: Callable[[CommandFailed], bool] = lambda failure: False,

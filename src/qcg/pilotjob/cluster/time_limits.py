@@ -25,7 +25,7 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 
 def time_limit(given: str) -> int | None:
-    """Minutes, rounded up; None for no limit. A number alone is minutes, as batch systems read it."""
+    """Minutes, rounded up; None for no limit. In `--time`, a number alone is minutes."""
     text = given.strip()
     if text.lower() in _ENDLESS:
         return None

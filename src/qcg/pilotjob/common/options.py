@@ -29,6 +29,10 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """Virtual nodes of this machine."""
     resources: str = "auto"
     """Where nodes come from: `auto`, `local`, or the name of a batch system."""
+    named: tuple[str, ...] = ()
+    """Named counters: `license=4` of the run, `fpga=2/node` of each of its nodes."""
+    hosts: str | None = None
+    """Path of a file with remote hosts, besides those of the site and of the user."""
     envschema: str = "auto"
     report_format: ReportFormat = "text"
     report_file: str = "jobs.report"
@@ -40,8 +44,16 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """Bind no job to cores, and claim none."""
     show_progress: bool = False
     rerun_lost: bool = False
+    retry: str | None = None
+    """Retry policy of jobs without one of their own, as JSON: a number, or an object as in request files."""
+    enforce_memory: bool = False
+    """End every job that uses more memory than it asks for, also with `nodeCrs`."""
+    drain_after: int = 5
+    """Failures of a node in a row after which it gets no new jobs; 0: never."""
     keep_output: bool = False
     """Save the output of successful jobs, too."""
+    stream_output: bool = False
+    """Collect the output of jobs that name no file for it in output streams."""
     patience: float = 600.0
     """Seconds for which later jobs may overtake a job that does not fit."""
     linger: float = 600.0
@@ -88,6 +100,10 @@ class Resumption(Struct, frozen=True):
     """Options that change."""
     anew: bool = False
     """The run gets more requests, so an earlier request to finish no longer counts."""
+    rerun: tuple[str, ...] = ()
+    """States without success, in lower case: jobs and iterations in them are run again."""
+    release: bool = False
+    """Whether all held jobs are released."""
 
 
 class UsageError(Exception):

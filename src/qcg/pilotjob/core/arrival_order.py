@@ -62,7 +62,7 @@ class ArrivalOrder:
     def keep(self, wanted: Callable[[QueueEntry], bool]) -> None:
         """Keep only the entries for which `wanted` is true."""
         self._in_order = deque([entry for entry in self._in_order if wanted(entry)])
-        self._late = [(seq, entry) for seq, entry in self._late if wanted(entry)]
+        self._late = [one for one in self._late if wanted(one[1])]
         heapq.heapify(self._late)
 
 

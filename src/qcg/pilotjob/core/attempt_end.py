@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.effects import Requeued
-from qcg.pilotjob.core.finalize import FinalState, make_final, make_position_ready
-from qcg.pilotjob.core.job_states import CANCELED, FAILED, QUEUED, SUCCEED, State
-from qcg.pilotjob.core.records import Attempt
+from qcg.pilotjob.core.finalize import FinalState, make_final
+from qcg.pilotjob.core.job_states import CANCELED, FAILED, SUCCEED, State
+from qcg.pilotjob.core.node_health import attempt_failed, attempt_lost, attempt_succeeded
+from qcg.pilotjob.core.records import Attempt, PastAttempt
+from qcg.pilotjob.core.retries import queue_again, retry_attempt, try_elsewhere
 from qcg.pilotjob.host.records import Ended, EndReason
 
 SIGNALS = {
@@ -34,19 +35,44 @@ MAX_LOSSES = 10
 """Lost attempts after which a job is FAILED even if lost attempts are rerun: it may be what kills its hosts."""
 
 
-def finish_attempt(core: CoreState, attempt: Attempt, record: Ended) -> None:
-    """Handle the end record of an attempt."""
+def finish_attempt(core: CoreState, attempt: Attempt, record: Ended, at: float | None = None) -> None:
+    """Handle the end record of an attempt. `at`: when it ended, by the clock of its host; None: now."""
     if record.reason == EndReason.LOST:
-        lose_attempt(core, attempt, record.message)
+        lose_attempt(core, attempt, record.message, at)
         return
     if record.reason == EndReason.CLOSED or (
         record.reason == EndReason.EXIT and record.exit_code and _was_signalled(core, attempt)
     ):
-        requeue_attempt(core, attempt)
+        requeue_attempt(core, attempt, at)
         return
     state, message = _final_state(record)
     core.remove_attempt(attempt)
-    make_final(core, FinalState(attempt.job, attempt.position, state, message, attempt, record.exit_code))
+    if state is FAILED:
+        cause = cause_of(record)
+        attempt_failed(core, attempt, started=record.started > 0 and cause != EndReason.UNSTARTABLE)
+        if retry_attempt(core, attempt, cause, record.exit_code, message, at):
+            return
+        if cause == EndReason.UNSTARTABLE and try_elsewhere(core, attempt, message, at):
+            return
+        message = _after_retries(core, attempt, message)
+    elif state is SUCCEED and (core.health.failures or core.past):
+        attempt_succeeded(core, attempt)
+    make_final(core, FinalState(attempt.job, attempt.position, state, message, attempt, record.exit_code), at=at)
+
+
+def cause_of(record: Ended) -> str:
+    """The cause of `retry` that the end of a failed attempt belongs to."""
+    if record.reason == EndReason.EXIT:
+        return "signal" if record.exit_code < 0 else "exit"
+    return record.reason
+
+
+def _after_retries(core: CoreState, attempt: Attempt, message: str) -> str:
+    """The message of a job that fails, with the number of the attempt if it was retried."""
+    past = core.past_of(attempt.job, attempt.position)
+    return (
+        f"{message} (attempt {attempt.ordinal})" if past is not None and (past.retries or past.unstartable) else message
+    )
 
 
 def _was_signalled(core: CoreState, attempt: Attempt) -> bool:
@@ -74,24 +100,34 @@ def _by_signal(number: int) -> str:
     return f"ended by signal {number} ({name}){cause}"
 
 
-def requeue_attempt(core: CoreState, attempt: Attempt) -> None:
+def requeue_attempt(core: CoreState, attempt: Attempt, at: float | None = None) -> None:
     """Queue the job again after an attempt that never started or was ended by the manager, unless it is cancelled."""
     core.remove_attempt(attempt)
     if attempt.killed:
-        make_final(core, FinalState(attempt.job, attempt.position, CANCELED, "", attempt))
+        make_final(core, FinalState(attempt.job, attempt.position, CANCELED, "", attempt), at=at)
     else:
-        _queue_again(core, attempt)
+        past = None
+        if attempt.started:
+            past = PastAttempt(EndReason.CLOSED, core.now if at is None else at, message="ended by its manager")
+        queue_again(core, attempt, past, at)
 
 
-def lose_attempt(core: CoreState, attempt: Attempt, message: str) -> None:
+def lose_attempt(core: CoreState, attempt: Attempt, message: str, at: float | None = None) -> None:
     """Handle an attempt whose end will never be known."""
+    attempt_lost(core, attempt)
     core.remove_attempt(attempt)
+    ended = core.now if at is None else at
     if attempt.killed:
-        make_final(core, FinalState(attempt.job, attempt.position, CANCELED, message, attempt))
-    elif attempt.stopped or (core.rerun_lost and _losses(core, attempt) < MAX_LOSSES):
-        _queue_again(core, attempt)
+        make_final(core, FinalState(attempt.job, attempt.position, CANCELED, message, attempt), at=at)
+    elif attempt.stopped:
+        queue_again(core, attempt, PastAttempt(EndReason.LOST, ended, None, message), at)
+    elif retry_attempt(core, attempt, EndReason.LOST, -1, message, at):
+        return
+    elif core.rerun_lost and _losses(core, attempt) < MAX_LOSSES:
+        queue_again(core, attempt, PastAttempt(EndReason.LOST, ended, None, message), at)
     else:
-        make_final(core, FinalState(attempt.job, attempt.position, FAILED, message, attempt, -1))
+        message = _after_retries(core, attempt, message)
+        make_final(core, FinalState(attempt.job, attempt.position, FAILED, message, attempt, -1), at=at)
 
 
 def _losses(core: CoreState, attempt: Attempt) -> int:
@@ -99,15 +135,3 @@ def _losses(core: CoreState, attempt: Attempt) -> int:
     unit = (attempt.job.seq, attempt.position)
     core.losses[unit] = core.losses.get(unit, 0) + 1
     return core.losses[unit]
-
-
-def _queue_again(core: CoreState, attempt: Attempt) -> None:
-    """Queue the job or iteration again. The attempt number is used up even if the attempt never started."""
-    iterations = attempt.job.iterations
-    if iterations is None:
-        attempt.job.attempts_made = attempt.number
-    else:
-        iterations.attempts_made[attempt.position] = attempt.number
-    core.effects.append(Requeued(attempt))
-    core.transition(attempt.job, attempt.position, QUEUED)
-    make_position_ready(core, attempt.job, attempt.position)

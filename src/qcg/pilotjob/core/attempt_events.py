@@ -7,11 +7,11 @@ from qcg.pilotjob.core.attempt_end import finish_attempt, lose_attempt, requeue_
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Kill, Retract, Stop
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, HostReported, HostUnreachable, NodesLost
-from qcg.pilotjob.core.finalize import entry_of
+from qcg.pilotjob.core.finalize import entry_of, position_has_begun
 from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED
 from qcg.pilotjob.core.orphaned import orphan_reason, register_existing
 from qcg.pilotjob.core.records import Attempt, attempt_id, parse_attempt_id
-from qcg.pilotjob.host.records import Ended, EndReason, NodeGrant, Running
+from qcg.pilotjob.host.records import EndReason, NodeGrant, Running
 
 STOPPED = "it was ended when its manager shut down; the next manager starts it again"
 FORGOTTEN = "it had started, but its agent has no record of it any more; how it ended is unknown"
@@ -20,11 +20,11 @@ UNKNOWN = "whether it had started is unknown"
 
 def attempt_started(core: CoreState, event: AttemptStarted) -> None:
     record = event.record
-    attempt = core.attempts.get(record.id) or _recreate(core, record.id, record.grant, record.at)
+    attempt = core.attempts.get(record.id) or _recreate(core, record.id, record.grant, record.at, record.at)
     if attempt is not None:
         _mark_executing(core, attempt, record.pid, record.at)
         node = core.host_node(attempt.grant.parts[0].node) if attempt in core.orphaned else ""
-        if node and core.pool.node(node).available and not (attempt.killed or attempt.stopped):
+        if node and core.pool.node(node).reachable and not (attempt.killed or attempt.stopped):
             # It still waited in a lane when its host reported, so it was not stopped then.
             core.effects.append(Stop(attempt, EndReason.LOST, orphan_reason(core, attempt)))
 
@@ -36,24 +36,29 @@ def attempt_ended(core: CoreState, event: AttemptEnded) -> None:
         if record.id in core.cleanups:
             multinode.stray_ended(core, core.cleanups[record.id])
             return
-        attempt = _recreate(core, record.id, record.grant, record.started, over=True)
+        attempt = _recreate(core, record.id, record.grant, record.started, record.at, over=True)
         if attempt is None:
             return  # a duplicate: hosts repeat records until they are acknowledged
-    if record.started and not attempt.started:
-        _record_late_start(core, attempt, record)
-    prefill.record_duration(attempt, record)
+    if record.started:
+        _mark_executing(core, attempt, record.pid, record.started)  # the host may report start and end together
+    attempt.usage = record.usage
+    prefill.record_duration(core, attempt, record)
     if len(attempt.grant.parts) > 1:
         multinode.ended_on_first_node(core, attempt, record)
     else:
-        finish_attempt(core, attempt, record)
+        finish_attempt(core, attempt, record, record.at)
 
 
 def host_reported(core: CoreState, event: HostReported) -> None:
     """Compare the live attempts of a host with the state: attempts it does not have never arrived, or are lost."""
     nodes = set(event.nodes)
+    if len(nodes) > 1:
+        core.health.sharing_host |= nodes
     for node in event.nodes:
         core.pool.set_available(node, True)
         core.unreachable_since.pop(node, None)
+        core.unreachable_reasons.pop(node, None)
+        core.first_reports.setdefault(node, core.now)
     core.lost_nodes -= nodes
     live = {running.id: running for running in event.live}
     for cleanup in [cleanup for cleanup in core.cleanups.values() if cleanup.first in nodes]:
@@ -70,18 +75,22 @@ def host_reported(core: CoreState, event: HostReported) -> None:
             else:
                 requeue_attempt(core, attempt)
             continue
-        _resume_live(core, attempt, running, to_retract)
+        _resume_live(core, attempt, running)
+        if _is_unwatched(attempt, running) and not _is_of_this_manager(core, attempt):
+            to_retract.append(attempt)
     for running in live.values():
         adopted = _adopt(core, running, event.nodes)
         if adopted is not None:
-            _resume_live(core, adopted, running, to_retract)
+            _resume_live(core, adopted, running)
+            if _is_unwatched(adopted, running):
+                to_retract.append(adopted)
     if to_retract:
         # Prefilled by an earlier manager, in lanes that this manager does not watch for delays.
         core.effects.append(Retract(to_retract))
 
 
-def _resume_live(core: CoreState, attempt: Attempt, running: Running, to_retract: list[Attempt]) -> None:
-    """Go on with an attempt that its host still has; `to_retract` collects attempts to be retracted."""
+def _resume_live(core: CoreState, attempt: Attempt, running: Running) -> None:
+    """Go on with an attempt that its host still has."""
     if running.pid:
         _mark_executing(core, attempt, running.pid, running.started)
     if attempt.killed:
@@ -94,8 +103,17 @@ def _resume_live(core: CoreState, attempt: Attempt, running: Running, to_retract
         # An earlier retract may not have reached the host.
         attempt.lane.retracted = False
         core.watch(attempt.lane)
-    elif not running.pid:
-        to_retract.append(attempt)
+
+
+def _is_unwatched(attempt: Attempt, running: Running) -> bool:
+    """Whether an attempt waits on its host in no lane that this manager knows."""
+    return attempt.lane is None and not running.pid
+
+
+def _is_of_this_manager(core: CoreState, attempt: Attempt) -> bool:
+    """Whether this manager has scheduled an attempt: then it is about to start, or waits for a connection."""
+    node = core.host_node(attempt.grant.parts[0].node)
+    return attempt.scheduled > core.first_reports.get(node, attempt.scheduled)
 
 
 def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Attempt | None:
@@ -105,7 +123,7 @@ def _adopt(core: CoreState, running: Running, nodes: list[str]) -> Attempt | Non
     """
     # An attempt reported without a grant holds no cores.
     granted = running.grant or [(nodes[0], (), ())]
-    attempt = core.attempts.get(running.id) or _recreate(core, running.id, granted, running.started)
+    attempt = core.attempts.get(running.id) or _recreate(core, running.id, granted, running.started, core.now)
     if attempt is None:
         multinode.kill_stray(core, running, nodes)
     return attempt
@@ -115,6 +133,8 @@ def host_unreachable(core: CoreState, event: HostUnreachable) -> None:
     for node in event.nodes:
         core.pool.set_available(node, False)
         core.unreachable_since.setdefault(node, core.now)
+        if event.reason:
+            core.unreachable_reasons[node] = event.reason
 
 
 def nodes_lost(core: CoreState, event: NodesLost) -> None:
@@ -132,33 +152,30 @@ def nodes_lost(core: CoreState, event: NodesLost) -> None:
     multinode.strays_lost(core)
 
 
-def _record_late_start(core: CoreState, attempt: Attempt, record: Ended) -> None:
-    """Record the start that a host reported together with the end."""
-    now, core.now = core.now, record.started
-    _mark_executing(core, attempt, record.pid, record.started)
-    core.now = now
-
-
 def _mark_executing(core: CoreState, attempt: Attempt, pid: int, at: float) -> None:
+    """Record a start, unless it is known. `at`: its time by the clock of the host."""
     if attempt.started:
         return
     attempt.pid = pid
     attempt.started = at
     core.executing += 1
-    core.transition(attempt.job, attempt.position, EXECUTING, attempt)
+    core.transition(attempt.job, attempt.position, EXECUTING, attempt, at=at)
     if attempt.position >= 0 and attempt.job.state is QUEUED:
         assert attempt.job.iterations is not None
         attempt.job.iterations.began = at
-        core.transition(attempt.job, -1, EXECUTING)
+        core.transition(attempt.job, -1, EXECUTING, at=at)
+    dependents = attempt.job.dependents
+    if dependents is not None and dependents.outcomes is not None:
+        position_has_begun(core, attempt.job, attempt.position)
 
 
 def _recreate(
-    core: CoreState, reported_id: str, granted: list[NodeGrant], started: float, *, over: bool = False
+    core: CoreState, reported_id: str, granted: list[NodeGrant], started: float, at: float, *, over: bool = False
 ) -> Attempt | None:
     """Recreate an attempt that the journal does not know, if its job waits for exactly this attempt; otherwise None.
 
-    `started` is its start time, or 0. `over`: its host reports its end, which counts even on a node that has left the
-    run, provided the attempt used only that node.
+    `started` is its start time, or 0; `at` is the time of the report about it. `over`: its host reports its end, which
+    counts even on a node that has left the run, provided the attempt used only that node.
     """
     try:
         seq, position, number = parse_attempt_id(reported_id)
@@ -169,14 +186,13 @@ def _recreate(
         return None
     if reported_id != attempt_id(seq, position, job.attempts_of(position) + 1):
         return None
-    memory = entry_of(job, position).line.request.memory
-    now, core.now = core.now, min(started or core.now, core.now)
-    attempt = Attempt(job, position, number, multinode.grant_of(granted, memory), core.now)
+    request = entry_of(job, position).line.request
+    scheduled = min(started or at, at)
+    attempt = Attempt(job, position, number, multinode.grant_of(granted, request), scheduled)
     register_existing(core, attempt)
-    core.transition(job, position, SCHEDULED, attempt)
-    core.now = now
+    core.transition(job, position, SCHEDULED, attempt, at=scheduled)
     end_is_known = over and len(attempt.grant.parts) == 1
     if not end_is_known and not all(core.host_node(part.node) for part in attempt.grant.parts):
-        lose_attempt(core, attempt, orphan_reason(core, attempt))
+        lose_attempt(core, attempt, orphan_reason(core, attempt), at)
         return None
     return attempt

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.description.iteration import Indices
 
 Bitmap = bytes
 
@@ -29,11 +30,13 @@ def entered(states: bytes | bytearray, bitmap: Bitmap, state: State) -> bytearra
     return bytearray((_number(states) + _number(bitmap) * state).to_bytes(len(states), "little"))
 
 
-def seen_from(values: bytes | bytearray, indices: range, others: range) -> bytes:
+def seen_from(values: bytes | bytearray, indices: Indices, others: Indices) -> bytes:
     """Select the bytes of `others` from `values`, which has one byte for each of `indices`.
 
     `others` is a subset of `indices`.
     """
+    if not (isinstance(indices, range) and isinstance(others, range)):
+        return bytes([values[indices.index(other)] for other in others])
     first, last = indices.index(others[0]), indices.index(others[-1])
     low, high = sorted([first, last])
     stride = (high - low) // (len(others) - 1) if high > low else 1

@@ -37,7 +37,7 @@ def cancel(core: CoreState, event: Cancel) -> None:
         else:
             final_states.append(FinalState(job, position, CANCELED))
     make_final(core, *final_states)
-    _reply(core, "canceled", len(chosen), errors)
+    reply(core, "canceled", len(chosen), errors)
 
 
 def remove(core: CoreState, event: Remove) -> None:
@@ -56,7 +56,7 @@ def remove(core: CoreState, event: Remove) -> None:
             core.unregister(job)
             core.effects.append(Removed(job))
             removed += 1
-    _reply(core, "removed", removed, errors)
+    reply(core, "removed", removed, errors)
 
 
 def withdraw(core: CoreState, event: Withdraw) -> None:
@@ -86,6 +86,9 @@ def shut_down(core: CoreState, event: ShutDown) -> None:
         _cancel_all(core, event.message)
     else:
         for attempt in [attempt for attempt in core.attempts.values() if not attempt.killed]:
+            cleanup = core.cleanups.get(attempt.id)
+            if cleanup is not None and cleanup.ended is not None:
+                continue  # it has ended by itself, and only other nodes have not confirmed that yet
             # A prefilled attempt that has not started is a waiting job to its user.
             if event.disposition is Disposition.CANCEL_RUNNING and attempt.started:
                 _kill(core, attempt)
@@ -130,5 +133,5 @@ def _kill(core: CoreState, attempt: Attempt) -> None:
     core.effects.append(Kill(attempt))
 
 
-def _reply(core: CoreState, verb: str, count: int, errors: dict[str, str]) -> None:
+def reply(core: CoreState, verb: str, count: int, errors: dict[str, str]) -> None:
     core.effects.append(Reply({verb: count, "errors": errors} if errors else {verb: count}))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from qcg.pilotjob.core import attempt_events, cancel, multinode, scheduler, submission
+from qcg.pilotjob.core import attempt_events, cancel, drain, hold, multinode, rerun, scheduler, set_job, submission
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.events import (
@@ -15,18 +15,26 @@ from qcg.pilotjob.core.events import (
     AttemptSwept,
     Cancel,
     Deadline,
+    DrainNodes,
     Event,
+    Hold,
     HostReported,
     HostUnreachable,
     NodesLost,
+    Release,
     Remove,
+    Rerun,
+    ResumeNodes,
     Schedule,
+    SetJobs,
     ShutDown,
     Submit,
     Warned,
     Withdraw,
 )
+from qcg.pilotjob.core.pool import EMPTY
 from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.description.model import RetryPolicy
 
 
 class Core:
@@ -37,13 +45,24 @@ class Core:
         nodes: Sequence[NodeSpec],
         *,
         rerun_lost: bool = False,
+        retry: RetryPolicy | None = None,
         patience: float = math.inf,
         fallback_node: str = "",
+        counters: Mapping[str, int] = EMPTY,
+        drain_after: int = 0,
     ) -> None:
-        self.state = CoreState(nodes, rerun_lost=rerun_lost, patience=patience, fallback_node=fallback_node)
+        self.state = CoreState(
+            nodes,
+            rerun_lost=rerun_lost,
+            retry=retry,
+            patience=patience,
+            fallback_node=fallback_node,
+            counters=counters,
+            drain_after=drain_after,
+        )
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """React to an event that happened at `now`.
+        """React to an event. `now`: the time by the manager's clock; records of hosts have their own times.
 
         Raises `SubmissionRejected`, and changes nothing, when a submission is not valid.
         """
@@ -65,8 +84,14 @@ _REACTIONS: dict[type[Event], Callable[[CoreState, Any], None]] = {
     HostUnreachable: attempt_events.host_unreachable,
     NodesLost: attempt_events.nodes_lost,
     Cancel: cancel.cancel,
+    Hold: hold.hold,
+    Release: hold.release,
+    SetJobs: set_job.set_jobs,
     Remove: cancel.remove,
+    Rerun: rerun.rerun,
     Deadline: cancel.deadline,
     Warned: cancel.warned,
     ShutDown: cancel.shut_down,
+    DrainNodes: drain.drain_nodes,
+    ResumeNodes: drain.resume_nodes,
 }

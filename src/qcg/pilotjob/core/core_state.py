@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from qcg.pilotjob.core.effects import Effect, Transition
+from qcg.pilotjob.core.holds import Holds
 from qcg.pilotjob.core.job_states import SUCCEED, State
+from qcg.pilotjob.core.pool import EMPTY, Pool
 from qcg.pilotjob.core.queue import Queue
-from qcg.pilotjob.core.records import Attempt, Cleanup, Grant, Job, Lane
-from qcg.pilotjob.core.resources import NodeSpec, Pool
+from qcg.pilotjob.core.records import Attempt, Cleanup, Grant, Job, Lane, NodeHealth, Past
+from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.description.model import RetryPolicy
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.core.node_group import NodeGroup
+    from qcg.pilotjob.core.reservation import Reservation
 
 
 class CoreState:
@@ -20,14 +28,18 @@ class CoreState:
         nodes: Sequence[NodeSpec],
         *,
         rerun_lost: bool = False,
+        retry: RetryPolicy | None = None,
         patience: float = math.inf,
         fallback_node: str = "",
+        counters: Mapping[str, int] = EMPTY,
+        drain_after: int = 0,
     ) -> None:
+        """`counters`: the named counters of the run."""
         self.nodes = tuple(nodes)
         self.fallback_node = fallback_node
         """Node whose host also answers for attempts on nodes that have left the run; empty if there is none."""
-        self.pool = Pool(nodes)
-        self.queue = Queue(self.nodes)
+        self.pool = Pool(nodes, counters)
+        self.queue = Queue(self.pool)
         self.jobs: dict[str, Job] = {}
         self.attempts: dict[str, Attempt] = {}
         """Attempts that hold resources or wait in a lane, by id."""
@@ -41,8 +53,13 @@ class CoreState:
         """Attempts of an earlier manager whose grant is no longer fully part of the run, with what they still hold."""
         self.cleanups: dict[str, Cleanup] = {}
         """Attempts that have ended, or must end, and are not known to be gone from all their nodes; by id."""
+        self.first_reports: dict[str, float] = {}
+        """By node, the time of the first report of its host to this manager. Attempts scheduled earlier are those of an
+        earlier manager."""
         self.unreachable_since: dict[str, float] = {}
         """Time since which each unreachable node has been silent."""
+        self.unreachable_reasons: dict[str, str] = {}
+        """Why nodes are unreachable, for those of which the reason is known."""
         self.lost_nodes: set[str] = set()
         """Nodes given up as lost until their host reports again."""
         self.deadline: float | None = None
@@ -54,6 +71,24 @@ class CoreState:
         self.rerun_lost = rerun_lost
         self.losses: dict[tuple[int, int], int] = {}
         """Number of attempts lost under this manager, by job number and position."""
+        self.retry = retry
+        """Retry policy of jobs without one of their own."""
+        self.past: dict[int, dict[int, Past]] = {}
+        """Earlier attempts by job number and position, for jobs and iterations that were queued again."""
+        self.paused: dict[tuple[int, int], tuple[float, Job]] = {}
+        """Jobs and iterations that pause, with the time of their next attempt, by job number and position."""
+        self.pauses: list[tuple[float, int, int]] = []
+        """Heap of the same pauses, and of pauses that were given up."""
+        self.reservations: dict[NodeGroup, Reservation] = {}
+        """The last reservation of each group, for the next scheduling pass."""
+        self.holds = Holds()
+        """Jobs and iterations that are held."""
+        self.begun: dict[int, bytearray] = {}
+        """By job number, which positions have begun to run without success so far; a byte for each of them."""
+        self.estimates = 0
+        """Number of times that an attempt took longer than all before it with the same request."""
+        self.health = NodeHealth(drain_after)
+        """Nodes that fail for reasons of their own, and drained nodes."""
         self.patience = patience
         """Seconds after which a waiting request may not be overtaken any more."""
         self.next_seq = 1
@@ -64,6 +99,7 @@ class CoreState:
         """Number of attempts that are running."""
         self._by_seq: dict[int, Job] | None = None
         self.now = 0.0
+        """Time of the event being handled, by the manager's clock."""
         self.effects: list[Effect] = []
 
     @property
@@ -90,6 +126,9 @@ class CoreState:
 
     def unregister(self, job: Job) -> None:
         self._by_seq = None
+        self.past.pop(job.seq, None)
+        self.holds.drop(job)
+        self.begun.pop(job.seq, None)
         del self.jobs[job.name]
         self.job_counts[job.state] -= 1
         if job.iterations is not None:
@@ -104,8 +143,11 @@ class CoreState:
         attempt: Attempt | None = None,
         exit_code: int | None = None,
         message: str = "",
+        at: float | None = None,
     ) -> None:
-        """Put a job (position -1) or one iteration into a state, and emit the transition."""
+        """Put a job (position -1) or one iteration into a state, and emit the transition.
+
+        `at`: when it happened, by the clock of a host; None: now."""
         if position < 0:
             counts = self.job_counts
             counts[job.state] -= 1
@@ -118,15 +160,28 @@ class CoreState:
             self.iteration_counts[job.iterations.states[position]] -= 1
             self.iteration_counts[state] += 1
             job.iterations.set_state(position, state)
-        self.effects.append(Transition(job, position, state, self.now, attempt, exit_code, message))
+        at = self.now if at is None else at
+        self.effects.append(Transition(job, position, state, at, attempt, exit_code, message))
 
     def state_of(self, job: Job, position: int) -> State:
         return job.state if position < 0 or job.iterations is None else job.iterations.state(position)
+
+    def past_attempts(self, job: Job, position: int) -> int:
+        """The number of earlier attempts of a job or iteration that were started."""
+        past = self.past_of(job, position)
+        return 0 if past is None else past.attempts
+
+    def past_of(self, job: Job, position: int) -> Past | None:
+        """The earlier attempts of a job or iteration; None if it was never queued again."""
+        of_job = self.past.get(job.seq)
+        return None if of_job is None else of_job.get(position)
 
     def add_attempt(self, attempt: Attempt) -> None:
         self.attempts[attempt.id] = attempt
         if attempt.started:
             self.executing += 1
+        if self.past:
+            attempt.ordinal = self.past_attempts(attempt.job, attempt.position) + 1
         for part in attempt.grant.parts:
             self.attempts_on.setdefault(part.node, {})[attempt] = None
         if attempt.position < 0:

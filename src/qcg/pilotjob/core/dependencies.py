@@ -9,8 +9,12 @@ from itertools import islice
 from msgspec import Struct
 
 from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.description.iteration import Indices
+from qcg.pilotjob.description.model import DependencyKind
 
 SAME_INDEX = "${it}"
+SAME_INDICES = -2
+"""Key of the jobs whose iterations wait for the iteration with their own index."""
 NEAR = 0.7
 """Minimum similarity, from 0 to 1, of an existing name that is suggested for an unknown one."""
 MAX_COMPARED = 2000
@@ -20,13 +24,21 @@ MAX_SUGGESTIONS = 20
 
 
 class Prerequisite(Struct, frozen=True):
-    """One entry of `after`, resolved."""
+    """One dependency, resolved."""
 
     job: Job
     position: int | None = None
     """Position of a single iteration of `job`, if only that is waited for."""
     same_index: bool = False
     """Whether each iteration waits for the iteration with its own index."""
+    kind: DependencyKind = "after"
+
+
+class Waiting(Struct, frozen=True):
+    """A job that waits for another outcome than the success of a job or iteration."""
+
+    job: Job
+    kind: DependencyKind
 
 
 class UnmetDependencies:
@@ -49,9 +61,11 @@ _NO_JOBS: list[Job] = []
 class Dependents:
     """The jobs that wait for a job: for all of it, for single iterations, or index by index."""
 
-    __slots__ = ("on_job", "on_position", "same_index")
+    __slots__ = ("on_job", "on_position", "outcomes", "same_index")
 
     def __init__(self, *, iterated: bool) -> None:
+        self.outcomes: dict[int, list[Waiting]] | None = None
+        """Jobs that wait for other outcomes than success: by position, -1 for all of the job, and `SAME_INDICES`."""
         self.on_job: list[Job] = []
         self.on_position = {} if iterated else _NO_POSITIONS
         self.same_index = [] if iterated else _NO_JOBS
@@ -74,16 +88,21 @@ class Suggestions:
 
 
 def resolve(
-    name: str, after: str, indices: range | None, find: Mapping[str, Job], suggestions: Suggestions | None = None
+    name: str,
+    after: str,
+    indices: Indices | None,
+    find: Mapping[str, Job],
+    suggestions: Suggestions | None = None,
+    kind: DependencyKind = "after",
 ) -> Prerequisite | str:
-    """Resolve one entry of `after` of the job `name`; an error message if that is not possible."""
+    """Resolve one entry of the dependencies of the job `name`; an error message if that is not possible."""
     wanted, separator, suffix = after.partition(":")
     job = find.get(wanted)
     if job is None:
         hint = suggestions.hint(wanted) if suggestions is not None else ""
         return f"job {name!r} waits for {after!r}, and there is no job {wanted!r}{hint}"
     if not separator:
-        return Prerequisite(job)
+        return Prerequisite(job, kind=kind)
     if job.iterations is None:
         return f"job {name!r} waits for {after!r}, and job {wanted!r} has no iterations"
     if suffix.replace(" ", "") == SAME_INDEX:
@@ -92,14 +111,16 @@ def resolve(
         missing = _first_missing(indices, job.iterations.indices)
         if missing is not None:
             return f"job {name!r} waits for {after!r}, and job {wanted!r} has no iteration {missing}"
-        return Prerequisite(job, same_index=True)
+        return Prerequisite(job, same_index=True, kind=kind)
     position = job.iterations.position_of(suffix)
     if position is None:
         return f"job {name!r} waits for {after!r}, and job {wanted!r} has no iteration {suffix}"
-    return Prerequisite(job, position)
+    return Prerequisite(job, position, kind=kind)
 
 
-def _first_missing(wanted: range, existing: range) -> int | None:
+def _first_missing(wanted: Indices, existing: Indices) -> int | None:
+    if not (isinstance(wanted, range) and isinstance(existing, range)):
+        return next((index for index in wanted if index not in existing), None)
     if wanted[0] in existing and wanted[-1] in existing and (len(wanted) == 1 or wanted.step % existing.step == 0):
         return None
     return next(index for index in wanted if index not in existing)
@@ -137,6 +158,27 @@ def find_cycles(prerequisites: Mapping[Job, Iterable[Prerequisite]], most: int) 
                 stack.pop()
                 done.add(path.popitem()[0])
     return cycles
+
+
+def prerequisites_first(prerequisites: Mapping[Job, Iterable[Prerequisite]]) -> list[Job]:
+    """Sort jobs topologically: prerequisites come before their dependents. The jobs form no cycle."""
+    ordered: dict[Job, None] = {}
+    for root in prerequisites:
+        stack = [] if root in ordered else [(root, iter(prerequisites[root]))]
+        while stack:
+            job, left = stack[-1]
+            following = next((one.job for one in left if one.job in prerequisites and one.job not in ordered), None)
+            if following is not None:
+                stack.append((following, iter(prerequisites[following])))
+            else:
+                stack.pop()
+                ordered[job] = None
+    return list(ordered)
+
+
+def is_later(other: Job, job: Job) -> bool:
+    """Whether `other` was submitted after `job`: jobs of one submission may depend on each other in any order."""
+    return other.seq > job.seq and other.submitted > job.submitted
 
 
 def dependents_of(job: Job) -> Dependents:

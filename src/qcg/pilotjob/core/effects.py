@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from qcg.pilotjob.core.bitmaps import Bitmap
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.core.records import Attempt, Job
+from qcg.pilotjob.core.records import Attempt, DrainedNode, Job, PastAttempt
 
 
 class Added(Struct, frozen=True, gc=False):
@@ -94,9 +94,63 @@ class KillStray(Struct, frozen=True, gc=False):
 
 
 class Requeued(Struct, frozen=True, gc=False):
-    """An attempt was lost or taken back: its job is queued again for another attempt."""
+    """An attempt did not succeed, or was taken back: its job is queued again for another attempt."""
 
     attempt: Attempt
+    past: PastAttempt | None = None
+    """How it ended; None for an attempt that was never started."""
+
+
+class Reran(Struct, frozen=True, gc=False):
+    """A job, or some of its iterations, had ended without success and are queued again. For the journal."""
+
+    job: Job
+    positions: tuple[int, ...]
+    """What is queued again; -1 for a job without iterations."""
+    left: tuple[int, ...]
+    """Iterations that stay as they have ended, without success."""
+    was_final: bool
+    """Whether the job itself had ended."""
+    replaced: bool
+    """Whether the job has a new description."""
+
+
+class WakeAt(Struct, frozen=True, gc=False):
+    """A scheduling pass is needed at this time, because jobs pause or avoid a node until then."""
+
+    at: float
+
+
+class Held(Struct, frozen=True, gc=False):
+    """A job (position -1) or an iteration is held. For the journal."""
+
+    job: Job
+    position: int
+    since: float
+
+
+class Released(Struct, frozen=True, gc=False):
+    """A job with all its iterations (position -1), or an iteration, is no longer held. For the journal."""
+
+    job: Job
+    position: int
+    within: bool = False
+    """Whether the rest of its job stays held."""
+
+
+class Changed(Struct, frozen=True, gc=False):
+    """A waiting job has a new description. For the journal."""
+
+    job: Job
+
+
+class NodesDrained(Struct, frozen=True, gc=False):
+    """The drained nodes have changed, or a node would be drained if it were not the last one."""
+
+    drained: dict[str, DrainedNode]
+    """All drained nodes, for the journal."""
+    notice: str
+    """For users."""
 
 
 class Removed(Struct, frozen=True, gc=False):
@@ -132,6 +186,12 @@ Effect = Union[
     Retract,
     KillStray,
     Requeued,
+    Reran,
+    WakeAt,
+    Held,
+    Released,
+    Changed,
+    NodesDrained,
     Removed,
     MoreToStart,
     AllDone,

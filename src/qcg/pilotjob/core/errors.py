@@ -15,5 +15,5 @@ class SubmissionRejected(CoreError):
         self.sentences = sentences
 
 
-class SanityError(CoreError):
-    """The core's state contradicts itself: a defect, found by `core.sanity`."""
+class SanityError(Exception):
+    """The core's state contradicts itself: a defect, found by `core.sanity`. No CoreError, which refuses a request."""

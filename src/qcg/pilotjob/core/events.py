@@ -7,7 +7,9 @@ from typing import Union
 
 from msgspec import Struct
 
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Disposition
+from qcg.pilotjob.description.changes import JobChange
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.host.records import Ended, Running, Started
 
@@ -25,10 +27,52 @@ class Cancel(Struct, frozen=True, gc=False):
     """Jobs, or single iterations such as `job:3`."""
 
 
+class Hold(Struct, frozen=True, gc=False):
+    """Do not start waiting jobs until they are released."""
+
+    names: list[str]
+    """Jobs, or single iterations such as `job:3`."""
+
+
+class Release(Struct, frozen=True, gc=False):
+    """Let held jobs be started."""
+
+    names: list[str] | None
+    """Jobs, or single iterations; None for all held jobs."""
+
+
+class SetJobs(Struct, frozen=True, gc=False):
+    """Change what waiting jobs ask for."""
+
+    names: list[str]
+    change: JobChange
+
+
 class Remove(Struct, frozen=True, gc=False):
     """Remove final jobs from the registry."""
 
     names: list[str]
+
+
+class RerunCandidate(Struct, frozen=True, gc=False):
+    """A job of which some part has ended without success."""
+
+    description: JobDescription
+    attempts: dict[int, tuple[int, int]] = {}
+    """By position, the last attempt number, and the number of attempts that were started."""
+    replaced: bool = False
+    """Whether the description is a new one."""
+
+
+class Rerun(Struct, frozen=True, gc=False):
+    """Run jobs and iterations again that have ended without success, and their omitted dependents."""
+
+    names: list[str]
+    """Jobs, or single iterations such as `job:3`; empty for all."""
+    states: list[State]
+    """FAILED, CANCELED and OMITTED, or some of them; empty for all of them."""
+    jobs: dict[str, RerunCandidate]
+    """The jobs with these names, and all jobs with omitted parts."""
 
 
 class AttemptStarted(Struct, frozen=True, gc=False):
@@ -61,6 +105,8 @@ class HostUnreachable(Struct, frozen=True, gc=False):
     """A host cannot be reached for the moment: its nodes get no work, and their attempts run on."""
 
     nodes: list[str]
+    reason: str = ""
+    """Why, as a clause for users; empty if it is not known."""
 
 
 class Withdraw(Struct, frozen=True, gc=False):
@@ -94,6 +140,20 @@ class ShutDown(Struct, frozen=True, gc=False):
     message: str
 
 
+class DrainNodes(Struct, frozen=True, gc=False):
+    """Place nothing new on these nodes. Attempts that run there go on."""
+
+    nodes: list[str]
+    reason: str = ""
+    """Why, as a clause for users; empty for the default."""
+
+
+class ResumeNodes(Struct, frozen=True, gc=False):
+    """Use drained nodes again."""
+
+    nodes: list[str]
+
+
 class Schedule(Struct, frozen=True, gc=False):
     """Give free resources to waiting jobs. Sent once after a batch of other events."""
 
@@ -105,7 +165,11 @@ Event = Union[
     Submit,
     Withdraw,
     Cancel,
+    Hold,
+    Release,
+    SetJobs,
     Remove,
+    Rerun,
     AttemptStarted,
     AttemptEnded,
     AttemptSwept,
@@ -115,5 +179,7 @@ Event = Union[
     Deadline,
     Warned,
     ShutDown,
+    DrainNodes,
+    ResumeNodes,
     Schedule,
 ]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from qcg.pilotjob.core.resources import NodeSpec
-from qcg.pilotjob.description.model import ResourceRequest
+from qcg.pilotjob.description.model import ANY_HOST, OwnResources, ResourceRequest
 
 MAX_SIZES = 3
 """Number of different node sizes that a message lists."""
@@ -22,13 +22,54 @@ def least_cores(request: ResourceRequest) -> int:
 
 
 def why_never(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str | None:
-    """Why these nodes cannot satisfy the request even if all are idle; None if they can."""
-    exist = capacity(request, nodes)
-    if least(request) <= exist:
+    """Why these nodes cannot satisfy the request even if all are idle; None if they can.
+
+    Only nodes of the group that the request names count, and for any host, each remote host by itself.
+    """
+    if not request.host:
+        return why_never_in(request, [node for node in nodes if not node.group])
+    groups = groups_for(request, nodes)
+    if not groups:
+        host = "no remote host" if request.host == ANY_HOST else f"no host {request.host!r}"
+        return f"there is {host} now"
+    reasons = {name: why_never_in(request, members) for name, members in groups.items()}
+    if None in reasons.values():
         return None
-    if (request.gpus or request.memory) and not _able(request, nodes):
-        return f"{describe_extras(request)} on a node requested, but no node has that"
-    of_nodes = f" and {describe_extras(request)}" if request.nodes and (request.gpus or request.memory) else ""
+    return "; ".join(f"on host {name}: {reason}" for name, reason in reasons.items())
+
+
+def groups_for(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> dict[str, list[NodeSpec]]:
+    """The nodes on which the request can be satisfied, by group."""
+    groups: dict[str, list[NodeSpec]] = {}
+    for node in nodes:
+        if node.group == request.host or (node.group and request.host == ANY_HOST):
+            groups.setdefault(node.group, []).append(node)
+    return groups
+
+
+def fits(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> bool:
+    """Whether one of the groups among these nodes has enough for the request."""
+    return any(fits_in(request, members) for members in groups_for(request, nodes).values())
+
+
+def fits_in(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> bool:
+    """Whether these nodes of one group have enough for the request."""
+    if any(node.slots for node in nodes):
+        return any(node.cores and _gives_slot(request.own, node) for node in nodes)
+    return least(request) <= capacity(request, nodes)
+
+
+def why_never_in(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> str | None:
+    """The same, for nodes of one group."""
+    if fits_in(request, nodes):
+        return None
+    exist = capacity(request, nodes)
+    extras = describe_extras(request)
+    if request.own is not None and request.own.gpu_share and any(node.slots for node in nodes):
+        return f"{extras} requested, but jobs go through a batch system there, which gives whole GPUs only"
+    if extras and not _able(request, nodes):
+        return f"{extras} on a node requested, but no node has that"
+    of_nodes = f" and {extras}" if request.nodes and extras else ""
     have = f": there {_sizes(nodes)}" if request.nodes and request.cores and nodes and not of_nodes else ""
     existing = "none exists" if not exist else "only 1 exists" if exist == 1 else f"only {exist} exist"
     return f"{describe_minimum(request)}{of_nodes} requested, but {existing}{have}{_claimed(request, nodes)}"
@@ -85,13 +126,27 @@ def _sizes(nodes: Sequence[NodeSpec]) -> str:
 
 
 def describe_extras(request: ResourceRequest) -> str:
-    """The GPUs and memory requested on each node in words; empty if there are none."""
+    """The GPUs, memory and counters requested on each node in words; empty if there are none."""
     wanted = []
     if request.gpus:
         wanted.append(count(request.gpus, "GPU"))
+    if request.own is not None and request.own.gpu_share:
+        wanted.append(f"{share_text(request.own.gpu_share)} GPU")
     if request.memory:
         wanted.append(f"{request.memory} MiB of memory")
+    if request.own is not None:
+        wanted += [f"{number} {name}" for name, number in request.own.on_node]
     return " and ".join(wanted)
+
+
+def describe_counters(request: ResourceRequest) -> str:
+    """The counters of the run requested in words; empty if there are none."""
+    return " and ".join(f"{number} {name}" for name, number in request.own.of_run) if request.own is not None else ""
+
+
+def share_text(share: int) -> str:
+    """A part of a GPU in decimals: 500 thousandths are `0.5`."""
+    return f"0.{share:03d}".rstrip("0")
 
 
 def count(number: int, noun: str) -> str:
@@ -100,5 +155,21 @@ def count(number: int, noun: str) -> str:
 
 
 def _able(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
-    """The nodes with enough GPUs and memory."""
-    return [node for node in nodes if len(node.gpus) >= request.gpus and node.memory >= request.memory]
+    """The nodes with enough GPUs, memory and counters."""
+    able = [node for node in nodes if len(node.gpus) >= request.gpus and node.memory >= request.memory]
+    own = request.own
+    return able if own is None else [node for node in able if _has_gpu_for(own, node) and _has_counters(own, node)]
+
+
+def _has_gpu_for(own: OwnResources, node: NodeSpec) -> bool:
+    return bool(node.gpus) or own.gpu_share <= node.gpu_share
+
+
+def _has_counters(own: OwnResources, node: NodeSpec) -> bool:
+    counters = dict(node.counters)
+    return all(number <= counters.get(name, 0) for name, number in own.on_node)
+
+
+def _gives_slot(own: OwnResources | None, node: NodeSpec) -> bool:
+    """Whether a host behind a batch system has the counters; it gives no part of a GPU."""
+    return own is None or (not own.gpu_share and _has_counters(own, node))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from itertools import compress
 
 from msgspec import Struct
 
 from qcg.pilotjob.core.bitmaps import Bitmap, both, seen_from
 from qcg.pilotjob.core.core_state import CoreState, name_of
-from qcg.pilotjob.core.effects import AllDone, IterationsFinal, QueuedIterationsFinal
+from qcg.pilotjob.core.dependencies import SAME_INDICES, Waiting
+from qcg.pilotjob.core.effects import AllDone, IterationsFinal, QueuedIterationsFinal, Released
 from qcg.pilotjob.core.iterations import Iterations
-from qcg.pilotjob.core.job_states import FAILED, OMITTED, QUEUED, SUCCEED, State
+from qcg.pilotjob.core.job_states import EXECUTING, FAILED, OMITTED, QUEUED, SUCCEED, State
+from qcg.pilotjob.core.outcomes import has_begun, is_dependency_met, note_begun, take_started, was_noted, why_omitted
 from qcg.pilotjob.core.queue import QueueEntry
 from qcg.pilotjob.core.records import Attempt, Job
 
@@ -47,39 +50,56 @@ class UnstartedFinalState(Struct, frozen=True, gc=False):
 Work = deque[FinalState | UnstartedFinalState]
 
 
-def make_final(core: CoreState, *items: FinalState | UnstartedFinalState) -> None:
+def make_final(core: CoreState, *items: FinalState | UnstartedFinalState, at: float | None = None) -> None:
     """Make jobs and iterations final, then their dependents. All items come first, so none of them is omitted because
-    of another one."""
+    of another one. `at`: when it happened, by the clock of a host; None: now."""
+    at = core.now if at is None else at
     work: Work = deque(items)
     while work:
         item = work.popleft()
         if isinstance(item, FinalState):
-            _make_one_final(core, item, work)
+            _make_one_final(core, item, at, work)
         elif item.job.iterations is not None:
-            _make_unstarted_final(core, item, work)
+            _make_unstarted_final(core, item, at, work)
         elif item.job.state is QUEUED:
-            _make_one_final(core, FinalState(item.job, -1, item.state, item.message), work)
+            _make_one_final(core, FinalState(item.job, -1, item.state, item.message), at, work)
 
 
 def make_ready(core: CoreState, job: Job) -> None:
-    """Queue a job whose job-wide prerequisites have all succeeded."""
-    unmet = job.unmet
-    if job.iterations is None:
+    """Queue what waits of a job whose job-wide dependencies are all met: all but what is held or pauses."""
+    iterations, unmet = job.iterations, job.unmet
+    if iterations is None and not (core.holds.jobs or core.paused):  # the usual case
         (entry,) = job.entries
         entry.fresh = -1
         core.queue.add(entry, core.now)
+        return
+    positions: Iterable[int]
+    if core.holds and job.seq in core.holds.jobs:
+        positions = core.holds.released(job)
+    elif iterations is None:
+        positions = (-1,)
     elif unmet is not None and unmet.same_index is not None:
-        for position, missing in enumerate(unmet.same_index):
-            if not missing:
-                make_position_ready(core, job, position)
+        positions = [position for position, missing in enumerate(unmet.same_index) if not missing]
     else:
+        positions = tuple(iterations.apart or ())
         for entry in job.entries:
             entry.fresh = 0
             core.queue.add(entry, core.now)
+    for position in positions:
+        if core.state_of(job, position) is QUEUED and is_met(job, position) and (job.seq, position) not in core.paused:
+            make_position_ready(core, job, position)
+
+
+def is_met(job: Job, position: int) -> bool:
+    """Whether all dependencies of a job (position -1) or an iteration are met."""
+    unmet = job.unmet
+    return unmet is None or not (unmet.on_jobs or (unmet.same_index is not None and unmet.same_index[position]))
 
 
 def make_position_ready(core: CoreState, job: Job, position: int) -> None:
-    """Queue one iteration (or the job, position -1)."""
+    """Queue one iteration (or the job, position -1), unless it is held."""
+    if core.holds and core.holds.since(job, position):
+        return
     entry = entry_of(job, position)
     entry.make_ready(position)
     core.queue.add(entry, core.now)
@@ -87,22 +107,33 @@ def make_position_ready(core: CoreState, job: Job, position: int) -> None:
 
 def entry_of(job: Job, position: int) -> QueueEntry:
     """The queue entry that starts this position of the job."""
-    plan = job.iterations.plan if job.iterations is not None else None
+    iterations = job.iterations
+    if iterations is not None and iterations.apart and (apart := iterations.apart.get(position)) is not None:
+        return apart
+    return own_entry(job, position)
+
+
+def own_entry(job: Job, position: int) -> QueueEntry:
+    """The queue entry for the positions that ask for what the description of the job says."""
+    plan = None if job.iterations is None else job.iterations.plan
     if plan is None:
         return job.entries[0]
     size = plan.size(position)
     return next(entry for entry in job.entries if entry.size == size)
 
 
-def _make_one_final(core: CoreState, item: FinalState, work: Work) -> None:
+def _make_one_final(core: CoreState, item: FinalState, at: float, work: Work) -> None:
     job, position = item.job, item.position
     if core.state_of(job, position).is_final:
         return
-    core.transition(job, position, item.state, item.attempt, item.exit_code, item.message)
+    core.transition(job, position, item.state, item.attempt, item.exit_code, item.message, at)
+    had_begun = item.attempt is not None and item.attempt.started > 0
+    if had_begun and item.state is not SUCCEED:
+        note_begun(core, job, position)
     if position < 0:
         _job_is_final(core, job, work)
     else:
-        _iteration_is_final(core, job, position, work)
+        _iteration_is_final(core, job, position, had_begun, work)
 
 
 def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
@@ -110,16 +141,22 @@ def _job_is_final(core: CoreState, job: Job, work: Work) -> None:
     # Free the memory that a final job no longer needs.
     core.queue.job_is_final(job)
     job.entries = ()
+    if job.iterations is not None:
+        job.iterations.apart = job.iterations.apart_by_demand = None
     job.unmet = None
     job.dependents = None
+    if (core.holds.jobs or core.holds.positions) and core.holds.drop(job):
+        core.effects.append(Released(job, -1))
     if dependents is not None:
         for other in dependents.on_job:
             _prerequisite_is_final(core, other, job.state, job.name, work)
+        for waiting in dependents.outcomes.get(-1, ()) if dependents.outcomes is not None else ():
+            _settle(core, waiting, job, -1, job.state, work)
     if not (core.job_counts[QUEUED] or core.unfinished):
         core.effects.append(AllDone())
 
 
-def _iteration_is_final(core: CoreState, job: Job, position: int, work: Work) -> None:
+def _iteration_is_final(core: CoreState, job: Job, position: int, had_begun: bool, work: Work) -> None:
     iterations = job.iterations
     assert iterations is not None
     state = iterations.state(position)
@@ -129,6 +166,8 @@ def _iteration_is_final(core: CoreState, job: Job, position: int, work: Work) ->
             _prerequisite_is_final(core, other, state, name, work)
         for other in job.dependents.same_index:
             _same_index_is_final(core, other, iterations.indices[position], state, name, work)
+        if job.dependents.outcomes is not None:
+            _outcome_of_position(core, job, position, state, had_begun, work)
     _finish_iterated(job, work)
 
 
@@ -169,7 +208,72 @@ def _same_index_is_final(core: CoreState, job: Job, index: int, state: State, na
         make_position_ready(core, job, position)
 
 
-def _make_unstarted_final(core: CoreState, item: UnstartedFinalState, work: Work) -> None:
+def _outcome_of_position(core: CoreState, job: Job, position: int, state: State, had_begun: bool, work: Work) -> None:
+    """Tell the jobs that wait for an outcome of an iteration. `had_begun`: its last attempt was reported to run."""
+    assert job.dependents is not None
+    assert job.dependents.outcomes is not None
+    for waiting in job.dependents.outcomes.pop(position, ()):
+        _settle(core, waiting, job, position, state, work)
+    if state is SUCCEED and not had_begun:  # its start was never reported
+        for waiting in take_started(job.dependents, -1):
+            _settle(core, waiting, job, -1, EXECUTING, work)
+    for waiting in job.dependents.outcomes.get(SAME_INDICES, ()):
+        # Those that wait for a start have been told about it.
+        if waiting.kind != "afterstart" or not (had_begun or was_noted(core, job, position)):
+            _settle_index(core, waiting, job, position, state, work)
+
+
+def position_has_begun(core: CoreState, job: Job, position: int) -> None:
+    """Tell the jobs that wait for the start of a job, or of an iteration, that has begun to run."""
+    dependents = job.dependents
+    assert dependents is not None
+    assert dependents.outcomes is not None
+    work: Work = deque()
+    for place in {position, -1}:
+        for waiting in take_started(dependents, place):
+            _settle(core, waiting, job, place, EXECUTING, work)
+    for waiting in dependents.outcomes.get(SAME_INDICES, ()):
+        if waiting.kind == "afterstart" and not was_noted(core, job, position):
+            _settle_index(core, waiting, job, position, EXECUTING, work)
+    assert not work
+
+
+def _settle(core: CoreState, waiting: Waiting, other: Job, position: int, state: State, work: Work) -> None:
+    """Let a job go on, or omit it, after an outcome of what all of it waited for."""
+    job = waiting.job
+    if job.state.is_final:
+        return
+    if is_dependency_met(waiting.kind, state, begun=has_begun(core, other, position)):
+        assert job.unmet is not None
+        job.unmet.on_jobs -= 1
+        if not job.unmet.on_jobs:
+            make_ready(core, job)
+    else:
+        message = why_omitted(waiting.kind, name_of(other, position), state)
+        work.append(UnstartedFinalState(job, OMITTED, message))
+
+
+def _settle_index(core: CoreState, waiting: Waiting, other: Job, position: int, state: State, work: Work) -> None:
+    """The same for the iteration of a job that waited for the same index."""
+    job, iterations = waiting.job, waiting.job.iterations
+    assert iterations is not None
+    assert other.iterations is not None
+    own = iterations.position(other.iterations.indices[position])
+    if own is None or job.state.is_final:
+        return
+    if not is_dependency_met(waiting.kind, state, begun=has_begun(core, other, position)):
+        if iterations.states[own] == QUEUED:
+            work.append(FinalState(job, own, OMITTED, why_omitted(waiting.kind, name_of(other, position), state)))
+        return
+    assert job.unmet is not None
+    assert job.unmet.same_index is not None
+    job.unmet.same_index[own] -= 1
+    is_paused = (job.seq, own) in core.paused
+    if iterations.states[own] == QUEUED and is_met(job, own) and not is_paused:
+        make_position_ready(core, job, own)
+
+
+def _make_unstarted_final(core: CoreState, item: UnstartedFinalState, at: float, work: Work) -> None:
     job, iterations = item.job, item.job.iterations
     assert iterations is not None
     if job.state.is_final:
@@ -182,9 +286,9 @@ def _make_unstarted_final(core: CoreState, item: UnstartedFinalState, work: Work
         core.iteration_counts[item.state] += ended
         if chosen == queued and _none_can_be_requeued(iterations):
             job.message = job.message or item.message
-            core.effects.append(QueuedIterationsFinal(job, item.state, core.now))
+            core.effects.append(QueuedIterationsFinal(job, item.state, at))
         else:
-            core.effects.append(IterationsFinal(job, chosen, item.state, core.now, item.message))
+            core.effects.append(IterationsFinal(job, chosen, item.state, at, item.message))
         if job.dependents is not None:
             _unstarted_is_final(core, item, chosen, work)
     _finish_iterated(job, work)
@@ -211,6 +315,9 @@ def _unstarted_is_final(core: CoreState, item: UnstartedFinalState, ended: Bitma
             work.append(UnstartedFinalState(other, OMITTED, f"it waits for {job.name!r}, which is {item.state.name}"))
         else:
             work += omitted_by_index(other, job, item.state, ended)
+    if job.dependents.outcomes is not None:
+        for position in compress(range(len(ended)), ended):
+            _outcome_of_position(core, job, position, item.state, False, work)
 
 
 def omitted_by_index(

@@ -8,16 +8,28 @@ from qcg.pilotjob.core import bitmaps
 from qcg.pilotjob.core.job_states import CANCELED, FAILED, OMITTED, QUEUED, STATES, SUCCEED, State
 
 if TYPE_CHECKING:
+    from qcg.pilotjob.core.queue import Demand, QueueEntry
     from qcg.pilotjob.core.records import Attempt
+    from qcg.pilotjob.description.iteration import Indices
     from qcg.pilotjob.description.iteration_schedulers import MaximumIters
 
 
 class Iterations:
     """The states of the iterations by position (0, 1, 2 … in the order of the indices), and their current attempts."""
 
-    __slots__ = ("attempts", "attempts_made", "began", "counts", "indices", "plan", "states")
+    __slots__ = (
+        "apart",
+        "apart_by_demand",
+        "attempts",
+        "attempts_made",
+        "began",
+        "counts",
+        "indices",
+        "plan",
+        "states",
+    )
 
-    def __init__(self, indices: range, plan: MaximumIters | None = None) -> None:
+    def __init__(self, indices: Indices, plan: MaximumIters | None = None) -> None:
         self.indices = indices
         self.plan = plan
         """Sizes of the iterations under `maximum-iters`; None if all have the same size."""
@@ -29,6 +41,11 @@ class Iterations:
         self.attempts: dict[int, Attempt] = {}
         self.attempts_made: dict[int, int] = {}
         """Number of attempts used up by position; positions without any are left out."""
+        self.apart: dict[int, QueueEntry] | None = None
+        """Queue entries of positions that are started one by one: they pause before a retry, or ask for more than the
+        others."""
+        self.apart_by_demand: dict[Demand, QueueEntry] | None = None
+        """Queue entries of positions that ask for something else than the job, one for each distinct demand."""
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -13,6 +13,7 @@ from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import KillStray, Stop, Sweep
 from qcg.pilotjob.core.events import AttemptSwept
 from qcg.pilotjob.core.records import Attempt, Cleanup, Grant, NodePart
+from qcg.pilotjob.description.model import ResourceRequest
 from qcg.pilotjob.host.records import Ended, EndReason, NodeGrant, Running
 
 
@@ -20,7 +21,7 @@ def ended_on_first_node(core: CoreState, attempt: Attempt, record: Ended) -> Non
     """Handle the end record of a multi-node attempt from its first node."""
     cleanup = core.cleanups.get(attempt.id) or _begin(core, attempt)
     cleanup.ended = record
-    _first_is_done(core, cleanup)
+    _first_is_done(core, cleanup, record.at)
 
 
 def stray_ended(core: CoreState, cleanup: Cleanup) -> None:
@@ -54,7 +55,7 @@ def kill_stray(core: CoreState, running: Running, nodes: list[str]) -> None:
     granted = running.grant
     first = granted[0][0] if granted and granted[0][0] in nodes else nodes[0]
     if running.id not in core.cleanups:
-        held = core.pool.claim(grant_of(granted, 0))
+        held = core.pool.claim(grant_of(granted))
         waiting = {part.node for part in held.parts if part.node in core.pool} - core.lost_nodes | {first}
         core.cleanups[running.id] = Cleanup(running.id, held, first, waiting, None)
     core.effects.append(KillStray(running.id, first))
@@ -85,9 +86,10 @@ def repeat_sweeps(core: CoreState, nodes: set[str]) -> None:
             _sweep(core, cleanup, others)
 
 
-def grant_of(granted: list[NodeGrant], memory: int) -> Grant:
-    """The grant that a host reports, with the memory on each node that hosts do not know."""
-    return Grant(tuple(NodePart(node, tuple(cores), tuple(gpus), memory) for node, cores, gpus in granted))
+def grant_of(granted: list[NodeGrant], request: ResourceRequest | None = None) -> Grant:
+    """The grant that a host reports, with the part of the request that hosts do not know; None: of no known job."""
+    memory, own = (0, None) if request is None else (request.memory, request.own)
+    return Grant(tuple(NodePart(node, tuple(cores), tuple(gpus), memory) for node, cores, gpus in granted), own)
 
 
 def _begin(core: CoreState, attempt: Attempt) -> Cleanup:
@@ -96,11 +98,11 @@ def _begin(core: CoreState, attempt: Attempt) -> Cleanup:
     return cleanup
 
 
-def _first_is_done(core: CoreState, cleanup: Cleanup) -> None:
+def _first_is_done(core: CoreState, cleanup: Cleanup, at: float | None = None) -> None:
     if cleanup.first in cleanup.pending:
         cleanup.pending.discard(cleanup.first)
         _sweep(core, cleanup, cleanup.pending)
-    _finish_if_over(core, cleanup)
+    _finish_if_over(core, cleanup, at)
 
 
 def _nodes_lost(core: CoreState, cleanup: Cleanup, message: str) -> None:
@@ -117,7 +119,9 @@ def _sweep(core: CoreState, cleanup: Cleanup, nodes: set[str]) -> None:
     core.effects += [Sweep(cleanup.id, node) for node in sorted(nodes)]
 
 
-def _finish_if_over(core: CoreState, cleanup: Cleanup) -> None:
+def _finish_if_over(core: CoreState, cleanup: Cleanup, at: float | None = None) -> None:
+    """Finish the attempt when no node is pending. `at`: the end by the clock of its host; None: it ended now, with the
+    last sweep."""
     if cleanup.pending:
         return
     del core.cleanups[cleanup.id]
@@ -125,6 +129,6 @@ def _finish_if_over(core: CoreState, cleanup: Cleanup) -> None:
     if attempt is None:
         core.pool.release(cleanup.grant)
     elif record is None or (cleanup.lost_message and record.reason in (EndReason.EXIT, EndReason.CANCEL)):
-        lose_attempt(core, attempt, cleanup.lost_message)
+        lose_attempt(core, attempt, cleanup.lost_message, at)
     else:
-        finish_attempt(core, attempt, record)
+        finish_attempt(core, attempt, record, at)

@@ -2,9 +2,13 @@
 
 A waiting job whose request equals the grant of a running attempt is launched before that attempt is over: it joins the
 lane of the attempt, and the host starts it as soon as the cores are free. Prefill does not change the order of jobs:
-only the first job in the queue joins a lane, so no job is overtaken, and it would have got those cores a little later
-anyway. It may wait longer than for other cores, but not by much: only requests whose recent attempts were short are
-prefilled, only as many as will be over soon, and attempts behind one that takes unexpectedly long are retracted.
+only the first job in the queue of a group of nodes joins a lane, so no job is overtaken, and it would have got those
+cores a little later anyway. It may wait longer than for other cores, but not by much: only requests whose recent
+attempts were short are prefilled, only as many as will be over soon, and attempts behind one that takes unexpectedly
+long are retracted.
+
+The attempts of a lane share its counters of the run, too, so prefill never takes any. A job that waits for such
+counters keeps no others from joining lanes, except later jobs that need the same counters.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.effects import Launch, Retract
 from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.job_states import SCHEDULED
-from qcg.pilotjob.core.queue import Durations, QueueLine
+from qcg.pilotjob.core.node_group import NodeGroup
+from qcg.pilotjob.core.queue import Durations, Head, QueueLine
 from qcg.pilotjob.core.records import Attempt, Job, Lane
 from qcg.pilotjob.description.model import ResourceRequest
 from qcg.pilotjob.host.records import Ended
@@ -33,12 +38,20 @@ RETRACT_AFTER = 0.5
 DECAY = 0.9
 """Weight of the earlier durations when another attempt has ended."""
 
+OpenLane = tuple[int, int, Attempt, int]
+"""An attempt to queue behind: current depth, number, attempt, maximum depth."""
 
-def record_duration(attempt: Attempt, record: Ended) -> None:
+
+def record_duration(core: CoreState, attempt: Attempt, record: Ended) -> None:
     """Update the recent durations of a request with an attempt that has ended."""
     if record.started:
         durations = entry_of(attempt.job, attempt.position).line.durations
         seconds = max(record.at - record.started, 0.0)
+        if seconds > durations.slowest:
+            durations.slowest = seconds
+            core.estimates += 1
+        if not record.exit_code:
+            durations.succeeded += 1
         if durations.longest is None:
             durations.longest = durations.mean = seconds
         else:
@@ -53,22 +66,40 @@ def lane_depth(durations: Durations) -> int:
     return MAX_LANE_DEPTH if durations.mean * MAX_LANE_DEPTH <= HORIZON else int(HORIZON / durations.mean)
 
 
-def prefill_lanes(core: CoreState, left: float) -> None:
-    """After a scheduling pass, launch the first waiting jobs into lanes of attempts with an equal request."""
+def prefill_lanes(core: CoreState, left: float, closed: set[NodeGroup]) -> None:
+    """After a scheduling pass, launch the first waiting jobs into lanes of attempts with an equal request.
+
+    `closed`: the groups in which a job must not be overtaken, so that nothing is sent ahead.
+    """
     prefillable, core.prefillable = core.prefillable, {}
     open_lanes = _open_lanes(core, prefillable)
     _retract_late_lanes(core)
     if not open_lanes:
         return
     overdue = core.now - core.patience
-    heads = core.queue.heads(core.pool.total_cores, overdue, left)
-    if any(line.served <= overdue for _, _, _, line in heads):
-        return
+    heads = core.queue.heads(overdue, left, as_if_idle=True)
+    counters, awaited = core.pool.counters, set[str]()
+    for _, _, _, line in heads:
+        own = line.request.own
+        if line.served <= overdue and (own is None or counters.has(own)):
+            closed.update(line.target.groups)
+    if closed:
+        heads = _outside(closed, heads)
     while heads:
         _, position, _, line = heads[0]
-        lanes = open_lanes.get(line.durations)
+        # Jobs that avoid a node are not sent ahead: it may be the one with a lane.
+        lanes = open_lanes.get(line.durations) if not line.avoid else None
+        if closed and lanes:
+            lanes = open_lanes[line.durations] = _lanes_outside(core, closed, lanes)
+        own = line.request.own
+        if own is not None and (not awaited.isdisjoint(own.names_of_run) or not (lanes or counters.has(own))):
+            awaited.update(own.names_of_run)
+            heapq.heappop(heads)
+            continue
         if not lanes:
-            return
+            closed.update(line.target.groups)
+            heads = _outside(closed, heads)
+            continue
         _append_to_lane(core, line.take(position, core.now), position, lanes)
         head = line.head(left)
         if head is None:
@@ -77,23 +108,40 @@ def prefill_lanes(core: CoreState, left: float) -> None:
             heapq.heapreplace(heads, head)
 
 
-def skip_prefill(core: CoreState, *, soon_over: bool) -> None:
-    """After a scheduling pass in which a job must not be overtaken, launch nothing ahead.
-
-    `soon_over`: the time of the manager is over, so prefilled attempts are retracted at once.
-    """
+def retract_prefilled(core: CoreState) -> None:
+    """Take back the attempts in lanes: the time of the manager is over."""
     prefillable, core.prefillable = core.prefillable, {}
     for attempt in prefillable:
         if attempt.lane is not None:
             attempt.lane.since = core.now
-    _retract_late_lanes(core, 0.0 if soon_over else RETRACT_AFTER)
+    _retract_late_lanes(core, 0.0)
 
 
-def _open_lanes(
-    core: CoreState, prefillable: dict[Attempt, None]
-) -> dict[Durations, list[tuple[int, int, Attempt, int]]]:
-    """For each request, a heap of attempts to queue behind: (current depth, number, attempt, maximum depth)."""
-    open_lanes: dict[Durations, list[tuple[int, int, Attempt, int]]] = {}
+def retract_from(core: CoreState, node: str) -> None:
+    """Take back the attempts in lanes of a node."""
+    for lane in [lane for lane in core.lanes if lane.first.grant.parts[0].node == node]:
+        del core.lanes[lane]
+        lane.retracted = True
+        core.effects.append(Retract(list(lane.attempts)[1:]))
+
+
+def _outside(closed: set[NodeGroup], heads: list[Head]) -> list[Head]:
+    """The heads of lines whose jobs can run in another group than the closed ones."""
+    heads = [head for head in heads if not closed.issuperset(head[3].target.groups)]
+    heapq.heapify(heads)
+    return heads
+
+
+def _lanes_outside(core: CoreState, closed: set[NodeGroup], lanes: list[OpenLane]) -> list[OpenLane]:
+    """The lanes in other groups than the closed ones. Lines for any host have lanes in several groups."""
+    lanes = [lane for lane in lanes if core.pool.group_of(lane[2].grant.parts[0].node) not in closed]
+    heapq.heapify(lanes)
+    return lanes
+
+
+def _open_lanes(core: CoreState, prefillable: dict[Attempt, None]) -> dict[Durations, list[OpenLane]]:
+    """For each request, a heap of attempts to queue behind."""
+    open_lanes: dict[Durations, list[OpenLane]] = {}
     for number, attempt in enumerate(prefillable):
         node = core.pool.node(attempt.grant.parts[0].node)
         lane = attempt.lane
@@ -101,7 +149,7 @@ def _open_lanes(
             lane.since = core.now
         if attempt.killed or core.attempts.get(attempt.id) is not attempt or (lane is not None and lane.retracted):
             continue
-        if not node.available or node.contested:
+        if not node.available or node.contested or node.spec.slots:
             continue
         durations = entry_of(attempt.job, attempt.position).line.durations
         lanes_on_node = len(node.spec.cores) // len(attempt.grant.parts[0].cores)
@@ -114,7 +162,7 @@ def _open_lanes(
     return open_lanes
 
 
-def _append_to_lane(core: CoreState, job: Job, position: int, lanes: list[tuple[int, int, Attempt, int]]) -> None:
+def _append_to_lane(core: CoreState, job: Job, position: int, lanes: list[OpenLane]) -> None:
     depth, number, first, most = lanes[0]
     if depth + 1 < most:
         heapq.heapreplace(lanes, (depth + 1, number, first, most))
@@ -123,6 +171,9 @@ def _append_to_lane(core: CoreState, job: Job, position: int, lanes: list[tuple[
     lane = first.lane
     if lane is None:
         lane = first.lane = Lane(first, core.now)
+        core.pool.node(first.grant.parts[0].node).releases = None
+    if core.reservations:
+        core.reservations.clear()
     attempt = Attempt(job, position, job.attempts_of(position) + 1, first.grant, core.now)
     attempt.lane = lane
     lane.attempts[attempt] = None

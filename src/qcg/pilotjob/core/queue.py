@@ -1,4 +1,4 @@
-"""The job queue: one line for each distinct resource request, ordered by arrival between the heads of the lines.
+"""The job queue: one line for each distinct resource request, ordered by priority and arrival between their heads.
 
 A job is an entry in the line of its request. An iterated job is one entry, however many iterations it has; only if its
 iterations have different sizes (`maximum-iters`) is it one entry for each size.
@@ -8,29 +8,47 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
-from weakref import WeakValueDictionary
+from typing import NamedTuple
 
 from qcg.pilotjob.core.arrival_order import ArrivalOrder
-from qcg.pilotjob.core.feasibility import least_cores, why_never
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import QUEUED
+from qcg.pilotjob.core.node_group import Target
+from qcg.pilotjob.core.pool import Pool
+from qcg.pilotjob.core.priority_order import PriorityOrder
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import ResourceRequest
 
-Key = tuple[ResourceRequest, float]
-"""Identity of a line: a resource request and a wall time, 0 for none."""
+Key = tuple[ResourceRequest, float, str]
+"""Identity of a line: a resource request, a wall time, 0 for none, and a node that its jobs avoid."""
 
 MANY_LINES = 256
 """Number of lines from which on similar wall times share a line: a scheduling pass visits every line, so its cost must
 not grow with the number of distinct wall times."""
+MANY_REQUESTS = 4096
+"""Number of distinct requests whose durations are remembered."""
+
+
+class Demand(NamedTuple):
+    """What an attempt asks for."""
+
+    request: ResourceRequest
+    wall_time: float
+    """Wall time in seconds, 0 for none."""
+    rank: int = 0
+    """Rank of its priority."""
+    avoid: str = ""
+    """Name of the node on which the last attempt failed; empty if any node will do."""
 
 
 class QueueEntry:
     """A job in one line of the queue, and which of its iterations can be started."""
 
     __slots__ = ("fresh", "in_line", "job", "line", "ready", "size", "wall_time")
+
+    rank: int = 0
+    """What the priority adds to the number of the job: its place in the queue is the sum. Jobs without a priority
+    share this value."""
 
     def __init__(self, job: Job, line: QueueLine, wall_time: float | None = None, size: int | None = None) -> None:
         self.job = job
@@ -44,6 +62,19 @@ class QueueEntry:
         self.ready: list[int] | None = None
         """Heap of single positions that can be started as well: same-index dependencies met, or attempts to repeat."""
         self.in_line = False
+
+    @property
+    def demand(self) -> Demand:
+        return Demand(self.line.request, self.wall_time, self.rank, self.line.avoid)
+
+    @property
+    def order(self) -> int:
+        """The place in the queue: lower numbers are considered first."""
+        return self.job.seq + self.rank
+
+    def __lt__(self, other: QueueEntry) -> bool:
+        """Two entries of one job can be in a line: an old one that nothing is left of, when the job is run again."""
+        return self.order < other.order
 
     def make_ready(self, position: int) -> None:
         """Let one position be started, independently of the others."""
@@ -81,7 +112,20 @@ class QueueEntry:
 
     def can_reach(self, position: int) -> bool:
         """Whether `next` will return this position at some time."""
-        return position in (self.ready or ()) or (self.fresh is not None and self.fresh <= position)
+        if position in (self.ready or ()):
+            return True
+        apart = self.job.iterations.apart if self.job.iterations is not None else None
+        return self.fresh is not None and self.fresh <= position and not (apart and position in apart)
+
+    def take_back(self, position: int) -> bool:
+        """Do not start this position until it is made ready again; returns whether it was ready."""
+        was_ready = self.can_reach(position)
+        if position < 0:
+            self.fresh = None
+        elif self.ready and position in self.ready:
+            self.ready = [other for other in self.ready if other != position]
+            heapq.heapify(self.ready)
+        return was_ready
 
     def _next_fresh(self, iterations: Iterations) -> int | None:
         if self.fresh is None:
@@ -90,26 +134,57 @@ class QueueEntry:
         if iterations.plan is not None and self.size is not None:
             while position >= 0 and (of_size := iterations.plan.next_of(self.size, position)) != position:
                 position = -1 if of_size is None else iterations.states.find(QUEUED, of_size)
+        if iterations.apart and position in iterations.apart:
+            return self._skip_apart(iterations, position)
         self.fresh = position if position >= 0 else None
         return self.fresh
+
+    def _skip_apart(self, iterations: Iterations, position: int) -> int | None:
+        """The next position that is not started on its own."""
+        assert iterations.apart is not None
+        while position in iterations.apart:
+            position = iterations.states.find(QUEUED, position + 1)
+        self.fresh = position if position >= 0 else None
+        return self._next_fresh(iterations)  # which checks the size of the iteration
+
+
+class RankedEntry(QueueEntry):
+    """The entry of a job with a priority other than 0."""
+
+    __slots__ = ("rank",)
+
+    def __init__(self, job: Job, line: QueueLine, wall_time: float | None, size: int | None, rank: int) -> None:
+        super().__init__(job, line, wall_time, size)
+        self.rank = rank
+
+
+def make_entry(
+    job: Job, line: QueueLine, wall_time: float | None = None, size: int | None = None, rank: int = 0
+) -> QueueEntry:
+    return RankedEntry(job, line, wall_time, size, rank) if rank else QueueEntry(job, line, wall_time, size)
 
 
 class Durations:
     """Recent durations of attempts with the same resource request."""
 
-    __slots__ = ("__weakref__", "longest", "mean")
+    __slots__ = ("longest", "mean", "slowest", "succeeded")
 
     def __init__(self) -> None:
         self.longest: float | None = None
         """Longest recent duration in seconds, slowly decaying; None before the first attempt has ended."""
         self.mean = 0.0
         """Moving average in seconds."""
+        self.slowest = 0.0
+        """Longest duration in seconds of all attempts."""
+        self.succeeded = 0
+        """Number of attempts that have succeeded."""
 
 
 class QueueLine:
     """The entries with the same resource request and the same, or nearly the same, wall time."""
 
     __slots__ = (
+        "avoid",
         "durations",
         "entries",
         "gone",
@@ -119,16 +194,21 @@ class QueueLine:
         "number",
         "request",
         "served",
+        "target",
     )
 
-    def __init__(self, key: Key, number: int, never: str | None, durations: Durations) -> None:
+    def __init__(self, key: Key, number: int, target: Target, never: str | None, durations: Durations) -> None:
         self.key = key
         self.request = key[0]
+        self.avoid = key[2]
+        """Name of the node on which the last attempts of its jobs failed; empty in lines of other jobs."""
+        self.target = target
+        """Where its jobs can run."""
         self.never = never
         """Why the nodes of the run can never satisfy the request; None if they can."""
         self.number = number
-        self.least_cores = least_cores(self.request)
-        self.entries = ArrivalOrder()
+        self.least_cores = target.least_cores(self.request)
+        self.entries: ArrivalOrder | PriorityOrder = ArrivalOrder()
         self.served = 0.0
         """Time of the last start from this line, or of the first arrival in the empty line."""
         self.durations = durations
@@ -136,8 +216,8 @@ class QueueLine:
         self.gone = 0
         """Upper bound of the entries whose jobs have become final since the last `remove_final`."""
 
-    def head(self, left: float = math.inf) -> tuple[int, int, int, QueueLine] | None:
-        """The first entry as a sortable tuple: job number, position, line number, line.
+    def head(self, left: float = math.inf) -> Head | None:
+        """The first entry as a sortable tuple.
 
         None when the line is empty, or when the wall time of the entry is longer than `left` seconds.
         """
@@ -145,7 +225,8 @@ class QueueLine:
         while (entry := entries.first()) is not None:
             position = entry.next()
             if position is not None:
-                return (entry.job.seq, position, self.number, self) if entry.wall_time <= left else None
+                order = entry.job.seq + entry.rank
+                return (order, position, self.number, self) if entry.wall_time <= left else None
             entries.drop_first()
             entry.in_line = False
         return None
@@ -178,6 +259,10 @@ class QueueLine:
         return entry.job
 
 
+Head = tuple[int, int, int, QueueLine]
+"""The first entry of a line: its order in the queue, position, line number, line."""
+
+
 def rounded_up(wall_time: float) -> float:
     """Round up to one of sixteen steps between two powers of two, by a sixteenth at most."""
     _, exponent = math.frexp(wall_time)
@@ -188,25 +273,36 @@ def rounded_up(wall_time: float) -> float:
 class Queue:
     """All jobs that are ready to start, by resource request and wall time."""
 
-    def __init__(self, nodes: Sequence[NodeSpec]) -> None:
-        self._nodes = nodes
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
         self.lines: dict[Key, QueueLine] = {}
         """Lines by key; empty lines are dropped in the next scheduling pass."""
-        self._paces: WeakValueDictionary[ResourceRequest, Durations] = WeakValueDictionary()
+        self._paces: dict[ResourceRequest, Durations] = {}
         self._number = 0
 
-    def line(self, request: ResourceRequest, wall_time: float | None = None) -> QueueLine:
-        key = (request, wall_time or 0.0)
+    def line(self, request: ResourceRequest, wall_time: float | None = None, avoid: str = "") -> QueueLine:
+        """The line of a request. `avoid`: a node on which the last attempt failed."""
+        key = (request, wall_time or 0.0, avoid)
         line = self.lines.get(key)
         if line is None and wall_time and len(self.lines) >= MANY_LINES:
-            key = (request, rounded_up(wall_time))
+            key = (request, rounded_up(wall_time), avoid)
             line = self.lines.get(key)
         if line is None:
             self._number += 1
-            durations = self._paces.setdefault(request, Durations())
-            line = QueueLine(key, self._number, why_never(request, self._nodes), durations)
+            durations = self._durations(request)
+            never = self._pool.why_never(request)
+            line = QueueLine(key, self._number, self._pool.target(request), never, durations)
             self.lines[key] = line
         return line
+
+    def _durations(self, request: ResourceRequest) -> Durations:
+        """The durations of attempts with this request, also of jobs that are final, unless there are many requests."""
+        durations = self._paces.get(request)
+        if durations is None:
+            if len(self._paces) >= MANY_REQUESTS:
+                del self._paces[next(iter(self._paces))]
+            durations = self._paces[request] = Durations()
+        return durations
 
     def add(self, entry: QueueEntry, now: float) -> None:
         if not entry.in_line:
@@ -215,31 +311,47 @@ class Queue:
             entry.line = self.lines.setdefault(entry.line.key, entry.line)
             if not entry.line.entries:
                 entry.line.served = now
+            if entry.rank and isinstance(entry.line.entries, ArrivalOrder):
+                entry.line.entries = PriorityOrder(entry.line.entries)
             entry.line.entries.add(entry)
 
     def job_is_final(self, job: Job) -> None:
         """Note that a job is final. A line is cleaned up when half of it is final: constant cost for each entry."""
-        for entry in job.entries:
+        for entry in job.entries if job.iterations is None else job.all_entries():
             if entry.in_line:
-                entry.line.gone += 1
-                if 2 * entry.line.gone > len(entry.line.entries):
-                    entry.line.remove_final()
+                self.has_nothing_ready(entry)
 
-    def heads(self, free_cores: int, overdue: float, left: float) -> list[tuple[int, int, int, QueueLine]]:
-        """The heads of the lines to consider in a pass, as a heap in order of arrival.
+    def has_nothing_ready(self, entry: QueueEntry) -> None:
+        """Note that nothing of an entry can be started: its job is final, held, or has other entries now."""
+        entry.fresh = entry.ready = None  # it stays in its line for now, and its job may be run again
+        if entry.in_line:
+            entry.line.gone += 1
+            if 2 * entry.line.gone > len(entry.line.entries):
+                entry.line.remove_final()
 
-        A line is considered if it needs at most `free_cores` or was not served since `overdue`, and if its first entry
-        has a wall time of at most `left` seconds.
+    def heads(self, overdue: float, left: float, *, as_if_idle: bool = False) -> list[Head]:
+        """The heads of the lines to consider in a pass, as a heap in order of priority and arrival.
+
+        A line is considered if it needs at most the cores that are free where its jobs can run, or was not served
+        since `overdue`, and if its first entry has a wall time of at most `left` seconds. `as_if_idle`: all cores count
+        as free. If there is one, lines that need more cores follow, because the others would overtake them.
         """
         heads = []
         empty = []
+        larger = []
         for line in self.lines.values():
             if not line.entries:
                 empty.append(line)
-            elif line.least_cores <= free_cores or line.served <= overdue:
+                continue
+            cores = line.target.total_cores if as_if_idle else line.target.free_cores
+            if line.least_cores <= cores or line.served <= overdue:
                 head = line.head(left)
                 if head is not None:
                     heads.append(head)
+            elif not as_if_idle:
+                larger.append(line)
+        if heads and larger:
+            heads += [head for line in larger if (head := line.head(left)) is not None]
         for line in empty:
             del self.lines[line.key]
         heapq.heapify(heads)

@@ -1,18 +1,19 @@
-"""Records of jobs, attempts, grants and lanes. Plain slotted objects that only the core changes."""
+"""Records of jobs, attempts, grants, lanes and nodes. Plain slotted objects that only the core changes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from qcg.pilotjob.core.job_states import QUEUED
+from qcg.pilotjob.description.model import WHOLE_GPU, OwnResources
 
 if TYPE_CHECKING:
     from qcg.pilotjob.core.dependencies import Dependents, UnmetDependencies
     from qcg.pilotjob.core.iterations import Iterations
     from qcg.pilotjob.core.queue import QueueEntry
-    from qcg.pilotjob.host.records import Ended
+    from qcg.pilotjob.host.records import Ended, Usage
 
 
 class NodePart(Struct, frozen=True, array_like=True, gc=False):
@@ -24,14 +25,26 @@ class NodePart(Struct, frozen=True, array_like=True, gc=False):
     memory: int = 0
 
 
-class Grant(Struct, frozen=True, gc=False):
-    """The resources that one attempt holds exclusively, node by node."""
+class Grant(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The resources that one attempt holds, node by node. Cores are exclusive, GPUs unless `own` has a part of one."""
 
     parts: tuple[NodePart, ...]
+    own: OwnResources | None = None
+    """Named resources and the part of the GPU on each node, as requested."""
 
     @property
     def ncores(self) -> int:
         return sum([len(part.cores) for part in self.parts])
+
+    @property
+    def own_text(self) -> str:
+        """Named resources and parts of GPUs as shown to users: `0.5 of GPU 0, 1 license`; empty if there are none."""
+        if self.own is None:
+            return ""
+        share = self.own.gpu_share
+        gpus = dict.fromkeys([gpu for part in self.parts for gpu in part.gpus]) if share else {}
+        words = [f"{share / WHOLE_GPU:g} of GPU {', '.join(gpus)}"] if share else []
+        return ", ".join([*words, *[f"{number} {name}" for name, number in (*self.own.on_node, *self.own.of_run)]])
 
     def __str__(self) -> str:
         """The form shown to users: `n1[0:1],n2[0]`."""
@@ -74,6 +87,11 @@ class Job:
         self.attempts_made = 0
         """Number of attempts that were lost or taken back, for a job without iterations."""
 
+    def all_entries(self) -> tuple[QueueEntry, ...]:
+        """Its queue entries, also those of single iterations."""
+        apart = None if self.iterations is None else self.iterations.apart_by_demand
+        return (*self.entries, *apart.values()) if apart else self.entries
+
     def has_position(self, position: int) -> bool:
         """Whether `position` exists: -1 in a job without iterations, 0, 1, 2 … in an iterated job."""
         return position == -1 if self.iterations is None else 0 <= position < len(self.iterations)
@@ -93,11 +111,13 @@ class Attempt:
         "killed",
         "lane",
         "number",
+        "ordinal",
         "pid",
         "position",
         "scheduled",
         "started",
         "stopped",
+        "usage",
     )
 
     def __init__(self, job: Job, position: int, number: int, grant: Grant, scheduled: float) -> None:
@@ -106,6 +126,9 @@ class Attempt:
         self.position = position
         """Position of the iteration, counted from 0; -1 for a job without iterations."""
         self.number = number
+        """Number in the id: also attempts that were taken back before they started have one."""
+        self.ordinal = 1
+        """Value of `${attempt}`: 1 for the first attempt that was started, 2 for the second."""
         self.grant = grant
         self.scheduled = scheduled
         self.started = 0.0
@@ -116,6 +139,8 @@ class Attempt:
         """Whether the attempt was told to end because this manager shuts down; its job is queued again."""
         self.lane: Lane | None = None
         """Lane shared with attempts before or behind this one, if any."""
+        self.usage: Usage | None = None
+        """What it used, once it has ended."""
 
 
 class Lane:
@@ -135,6 +160,109 @@ class Lane:
     @property
     def first(self) -> Attempt:
         return next(iter(self.attempts))
+
+
+class PastAttempt(Struct, frozen=True, gc=False):
+    """An attempt that is over, after which its job is queued again."""
+
+    cause: str
+    """One of the causes of `retry`, or `closed` when it was ended with its manager."""
+    at: float
+    """When it ended."""
+    exit_code: int | None = None
+    message: str = ""
+    next_at: float = 0.0
+    """Time of the next attempt at the earliest; 0 for at once."""
+    counted: bool = False
+    """Whether it counts against the retries of its cause."""
+
+
+class Past:
+    """The earlier attempts of a job or iteration that was queued again."""
+
+    __slots__ = ("attempts", "failed_node", "failures", "retries", "steps", "unstartable")
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        """Number of attempts that were started."""
+        self.failed_node = ""
+        """Node on which the last attempt failed, which the next one avoids; empty if it was on several nodes."""
+        self.failures: dict[str, Failure] | None = None
+        """Last failure on each node, under this manager."""
+        self.unstartable = False
+        """Whether an attempt could not be started."""
+        self.retries: dict[str, int] = {}
+        """Number of retries used for each cause."""
+        self.steps = 0
+        """Number of times that the resources have grown."""
+
+
+class Failure(NamedTuple):
+    """The failure of a job on a node, which may be the fault of either."""
+
+    cause: str
+    at: float
+    failures: NodeFailures
+
+
+class NodeFailures:
+    """The failures on a node since an attempt succeeded there."""
+
+    __slots__ = ("jobs", "losses", "lost_at", "told")
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        """Number of failures of jobs that are the fault of the node."""
+        self.losses = 0
+        """Number of times that the node was lost under an attempt."""
+        self.lost_at = 0.0
+        """Time of the last loss."""
+        self.told = False
+        """Whether a notice says that this node would be drained, if there were another one."""
+
+
+class DrainedNode(Struct, frozen=True):
+    """A node that gets no new attempts."""
+
+    since: float
+    reason: str
+    """As a clause for users."""
+
+
+class NodeHealth:
+    """What is known about nodes that fail for reasons of their own, and which nodes are drained."""
+
+    __slots__ = (
+        "avoidances",
+        "avoiding",
+        "drained",
+        "failed_at",
+        "failures",
+        "limit",
+        "sharing_host",
+        "since",
+        "unstartable",
+    )
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        """Number of failures after which a node is drained; 0: never."""
+        self.failures: dict[str, NodeFailures] = {}
+        """Failures in a row, by node."""
+        self.failed_at: dict[str, float] = {}
+        """Time of the last failure on each node, whatever its cause."""
+        self.avoiding: dict[tuple[int, int], tuple[float, Job]] = {}
+        """Jobs and iterations that avoid a node, with the time until then, by job number and position."""
+        self.avoidances: list[tuple[float, int, int]] = []
+        """Heap of the same times, and of times that no longer count."""
+        self.sharing_host: set[str] = set()
+        """Nodes whose host has other nodes, too: virtual nodes. They are all lost at once, which is no fault of one."""
+        self.unstartable: set[int] = set()
+        """Numbers of iterated jobs that could not be started on two nodes."""
+        self.drained: dict[str, DrainedNode] = {}
+        """Drained nodes by name; some may not be part of the run at the moment."""
+        self.since = 0.0
+        """Time from which on this manager knows of drained nodes of earlier managers."""
 
 
 class Cleanup:

@@ -1,18 +1,15 @@
-"""The resource pool: nodes with cores, GPUs and memory, and what is free of them.
-
-The nodes with at least k free cores are kept as one bit mask for each k that was ever requested, so that an allocation
-costs the same on one node and on a thousand.
-"""
+"""Nodes with cores, GPUs and memory, and what is free of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from qcg.pilotjob.core.records import Grant, NodePart
-from qcg.pilotjob.description.model import Amount, ResourceRequest
+from qcg.pilotjob.core.records import Attempt, NodePart
+from qcg.pilotjob.description.model import WHOLE_GPU, Counters, OwnResources, ResourceRequest
 
 
 class NodeSpec(Struct, frozen=True):
@@ -25,25 +22,112 @@ class NodeSpec(Struct, frozen=True):
     """Memory in MiB; 0 if unknown."""
     claimed: int = 0
     """Number of further cores claimed by other runs of the user."""
+    group: str = ""
+    """Name of the remote host that this node stands for; empty for the nodes of the run itself."""
+    slots: bool = False
+    """Whether the node is a host behind a batch system: each attempt takes one core, whatever it requests."""
+    owner: str = ""
+    """Name of the user on a remote host; empty if hosts.toml names none."""
+    counters: Counters = ()
+    """Named counters of the node, such as FPGAs."""
+    gpu_share: int = 0
+    """For the free part of a node: the most thousandths that are free of a GPU of which a part is taken."""
+
+
+class Release(NamedTuple):
+    """The expected end of an attempt on a node."""
+
+    end: float
+    by_limit: bool
+    """Whether the attempt has a wall time; otherwise its end is expected from earlier attempts."""
+    part: NodePart
+    attempt: Attempt
+
+
+class Hidden(NamedTuple):
+    """Free resources of a node that are hidden for the moment."""
+
+    cores: int
+    """A bit mask."""
+    gpus: list[str]
+    memory: int
+    gpu_parts: dict[str, int]
+    """GPUs of which a part is free, with the thousandths that are taken."""
+    counters: dict[str, int]
+
+
+class Spare:
+    """The part of a node that a reservation does not need at its time."""
+
+    __slots__ = ("cores", "counters", "gpu_parts", "gpus", "memory")
+
+    def __init__(self, cores: int, gpus: int, memory: int, gpu_parts: bool, counters: dict[str, int]) -> None:
+        self.cores = cores
+        self.gpus = gpus
+        self.memory = memory
+        self.gpu_parts = gpu_parts
+        """Whether others may take parts of GPUs that are in use."""
+        self.counters = counters
+        """The named counters that the reservation needs."""
+
+    def take(self, part: NodePart, own: OwnResources | None) -> None:
+        """Note that another attempt has taken this part, and holds it at that time."""
+        self.cores -= len(part.cores)
+        self.gpus -= len(part.gpus)
+        self.memory -= part.memory
+        for name, number in own.on_node if own is not None else ():
+            if name in self.counters:
+                self.counters[name] -= number
 
 
 class Node:
-    """A node of the pool, and what is free of it."""
+    """A node of a group, and what is free of it."""
 
-    __slots__ = ("available", "bit", "bits", "contested", "free", "gpus", "memory", "nfree", "spec")
+    __slots__ = (
+        "available",
+        "bit",
+        "bits",
+        "contested",
+        "counters",
+        "drained",
+        "estimates",
+        "free",
+        "gpus",
+        "gpus_taken",
+        "memory",
+        "nfree",
+        "reachable",
+        "releases",
+        "spec",
+    )
 
     def __init__(self, spec: NodeSpec, position: int) -> None:
         self.spec = spec
         self.bit = 1 << position
         self.bits = {core: 1 << number for number, core in enumerate(spec.cores)}
+        self.reachable = False
+        """Whether the host of the node is connected."""
+        self.drained = False
+        """Whether the node gets no new attempts although it is reachable."""
         self.available = False
+        """Whether the node can get attempts: it is reachable and not drained."""
         self.free = (1 << len(spec.cores)) - 1
         """Free cores: one bit for each core of `spec.cores`."""
         self.nfree = len(spec.cores)
         self.gpus = list(spec.gpus)
+        """GPUs of which nothing is taken."""
+        self.gpus_taken: dict[str, int] = {}
+        """Thousandths that are taken of each of the other GPUs."""
         self.memory = spec.memory
+        self.counters = dict(spec.counters)
+        """What is free of the named counters; below 0 while attempts of an earlier manager hold more than exists."""
         self.contested: dict[int | str, int] = {}
-        """Cores and GPUs claimed by more than one attempt, with the number of additional claims."""
+        """Cores claimed by more than one attempt, with the number of additional claims; GPUs of which more than the
+        whole is claimed, with the excess in thousandths."""
+        self.releases: Sequence[Release] | None = None
+        """Expected ends of the attempts on this node, if they have not changed since they were computed."""
+        self.estimates = 0
+        """Number of the estimates of durations with which they were computed."""
 
     @property
     def is_idle(self) -> bool:
@@ -67,7 +151,103 @@ class Node:
         self.nfree -= count
         return tuple(taken)
 
-    def release(self, part: NodePart) -> None:
+    def offers(self, own: OwnResources) -> bool:
+        """Whether the part of a GPU and the named resources are free."""
+        if own.gpu_share and self._gpu_for(own.gpu_share) is None:
+            return False
+        return all(number <= self.counters.get(name, 0) for name, number in own.on_node)
+
+    def take_further(self, cores: tuple[int, ...], request: ResourceRequest) -> NodePart:
+        """Take what a request needs besides these cores, which are taken."""
+        own = request.own
+        gpus = tuple(self.gpus[: request.gpus])
+        if own is not None and own.gpu_share:
+            gpu = self._gpu_for(own.gpu_share)
+            assert gpu is not None
+            gpus = (gpu,)
+        self.memory -= request.memory
+        part = NodePart(self.spec.name, cores, gpus, request.memory)
+        if gpus:
+            self._count_gpus(part, own, 1)
+        if own is not None:
+            self._count_named(own, -1)
+        return part
+
+    @property
+    def largest_gpu_share(self) -> int:
+        """The most thousandths that are free of a GPU of which a part is taken."""
+        return max([WHOLE_GPU - taken for taken in self.gpus_taken.values() if taken < WHOLE_GPU], default=0)
+
+    def _gpu_for(self, share: int) -> str | None:
+        """The GPU that gives a part: of those in use by others the fullest with room, otherwise a free one."""
+        best, most = None, 0
+        for gpu in self.spec.gpus if self.gpus_taken else ():
+            taken = self.gpus_taken.get(gpu, 0)
+            if most < taken <= WHOLE_GPU - share:
+                best, most = gpu, taken
+        return best or (self.gpus[0] if self.gpus else None)
+
+    def _count_gpus(self, part: NodePart, own: OwnResources | None, sign: int) -> None:
+        amount = sign * ((own.gpu_share if own is not None else 0) or WHOLE_GPU)
+        for gpu in part.gpus:
+            before = self.gpus_taken.pop(gpu, 0)
+            taken = before + amount
+            self.contested.pop(gpu, None)
+            if taken:
+                self.gpus_taken[gpu] = taken
+            if taken > WHOLE_GPU:
+                self.contested[gpu] = taken - WHOLE_GPU
+            if not before:
+                self.gpus.remove(gpu)
+            elif not taken:
+                self.gpus = sorted([*self.gpus, gpu], key=self.spec.gpus.index)
+
+    def _count_named(self, own: OwnResources, sign: int) -> None:
+        for name, number in own.on_node:
+            self.counters[name] = self.counters.get(name, 0) + sign * number
+
+    def hide(self, spare: Spare) -> Hidden | None:
+        """Hide what is free and not spare: cores and GPUs with the highest numbers. None if everything is spare."""
+        cores = max(self.nfree - max(spare.cores, 0), 0)
+        gpus = max(len(self.gpus) - max(spare.gpus, 0), 0)
+        memory = max(self.memory - max(spare.memory, 0), 0)
+        parts = {}
+        if not spare.gpu_parts:
+            parts = {gpu: taken for gpu, taken in self.gpus_taken.items() if taken < WHOLE_GPU}
+        counters = {}
+        for name, number in spare.counters.items():
+            if (excess := self.counters.get(name, 0) - max(number, 0)) > 0:
+                counters[name] = excess
+        if not (cores or gpus or memory or parts or counters):
+            return None
+        mask = 0
+        for _ in range(cores):
+            mask |= 1 << ((self.free ^ mask).bit_length() - 1)
+        self.free ^= mask
+        self.nfree -= cores
+        first = len(self.gpus) - gpus
+        hidden = Hidden(mask, self.gpus[first:], memory, parts, counters)
+        del self.gpus[first:]
+        self.memory -= memory
+        self.gpus_taken.update(dict.fromkeys(parts, WHOLE_GPU))
+        for name, number in counters.items():
+            self.counters[name] -= number
+        return hidden
+
+    def show(self, hidden: Hidden) -> None:
+        self.free |= hidden.cores
+        self.nfree += hidden.cores.bit_count()
+        self.gpus = sorted([*self.gpus, *hidden.gpus], key=self.spec.gpus.index)
+        self.memory += hidden.memory
+        self.gpus_taken.update(hidden.gpu_parts)
+        for name, number in hidden.counters.items():
+            self.counters[name] += number
+
+    def release(self, part: NodePart, own: OwnResources | None = None) -> None:
+        if part.gpus:
+            self._count_gpus(part, own, -1)
+        if own is not None:
+            self._count_named(own, 1)
         if self.contested:
             part = self._uncontested(part)
         if len(part.cores) == len(self.bits):
@@ -77,10 +257,8 @@ class Node:
                 self.free |= self.bits[core]
         self.nfree += len(part.cores)
         self.memory += part.memory
-        if part.gpus:
-            self.gpus = sorted([*self.gpus, *part.gpus], key=self.spec.gpus.index)
 
-    def claim(self, part: NodePart) -> NodePart:
+    def claim(self, part: NodePart, own: OwnResources | None = None) -> NodePart:
         """Take the part of `part` that exists on this node, even if another attempt still holds it."""
         cores = tuple([core for core in part.cores if core in self.bits])
         gpus = tuple([gpu for gpu in part.gpus if gpu in self.spec.gpus])
@@ -90,205 +268,20 @@ class Node:
                 self.nfree -= 1
             else:
                 self.contested[core] = self.contested.get(core, 0) + 1
-        for gpu in gpus:
-            if gpu in self.gpus:
-                self.gpus.remove(gpu)
-            else:
-                self.contested[gpu] = self.contested.get(gpu, 0) + 1
         self.memory -= part.memory
-        return NodePart(part.node, cores, gpus, part.memory)
+        held = NodePart(part.node, cores, gpus, part.memory)
+        self._count_gpus(held, own, 1)
+        if own is not None:
+            self._count_named(own, -1)
+        return held
 
     def _uncontested(self, part: NodePart) -> NodePart:
-        """Drop one claim on everything in `part`; returns what no other attempt holds."""
-        return replace(
-            part,
-            cores=tuple([core for core in part.cores if not self._drop_claim(core)]),
-            gpus=tuple([gpu for gpu in part.gpus if not self._drop_claim(gpu)]),
-        )
+        """Drop one claim on each core of `part`; returns the part with those that no other attempt holds."""
+        return replace(part, cores=tuple([core for core in part.cores if not self._drop_claim(core)]))
 
-    def _drop_claim(self, thing: int | str) -> bool:
-        """Drop one claim on a core or GPU; True if another attempt still holds it."""
-        others = self.contested.pop(thing, 0)
+    def _drop_claim(self, core: int) -> bool:
+        """Drop one claim on a core; True if another attempt still holds it."""
+        others = self.contested.pop(core, 0)
         if others > 1:
-            self.contested[thing] = others - 1
+            self.contested[core] = others - 1
         return others > 0
-
-
-class Pool:
-    """All nodes of the run. A grant is exclusive until it is released."""
-
-    def __init__(self, specs: Sequence[NodeSpec]) -> None:
-        self.nodes = [Node(spec, position) for position, spec in enumerate(specs)]
-        self._by_name = {node.spec.name: node for node in self.nodes}
-        self.total_cores = sum(len(spec.cores) for spec in specs)
-        self._largest = max((len(spec.cores) for spec in specs), default=0)
-        self.free_cores = 0
-        self.idle = 0
-        """Bit mask of the available nodes that are idle."""
-        self.with_free: dict[int, int] = {1: 0}
-        """Bit masks of the available nodes with at least so many free cores, by number of cores."""
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._by_name
-
-    def node(self, name: str) -> Node:
-        return self._by_name[name]
-
-    @property
-    def taken_cores(self) -> int:
-        """The number of cores held by attempts, on unavailable nodes too."""
-        return self.total_cores - sum(node.nfree for node in self.nodes)
-
-    def set_available(self, name: str, available: bool) -> None:
-        """Make a node available for allocation or not; cores in use stay in use until they are released."""
-        node = self._by_name.get(name)
-        if node is not None and node.available != available:
-            before = node.nfree if node.available else 0
-            node.available = available
-            self._update(node, before)
-
-    def release(self, grant: Grant) -> None:
-        for part in grant.parts:
-            node = self._by_name.get(part.node)
-            if node is not None:
-                before = node.nfree if node.available else 0
-                node.release(part)
-                self._update(node, before)
-
-    def claim(self, grant: Grant) -> Grant:
-        """Take the resources of an attempt of an earlier manager; returns the part of the grant that exists.
-
-        Hosts report one after another, so an attempt that used a core before may not be known to have ended yet. A
-        core that is not free may be claimed; it is free when all its holders have released it.
-        """
-        parts = []
-        for part in grant.parts:
-            node = self._by_name.get(part.node)
-            if node is not None:
-                before = node.nfree if node.available else 0
-                part = node.claim(part)
-                self._update(node, before)
-            parts.append(part)
-        return Grant(tuple(parts))
-
-    def allocate(self, request: ResourceRequest) -> Grant | None:
-        """Take the largest grant within the request that fits now; None if none fits."""
-        if request.cores is None:
-            assert request.nodes is not None
-            return self._whole_nodes(request, request.nodes)
-        if request.nodes is not None:
-            return self._cores_on_each(request, request.nodes, request.cores)
-        if request.one_node:
-            return self._cores_on_one(request, request.cores)
-        return self._cores_anywhere(request.cores)
-
-    def _cores_anywhere(self, cores: Amount) -> Grant | None:
-        want = self.free_cores if cores.most is None else min(cores.most, self.free_cores)
-        if want < cores.least or want == 0:
-            return None
-        fitting = self._nodes_with(want) if want <= self._largest else 0
-        if fitting:
-            return Grant((self._take(self.nodes[_lowest(fitting)], want),))
-        parts = []
-        for node in self._in_order(self.with_free[1]):
-            parts.append(self._take(node, min(want, node.nfree)))
-            want -= len(parts[-1].cores)
-            if want == 0:
-                break
-        return Grant(tuple(parts))
-
-    def _cores_on_one(self, request: ResourceRequest, cores: Amount) -> Grant | None:
-        best: Node | None = None
-        for node in self._candidates(self._nodes_with(cores.least), request):
-            if cores.most is not None and node.nfree >= cores.most:
-                best = node
-                break
-            if best is None or node.nfree > best.nfree:
-                best = node
-        if best is None:
-            return None
-        count = best.nfree if cores.most is None else min(cores.most, best.nfree)
-        return Grant((self._take(best, count, request),))
-
-    def _cores_on_each(self, request: ResourceRequest, nodes: Amount, cores: Amount) -> Grant | None:
-        """Choose as many nodes as have the minimum of cores, then as many cores on each as all of them have."""
-        fixed = cores.least == cores.most
-        chosen: list[Node] = []
-        for node in self._candidates(self._nodes_with(cores.least), request):
-            chosen.append(node)
-            if fixed and len(chosen) == nodes.most:
-                break
-        if len(chosen) < nodes.least or not chosen:
-            return None
-        if not fixed:
-            chosen = sorted(chosen, key=lambda node: -node.nfree)[: nodes.most]
-            chosen.sort(key=lambda node: node.bit)
-        count = min(node.nfree for node in chosen)
-        if cores.most is not None:
-            count = min(count, cores.most)
-        return Grant(tuple([self._take(node, count, request) for node in chosen]))
-
-    def _whole_nodes(self, request: ResourceRequest, nodes: Amount) -> Grant | None:
-        chosen: list[Node] = []
-        for node in self._candidates(self.idle, request):
-            chosen.append(node)
-            if len(chosen) == nodes.most:
-                break
-        if len(chosen) < nodes.least or not chosen:
-            return None
-        return Grant(tuple([self._take(node, node.nfree, request) for node in chosen]))
-
-    def _candidates(self, mask: int, request: ResourceRequest) -> Iterator[Node]:
-        for node in self._in_order(mask):
-            if len(node.gpus) >= request.gpus and (not request.memory or node.memory >= request.memory):
-                yield node
-
-    def _in_order(self, mask: int) -> Iterator[Node]:
-        while mask:
-            low = mask & -mask
-            mask ^= low
-            yield self.nodes[low.bit_length() - 1]
-
-    def _nodes_with(self, count: int) -> int:
-        """The mask of nodes with at least `count` free cores, kept up to date after the first call."""
-        mask = self.with_free.get(count)
-        if mask is None:
-            mask = _mask(node for node in self.nodes if node.available and node.nfree >= count)
-            self.with_free[count] = mask
-        return mask
-
-    def _take(self, node: Node, count: int, request: ResourceRequest | None = None) -> NodePart:
-        before = node.nfree
-        cores = node.take_cores(count)
-        self._update(node, before)
-        if request is None or not (request.gpus or request.memory):
-            return NodePart(node.spec.name, cores)
-        gpus = tuple(node.gpus[: request.gpus])
-        del node.gpus[: request.gpus]
-        node.memory -= request.memory
-        return NodePart(node.spec.name, cores, gpus, request.memory)
-
-    def _update(self, node: Node, before: int) -> None:
-        after = node.nfree if node.available else 0
-        self.free_cores += after - before
-        bit = node.bit
-        for count, mask in self.with_free.items():
-            if before < count <= after:
-                self.with_free[count] = mask | bit
-            elif after < count <= before:
-                self.with_free[count] = mask & ~bit
-        if after == len(node.bits) > 0:
-            self.idle |= bit
-        elif before == len(node.bits):
-            self.idle &= ~bit
-
-
-def _lowest(mask: int) -> int:
-    return (mask & -mask).bit_length() - 1
-
-
-def _mask(nodes: Iterable[Node]) -> int:
-    mask = 0
-    for node in nodes:
-        mask |= node.bit
-    return mask

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from qcg.pilotjob.core.attempt_end import lose_attempt, requeue_attempt
 from qcg.pilotjob.core.attempt_events import attempt_ended, attempt_started
 from qcg.pilotjob.core.core_state import CoreState
+from qcg.pilotjob.core.demands import put_apart
+from qcg.pilotjob.core.dependencies import is_later
+from qcg.pilotjob.core.drain import restore_drained
 from qcg.pilotjob.core.effects import Effect
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted
-from qcg.pilotjob.core.finalize import FinalState, make_final
+from qcg.pilotjob.core.finalize import FinalState, entry_of, is_met, make_final, make_position_ready
 from qcg.pilotjob.core.iterations import Iterations
-from qcg.pilotjob.core.job_states import EXECUTING, SCHEDULED, State
+from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED, State
 from qcg.pilotjob.core.orphaned import orphan_reason, register_existing
-from qcg.pilotjob.core.records import Attempt, Grant, Job
-from qcg.pilotjob.core.submission import NewJob, enqueue, find_prerequisites, prepare
+from qcg.pilotjob.core.outcomes import note_begun
+from qcg.pilotjob.core.records import Attempt, DrainedNode, Grant, Job, Past
+from qcg.pilotjob.core.retries import set_apart
+from qcg.pilotjob.core.submission import NewJob, enqueue, find_prerequisites, prepare, unshared
 from qcg.pilotjob.description.errors import DescriptionError
-from qcg.pilotjob.description.model import Amount, JobDescription
+from qcg.pilotjob.description.iteration import Indices
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.description.retry import GROWING_CAUSES
 from qcg.pilotjob.host.records import Ended, Started
 
 
 class EndedIterations(NamedTuple):
     """The states of the iterations of a final job."""
 
-    indices: range
+    indices: Indices
     rest: State
     """State of all iterations that are not among `known`."""
     known: Iterable[tuple[int, State]] = ()
@@ -75,6 +80,31 @@ class RequeuedAttempt(NamedTuple):
     number: int
 
 
+class PastAttempts(NamedTuple):
+    """The earlier attempts of a job or iteration that is not final."""
+
+    seq: int
+    position: int
+    attempts: int
+    retries: Mapping[str, int]
+    """Number of retries used for each cause."""
+    next_at: float = 0.0
+    """Time of the next attempt at the earliest."""
+    failed_node: str = ""
+    """Node on which the last attempt failed."""
+    unstartable: bool = False
+    """Whether an attempt could not be started."""
+
+
+class HeldPosition(NamedTuple):
+    """A hold of a job that is not final."""
+
+    seq: int
+    position: int
+    since: float
+    """0 for an iteration that was released, while the rest of its job is held."""
+
+
 class OpenAttempt(NamedTuple):
     """An attempt without a known end. Its agent reports the end, and the start where that is not known."""
 
@@ -100,6 +130,11 @@ class SavedRun(NamedTuple):
     ended_iterations: Iterable[EndedIteration] = ()
     requeued: Sequence[RequeuedAttempt] = ()
     open_attempts: Sequence[OpenAttempt] = ()
+    past: Sequence[PastAttempts] = ()
+    held: Sequence[HeldPosition] = ()
+    begun: Iterable[tuple[int, int]] = ()
+    """Job number and position of each attempt that had begun to run and did not succeed."""
+    drained: Mapping[str, DrainedNode] = {}
 
 
 class LedgerRecords(NamedTuple):
@@ -129,6 +164,7 @@ class _Restoration:
 
     def effects(self) -> list[Effect]:
         core = self._core
+        restore_drained(core, self._saved.drained)
         for final in self._saved.final:
             self._add_final(final)
         rests = [(self._add_unfinished(job), job.rest) for job in self._saved.unfinished]
@@ -136,6 +172,10 @@ class _Restoration:
             self._iterations_of(ended.seq).set_state(ended.position, ended.state)
         for requeued in self._saved.requeued:
             self._count_attempt(requeued)
+        for past in self._saved.past:
+            self._add_past(past)
+        for held in self._saved.held:
+            core.holds.hold(self._new_jobs[held.seq].job, held.position, held.since)
         attempts = [self._attempt(saved) for saved in self._saved.open_attempts]
         for job, rest in rests:
             if rest is not None:
@@ -144,15 +184,23 @@ class _Restoration:
         for new_job in self._new_jobs.values():
             core.register(new_job.job)
         core.jobs = dict(sorted(core.jobs.items(), key=lambda item: item[1].seq))
+        for seq, position in self._saved.begun:
+            if (begun := core.find_seq(seq)) is not None:
+                note_begun(core, begun, position)
         for attempt in attempts:
             register_existing(core, attempt)
         for new_job in self._new_jobs.values():
             # A prerequisite may have been removed after it succeeded, and a later job may have got its name.
             find_prerequisites(new_job, core.jobs)
             new_job.prerequisites = tuple(
-                [other for other in new_job.prerequisites if not _is_later(other.job, new_job.job)]
+                [other for other in new_job.prerequisites if not is_later(other.job, new_job.job)]
             )
             enqueue(core, new_job, accepted_before=True)
+        for held in self._saved.held:
+            if held.position >= 0:
+                self._keep_held(held)
+        for past in self._saved.past:
+            self._prepare_next_attempt(past)
         self._handle_ledger_records()
         self._give_up_unreported_attempts()
         for new_job in self._new_jobs.values():
@@ -174,7 +222,7 @@ class _Restoration:
         try:
             new_job = prepare(self._core, job, saved.description)
         except DescriptionError:  # its share fitted into the nodes that existed when it was submitted
-            new_job = prepare(self._core, job, _unshared(saved.description))
+            new_job = prepare(self._core, job, unshared(saved.description))
         self._new_jobs[saved.seq] = new_job
         if saved.started and job.iterations is not None:
             job.state = EXECUTING
@@ -193,6 +241,33 @@ class _Restoration:
         else:
             job.iterations.attempts_made[requeued.position] = requeued.number
 
+    def _add_past(self, saved: PastAttempts) -> None:
+        past = self._core.past.setdefault(saved.seq, {})[saved.position] = Past()
+        past.attempts = saved.attempts
+        past.retries = dict(saved.retries)
+        past.failed_node = saved.failed_node if saved.failed_node in self._core.pool else ""
+        past.unstartable = saved.unstartable
+        past.steps = sum(count for cause, count in saved.retries.items() if cause in GROWING_CAUSES)
+
+    def _prepare_next_attempt(self, past: PastAttempts) -> None:
+        """Let a job that was retried pause for the rest of its time, and ask for as much as it did."""
+        core, job = self._core, self._new_jobs[past.seq].job
+        if (past.retries or past.failed_node) and not job.state.is_final:
+            waits = core.state_of(job, past.position) is QUEUED
+            ready = set_apart(core, job, past.position, past.next_at if waits else 0.0)
+            if ready and (past.seq, past.position) not in core.paused:
+                make_position_ready(core, job, past.position)
+
+    def _keep_held(self, held: HeldPosition) -> None:
+        """Let an iteration wait apart from the others, if it was held or released on its own."""
+        core, job = self._core, self._new_jobs[held.seq].job
+        if core.state_of(job, held.position) is QUEUED:
+            entry = entry_of(job, held.position)
+            entry.take_back(held.position)
+            put_apart(core, job, held.position, entry.demand)
+            if is_met(job, held.position):
+                make_position_ready(core, job, held.position)
+
     def _attempt(self, saved: OpenAttempt) -> Attempt:
         job = self._new_jobs[saved.seq].job
         attempt = Attempt(job, saved.position, saved.number, saved.grant, saved.scheduled)
@@ -209,19 +284,16 @@ class _Restoration:
 
     def _handle_ledger_records(self) -> None:
         """Handle ends first: an attempt that has started on a node that is gone is lost, unless it has ended."""
-        core, now, records = self._core, self._core.now, self._ledgers.records
+        core, records = self._core, self._ledgers.records
         multinode = {attempt.id for attempt in core.attempts.values() if len(attempt.grant.parts) > 1}
         multinode.update(record.id for record in records if isinstance(record, Started) and len(record.grant) > 1)
         for record in records:
             # The agent of one node does not know whether processes on the other nodes have ended.
             if isinstance(record, Ended) and record.id not in multinode:
-                core.now = record.at
                 attempt_ended(core, AttemptEnded(record))
         for record in records:
             if isinstance(record, Started):
-                core.now = record.at
                 attempt_started(core, AttemptStarted(record))
-        core.now = now
 
     def _give_up_unreported_attempts(self) -> None:
         """Give up attempts on nodes that are gone; the agents of all other nodes report the end of their attempts."""
@@ -242,20 +314,6 @@ def _ended_iterations(saved: EndedIterations) -> Iterations:
         iterations.set_state(position, state)
     iterations.make_queued_final(saved.rest)
     return iterations
-
-
-def _unshared(description: JobDescription) -> JobDescription:
-    """The description with its smallest request, where there are too few resources to share."""
-    assert description.sharing is not None
-    request = description.request
-    least = (request.cores if description.sharing.of == "cores" else request.nodes) or Amount()
-    wanted = msgspec.structs.replace(request, **{description.sharing.of: Amount(least.least, least.least)})
-    return msgspec.structs.replace(description, sharing=None, request=wanted)
-
-
-def _is_later(other: Job, job: Job) -> bool:
-    """Whether `other` was submitted after `job`: jobs of one submission may depend on each other in any order."""
-    return other.seq > job.seq and other.submitted > job.submitted
 
 
 def _finish_if_done(core: CoreState, job: Job) -> None:

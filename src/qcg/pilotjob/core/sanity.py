@@ -9,12 +9,16 @@ from qcg.pilotjob.core.dependencies import UnmetDependencies
 from qcg.pilotjob.core.errors import SanityError
 from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED, State
+from qcg.pilotjob.core.node_group import NodeGroup
 from qcg.pilotjob.core.records import Attempt, Cleanup, Job, Lane
-from qcg.pilotjob.core.resources import Pool
+from qcg.pilotjob.core.resources import Node
+from qcg.pilotjob.description.model import WHOLE_GPU, OwnResources
+
+_NOTHING = OwnResources()
 
 
 def check(core: CoreState) -> None:
-    """Raise `InsaneError` with the first contradiction found."""
+    """Raise `SanityError` with the first contradiction found."""
     _check_resources(core)
     for attempt in core.attempts.values():
         _check_attempt(core, attempt)
@@ -31,6 +35,9 @@ def check(core: CoreState) -> None:
     for job in core.jobs.values():
         _check_job(core, job, in_lines)
     _check_counts(core)
+    waiting = set(core.pauses)
+    for (seq, position), (at, _) in core.paused.items():
+        _expect((at, seq, position) in waiting, f"job {seq}, position {position} pauses and would never be woken")
 
 
 def _expect(truth: bool, sentence: str) -> None:
@@ -39,41 +46,71 @@ def _expect(truth: bool, sentence: str) -> None:
 
 
 def _check_resources(core: CoreState) -> None:
-    holders: Counter[tuple[str, int | str]] = Counter()
+    holders: Counter[tuple[str, int]] = Counter()
+    gpus: Counter[tuple[str, str]] = Counter()
+    """Thousandths of GPUs that are held."""
+    named: Counter[tuple[str, str]] = Counter()
+    """Counters that are held, by node; those of the run without a node."""
     memory: Counter[str] = Counter()
     strays = [cleanup.grant for cleanup in core.cleanups.values() if cleanup.attempt is None]
     having = [
         attempt.grant for attempt in core.attempts.values() if attempt.lane is None or attempt.lane.first is attempt
     ]
     for grant in [*strays, *having]:
+        own = grant.own or _NOTHING
+        named.update({("", name): number for name, number in own.of_run})
         for part in grant.parts:
             holders.update((part.node, core_id) for core_id in part.cores)
-            holders.update((part.node, gpu) for gpu in part.gpus)
+            gpus.update({(part.node, gpu): own.gpu_share or WHOLE_GPU for gpu in part.gpus})
+            named.update({(part.node, name): number for name, number in own.on_node})
             memory[part.node] += part.memory
     for node in core.pool.nodes:
         name = node.spec.name
-        free: set[int | str] = {core_id for core_id, bit in node.bits.items() if node.free & bit}
-        free.update(node.gpus)
-        things: list[int | str] = [*node.spec.cores, *node.spec.gpus]
-        for thing in things:
-            number = holders[name, thing]
-            _expect((thing in free) == (not number), f"{thing!r} of {name} is free and held, or neither")
+        free = {core_id for core_id, bit in node.bits.items() if node.free & bit}
+        for core_id in node.spec.cores:
+            number = holders[name, core_id]
+            _expect((core_id in free) == (not number), f"{core_id!r} of {name} is free and held, or neither")
             _expect(
-                node.contested.get(thing, 0) == max(0, number - 1),
-                f"{thing!r} of {name} is held by {number} attempts, and {node.contested.get(thing, 0)} contest it",
+                node.contested.get(core_id, 0) == max(0, number - 1),
+                f"{core_id!r} of {name} is held by {number} attempts, and {node.contested.get(core_id, 0)} contest it",
             )
+        _check_gpus(node, {gpu: gpus[name, gpu] for gpu in node.spec.gpus})
+        _check_named(f"of {name}", dict(node.spec.counters), node.counters, _of(name, named))
         _expect(node.nfree == node.free.bit_count(), f"{name} counts {node.nfree} free cores")
         _expect(node.memory == node.spec.memory - memory[name], f"{name} counts {node.memory} MiB of free memory")
-    _check_masks(core.pool)
+    _check_named("of the run", core.pool.counters.totals, core.pool.counters.free, _of("", named))
+    for group in core.pool.groups:
+        _check_masks(group)
 
 
-def _check_masks(pool: Pool) -> None:
-    available = [node for node in pool.nodes if node.available]
+def _check_gpus(node: Node, held: dict[str, int]) -> None:
+    """Check the books of GPUs, of which so many thousandths are held."""
+    name = node.spec.name
+    _expect(node.gpus == [gpu for gpu in held if not held[gpu]], f"{name} has {node.gpus} as free GPUs")
+    taken = {gpu: number for gpu, number in held.items() if number}
+    _expect(node.gpus_taken == taken, f"{name} counts {node.gpus_taken} thousandths of GPUs, and {taken} are held")
+    contested = {gpu: number - WHOLE_GPU for gpu, number in taken.items() if number > WHOLE_GPU}
+    found = {thing: excess for thing, excess in node.contested.items() if isinstance(thing, str)}
+    _expect(found == contested, f"{name} has {found} as contested GPUs, and {contested} are")
+
+
+def _check_named(where: str, totals: dict[str, int], free: dict[str, int], held: dict[str, int]) -> None:
+    for name in {*totals, *free, *held}:
+        left = totals.get(name, 0) - held.get(name, 0)
+        _expect(free.get(name, 0) == left, f"{free.get(name, 0)} {name} {where} are counted as free, and {left} are")
+
+
+def _of(node: str, named: Counter[tuple[str, str]]) -> dict[str, int]:
+    return {name: number for (where, name), number in named.items() if where == node}
+
+
+def _check_masks(group: NodeGroup) -> None:
+    available = [node for node in group.nodes if node.available]
     free = sum(node.nfree for node in available)
-    _expect(free == pool.free_cores, f"the pool counts {pool.free_cores} free cores, and {free} are")
+    _expect(free == group.free_cores, f"the pool counts {group.free_cores} free cores, and {free} are")
     idle = sum(node.bit for node in available if node.is_idle)
-    _expect(idle == pool.idle, f"the pool has {pool.idle:b} as idle nodes, and {idle:b} are")
-    for count, mask in pool.with_free.items():
+    _expect(idle == group.idle, f"the pool has {group.idle:b} as idle nodes, and {idle:b} are")
+    for count, mask in group.with_free.items():
         fitting = sum(node.bit for node in available if node.nfree >= count)
         _expect(fitting == mask, f"the pool has {mask:b} as nodes with {count} free cores, and {fitting:b} are")
 
@@ -91,6 +128,8 @@ def _check_attempt(core: CoreState, attempt: Attempt) -> None:
     iterations = attempt.job.iterations
     known = attempt.job.attempt if iterations is None else iterations.attempts.get(attempt.position)
     _expect(known is attempt, f"attempt {attempt.id} is registered, and {name} has another one")
+    groups = {core.pool.group_of(part.node) for part in attempt.grant.parts if part.node in core.pool}
+    _expect(len(groups) < 2, f"attempt {attempt.id} has nodes of several groups")
     if attempt.lane is not None:
         _check_lane(core, attempt, attempt.lane)
 
@@ -140,8 +179,8 @@ def _check_job(core: CoreState, job: Job, in_lines: set[int]) -> None:
             f"{job.name} is {job.state.name}, its iterations have another final state",
         )
         _expect(
-            not job.entries and job.unmet is None and job.dependents is None,
-            f"{job.name} is final, and has queue entries or dependencies",
+            not (job.entries or job.unmet or job.dependents or core.holds.has_any(job)),
+            f"{job.name} is final, and has queue entries, dependencies or holds",
         )
     else:
         _check_entries(core, job, in_lines)
@@ -150,17 +189,18 @@ def _check_job(core: CoreState, job: Job, in_lines: set[int]) -> None:
 def _check_entries(core: CoreState, job: Job, in_lines: set[int]) -> None:
     """Check that the scheduler will find every position that is ready; `in_lines` are the ids of all queued entries."""
     unmet = job.unmet or UnmetDependencies()
-    for entry in job.entries:
+    apart = job.iterations.apart if job.iterations is not None else None
+    for entry in [*job.entries, *(apart or {}).values()]:
         _expect(entry.in_line == (id(entry) in in_lines), f"{job.name} has a wrong `in_line`")
     if unmet.on_jobs:
         return
     for position in range(len(job.iterations)) if job.iterations is not None else [-1]:
         if core.state_of(job, position) is QUEUED and not (unmet.same_index is not None and unmet.same_index[position]):
             entry = entry_of(job, position)
-            _expect(
-                entry.in_line and entry.can_reach(position),
-                f"{name_of(job, position)} is ready, and the scheduler would not find it",
-            )
+            found = entry.in_line and entry.can_reach(position)
+            waits = (job.seq, position) in core.paused or core.holds.since(job, position) > 0
+            _expect(found or waits, f"{name_of(job, position)} is ready, and the scheduler would not find it")
+            _expect(not (found and waits), f"{name_of(job, position)} waits, and the scheduler would start it")
 
 
 def _check_counts(core: CoreState) -> None:

@@ -1,7 +1,12 @@
 """The scheduling pass: first come, first served, with backfill.
 
-A job that does not fit is overtaken by jobs that do. But when a queue line has not been served for `patience` seconds,
-nothing may overtake it any more, so that a wide job gets its turn however many small ones arrive.
+A job that does not fit is overtaken by jobs that do. If it is known when the first one of them can start, they may not
+delay it: see `reservation`. Otherwise, when a queue line has not been served for `patience` seconds, nothing may
+overtake it any more, so that a wide job gets its turn however many small ones arrive. This holds for each group of
+nodes by itself: a remote host that is full keeps no job of other nodes waiting.
+
+A job that needs counters of the run is started when they are free, too. Once it has waited too long for them, no later
+job gets those counters; cores are not kept free for it until it has them.
 
 The cost of a pass is the number of jobs it starts plus the number of distinct requests: free resources only shrink
 during a pass, so when the first entry of a line does not fit, no other entry of that line does.
@@ -11,66 +16,116 @@ from __future__ import annotations
 
 import heapq
 import math
-from enum import Enum
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.effects import Launch, MoreToStart
+from qcg.pilotjob.core.effects import Launch, MoreToStart, WakeAt
 from qcg.pilotjob.core.events import Schedule
-from qcg.pilotjob.core.feasibility import why_never
 from qcg.pilotjob.core.job_states import SCHEDULED
-from qcg.pilotjob.core.prefill import note_prefillable, prefill_lanes, skip_prefill
+from qcg.pilotjob.core.node_group import NodeGroup
+from qcg.pilotjob.core.prefill import note_prefillable, prefill_lanes, retract_prefilled
+from qcg.pilotjob.core.queue import QueueLine
 from qcg.pilotjob.core.records import Attempt, Grant, Job
-from qcg.pilotjob.description.model import ResourceRequest
-
-
-class PassResult(Enum):
-    """How a scheduling pass ended."""
-
-    COMPLETE = 0
-    """Every job that fits was started."""
-    LIMIT_REACHED = 1
-    """The limit of starts was reached; more jobs may fit."""
-    BLOCKED = 2
-    """A job that has waited too long does not fit and must not be overtaken."""
+from qcg.pilotjob.core.reservation import Backfill
+from qcg.pilotjob.core.retries import end_avoidances, wake_paused
 
 
 def schedule(core: CoreState, event: Schedule) -> None:
     """Give free resources to waiting jobs, then prefill lanes."""
+    if core.pauses:
+        wake_paused(core)
+    if core.health.avoidances:
+        end_avoidances(core)
     left = time_left(core, core.now)
-    result = _start_waiting(core, left, event.most) if left > 0 else PassResult.BLOCKED
-    if result is PassResult.COMPLETE:
-        prefill_lanes(core, left)
-    elif result is PassResult.LIMIT_REACHED:
+    if left <= 0:
+        retract_prefilled(core)
+        return
+    backfill = Backfill(core, left)
+    blocked = _start_waiting(core, left, event.most, backfill)
+    if backfill.waiting:
+        _end_backfill(core, backfill)
+    if blocked is None:
         core.effects.append(MoreToStart())
     else:
-        skip_prefill(core, soon_over=left <= 0)
+        prefill_lanes(core, left, blocked)
 
 
-def _start_waiting(core: CoreState, left: float, most: float) -> PassResult:
-    pool = core.pool
-    if not pool.free_cores:
-        return PassResult.COMPLETE
+def _start_waiting(core: CoreState, left: float, most: float, backfill: Backfill) -> set[NodeGroup] | None:
+    """Start waiting jobs that fit.
+
+    Returns the groups in which a job has waited too long, does not fit and must not be overtaken; None when `most` jobs
+    were started, so that more may fit.
+    """
+    blocked: set[NodeGroup] = set()
+    if not core.pool.free_cores:
+        return blocked
     overdue = core.now - core.patience
-    heads = core.queue.heads(pool.free_cores, overdue, left)
-    while heads and pool.free_cores:
+    counters, kept = core.pool.counters, set[str]()
+    heads = core.queue.heads(overdue, left)
+    while heads:
         _, position, _, line = heads[0]
-        grant = pool.allocate(line.request) if line.least_cores <= pool.free_cores else None
+        target = line.target
+        grant = None
+        own = line.request.own
+        has_counters = own is None or counters.has(own, kept)
+        if not has_counters:
+            pass
+        elif line.avoid:
+            grant = _allocate_elsewhere(core, line, blocked, backfill)
+        elif backfill.waiting:
+            if line.least_cores <= backfill.free_cores(target):
+                grant = backfill.allocate(line, blocked)
+        elif line.least_cores <= target.free_cores:
+            grant = target.allocate_outside(blocked, line.request) if blocked else target.allocate(line.request)
         if grant is None:
-            if line.served <= overdue and _is_possible_now(core, line.request):
-                return PassResult.BLOCKED
-            heapq.heappop(heads)
+            head = heapq.heappop(heads)
+            if line.avoid:
+                continue  # it waits for another node for a minute at most, and holds up nothing
+            if has_counters and core.patience > 0:
+                backfill.add_waiting(head)
+            if line.served <= overdue and (reserved := target.reserved_for(line.request)) is not None:
+                if own is not None and counters.why_never(own) is None:
+                    kept.update(own.names_of_run)
+                if has_counters and not backfill.protects(line, reserved):
+                    blocked.add(reserved)
+                    heads = [head for head in heads if not blocked.issuperset(head[3].target.groups)]
+                    heapq.heapify(heads)
             continue
+        if own is not None:
+            counters.take(own)
+        if core.reservations:
+            backfill.issued(grant)
         attempt = _start(core, line.take(position, core.now), position, grant)
         note_prefillable(core, attempt, line)
         most -= 1
         if most <= 0:
-            return PassResult.LIMIT_REACHED
-        head = line.head(left)
-        if head is None:
+            return None
+        following = line.head(left)
+        if following is None:
             heapq.heappop(heads)
         else:
-            heapq.heapreplace(heads, head)
-    return PassResult.COMPLETE
+            heapq.heapreplace(heads, following)
+        if not target.free_cores and not backfill.any_free_cores():
+            break
+    return blocked
+
+
+def _allocate_elsewhere(core: CoreState, line: QueueLine, blocked: set[NodeGroup], backfill: Backfill) -> Grant | None:
+    """Take a grant for a job that avoids a node, if another one has enough for it."""
+    if line.least_cores > backfill.free_cores(line.target):
+        return None
+    for group in line.target.groups:
+        backfill.reservation(group)  # now, because the avoided node counts for the job that has the reservation
+    with core.pool.without(line.avoid):
+        if backfill.waiting:
+            return backfill.allocate(line, blocked)
+        return line.target.allocate_outside(blocked, line.request)
+
+
+def _end_backfill(core: CoreState, backfill: Backfill) -> None:
+    """Show again what reservations have hidden, and run a pass when an expected end that was learned has passed."""
+    at = backfill.close()
+    if at < math.inf:
+        core.effects.append(WakeAt(min(at, core.pauses[0][0]) if core.pauses else at))
 
 
 def time_left(core: CoreState, now: float) -> float:
@@ -78,11 +133,6 @@ def time_left(core: CoreState, now: float) -> float:
     if core.suspended:
         return 0.0
     return math.inf if core.deadline is None else core.deadline - now
-
-
-def _is_possible_now(core: CoreState, request: ResourceRequest) -> bool:
-    """Whether the available nodes can satisfy the request: no cores are kept free for a node that is away."""
-    return why_never(request, [node.spec for node in core.pool.nodes if node.available]) is None
 
 
 def _start(core: CoreState, job: Job, position: int, grant: Grant) -> Attempt:

@@ -6,6 +6,7 @@ from collections import ChainMap
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from qcg.pilotjob.core import bitmaps
 from qcg.pilotjob.core.core_state import CoreState, name_of
@@ -17,22 +18,29 @@ from qcg.pilotjob.core.dependencies import (
     find_cycles,
     resolve,
 )
-from qcg.pilotjob.core.effects import Added, Reply
+from qcg.pilotjob.core.effects import Added, Held, Reply
 from qcg.pilotjob.core.errors import SubmissionRejected
 from qcg.pilotjob.core.events import Submit
 from qcg.pilotjob.core.finalize import UnstartedFinalState, make_final, make_ready, omitted_by_index
+from qcg.pilotjob.core.hosts import shared_total, why_no_host
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
-from qcg.pilotjob.core.queue import QueueEntry
+from qcg.pilotjob.core.outcome_waits import wait_for_outcome
+from qcg.pilotjob.core.outcomes import entries_of
+from qcg.pilotjob.core.own_resources import refusals, with_counters_of_nodes
+from qcg.pilotjob.core.priority_order import rank_of
+from qcg.pilotjob.core.queue import QueueEntry, make_entry
 from qcg.pilotjob.core.records import Job
 from qcg.pilotjob.description.errors import DescriptionError
 from qcg.pilotjob.description.iteration_schedulers import MaximumIters, split_into
-from qcg.pilotjob.description.model import Amount, JobDescription, ResourceRequest
+from qcg.pilotjob.description.model import Amount, DependencyKind, JobDescription, ResourceRequest
 
 _encode_into = msgspec.msgpack.Encoder().encode_into
 
 MAX_SAME_INDEX = 255
 """Same-index prerequisites of an iteration: they are counted in a byte."""
+OPPOSITES: dict[DependencyKind, DependencyKind] = {"after": "afternotok", "afternotok": "after"}
+"""Kinds of dependencies that are never both met."""
 MAX_CYCLES = 20
 """Dependency cycles that an error message lists."""
 
@@ -57,6 +65,9 @@ def submit(core: CoreState, event: Submit) -> None:
         core.effects.append(Added(jobs))
     core.effects.append(Reply({"submitted": len(jobs), "jobs": [job.name for job in jobs]}))
     for new_job in new_jobs:
+        if new_job.description.hold:
+            core.holds.hold(new_job.job, -1, core.now)
+            core.effects.append(Held(new_job.job, -1, core.now))
         enqueue(core, new_job)
 
 
@@ -66,24 +77,48 @@ def enqueue(core: CoreState, new_job: NewJob, *, accepted_before: bool = False) 
     `accepted_before`: a job of a resumed run, accepted when there were other nodes, waits for such nodes instead.
     """
     job = new_job.job
-    line = core.queue.line
-    wall_time = new_job.description.wall_time
-    plan = job.iterations.plan if job.iterations is not None else None
-    if plan is None:
-        job.entries = (QueueEntry(job, line(new_job.requests[0], wall_time), wall_time),)
-    else:
-        sizes = zip(new_job.requests, plan.sizes(), strict=True)
-        job.entries = tuple([QueueEntry(job, line(request, wall_time), wall_time, size) for request, size in sizes])
+    job.entries = entries_for(core, job, new_job.description, new_job.requests)
     for entry in () if accepted_before else job.entries:
         if entry.line.never is not None:
             finalize_unstarted(core, job, FAILED, entry.line.never)
             return
+    wait_for_prerequisites(core, new_job)
+    if not job.state.is_final and (job.unmet is None or not job.unmet.on_jobs):
+        make_ready(core, job)
+
+
+def wait_for_prerequisites(core: CoreState, new_job: NewJob) -> None:
+    """Count what a job waits for; it is omitted where that cannot succeed any more."""
+    job = new_job.job
     if new_job.prerequisites:
         unmet = job.unmet = UnmetDependencies()
         for prerequisite in new_job.prerequisites:
             _wait_for(core, job, unmet, prerequisite)
-    if not job.state.is_final and (job.unmet is None or not job.unmet.on_jobs):
-        make_ready(core, job)
+
+
+def unshared(description: JobDescription) -> JobDescription:
+    """The description with its smallest request, where there are too few resources to share."""
+    assert description.sharing is not None
+    request = description.request
+    least = (request.cores if description.sharing.of == "cores" else request.nodes) or Amount()
+    wanted = msgspec.structs.replace(request, **{description.sharing.of: Amount(least.least, least.least)})
+    return msgspec.structs.replace(description, sharing=None, request=wanted)
+
+
+def entries_for(
+    core: CoreState, job: Job, description: JobDescription, requests: tuple[ResourceRequest, ...]
+) -> tuple[QueueEntry, ...]:
+    """New queue entries of a job: one for each of its requests."""
+    wall_time, rank = description.wall_time, rank_of(description.priority)
+    plan = job.iterations.plan if job.iterations is not None else None
+    if plan is None:
+        return (make_entry(job, core.queue.line(requests[0], wall_time), wall_time, rank=rank),)
+    return tuple(
+        [
+            make_entry(job, core.queue.line(request, wall_time), wall_time, size, rank)
+            for request, size in zip(requests, plan.sizes(), strict=True)
+        ]
+    )
 
 
 def finalize_unstarted(core: CoreState, job: Job, state: State, message: str) -> None:
@@ -103,22 +138,27 @@ def _validate(core: CoreState, descriptions: list[JobDescription]) -> list[NewJo
             problems.append(f"job {name!r} already exists; choose another name or remove the old job first")
             continue
         job = new[name] = Job(seq, name, _encoded(description, buffer), core.now)
+        if description.request.host and (refusal := why_no_host(core.pool, description)):
+            problems.append(f"job {name!r}: {refusal}")
+            continue
+        if description.request.own is not None:
+            problems += [f"job {name!r}: {refusal}" for refusal in refusals(core.pool, description.request)]
         try:
             new_jobs.append(prepare(core, job, description))
         except DescriptionError as error:
             problems.append(f"job {name!r}: {error}")
     find = ChainMap(new, core.jobs)
     suggestions = Suggestions(find)
-    waiting = [new_job for new_job in new_jobs if new_job.description.after]
+    waiting = [one for one in new_jobs if one.description.after or one.description.outcomes]
     for new_job in waiting:
         problems += find_prerequisites(new_job, find, suggestions)
-    problems += map(_about_cycle, find_cycles({one.job: one.prerequisites for one in waiting}, MAX_CYCLES))
+    problems += map(about_cycle, find_cycles({one.job: one.prerequisites for one in waiting}, MAX_CYCLES))
     if problems:
         raise SubmissionRejected(problems)
     return new_jobs
 
 
-def _about_cycle(cycle: list[Job]) -> str:
+def about_cycle(cycle: list[Job]) -> str:
     if len(cycle) == 1:
         return f"job {cycle[0].name!r} waits for itself and could never start"
     names = " -> ".join(job.name for job in [*cycle, cycle[0]])
@@ -148,12 +188,15 @@ def find_prerequisites(new_job: NewJob, find: Mapping[str, Job], suggestions: Su
     indices = description.iteration.indices() if description.iteration is not None else None
     problems = []
     found: dict[Prerequisite, None] = {}
-    for entry in description.after:
-        resolved = resolve(description.name, entry, indices, find, suggestions)
+    for kind, entry in entries_of(description):
+        resolved = resolve(description.name, entry, indices, find, suggestions, kind)
         if isinstance(resolved, str):
             problems.append(resolved)
         else:
             found[resolved] = None
+            opposite = OPPOSITES.get(kind)
+            if opposite is not None and replace(resolved, kind=opposite) in found:
+                problems.append(f"job {description.name!r} waits for {entry!r} both to succeed and not to succeed")
     new_job.prerequisites = tuple(found)
     if sum(prerequisite.same_index for prerequisite in found) > MAX_SAME_INDEX:
         problems.append(f"job {description.name!r} waits for more than {MAX_SAME_INDEX} jobs by index; name whole jobs")
@@ -164,14 +207,16 @@ def sized_requests(
     core: CoreState, description: JobDescription
 ) -> tuple[tuple[ResourceRequest, ...], MaximumIters | None]:
     """The resource requests of a job after `maximum-iters` or `split-into`: one for each size."""
-    sharing = description.sharing
+    sharing, request = description.sharing, description.request
     plan: MaximumIters | None = None
+    if request.own is not None:
+        request = with_counters_of_nodes(core.pool, request)
     if sharing is None:
-        return (description.request,), None
+        return (request,), None
     of_cores = sharing.of == "cores"
-    amount = description.request.cores if of_cores else description.request.nodes
+    amount = request.cores if of_cores else request.nodes
     assert amount is not None
-    total = core.pool.total_cores if of_cores else len(core.nodes)
+    total = shared_total(core.pool, request, of_cores=of_cores)
     count = sharing.sharers or (len(description.iteration) if description.iteration is not None else 1)
     if sharing.name == "split-into":
         amounts = [split_into(total, sharing.parts or count, amount.least)]
@@ -182,11 +227,14 @@ def sized_requests(
             sizes, plan = (plan.size(sharing.position),), None
         amounts = [Amount(size, size) for size in sizes]
     field = "cores" if of_cores else "nodes"
-    return tuple([msgspec.structs.replace(description.request, **{field: amount}) for amount in amounts]), plan
+    return tuple([msgspec.structs.replace(request, **{field: amount}) for amount in amounts]), plan
 
 
 def _wait_for(core: CoreState, job: Job, unmet: UnmetDependencies, prerequisite: Prerequisite) -> None:
     other = prerequisite.job
+    if prerequisite.kind != "after":
+        wait_for_outcome(core, job, unmet, prerequisite)
+        return
     if prerequisite.same_index:
         _wait_for_same_index(core, job, unmet, other)
         return

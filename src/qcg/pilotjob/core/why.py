@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from qcg.pilotjob.core.core_state import CoreState, name_of
 from qcg.pilotjob.core.dependencies import resolve
-from qcg.pilotjob.core.feasibility import capacity, count, describe_extras, describe_minimum, least, why_never
+from qcg.pilotjob.core.drain import drained_in_words
+from qcg.pilotjob.core.feasibility import (
+    capacity,
+    count,
+    describe_counters,
+    describe_extras,
+    describe_minimum,
+    fits,
+    fits_in,
+    groups_for,
+    why_never,
+)
 from qcg.pilotjob.core.finalize import entry_of
 from qcg.pilotjob.core.job_states import CANCELED, EXECUTING, FAILED, OMITTED, QUEUED, SCHEDULED, SUCCEED, State
-from qcg.pilotjob.core.queue import QueueLine
+from qcg.pilotjob.core.outcomes import entries_of, has_begun, is_dependency_met, why_waits
+from qcg.pilotjob.core.queue import Head, QueueEntry
 from qcg.pilotjob.core.records import Attempt, Cleanup, Job
+from qcg.pilotjob.core.reservation import Backfill, Reservation
 from qcg.pilotjob.core.resources import Node, NodeSpec
 from qcg.pilotjob.core.scheduler import time_left
-from qcg.pilotjob.description.model import Amount, JobDescription, ResourceRequest
+from qcg.pilotjob.core.why_counters import short_counters
+from qcg.pilotjob.core.why_nodes import avoided_in_words, nodes_awaited
+from qcg.pilotjob.description.model import WHOLE_GPU, Amount, DependencyKind, JobDescription, ResourceRequest
 
 Kind = Literal[
-    "dependencies", "agent", "stalled", "nodes", "resources", "patience", "time", "next",  # it waits
+    "dependencies", "agent", "host", "stalled", "nodes", "resources", "patience", "reservation", "time", "next",
+    "retry", "held",  # it waits
     "starting", "running", "canceling", "stopping", "leaving",
     "succeeded", "failed", "canceled", "omitted", "left",
 ]  # fmt: skip
 
 MAX_NAMED = 3
 """Prerequisites that a sentence names; the details list all of them."""
+
+
+COUNTED_EACH = 2
+"""Number of counts of jobs in the queue without a list of all of them: enough to explain one job."""
 
 
 class Reason(Struct, frozen=True):
@@ -43,21 +66,29 @@ class Reason(Struct, frozen=True):
 class WaitExplainer:
     """Explains waiting jobs at one moment; totals are computed once for all jobs asked about."""
 
-    def __init__(self, core: CoreState, now: float, *, stalled: bool = False) -> None:
-        """`stalled`: the journal cannot be written at the moment, so nothing is started."""
+    def __init__(
+        self, core: CoreState, now: float, *, stalled: bool = False, show_time: Callable[[float], str] = str
+    ) -> None:
+        """`stalled`: the journal cannot be written at the moment, so nothing is started. `show_time` returns a time as
+        text."""
         self._core = core
         self._stalled = stalled
+        self._show_time = show_time
         self._overdue = now - core.patience
+        self._now = now
         self._left = time_left(core, now)
         present = [node for node in core.pool.nodes if node.available]
         self._present = [node.spec for node in present]
         self._free = [_free_of(node) for node in present]
-        self._idle = [node.spec for node in present if node.is_idle]
-        self._blocker = self._find_blocker()
-        self._counted = False
-        """Whether `_before` was called once already."""
+        self._idle = [_free_of(node) for node in present if node.is_idle or node.spec.slots]
+        self._backfill = Backfill(core, self._left, keep=False)
+        self._keepers: dict[str, Head] = {}
+        """The heads of lines for which counters of the run are kept, by name of the counter."""
+        self._blockers = self._find_blockers()
+        self._counted = 0
+        """Number of calls of `_before`."""
         self._in_order: list[int] = []
-        """Numbers of all queued jobs in order; only built from the second call of `_before` on."""
+        """Places of all queued jobs in order; not built for the first calls of `_before`."""
         self._dependents: dict[Job, frozenset[Job]] = {}
 
     def why_waiting(self, job: Job, position: int, description: JobDescription) -> Reason:
@@ -65,9 +96,25 @@ class WaitExplainer:
         missing = list(self._missing(job, position, description))
         if missing:
             return _waits_for(missing)
+        if self._core.holds and (since := self._core.holds.since(job, position)):
+            name = name_of(job, position if position in self._core.holds.positions.get(job.seq, ()) else -1)
+            text = f"it is held since {self._show_time(since)}; release it with: qcg-pm release {shlex.quote(name)}"
+            return Reason("held", text, {"since": self._show_time(since)})
         entry = entry_of(job, position)
         line, request = entry.line, entry.line.request
         details = self._amounts(request)
+        if entry.rank:
+            details["priority"] = description.priority
+        if (paused := self._core.paused.get((job.seq, position))) is not None:
+            number = self._core.past_attempts(job, position) + 1
+            until = self._show_time(paused[0])
+            text = f"it pauses until {until}, then it is ready for attempt {number}"
+            return Reason("retry", text, {**details, "attempt": number, "until": until})
+        if line.avoid and not fits(request, [spec for spec in self._candidates(request) if spec.name != line.avoid]):
+            avoiding = self._core.health.avoiding.get((job.seq, position), (self._core.now, None))
+            until = self._show_time(avoiding[0])
+            text = f"it needs {_wanted(request)} on another node than {avoided_in_words(line.avoid, until)}"
+            return Reason("retry", text, {**details, "avoids": line.avoid, "until": until})
         if self._stalled:
             text = "it waits because the journal cannot be written at the moment; see service.log"
             return Reason("stalled", text, details)
@@ -80,31 +127,60 @@ class WaitExplainer:
                 f" and this manager has only {self._left:.0f} s left"
             )
             return Reason("time", text, {**details, "wallTime": entry.wall_time, "timeLeft": self._left})
+        if (short := self._core.pool.counters.why_never(request.own)) is not None:
+            text = f"it waits for resources that this run does not have: {short}; resume the run with more (--resource)"
+            return Reason("resources", text, details)
         if line.never is not None:
             text = f"it waits for other nodes: {line.never}; the next manager of this run may have more"
             return Reason("nodes", text, {**details, "away": []})
-        if not self._present:
+        if request.host and not fits(request, self._present):
+            return self._waits_for_host(request, details)
+        if not request.host and not groups_for(request, self._present) and drained_in_words(self._core):
+            text = f"it waits for a node: {drained_in_words(self._core)}, and no other one is available"
+            return Reason("nodes", text, {**details, "away": [], "drained": list(self._core.health.drained)})
+        if not request.host and not groups_for(request, self._present):
             return Reason("agent", "it waits for an agent: none is connected, so nothing can be started", details)
         never = why_never(request, self._present)
         if never is not None:
-            away = [spec.name for spec in self._core.nodes if spec not in self._present]
-            lost = [name for name in away if name in self._core.lost_nodes]
-            state = "away" if not lost else "lost" if lost == away else "away, some of them lost"
-            text = f"it waits for nodes that are {state} ({', '.join(away)}); on the available nodes: {never}"
-            return Reason("nodes", text, {**details, "away": away, "lost": lost})
-        if self._is_free(request):
-            return self._could_start(job, position, request, details)
-        return self._waits_for_resources(job, position, line, details)
+            away = [spec.name for spec in self._core.nodes if not spec.group and spec not in self._present]
+            text, named = nodes_awaited(self._core, away)
+            return Reason("nodes", f"it waits for {text}; on the available nodes: {never}", {**details, **named})
+        if request.own is not None and (found := short_counters(self._core, request.own)) is not None:
+            text, named = found
+            return self._in_queue("resources", text, entry, {**details, "named": named})
+        if fits(request, self._candidates(request)):
+            return self._could_start(entry, position, details)
+        return self._waits_for_resources(entry, position, details)
+
+    def _waits_for_host(self, request: ResourceRequest, details: dict[str, Any]) -> Reason:
+        """Explain a job whose host is away, or a job for any host when all hosts that could run it are away."""
+        present = groups_for(request, self._present)
+        away = [name for name in groups_for(request, self._core.nodes) if name not in present]
+        sentences = [self._state_of_host(name) for name in away]
+        return Reason("host", f"it waits: {'; '.join(sentences)}", {**details, "away": away})
+
+    def _state_of_host(self, name: str) -> str:
+        core = self._core
+        if drained := drained_in_words(core, [name]):
+            return f"host {drained}"
+        if name not in core.unreachable_since:
+            return f"host {name} is not connected yet"
+        reason = core.unreachable_reasons.get(name, "")
+        return f"host {name} is unreachable since {self._show_time(core.unreachable_since[name])}" + (
+            f": {reason}" if reason else ""
+        )
 
     # -- dependencies -----------------------------------------------------------------------------------------------
 
-    def _missing(self, job: Job, position: int, description: JobDescription) -> Iterator[tuple[str, State]]:
-        """The prerequisites that have not succeeded yet. A prerequisite that was removed since had succeeded."""
+    def _missing(
+        self, job: Job, position: int, description: JobDescription
+    ) -> Iterator[tuple[DependencyKind, str, State]]:
+        """The dependencies that are not met yet. That on a job that was removed since had been met."""
         if job.unmet is None:
             return
         indices = job.iterations.indices if job.iterations is not None else None
-        for entry in description.after:
-            found = resolve(job.name, entry, indices, self._core.jobs)
+        for kind, entry in entries_of(description):
+            found = resolve(job.name, entry, indices, self._core.jobs, kind=kind)
             if isinstance(found, str) or not self._waits(job, found.job):
                 continue
             other = found.job
@@ -114,8 +190,8 @@ class WaitExplainer:
                 assert other.iterations is not None
                 other_position = other.iterations.indices.index(indices[position])
             state = self._core.state_of(other, other_position)
-            if not state.is_final:
-                yield name_of(other, other_position), state
+            if is_dependency_met(kind, state, begun=has_begun(self._core, other, other_position)) is None:
+                yield kind, name_of(other, other_position), state
 
     def _waits(self, job: Job, other: Job) -> bool:
         """Whether `job` waits for exactly this job, not for an earlier one of the same name."""
@@ -127,60 +203,127 @@ class WaitExplainer:
                 if dependents is None
                 else [dependents.on_job, dependents.same_index, *dependents.on_position.values()]
             )
-            found = self._dependents[other] = frozenset(chain.from_iterable(kinds))
+            outcomes = dependents.outcomes if dependents is not None else None
+            watching = [waiting.job for listed in (outcomes or {}).values() for waiting in listed]
+            found = self._dependents[other] = frozenset(chain(watching, *kinds))
         return job in found
 
     # -- resources --------------------------------------------------------------------------------------------------
 
-    def _waits_for_resources(self, job: Job, position: int, line: QueueLine, details: dict[str, Any]) -> Reason:
-        request = line.request
-        free = capacity(request, self._candidates(request))
-        exist = capacity(request, self._present)
+    def _waits_for_resources(self, entry: QueueEntry, position: int, details: dict[str, Any]) -> Reason:
+        request = entry.line.request
+        free = groups_for(request, self._candidates(request))
         wanted = _wanted(request)
-        if request.nodes is None and request.one_node:
-            text = f"it needs {wanted}, and no such node has more than {free} of its cores free"
+        shown = {
+            name: _shortage(request, free.get(name, []), nodes)
+            for name, nodes in groups_for(request, self._present).items()
+        }
+        if request.host:
+            text = f"it needs {wanted}; " + "; ".join(f"on host {name} {shortage}" for name, shortage in shown.items())
         else:
-            text = f"it needs {wanted}, and {free} of {exist} {'is' if free == 1 else 'are'} free"
-        before = self._before(job)
+            text = f"it needs {wanted}, and {shown['']}"
+        reason = self._in_queue("resources", text, entry, details)
+        if any(blocker[:2] == (entry.order, position) for blocker in self._blockers.values()):
+            text = f"; it has waited longer than the patience of {self._core.patience:g} s, so free resources are"
+            reason = replace(reason, sentence=f"{reason.sentence}{text} kept for it")
+        reserved = next((found for found in self._reservations(entry) if found.is_for(entry.job, position)), None)
+        if reserved is not None:
+            expected = self._expected(reserved)
+            text = f"{reason.sentence}; {expected['sentence']}"
+            reason = Reason(reason.kind, text, {**reason.details, "expected": expected})
+        return reason
+
+    def _in_queue(self, kind: Kind, text: str, entry: QueueEntry, details: dict[str, Any]) -> Reason:
+        """A reason, with the number of jobs ahead in the queue."""
+        before, higher = self._before(entry.order), self._before(entry.rank)
         if before:
             text += f"; {count(before, 'job')} ahead of it"
-        if self._blocker is not None and self._blocker[:2] == (job.seq, position):
-            text += f"; it has waited longer than the patience of {self._core.patience:g} s, so free resources are"
-            text += " kept for it"
-        return Reason("resources", text, {**details, "before": before})
+        if higher:
+            text += f", {'all' if higher == before else higher} of higher priority"
+            details = {**details, "higherPriority": higher}
+        return Reason(kind, text, {**details, "before": before})
 
-    def _could_start(self, job: Job, position: int, request: ResourceRequest, details: dict[str, Any]) -> Reason:
-        if self._blocker is not None and self._blocker[:2] < (job.seq, position):
-            _, blocking, _, line = self._blocker
+    def _could_start(self, entry: QueueEntry, position: int, details: dict[str, Any]) -> Reason:
+        request = entry.line.request
+        fitting = [
+            name for name, nodes in groups_for(request, self._candidates(request)).items() if fits_in(request, nodes)
+        ]
+        blockers = [self._blockers[name] for name in fitting if name in self._blockers]
+        names = request.own.names_of_run if request.own is not None else ()
+        keepers = [self._keepers[name] for name in names if name in self._keepers]
+        keepers = [keeper for keeper in keepers if keeper[:2] < (entry.order, position)]
+        if keepers or (
+            len(blockers) == len(fitting) and all(blocker[:2] < (entry.order, position) for blocker in blockers)
+        ):
+            blockers = keepers or blockers
+            _, blocking, _, line = blockers[0]
             name = name_of(line.first.job, blocking)
             text = (
                 f"its request, {_wanted(request)}, fits, but it may not overtake {name!r}, which needs"
                 f" {_wanted(line.request)} and has waited longer than the patience of {self._core.patience:g} s"
             )
             return Reason("patience", text, {**details, "behind": name})
+        reserved = [found for found in self._reservations(entry) if found.group.name in fitting]
+        if len(reserved) == len(fitting) and all(
+            found.order < entry.order and not self._backfill.ends_in_time(entry, found) for found in reserved
+        ):
+            expected = self._expected(reserved[0])
+            name = name_of(reserved[0].job, reserved[0].position)
+            text = (
+                f"its request, {_wanted(request)}, fits, but it would delay {name!r}, which is {expected['sentence']}"
+            )
+            return Reason("reservation", text, {**details, "behind": name, "expected": expected})
         return Reason("next", f"its request, {_wanted(request)}, fits: it is about to start", details)
 
-    def _find_blocker(self) -> tuple[int, int, int, QueueLine] | None:
-        """The head of the line that later jobs may not overtake, by the rule of the scheduler."""
-        for head in sorted(self._core.queue.heads(self._core.pool.free_cores, self._overdue, self._left)):
-            line = head[3]
-            is_possible_now = why_never(line.request, self._present) is None
-            if line.served <= self._overdue and is_possible_now and not self._is_free(line.request):
-                return head
-        return None
+    def _reservations(self, entry: QueueEntry) -> list[Reservation]:
+        """The reservations in the groups in which a job can run."""
+        found = [self._backfill.reservation(group) for group in entry.line.target.groups]
+        return [reserved for reserved in found if reserved is not None]
 
-    def _before(self, job: Job) -> int:
-        """The number of earlier jobs in the queue."""
+    def _expected(self, reserved: Reservation) -> dict[str, Any]:
+        """When a job with a reservation is expected to start, and what it waits for."""
+        at = self._show_time(max(reserved.at, self._now))
+        last, node = reserved.forecast.last, reserved.forecast.node
+        name = name_of(last.job, last.position) if last is not None else ""
+        learned = reserved.forecast.learned_until < math.inf
+        sentence = f"expected to start by {at}, when {name!r} has ended on {node}"
+        if learned:
+            sentence += ", if jobs take no longer than those before them"
+        return {"sentence": sentence, "at": at, "after": name, "node": node, "learned": learned}
+
+    def _find_blockers(self) -> dict[str, Head]:
+        """The heads of lines that later jobs may not overtake, by group, by the rule of the scheduler."""
+        found: dict[str, Head] = {}
+        counters = self._core.pool.counters
+        for head in sorted(self._core.queue.heads(self._overdue, self._left, as_if_idle=True)):
+            line, own = head[3], head[3].request.own
+            has_counters = own is None or counters.has(own, self._keepers)
+            if has_counters and fits(line.request, self._candidates(line.request)):
+                continue
+            if has_counters and self._core.patience > 0:
+                self._backfill.add_waiting(head)
+            if line.served > self._overdue:
+                continue
+            reserved = line.target.reserved_for(line.request)
+            if reserved is not None:
+                if own is not None and counters.why_never(own) is None:
+                    self._keepers = {**dict.fromkeys(own.names_of_run, head), **self._keepers}
+                if has_counters and not self._backfill.protects(line, reserved):
+                    found.setdefault(reserved.name, head)
+        return found
+
+    def _before(self, place: int) -> int:
+        """The number of jobs before this place in the queue."""
         lines = self._core.queue.lines.values()
-        if not self._counted:
-            self._counted = True
-            return sum([line.entries.before(job.seq) for line in lines])
+        for line in lines:
+            if line.gone:
+                line.remove_final()
+        if self._counted < COUNTED_EACH:
+            self._counted += 1
+            return sum([line.entries.before(place) for line in lines])
         if not self._in_order:
-            self._in_order = sorted([entry.job.seq for line in lines for entry in line.entries])
-        return bisect_left(self._in_order, job.seq)
-
-    def _is_free(self, request: ResourceRequest) -> bool:
-        return least(request) <= capacity(request, self._candidates(request))
+            self._in_order = sorted([entry.order for line in lines for entry in line.entries])
+        return bisect_left(self._in_order, place)
 
     def _candidates(self, request: ResourceRequest) -> list[NodeSpec]:
         """The free part of each node; for requests of whole nodes, the idle nodes."""
@@ -195,7 +338,17 @@ class WaitExplainer:
             wanted["gpus"] = request.gpus
         if request.memory:
             wanted["memory"] = request.memory
-        return {"wanted": wanted, "free": _totals(self._free, len(self._idle)), "total": _totals(self._core.nodes)}
+        if request.own is not None:
+            wanted |= {"gpus": request.own.gpu_share / WHOLE_GPU} if request.own.gpu_share else {}
+            named = dict([*request.own.on_node, *request.own.of_run])
+            wanted |= {"named": named} if named else {}
+        if request.host:
+            wanted["host"] = request.host
+        return {
+            "wanted": wanted,
+            "free": _totals(_of(request, self._free), len(_of(request, self._idle))),
+            "total": _totals(_of(request, self._core.nodes)),
+        }
 
 
 def why_under_way(
@@ -221,20 +374,27 @@ def why_under_way(
         before = list(attempt.lane.attempts).index(attempt)
         text = f"it was sent ahead to {allocation} at {since}, and starts after {count(before, 'other attempt')} there"
         return Reason("starting", text, {**details, "before": before})
+    named = ", ".join(f"{node} (since {last})" for node, last in (silent or {}).items())
     if not attempt.started:
-        return Reason("starting", f"it was given {allocation} at {since} and is being started", details)
+        text = f"it was given {allocation} at {since} and is being started"
+        if silent:
+            text, details = f"{text}; no contact to {named}", {**details, "away": list(silent)}
+        return Reason("starting", text, details)
     if silent:
-        named = ", ".join(f"{node} (since {last})" for node, last in silent.items())
         text = f"it was running on {allocation} since {since} (pid {attempt.pid}); no contact to {named}"
         return Reason("running", text, {**details, "away": list(silent)})
     return Reason("running", f"it runs on {allocation} since {since} (pid {attempt.pid})", details)
 
 
-def why_left(attempt: Attempt | None, *, interrupted: bool = False) -> Reason:
+def why_left(attempt: Attempt | None, *, interrupted: bool = False, held_since: str = "") -> Reason:
     """Explain a job that is not final in a run without a manager.
 
-    `interrupted`: an attempt had started and was stopped when the manager shut down.
+    `interrupted`: an attempt had started and was stopped when the manager shut down. `held_since`: since when it is
+    held, as readable text; empty if it is not.
     """
+    if attempt is None and held_since:
+        text = f"it is held since {held_since}; qcg-pm run --resume DIR --release goes on with it"
+        return Reason("held", text, {"since": held_since})
     if attempt is None and interrupted:
         return Reason(
             "left", "it was stopped when its manager ended; a manager that resumes the run starts it again", {}
@@ -281,13 +441,16 @@ def representative_iteration(job: Job) -> int | None:
     return None
 
 
-def _waits_for(missing: list[tuple[str, State]]) -> Reason:
-    named = [f"{name!r}, which is {state.name}" for name, state in missing[:MAX_NAMED]]
+def _waits_for(missing: list[tuple[DependencyKind, str, State]]) -> Reason:
+    named = [why_waits(*one) for one in missing[:MAX_NAMED]]
     rest = len(missing) - len(named)
     if rest:
         named.append(f"{rest} more")
     listed = named[0] if len(named) == 1 else "; ".join(named[:-1]) + "; and " + named[-1]
-    after = [{"name": name, "status": state.name} for name, state in missing]
+    after = [
+        {"name": name, "status": state.name, **({} if kind == "after" else {"kind": kind})}
+        for kind, name, state in missing
+    ]
     return Reason("dependencies", f"it waits for {listed}", {"after": after})
 
 
@@ -295,9 +458,26 @@ def _wanted(request: ResourceRequest) -> str:
     """A request in words: `at least 2 nodes with 3 cores each and 1 GPU`."""
     whole = "whole " if request.cores is None else ""
     words = describe_minimum(request).replace("node", f"{whole}node", 1) if whole else describe_minimum(request)
-    besides = describe_extras(request)
+    besides = " and ".join(filter(None, [describe_extras(request), describe_counters(request)]))
     open_ended = any(_is_range(amount) for amount in (request.nodes, request.cores) if amount is not None)
     return ("at least " if open_ended else "") + words + (f" and {besides}" if besides else "")
+
+
+def _shortage(request: ResourceRequest, free: list[NodeSpec], nodes: list[NodeSpec]) -> str:
+    """How much of what a request needs is free in one group with these nodes."""
+    if any(node.slots for node in nodes):
+        return "all job slots are taken"
+    number = capacity(request, free)
+    if request.own is not None and request.own.is_on_nodes and not number:
+        return f"no node has {describe_extras(request)} free"
+    if request.nodes is None and request.one_node:
+        return f"no such node has more than {number} of its cores free"
+    return f"{number} of {capacity(request, nodes)} {'is' if number == 1 else 'are'} free"
+
+
+def _of(request: ResourceRequest, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
+    """The nodes that count for the request."""
+    return [node for members in groups_for(request, nodes).values() for node in members]
 
 
 def _is_range(amount: Amount) -> bool:
@@ -307,10 +487,14 @@ def _is_range(amount: Amount) -> bool:
 def _free_of(node: Node) -> NodeSpec:
     """The free part of a node, as a node of its own."""
     cores = tuple([core for core, bit in node.bits.items() if node.free & bit])
-    return NodeSpec(node.spec.name, cores, tuple(node.gpus), max(node.memory, 0))
+    spec = node.spec
+    free = NodeSpec(spec.name, cores, tuple(node.gpus), max(node.memory, 0), group=spec.group, slots=spec.slots)
+    if not (node.counters or node.gpus_taken):
+        return free
+    return replace(free, counters=tuple(node.counters.items()), gpu_share=node.largest_gpu_share)
 
 
-def _totals(nodes: list[NodeSpec] | tuple[NodeSpec, ...], whole: int | None = None) -> dict[str, int]:
+def _totals(nodes: list[NodeSpec], whole: int | None = None) -> dict[str, int]:
     totals = {"nodes": len(nodes) if whole is None else whole, "cores": sum(len(node.cores) for node in nodes)}
     gpus = sum(len(node.gpus) for node in nodes)
     return {**totals, "gpus": gpus} if gpus else totals

@@ -70,7 +70,12 @@ def quoted(value: object) -> str:
     text = str(value)
     if len(text) > 60:
         text = text[:57] + "..."
-    return '"' + "".join(character if character.isprintable() else "?" for character in text) + '"'
+    return f'"{one_line(text)}"'
+
+
+def one_line(text: str) -> str:
+    """A user's text for use in a message without quotes: printable."""
+    return "".join([character if character.isprintable() else "?" for character in text])
 
 
 def join_path(path: str, key: str) -> str:

@@ -6,12 +6,14 @@ counts as absent.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Union
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 from msgspec import Meta, Struct, field
 
 from qcg.pilotjob.description.limits import LONGEST_NAME, LONGEST_NAME_WRITTEN
+from qcg.pilotjob.description.memory import Memory
 from qcg.pilotjob.description.model import ModelName, SharingName
+from qcg.pilotjob.description.retry import Retry
 
 MODELS: tuple[ModelName, ...] = ("default", "threads", "openmpi", "intelmpi", "srunmpi")
 SCHEDULERS: tuple[SharingName, ...] = ("maximum-iters", "split-into")
@@ -68,14 +70,46 @@ class AmountForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fals
 
 
 class IterationForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """The iterations of a job: the indices from start up to, not including, stop; or one iteration for each value."""
+    """The iterations of a job: the indices from start up to, not including, stop; or one iteration for each value,
+    for each row of a file, or for each combination of named values."""
+
+    UNKNOWN_KEY_HINTS: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("csv", "jsonl", "rows", "each"), 'did you mean "file"?'),
+        **dict.fromkeys(("grid", "sweep", "matrix", "cross"), 'did you mean "product"?'),
+    }
 
     start: Annotated[Index | None, Meta(description="The first index, 0 by default.")] = None
     stop: Annotated[Index | None, Meta(description="The index after the last one.")] = None
     step: Annotated[Index | None, Meta(description="The distance between indices, 1 by default.")] = None
     values: Annotated[
         list[Any] | None,
-        Meta(description="Values of ${itval}, one for each iteration; the indices are 0, 1, 2 and so on."),
+        Meta(
+            description="Values of ${itval}, one for each iteration; the indices are 0, 1, 2 and so on. ${itval.NAME}"
+            " is a member of a value that is an object."
+        ),
+    ] = None
+    indices: Annotated[list[Index] | None, Meta(description="The indices themselves, such as [31, 133].")] = None
+    file: Annotated[
+        str | None,
+        Meta(
+            description="A file of parameters, relative to the working directory of the manager: .csv with the names of"
+            " the columns in the first line, or .jsonl with one object a line. One iteration for each row;"
+            " ${row.NAME} is a value of its row."
+        ),
+    ] = None
+    product: Annotated[
+        dict[str, list[Any]] | None,
+        Meta(
+            description="Lists of values by name. One iteration for each combination; ${NAME} is the value of a name.",
+            examples=[{"T": [250, 300], "p": [1, 2, 5]}],
+        ),
+    ] = None
+    zip: Annotated[
+        dict[str, list[Any]] | None,
+        Meta(
+            description="Lists of values by name, all of the same length. The first iteration has the first value of"
+            " each list, and so on; ${NAME} is the value of a name."
+        ),
     ] = None
 
 
@@ -101,6 +135,13 @@ Wd = Annotated[
 Stdin = Annotated[str | None, Meta(description="File for standard input, relative to wd.")]
 Stdout = Annotated[str | None, Meta(description="File for standard output, relative to wd.")]
 Stderr = Annotated[str | None, Meta(description="File for standard error, relative to wd; may be the same as stdout.")]
+Output = Annotated[
+    Literal["stream"] | None,
+    Meta(
+        description="stream: collect both outputs of all iterations in one file per node, read with qcg-pm logs."
+        " Excludes stdout and stderr, and is not for remote hosts."
+    ),
+]
 Modules = Annotated[
     list[str] | str | None, Meta(description="Environment modules to load: a list, or names separated by spaces.")
 ]
@@ -119,12 +160,18 @@ NumNodes = Annotated[
 ]
 NodeCrs = Annotated[
     Annotated[
-        dict[str, Count],
+        dict[str, Count | float],
         Meta(
             extra_json_schema={
                 "propertyNames": _ignoring_case(NODE_RESOURCES),
                 "properties": {
-                    "gpu": {"type": "integer", "minimum": 1, "description": "GPUs on each node."},
+                    "gpu": {
+                        "anyOf": [
+                            {"type": "integer", "minimum": 1},
+                            {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+                        ],
+                        "description": "GPUs on each node: a whole number, or a part of one such as 0.5.",
+                    },
                     "mem": {"type": "integer", "minimum": 1, "description": "MiB of memory on each node."},
                 },
             }
@@ -132,6 +179,13 @@ NodeCrs = Annotated[
     ]
     | None,
     Meta(description="Further resources on each node: gpu and mem."),
+]
+Named = Annotated[
+    dict[str, Count] | None,
+    Meta(
+        description="Named resources of the run (--resource license=4), taken once, or of nodes, taken on each node.",
+        examples=[{"license": 1}],
+    ),
 ]
 WallTime = Annotated[
     str | float | int | None,
@@ -155,6 +209,61 @@ After = Annotated[
         "iterations, the same index (job:${it})."
     ),
 ]
+AfterAny = Annotated[
+    list[str] | str | None,
+    Meta(description="Jobs that must have ended before, however; named as in after."),
+]
+AfterNotOk = Annotated[
+    list[str] | str | None,
+    Meta(
+        description="Jobs that must have ended without success before: FAILED, CANCELED or OMITTED; named as in after."
+        " When one of them succeeds, the job is OMITTED."
+    ),
+]
+AfterStart = Annotated[
+    list[str] | str | None,
+    Meta(
+        description="Jobs that must have begun to run before; named as in after. When one of them ends without having"
+        " begun, the job is OMITTED."
+    ),
+]
+Priority = Annotated[
+    Index | None,
+    Meta(
+        description="Waiting jobs with a higher priority are started first, equal ones in the order of submission; 0."
+    ),
+]
+Hold = Annotated[
+    bool | None, Meta(description="true: the job waits until it is released with releaseJob or qcg-pm release.")
+]
+Host = Annotated[
+    str,
+    Meta(description="The remote host to run on, as named in hosts.toml; * for any host with room."),
+]
+Owner = Annotated[
+    str | None, Meta(description="The user on that host; must be the owner of the host in hosts.toml, if given.")
+]
+Directives = Annotated[
+    dict[str, Word] | None,
+    Meta(
+        description="Options for the batch system of the host; an empty value is an option without a value.",
+        examples=[{"--partition": "debug"}],
+    ),
+]
+Inputs = Annotated[
+    list[str] | str | None,
+    Meta(
+        description="Files, directories and patterns that are copied to the working directory of the job on the host"
+        " before it starts; relative to the working directory of the manager."
+    ),
+]
+Outputs = Annotated[
+    list[str] | str | None,
+    Meta(
+        description="Files, directories and patterns that are copied back after the job; relative to its working"
+        " directory on the host."
+    ),
+]
 Name = Annotated[
     str,
     Meta(
@@ -175,11 +284,35 @@ _OF_EXECUTION = {
     "environment": "env",
     "cwd": "wd",
     "workdir": "wd",
-    "output": "stdout",
 }
-_OF_RESOURCES = {"cores": "numCores", "nodes": "numNodes", "walltime": "wt", "time": "wt", "timeout": "wt"}
+_OF_RESOURCES = {
+    "cores": "numCores",
+    "nodes": "numNodes",
+    "walltime": "wt",
+    "time": "wt",
+    "timeout": "wt",
+    "memory": "mem",
+}
+_OF_REMOTE = {
+    "input": "inputs",
+    "inputFiles": "inputs",
+    "stage_in": "inputs",
+    "stageIn": "inputs",
+    "outputFiles": "outputs",
+    "stage_out": "outputs",
+    "stageOut": "outputs",
+    "hostname": "host",
+    "hosts": "host",
+    "user": "owner",
+    "directive": "directives",
+}
 _OF_DEPENDENCIES = dict.fromkeys(("deps", "depends", "depends_on", "dependsOn", "dependency", "requires"), "after")
-SYNONYMS = {**_OF_EXECUTION, **_OF_RESOURCES, **_OF_DEPENDENCIES}
+_OF_JOB = {
+    **dict.fromkeys(("retries", "max_retries", "maxRetries", "attempts", "requeue"), "retry"),
+    "prio": "priority",
+    "held": "hold",
+}
+SYNONYMS = {**_OF_REMOTE, **_OF_EXECUTION, **_OF_RESOURCES, **_OF_DEPENDENCIES, **_OF_JOB}
 """Keys of other programs, and the equivalent key here."""
 
 
@@ -205,6 +338,7 @@ class ExecutionForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=F
     stdin: Stdin = None
     stdout: Stdout = None
     stderr: Stderr = None
+    output: Output = None
     modules: Modules = None
     venv: Venv = None
     model: Model = None
@@ -223,6 +357,8 @@ class ResourcesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=F
     num_cores: NumCores = field(default=None, name="numCores")
     num_nodes: NumNodes = field(default=None, name="numNodes")
     node_crs: NodeCrs = field(default=None, name="nodeCrs")
+    mem: Memory = None
+    named: Named = None
     wt: WallTime = None
 
 
@@ -232,6 +368,26 @@ class DependenciesForm(Struct, forbid_unknown_fields=True, omit_defaults=True, g
     UNKNOWN_KEY_HINTS: ClassVar[dict[str, str]] = _synonym_hints(_OF_DEPENDENCIES)
 
     after: After = None
+    afterany: AfterAny = None
+    afternotok: AfterNotOk = None
+    afterstart: AfterStart = None
+
+
+class RemoteForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """The remote host that a job runs on, and the files that are copied for it."""
+
+    MISSING_KEY_HINTS: ClassVar[dict[str, str]] = {
+        "host": 'it names the host in hosts.toml, or "*" for any host with room'
+    }
+    UNKNOWN_KEY_HINTS: ClassVar[dict[str, str]] = {
+        **_synonym_hints({**_OF_REMOTE, "name": "host", "output": "outputs"}),
+    }
+
+    host: Host
+    owner: Owner = None
+    directives: Directives = None
+    inputs: Inputs = None
+    outputs: Outputs = None
 
 
 class StandardForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -242,9 +398,11 @@ class StandardForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fa
     }
     """Hints for missing keys."""
     UNKNOWN_KEY_HINTS: ClassVar[dict[str, str]] = {
+        **_synonym_hints(_OF_REMOTE, "remote"),
         **_synonym_hints(_OF_EXECUTION, "execution"),
         **_synonym_hints(_OF_RESOURCES, "resources"),
         **_synonym_hints(_OF_DEPENDENCIES, "dependencies"),
+        **_synonym_hints(_OF_JOB),
     }
 
     name: Name
@@ -253,6 +411,12 @@ class StandardForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fa
     iterate: Iterate = None
     resources: Annotated[ResourcesForm | None, Meta(description="What it needs; one core by default.")] = None
     dependencies: Annotated[DependenciesForm | None, Meta(description="What it waits for.")] = None
+    remote: Annotated[
+        RemoteForm | None, Meta(description="The remote host it runs on; without it, the nodes of the run.")
+    ] = None
+    retry: Retry = None
+    priority: Priority = None
+    hold: Hold = None
     attributes: Annotated[dict[str, Any] | None, Meta(description="Anything of the user's own; kept and reported.")] = (
         None
     )
@@ -265,6 +429,7 @@ class SimpleForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fals
         "execution": "that is the standard form: in a program, use add_std",
         "resources": "in the simple form its keys, such as numCores, are top-level keys",
         "dependencies": 'in the simple form it is "after"',
+        "remote": "in the simple form its keys, such as host and inputs, are top-level keys",
         "attributes": "only the standard form has it, the one with execution",
         **GPUS,
         **_synonym_hints(SYNONYMS),
@@ -282,6 +447,7 @@ class SimpleForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fals
     stdin: Stdin = None
     stdout: Stdout = None
     stderr: Stderr = None
+    output: Output = None
     modules: Modules = None
     venv: Venv = None
     model: Model = None
@@ -289,7 +455,20 @@ class SimpleForm(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fals
     num_cores: NumCores = field(default=None, name="numCores")
     num_nodes: NumNodes = field(default=None, name="numNodes")
     node_crs: NodeCrs = field(default=None, name="nodeCrs")
+    mem: Memory = None
+    named: Named = None
     wt: WallTime = None
     iteration: Iteration = None
     iterate: Iterate = None
     after: After = None
+    afterany: AfterAny = None
+    afternotok: AfterNotOk = None
+    afterstart: AfterStart = None
+    host: Annotated[Host | None, Meta(description="The remote host to run on, or * for any host with room.")] = None
+    owner: Owner = None
+    directives: Directives = None
+    inputs: Inputs = None
+    outputs: Outputs = None
+    retry: Retry = None
+    priority: Priority = None
+    hold: Hold = None

@@ -12,7 +12,11 @@ MAX_EXPANSION_OF_SUBMISSION = 2**28
 """Maximum total length of the variable values in one submission."""
 
 
-class ExpansionError(Exception):
+class SubstitutionError(Exception):
+    """Variables cannot be substituted; the message says why."""
+
+
+class ExpansionError(SubstitutionError):
     """Variable substitution would exceed a limit."""
 
 

@@ -4,44 +4,45 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
-
+from qcg.pilotjob.description.counters import check_counter, gpus_of
 from qcg.pilotjob.description.errors import DescriptionError, Problem, join_path, quoted, suggestion
 from qcg.pilotjob.description.forms import (
+    LARGEST,
     MODELS,
     NODE_RESOURCES,
     SCHEDULERS,
     AmountForm,
     ExecutionForm,
-    IterationForm,
     ModelOptionsForm,
+    RemoteForm,
     ResourcesForm,
     SchedulerForm,
     SimpleForm,
-    StandardForm,
     Word,
 )
+from qcg.pilotjob.description.iteration import Iteration
+from qcg.pilotjob.description.memory import parse_memory
 from qcg.pilotjob.description.model import (
+    ANY_HOST,
     Amount,
+    Counters,
     Execution,
-    Iteration,
     ModelName,
     ModelOptions,
+    OwnResources,
+    Remote,
     ResourceRequest,
     Sharing,
     SharingName,
 )
 from qcg.pilotjob.description.walltime import parse_wall_time
 
-MAX_ITERATIONS = 100_000_000
 MAX_NESTING = 100
 """Levels of nesting in free JSON values: below the limit of every decoder."""
 
 _ONE = Amount()
 _DEFAULT_REQUEST = ResourceRequest()
 _NO_OPTIONS = ModelOptions()
-_PLACEHOLDER = Iteration(0, 1)
-"""Result for an iteration with problems, so that no follow-up problems are reported."""
 _IN_64_BITS = range(-(2**63), 2**64)
 
 
@@ -57,6 +58,10 @@ def execution_of(form: ExecutionForm | SimpleForm, path: str, problems: list[Pro
         problems.append(Problem(f"{path}.script", "is empty"))
     if form.script is not None and form.args:
         problems.append(Problem(f"{path}.args", 'a "script" takes no arguments; write them into it'))
+    if form.output is not None and (form.stdout or form.stderr):
+        given = "stdout" if form.stdout else "stderr"
+        sentence = f'"stream" collects stdout and stderr, and excludes a file for "{given}"; give one of them'
+        problems.append(Problem(f"{path}.output", sentence))
     env: dict[str, str] = {}
     if form.env:
         if "" in form.env or any("=" in key for key in form.env):
@@ -76,6 +81,7 @@ def execution_of(form: ExecutionForm | SimpleForm, path: str, problems: list[Pro
         form.venv or None,
         "default" if form.model is None else _model(form.model, f"{path}.model", problems),
         _NO_OPTIONS if form.model_opts is None else _model_options(form.model_opts),
+        form.output,
     )
 
 
@@ -97,69 +103,6 @@ def _model_options(form: ModelOptionsForm) -> ModelOptions:
     )
 
 
-def iteration_of(form: StandardForm | SimpleForm, path: str, problems: list[Problem]) -> Iteration | None:
-    """The iterations of a job; None if it has none."""
-    if form.iterate is not None:
-        if form.iteration is not None:
-            problems.append(Problem(path, '"iteration" and "iterate" exclude each other; give one of them'))
-        start, stop, step = (*form.iterate, 1)[:3]
-        return _indices(start, stop, step, f"{path}.iterate", problems)
-    given = form.iteration
-    if given is None:
-        return None
-    path = f"{path}.iteration"
-    if isinstance(given, int):
-        return _indices(0, given, 1, path, problems)
-    if isinstance(given, list):
-        return _values(given, path, problems)
-    return _ranged(given, path, problems)
-
-
-def _ranged(form: IterationForm, path: str, problems: list[Problem]) -> Iteration:
-    if form.values is not None:
-        if form.start is not None or form.stop is not None or form.step is not None:
-            problems.append(Problem(path, '"values" excludes "start", "stop" and "step"; give one or the other'))
-        return _values(form.values, f"{path}.values", problems)
-    if form.stop is None:
-        problems.append(Problem(path, 'give "stop" or "values"'))
-        return _PLACEHOLDER
-    return _indices(form.start or 0, form.stop, 1 if form.step is None else form.step, path, problems)
-
-
-def _indices(start: int, stop: int, step: int, path: str, problems: list[Problem]) -> Iteration:
-    if step == 0:
-        problems.append(Problem(path, "the step must not be 0"))
-        return _PLACEHOLDER
-    count = len(range(start, stop, step))
-    if count == 0:
-        problems.append(Problem(path, f"there is no iteration from {start} up to {stop} in steps of {step}"))
-        return _PLACEHOLDER
-    if count > MAX_ITERATIONS:
-        problems.append(
-            Problem(path, f"{count} iterations are too many for one job; at most {MAX_ITERATIONS} are allowed")
-        )
-        return _PLACEHOLDER
-    return Iteration(start, stop, step)
-
-
-def _values(values: list[Any], path: str, problems: list[Problem]) -> Iteration:
-    if not values:
-        problems.append(Problem(path, "there is no iteration in an empty list"))
-        return _PLACEHOLDER
-    if not check_storable(values, path, problems):
-        return _PLACEHOLDER
-    return Iteration(0, len(values), 1, tuple([_text(value) for value in values]))
-
-
-def _text(value: Any) -> str:
-    """A value as text for `${itval}`: strings and numbers as they are, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
-    return msgspec.json.encode(value).decode()
-
-
 def resources_of(
     form: ResourcesForm | SimpleForm | None,
     model: ModelName,
@@ -168,7 +111,9 @@ def resources_of(
     problems: list[Problem],
 ) -> tuple[ResourceRequest, Sharing | None, float | None]:
     """The resource request, the iteration scheduler and the wall time of a job."""
-    if form is None or (form.num_cores is None and form.num_nodes is None and not form.node_crs):
+    if form is None or (
+        form.num_cores is None and form.num_nodes is None and not form.node_crs and form.mem is None and not form.named
+    ):
         request = ResourceRequest(one_node=True) if model == "threads" else _DEFAULT_REQUEST
         return request, None, _wall_time(form, path, problems)
     cores, cores_shared = _amount(form.num_cores, "cores", iteration, f"{path}.numCores", problems)
@@ -179,17 +124,32 @@ def resources_of(
         if nodes.least > 1 or nodes_shared:
             problems.append(Problem(f"{path}.numNodes", "the threads model runs on one node"))
         nodes = _ONE
-    gpus = memory = 0
+    gpus = share = memory = 0
     if form.node_crs:
-        gpus, memory = _node_resources(form.node_crs, f"{path}.nodeCrs", problems)
+        gpus, share, memory = _node_resources(form.node_crs, f"{path}.nodeCrs", problems)
+    if form.mem is not None:
+        memory = _memory(form.mem, memory, path, problems)
+    own = OwnResources(share, (), _named(form.named, f"{path}.named", problems)) if share or form.named else None
     request = ResourceRequest(
         cores=_ONE if cores is None and nodes is None else cores,
         nodes=nodes,
         gpus=gpus,
         memory=memory,
-        one_node=model == "threads" or (nodes is None and (gpus > 0 or memory > 0)),
+        one_node=model == "threads" or (nodes is None and (gpus > 0 or share > 0 or memory > 0)),
+        own=own,
     )
     return request, cores_shared or nodes_shared, _wall_time(form, path, problems)
+
+
+def _memory(given: str | float, asked: int, path: str, problems: list[Problem]) -> int:
+    """MiB of `mem`; `asked`: those of `nodeCrs`."""
+    if asked:
+        problems.append(Problem(f"{path}.mem", '"mem" and "nodeCrs": {"mem": MiB} exclude each other; give "mem"'))
+    try:
+        return parse_memory(given)
+    except DescriptionError as error:
+        problems.extend(Problem(f"{path}.mem", problem.sentence) for problem in error.problems)
+        return 0
 
 
 def _wall_time(form: ResourcesForm | SimpleForm | None, path: str, problems: list[Problem]) -> float | None:
@@ -259,16 +219,85 @@ def _scheduler_name(given: str, path: str, problems: list[Problem]) -> SharingNa
     return None
 
 
-def _node_resources(given: dict[str, int], path: str, problems: list[Problem]) -> tuple[int, int]:
-    found: dict[str, int] = {}
+def _named(given: dict[str, int] | None, path: str, problems: list[Problem]) -> Counters:
+    named = given or {}
+    for name, number in named.items():
+        try:
+            check_counter(name, number)
+        except DescriptionError as error:
+            problems += [Problem(join_path(path, name), problem.sentence) for problem in error.problems]
+    return tuple(sorted(named.items()))
+
+
+def _node_resources(given: dict[str, int | float], path: str, problems: list[Problem]) -> tuple[int, int, int]:
+    """GPUs, thousandths of a GPU, and MiB of memory."""
+    found: dict[str, int | float] = {}
     for key, count in given.items():
         name = key.lower()
         if name not in NODE_RESOURCES:
             problems.append(Problem(join_path(path, key), f"unknown key{suggestion(key, NODE_RESOURCES)}"))
         elif name in found:
             problems.append(Problem(join_path(path, key), f'"{name}" is given twice'))
-        found[name] = count
-    return found.get("gpu", 0), found.get("mem", 0)
+        elif name == "mem" and isinstance(count, float):
+            problems.append(Problem(join_path(path, key), "must be a whole number of MiB"))
+        elif not 0 < count <= LARGEST:
+            problems.append(Problem(join_path(path, key), f"must be more than 0 and at most {LARGEST}"))
+        else:
+            found[name] = count
+    gpus = share = 0
+    try:
+        gpus, share = gpus_of(found.get("gpu", 0))
+    except DescriptionError as error:
+        problems += [Problem(f"{path}.gpu", problem.sentence) for problem in error.problems]
+    return gpus, share, int(found.get("mem", 0))
+
+
+def remote_of(form: RemoteForm | SimpleForm, path: str, problems: list[Problem]) -> tuple[str, Remote | None]:
+    """The name of the remote host of a job, and how it runs there; an empty name and None for other jobs."""
+    if form.host is None:
+        if form.owner or form.directives or form.inputs or form.outputs:
+            given = [key for key in ("owner", "directives", "inputs", "outputs") if getattr(form, key)]
+            sentence = 'is for jobs on a remote host; give the job a "host"'
+            problems.extend(Problem(join_path(path, key), sentence) for key in given)
+        return "", None
+    if not form.host or any(character.isspace() for character in form.host):
+        problems.append(Problem(f"{path}.host", f"must be the name of a host or {quoted(ANY_HOST)}, without spaces"))
+    if form.owner and form.host == ANY_HOST:
+        problems.append(Problem(f"{path}.owner", "the owner belongs to one host; name that host"))
+    directives = {key: value if type(value) is str else str(value) for key, value in (form.directives or {}).items()}
+    if "" in directives:
+        problems.append(Problem(f"{path}.directives", "the name of an option must not be empty"))
+    inputs = _paths(form.inputs, f"{path}.inputs", problems)
+    outputs = _paths(form.outputs, f"{path}.outputs", problems)
+    return form.host, Remote(form.owner or "", directives, inputs, outputs)
+
+
+def check_staging(remote: Remote | None, wd: str | None, path: str, problems: list[Problem]) -> None:
+    """Files are copied below the run directory of a host alone."""
+    if remote is not None and wd and wd.startswith("/") and (remote.inputs or remote.outputs):
+        which = "outputs" if remote.outputs else "inputs"
+        problems.append(
+            Problem(path, f'must be a relative path in a job with "{which}": they are copied below the run directory')
+        )
+
+
+def _paths(given: list[str] | str | None, path: str, problems: list[Problem]) -> tuple[str, ...]:
+    """Patterns of files to copy; none may lead out of the directory that they are relative to."""
+    paths = (given,) if isinstance(given, str) else tuple(given or ())
+    for number, pattern in enumerate(paths):
+        where = path if isinstance(given, str) else f"{path}[{number}]"
+        if not pattern:
+            problems.append(Problem(where, "is empty"))
+        elif "\n" in pattern:
+            problems.append(Problem(where, "holds a line break"))
+        elif leads_out(pattern):
+            problems.append(Problem(where, f"{quoted(pattern)} must be a relative path without .."))
+    return paths
+
+
+def leads_out(pattern: str) -> bool:
+    """Whether a path leads out of the directory that it is relative to."""
+    return pattern.startswith("/") or ".." in pattern.split("/")
 
 
 def check_storable(value: Any, path: str, problems: list[Problem], level: int = 0) -> bool:

@@ -3,31 +3,51 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from qcg.pilotjob.description import normalize
+from qcg.pilotjob.description import normalize, retry
 from qcg.pilotjob.description.errors import DescriptionError, Problem, quoted
-from qcg.pilotjob.description.forms import SYNONYMS, ExecutionForm, ResourcesForm, SimpleForm, StandardForm
+from qcg.pilotjob.description.forms import (
+    SYNONYMS,
+    DependenciesForm,
+    ExecutionForm,
+    RemoteForm,
+    ResourcesForm,
+    SimpleForm,
+    StandardForm,
+)
+from qcg.pilotjob.description.iteration import HEADS, Iteration, RowFile, text_of
 from qcg.pilotjob.description.json_input import BACKSLASH, DOLLAR, InvalidJson, as_json, decode_untyped
 from qcg.pilotjob.description.limits import Budget, ExpansionError, job_budget, submission_budget
-from qcg.pilotjob.description.model import Iteration, JobDescription, Sharing
+from qcg.pilotjob.description.model import DependencyKind, Execution, JobDescription, Remote, Sharing
 from qcg.pilotjob.description.names import final_after, final_name
+from qcg.pilotjob.description.normalize_iteration import KnownFiles, RowsWanted, iteration_of
 from qcg.pilotjob.description.validation import find_nul_characters, find_problems, without_problems
 from qcg.pilotjob.description.variables import (
     SubmissionContext,
     count_references,
     index_variables,
     references,
+    rewrite_remote,
+    substitute,
+    substitute_early,
     substitute_everywhere,
     substitute_submission,
 )
 
-__all__ = ["SubmissionContext", "check_single_job", "parse_in_steps", "parse_jobs", "simple_to_standard"]
+__all__ = [
+    "RowsWanted",
+    "SubmissionContext",
+    "check_single_job",
+    "parse_in_steps",
+    "parse_jobs",
+    "simple_to_standard",
+]
 
 MAX_PROBLEMS = 10_000
 """Number of problems after which the rest of a submission is not checked."""
@@ -39,37 +59,71 @@ STEP = 500
 _decode_standard = msgspec.json.Decoder(StandardForm).decode
 _decode_simple = msgspec.json.Decoder(SimpleForm).decode
 _NUMBER = re.compile(r"^job\[0\]")
-_GROUPS = re.compile(r"^job\[0\](?:\.(?:execution|resources|dependencies)\b)?")
+_GROUPS = re.compile(r"^job\[0\](?:\.(?:execution|resources|dependencies|remote)\b)?")
 _ANY_CONTEXT = SubmissionContext(0, datetime(2000, 1, 1), "", "")
-_OF_STANDARD = ("resources", "dependencies", "attributes")
+_OF_STANDARD = ("resources", "dependencies", "attributes", "remote")
 _EXPANDING = frozenset({"it", "itval"})
 
 
+class _NoFiles(KnownFiles):
+    """Where no file is read: every file counts as one row."""
+
+    def find(self, written: str) -> RowFile:
+        return _unread(written)
+
+
+def _unread(path: str) -> RowFile:
+    """Stands for a parameter file where there is no file system to read it from."""
+    return RowFile(path, 1, ())
+
+
 def parse_jobs(
-    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], context: SubmissionContext, path: str = "jobs"
+    jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]],
+    context: SubmissionContext,
+    path: str = "jobs",
+    read_rows: Callable[[str], RowFile | list[str]] = _unread,
 ) -> list[JobDescription]:
-    """Parse the jobs of one submission; raises `DescriptionError` with all problems of all jobs."""
+    """Parse the jobs of one submission; raises `DescriptionError` with all problems of all jobs.
+
+    `read_rows`: returns what is known about a parameter file, or why it cannot be used. By default files are not read,
+    and count as one row."""
     steps = parse_in_steps(jobs, context, path)
+    answer: RowFile | list[str] | None = None
     while True:
         try:
-            next(steps)
+            wanted = steps.send(answer)
         except StopIteration as done:
             described: list[JobDescription] = done.value
             return described
+        answer = None if wanted is None else read_rows(wanted.path)
 
 
 def parse_in_steps(
     jobs: Sequence[msgspec.Raw | bytes | dict[str, Any]], context: SubmissionContext, path: str = "jobs"
-) -> Generator[None, None, list[JobDescription]]:
-    """Like `parse_jobs`, as a generator that yields every few milliseconds, for use in an event loop."""
+) -> Generator[RowsWanted | None, RowFile | list[str] | None, list[JobDescription]]:
+    """Like `parse_jobs`, as a generator that yields every few milliseconds, for use in an event loop.
+
+    When it yields RowsWanted, it must be sent what is known about that parameter file."""
     problems: list[Problem] = []
     described: list[JobDescription] = []
     paths: dict[str, str] = {}
     variables = context.variables()
     budget = submission_budget()
+    files = KnownFiles(variables)
     for number, job in enumerate(jobs):
         where = f"{path}[{number}]"
-        for description in _read_job(job, variables, budget, f"{context.uniq}-{number}", where, problems):
+        uniq = f"{context.uniq}-{number}"
+        found = len(problems)
+        while True:
+            try:
+                parsed = _read_job(job, variables, budget, uniq, files, where, problems)
+                break
+            except RowsWanted as wanted:
+                answer = yield wanted
+                assert answer is not None
+                files.add(wanted.path, answer)
+                del problems[found:]
+        for description in parsed:
             if description.name in paths:
                 sentence = f"{quoted(description.name)} is already used by {paths[description.name]}"
                 problems.append(Problem(f"{where}.name", sentence))
@@ -77,9 +131,9 @@ def parse_in_steps(
                 paths[description.name] = where
             described.append(description)
             if len(described) % STEP == 0:
-                yield
+                yield None
         if number % STEP == 0:
-            yield
+            yield None
         if len(problems) >= MAX_PROBLEMS:
             problems.append(Problem(where, "too many problems; the rest was not checked"))
             break
@@ -95,13 +149,13 @@ def simple_to_standard(attributes: dict[str, Any]) -> dict[str, Any]:
     """
     problems: list[Problem] = []
     try:
-        form = _decode(as_json(attributes), "job", problems, only_simple=True)
+        form = _decode(as_json(attributes), "job", problems, _NoFiles({}), only_simple=True)
     except InvalidJson as unreadable:
         raise DescriptionError([Problem("job", f"the job {unreadable}")]) from None
     if form is None:
         raise DescriptionError(problems)
     given: dict[str, Any] = msgspec.to_builtins(form)
-    for key in ("args", "after"):
+    for key in ("args", *DependenciesForm.__struct_encode_fields__, "inputs", "outputs"):
         if isinstance(given.get(key), str):
             given[key] = [given[key]]
     for key in ("numCores", "numNodes"):
@@ -112,13 +166,17 @@ def simple_to_standard(attributes: dict[str, Any]) -> dict[str, Any]:
     elif isinstance(given.get("iteration"), list):
         given["iteration"] = {"values": given["iteration"]}
     standard: dict[str, Any] = {"name": given["name"]}
-    standard |= {key: given[key] for key in ("iteration", "iterate") if key in given}
+    standard |= {key: given[key] for key in ("iteration", "iterate", "retry", "priority", "hold") if key in given}
     standard["execution"] = {key: given[key] for key in ExecutionForm.__struct_encode_fields__ if key in given}
     resources = {key: given[key] for key in ResourcesForm.__struct_encode_fields__ if key in given}
     if resources:
         standard["resources"] = resources
-    if "after" in given:
-        standard["dependencies"] = {"after": given["after"]}
+    dependencies = {key: given[key] for key in DependenciesForm.__struct_encode_fields__ if key in given}
+    if dependencies:
+        standard["dependencies"] = dependencies
+    remote = {key: given[key] for key in RemoteForm.__struct_encode_fields__ if key in given}
+    if remote:
+        standard["remote"] = remote
     return standard
 
 
@@ -139,35 +197,55 @@ def _read_job(
     variables: dict[str, str],
     budget: Budget,
     uniq: str,
+    files: KnownFiles,
     where: str,
     problems: list[Problem],
 ) -> Iterable[JobDescription]:
     """Parse one job, which may expand to several; the result is not usable when problems were added."""
     try:
         text = as_json(job)
-        form = _decode(text, where, problems)
+        form = _decode(text, where, problems, files)
     except InvalidJson as unreadable:
         problems.append(Problem(where, f"the job {unreadable}"))
         return ()
     if form is None:
         return ()
-    template = _template(form, uniq, where, problems)
-    after, after_path = _after(form, where)
-    if template.iteration is not None and not _EXPANDING.isdisjoint(references(template.name)):
-        return _expanded(template, template.iteration, after, variables, budget, uniq, where, after_path, problems)
+    template = _template(form, uniq, files, where, problems)
+    given = _dependencies(form, where)
+    if template.iteration is not None and _is_expanded(template.name, template.iteration, where, problems):
+        return _expanded(template, template.iteration, given, variables, budget, uniq, where, problems)
     known = {**variables, "uniq": uniq} if DOLLAR in text or BACKSLASH in text else {}
-    return (_finish(template, after, known, budget, where, after_path, problems),)
+    return (_finish(template, given, known, budget, where, problems),)
+
+
+def _is_expanded(name: str, iteration: Iteration, where: str, problems: list[Problem]) -> bool:
+    """Whether each iteration is a job of its own, because the name holds its index or value."""
+    used = references(name)
+    if not used:
+        return False
+    own = [found for found in used if found in _EXPANDING or found in (iteration.names or ()) or _is_member(found)]
+    if own and (iteration.names is not None or iteration.rows is not None or not _EXPANDING.issuperset(own)):
+        sentence = (
+            f"the name holds ${{{own[0]}}}, but rows and named values are iterations of one job; leave it out of the"
+            " name and use it in args, wd or stdout"
+        )
+        problems.append(Problem(f"{where}.name", sentence))
+        return False
+    return bool(own)
+
+
+def _is_member(variable: str) -> bool:
+    return variable.partition(".")[0] in HEADS and "." in variable
 
 
 def _expanded(
     template: JobDescription,
     iteration: Iteration,
-    after: list[str] | str | None,
+    given: _Dependencies,
     variables: dict[str, str],
     budget: Budget,
     uniq: str,
     where: str,
-    after_path: str,
     problems: list[Problem],
 ) -> Iterator[JobDescription]:
     found = len(problems)
@@ -180,7 +258,7 @@ def _expanded(
             template = msgspec.structs.replace(template, sharing=sharing)
         known = {**variables, **index_variables(iteration, index), "uniq": f"{uniq}-{index}"}
         found = len(problems)
-        finished = _finish(template, after, known, budget, where, after_path, problems)
+        finished = _finish(template, given, known, budget, where, problems)
         wrong = len(problems) > found
         yield finished
         if wrong:  # the other indices would have the same problem
@@ -188,7 +266,7 @@ def _expanded(
 
 
 def _decode(
-    text: bytes, where: str, problems: list[Problem], only_simple: bool = False
+    text: bytes, where: str, problems: list[Problem], files: KnownFiles, only_simple: bool = False
 ) -> StandardForm | SimpleForm | None:
     """Decode a job; only a job that the decoder rejects is walked through to find all its problems."""
     if BACKSLASH in text and rb"\u0000" in text:
@@ -213,7 +291,7 @@ def _decode(
     except msgspec.ValidationError as error:
         expected = SimpleForm if is_simple else StandardForm
         found = find_problems(value, expected, where) or [Problem(where, f"the job is not valid: {error}")]
-        problems += [*found, *_further_problems(value, expected, where, found)]
+        problems += [*found, *_further_problems(value, expected, files, where, found)]
     return None
 
 
@@ -233,7 +311,7 @@ def _is_simple(value: Any) -> bool:
 
 
 def _further_problems(
-    value: Any, expected: type[StandardForm | SimpleForm], where: str, found: list[Problem]
+    value: Any, expected: type[StandardForm | SimpleForm], files: KnownFiles, where: str, found: list[Problem]
 ) -> list[Problem]:
     """Problems in the valid parts of a job with syntax problems, so that one mistake does not hide others."""
     try:
@@ -241,36 +319,86 @@ def _further_problems(
     except msgspec.ValidationError:
         return []
     further: list[Problem] = []
-    template = _template(form, "", where, further)
-    after, after_path = _after(form, where)
-    _finish(template, after, {"uniq": ""}, submission_budget(), where, after_path, further)
+    template = _template(form, "", files, where, further)
+    _finish(template, _dependencies(form, where), {"uniq": ""}, submission_budget(), where, further)
     # A part that was left out because of its problems causes follow-up problems at the paths around it.
     return [
         problem for problem in further if not any(f"{other.path}.".startswith(f"{problem.path}.") for other in found)
     ]
 
 
-def _template(form: StandardForm | SimpleForm, uniq: str, where: str, problems: list[Problem]) -> JobDescription:
+def _template(
+    form: StandardForm | SimpleForm, uniq: str, files: KnownFiles, where: str, problems: list[Problem]
+) -> JobDescription:
     """The job description before variable substitution."""
+    host, remote = "", None
     if isinstance(form, SimpleForm):
         execution = normalize.execution_of(form, where, problems)
-        iteration = normalize.iteration_of(form, where, problems)
+        iteration = iteration_of(form, files, where, problems)
         needs = normalize.resources_of(form, execution.model, iteration, where, problems)
+        host, remote = normalize.remote_of(form, where, problems)
     else:
         execution = normalize.execution_of(form.execution, f"{where}.execution", problems)
-        iteration = normalize.iteration_of(form, where, problems)
+        iteration = iteration_of(form, files, where, problems)
         needs = normalize.resources_of(form.resources, execution.model, iteration, f"{where}.resources", problems)
+        if form.remote is not None:
+            host, remote = normalize.remote_of(form.remote, f"{where}.remote", problems)
     attributes = (form.attributes if isinstance(form, StandardForm) else None) or {}
     if attributes and not normalize.check_storable(attributes, f"{where}.attributes", problems):
         attributes = {}
     # Positional arguments, here and for `Execution`: keyword arguments would take longer than all the rest.
-    return JobDescription(form.name, execution, *needs, iteration, (), attributes, "" if iteration is None else uniq)
+    described = JobDescription(
+        form.name, execution, *needs, iteration, (), attributes, "" if iteration is None else uniq, remote
+    )
+    if host:
+        wd_path = f"{where}.wd" if isinstance(form, SimpleForm) else f"{where}.execution.wd"
+        normalize.check_staging(remote, execution.wd, wd_path, problems)
+        if execution.output:
+            sentence = "output of jobs on a remote host stays in files there; leave it out, and see: qcg-pm logs"
+            problems.append(Problem(f"{wd_path.removesuffix('wd')}output", sentence))
+        described = msgspec.structs.replace(described, request=msgspec.structs.replace(described.request, host=host))
+    given = form if isinstance(form, SimpleForm) else form.resources
+    if given is not None and given.mem is not None:
+        described = msgspec.structs.replace(described, limit_memory=True)
+    if form.priority or form.hold:
+        described = msgspec.structs.replace(described, priority=form.priority or 0, hold=bool(form.hold))
+    return described if form.retry is None else _with_retry(described, form, where, problems)
 
 
-def _after(form: StandardForm | SimpleForm, where: str) -> tuple[list[str] | str | None, str]:
+def _with_retry(
+    described: JobDescription, form: StandardForm | SimpleForm, where: str, problems: list[Problem]
+) -> JobDescription:
+    policy = retry.policy_of(form.retry, f"{where}.retry", problems)
+    shared = described.sharing is not None and described.sharing.of == "cores"
+    problems += retry.check_growth(policy, described.request, described.wall_time, shared, f"{where}.retry")
+    return msgspec.structs.replace(described, retry=policy)
+
+
+class _Dependencies(NamedTuple):
+    """The dependencies of a job as given, each with its path in the form."""
+
+    after: list[str] | str | None
+    after_path: str
+    outcomes: tuple[tuple[DependencyKind, list[str] | str, str], ...] = ()
+
+
+def _dependencies(form: StandardForm | SimpleForm, where: str) -> _Dependencies:
+    kinds: DependenciesForm | SimpleForm
     if isinstance(form, SimpleForm):
-        return form.after, f"{where}.after"
-    return (None if form.dependencies is None else form.dependencies.after), f"{where}.dependencies.after"
+        kinds = form
+    elif form.dependencies is None:
+        return _Dependencies(None, where)
+    else:
+        kinds, where = form.dependencies, f"{where}.dependencies"
+    if kinds.afterany is None and kinds.afternotok is None and kinds.afterstart is None:
+        return _Dependencies(kinds.after, f"{where}.after")
+    given: list[tuple[DependencyKind, list[str] | str | None]] = [
+        ("afterany", kinds.afterany),
+        ("afternotok", kinds.afternotok),
+        ("afterstart", kinds.afterstart),
+    ]
+    outcomes = tuple([(kind, names, f"{where}.{kind}") for kind, names in given if names is not None])
+    return _Dependencies(kinds.after, f"{where}.after", outcomes)
 
 
 def _single(template: JobDescription, iteration: Iteration, where: str, problems: list[Problem]) -> JobDescription:
@@ -286,11 +414,10 @@ def _single(template: JobDescription, iteration: Iteration, where: str, problems
 
 def _finish(
     template: JobDescription,
-    after: list[str] | str | None,
+    given: _Dependencies,
     variables: dict[str, str],
     budget: Budget,
     where: str,
-    after_path: str,
     problems: list[Problem],
 ) -> JobDescription:
     """Substitute the variables known at submission.
@@ -300,7 +427,7 @@ def _finish(
     if variables:
         budget = job_budget(budget)
     try:
-        return _substituted(template, after, variables, budget, where, after_path, problems)
+        return _substituted(template, given, variables, budget, where, problems)
     except ExpansionError as error:
         problems.append(Problem(where, str(error)))
         return template
@@ -308,24 +435,53 @@ def _finish(
 
 def _substituted(
     template: JobDescription,
-    after: list[str] | str | None,
+    given: _Dependencies,
     variables: dict[str, str],
     budget: Budget,
     where: str,
-    after_path: str,
     problems: list[Problem],
 ) -> JobDescription:
     """Substitute variables in name, `after`, attributes and execution; `${uniq}` of an iteration is left for launch."""
     name = final_name(template.name, variables, budget, where, problems)
     known = {**variables, "jname": name} if variables else {}
-    final = final_after(after, known, budget, template.iteration is not None, after_path, problems)
+    iterated = template.iteration is not None
+    final = final_after(given.after, known, budget, iterated, given.after_path, problems)
+    if given.outcomes:
+        outcomes = [
+            (kind, entry)
+            for kind, names, path in given.outcomes
+            for entry in final_after(names, known, budget, iterated, path, problems)
+        ]
+        template = msgspec.structs.replace(template, outcomes=tuple(outcomes))
     if not known:
         return msgspec.structs.replace(template, after=final) if final else template
     attributes = template.attributes and substitute_everywhere(template.attributes, known, budget)
     if template.iteration is not None:
         del known["uniq"]
     execution = substitute_submission(template.execution, known, budget)
-    if template.iteration is not None and template.iteration.values is not None:
-        # `${itval}` is substituted at each launch; checked here, so that a value that is too long is rejected at once.
-        job_budget().spend(max(map(len, template.iteration.values)) * count_references(execution, "itval"))
+    if template.remote is not None:
+        template = _substituted_remote(template, template.remote, known, budget)
+    if template.iteration is not None and (template.iteration.values or template.iteration.names):
+        # Substituted at each launch; checked here, so that a value that is too long is rejected at once.
+        _check_lengths(template.iteration, execution)
     return msgspec.structs.replace(template, name=name, execution=execution, after=final, attributes=attributes)
+
+
+def _check_lengths(iteration: Iteration, execution: Execution) -> None:
+    """Raise ExpansionError when the longest values, wherever they are used, would exceed the limit."""
+    budget = job_budget()
+    for name, values in (iteration.names or {"itval": iteration.values or ()}).items():
+        if used := count_references(execution, name):
+            budget.spend(used * max(len(text_of(value)) for value in values))
+
+
+def _substituted_remote(
+    template: JobDescription, remote: Remote, known: dict[str, str], budget: Budget
+) -> JobDescription:
+    """Substitute variables in the keys about the remote host. Host and owner are final at submission."""
+    owner = substitute(remote.owner, known, budget)
+    remote = rewrite_remote(
+        msgspec.structs.replace(remote, owner=owner), lambda text: substitute_early(text, known, budget)
+    )
+    request = msgspec.structs.replace(template.request, host=substitute(template.request.host, known, budget))
+    return msgspec.structs.replace(template, request=request, remote=remote)

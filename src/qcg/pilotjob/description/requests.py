@@ -9,7 +9,9 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from qcg.pilotjob.description.errors import Problem, RequestError, quoted, suggestion
+from qcg.pilotjob.description.forms import NodeCrs, NumCores, NumNodes, Priority, WallTime
 from qcg.pilotjob.description.json_input import InvalidJson, as_json, decode_untyped
+from qcg.pilotjob.description.memory import Memory
 from qcg.pilotjob.description.validation import find_problems
 
 
@@ -90,12 +92,105 @@ class CancelJob(_AboutJobs, tag_field="request", tag="cancelJob", forbid_unknown
     """Cancels waiting and running jobs."""
 
 
+class HoldJob(_AboutJobs, tag_field="request", tag="holdJob", forbid_unknown_fields=True):
+    """Holds waiting jobs: they are not started until they are released."""
+
+
+class ReleaseJob(_AboutJobs, tag_field="request", tag="releaseJob", forbid_unknown_fields=True):
+    """Releases held jobs."""
+
+
+class SetJob(_AboutJobs, tag_field="request", tag="setJob", forbid_unknown_fields=True):
+    """Changes what waiting jobs ask for; keys that are not given stay as they are."""
+
+    num_cores: NumCores = field(default=None, name="numCores")
+    num_nodes: NumNodes = field(default=None, name="numNodes")
+    node_crs: NodeCrs = field(default=None, name="nodeCrs")
+    mem: Memory = None
+    wt: WallTime = None
+    priority: Priority = None
+
+
 class RemoveJob(_AboutJobs, tag_field="request", tag="removeJob", forbid_unknown_fields=True):
     """Removes jobs that have ended, so that their names can be used again."""
 
 
+EndState = Literal["FAILED", "CANCELED", "OMITTED", "failed", "canceled", "omitted"]
+
+
+class RerunJob(Struct, tag_field="request", tag="rerunJob", forbid_unknown_fields=True):
+    """Runs jobs again that have ended without success, and their omitted dependents."""
+
+    job_names: Annotated[
+        list[str] | str | None,
+        Meta(description="Names of jobs, or of single iterations (job:3): a list, or one name. Without it, all jobs."),
+    ] = field(default=None, name="jobNames")
+    states: Annotated[
+        list[EndState] | EndState | None,
+        Meta(description="Only what is in these states: FAILED, CANCELED, OMITTED; all of them by default."),
+    ] = None
+    jobs: Annotated[
+        list[Raw] | None,
+        Meta(description="New descriptions for some of the jobs, with the same names and iterations."),
+    ] = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names without duplicates, in the order given."""
+        return list(dict.fromkeys([self.job_names] if isinstance(self.job_names, str) else self.job_names or ()))
+
+
 class ResourcesInfo(Struct, tag_field="request", tag="resourcesInfo", forbid_unknown_fields=True):
     """Returns the number of nodes and cores, in total and in use."""
+
+
+class Hosts(Struct, tag_field="request", tag="hosts", forbid_unknown_fields=True):
+    """Returns the states of remote hosts: connected, not used yet, or unreachable and why."""
+
+
+class ConnectHost(Struct, tag_field="request", tag="connectHost", forbid_unknown_fields=True):
+    """Tries to reach a remote host again now, without waiting for the next attempt."""
+
+    host: Annotated[str, Meta(description="The name of the host in hosts.toml.")]
+
+
+class ForgetHost(Struct, tag_field="request", tag="forgetHost", forbid_unknown_fields=True):
+    """Gives up a remote host that is unreachable: its running jobs count as lost."""
+
+    host: Annotated[str, Meta(description="The name of the host in hosts.toml.")]
+
+
+NodeNames = Annotated[
+    Annotated[list[str], Meta(min_length=1)] | str,
+    Meta(description="Names of nodes, or of remote hosts: a list, or one name."),
+]
+
+
+class DrainNodes(Struct, tag_field="request", tag="drainNodes", forbid_unknown_fields=True):
+    """Starts no more jobs on these nodes. Jobs that run there go on."""
+
+    nodes: NodeNames
+    reason: Annotated[str, Meta(description="Why, for the notice and for status.", max_length=1000)] = ""
+
+
+class ResumeNodes(Struct, tag_field="request", tag="resumeNodes", forbid_unknown_fields=True):
+    """Starts jobs on drained nodes again."""
+
+    nodes: NodeNames
+
+
+class PollJobs(Struct, tag_field="request", tag="pollJobs", forbid_unknown_fields=True):
+    """Asks remote hosts for the states of their jobs now, and returns them."""
+
+    job_names: JobNames = field(default=None, name="jobNames")
+    host: Annotated[
+        str | None, Meta(description="Ask this host; without it and without jobNames, all hosts are asked.")
+    ] = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names without duplicates, in the order given."""
+        return list(dict.fromkeys([self.job_names] if isinstance(self.job_names, str) else self.job_names or ()))
 
 
 class Finish(Struct, tag_field="request", tag="finish", forbid_unknown_fields=True):
@@ -131,8 +226,18 @@ Request = Union[
     Why,
     EndedJobs,
     CancelJob,
+    HoldJob,
+    ReleaseJob,
+    SetJob,
     RemoveJob,
+    RerunJob,
     ResourcesInfo,
+    Hosts,
+    ConnectHost,
+    ForgetHost,
+    DrainNodes,
+    ResumeNodes,
+    PollJobs,
     Finish,
     Status,
 ]
@@ -145,8 +250,18 @@ REQUESTS: dict[str, type[Struct]] = {
     "why": Why,
     "endedJobs": EndedJobs,
     "cancelJob": CancelJob,
+    "holdJob": HoldJob,
+    "releaseJob": ReleaseJob,
+    "setJob": SetJob,
     "removeJob": RemoveJob,
+    "rerunJob": RerunJob,
     "resourcesInfo": ResourcesInfo,
+    "hosts": Hosts,
+    "connectHost": ConnectHost,
+    "forgetHost": ForgetHost,
+    "drainNodes": DrainNodes,
+    "resumeNodes": ResumeNodes,
+    "pollJobs": PollJobs,
     "finish": Finish,
     "status": Status,
 }
@@ -170,6 +285,8 @@ def decode_request(raw: bytes | Raw | dict[str, Any], path: str = "") -> Request
         raise RequestError([Problem(path, f"the request {unreadable}")]) from None
     if isinstance(request, _AboutJobs) and request.job_names is None and request.job_name is None:
         raise RequestError([Problem(path, 'the key "jobNames" is missing')])
+    if isinstance(request, RerunJob) and not (request.names or request.states or request.jobs):
+        raise RequestError([Problem(path, 'give "jobNames", "states" or "jobs": what is run again')])
     return request
 
 

@@ -23,6 +23,9 @@ _TITLES = {
     "SchedulerParamsForm": "Scheduler settings",
     "IterationForm": "Iteration",
     "DependenciesForm": "Dependencies",
+    "RemoteForm": "Remote host",
+    "RetryForm": "Retries",
+    "GrowForm": "Growth of resources with each attempt",
 }
 
 
@@ -32,11 +35,16 @@ def request_file_schema() -> dict[str, Any]:
     references, components = msgspec.json.schema_components(forms, ref_template="#/$defs/{name}")
     *requests, standard, simple = references
     components["Submit"]["properties"]["jobs"]["items"] = {"anyOf": [standard, simple]}
+    for choice in components["RerunJob"]["properties"]["jobs"]["anyOf"]:
+        if choice.get("type") == "array":
+            choice["items"] = {"anyOf": [standard, simple]}
+    components["RerunJob"]["anyOf"] = [_given(key) for key in ("jobNames", "states", "jobs")]
     for name in ("ExecutionForm", "SimpleForm"):
         components[name] |= _one_start
-    for name in ("JobStatus", "JobInfo", "Why", "CancelJob", "RemoveJob"):
+    for name in ("JobStatus", "JobInfo", "Why", "CancelJob", "HoldJob", "ReleaseJob", "SetJob", "RemoveJob"):
         components[name]["anyOf"] = [{"required": ["jobNames"]}, {"required": ["jobName"]}]
     components["AmountForm"] |= _one_kind_of_amount
+    components["IterationForm"] |= _one_kind_of_iteration
     for name, title in _TITLES.items():
         components[name]["title"] = title
     for name, request in REQUESTS.items():
@@ -66,5 +74,12 @@ _one_kind_of_amount: dict[str, Any] = {
             {"allOf": [_given("exact"), {"anyOf": [_given(key) for key in ("min", "max", "scheduler", "split-into")]}]},
             {"allOf": [_given("max"), {"anyOf": [_given(key) for key in ("scheduler", "split-into")]}]},
         ]
+    },
+}
+_kinds_of_iteration = ("values", "indices", "file", "product", "zip")
+_one_kind_of_iteration: dict[str, Any] = {
+    "oneOf": [_given(key) for key in ("stop", *_kinds_of_iteration)],
+    "not": {
+        "anyOf": [{"allOf": [{"anyOf": [_given("start"), _given("step")]}, _given(key)]} for key in _kinds_of_iteration]
     },
 }

@@ -56,11 +56,11 @@ def _walk(value: Any, expected: inspect.Type, path: str, problems: list[Problem]
         _check_length(value, fitting, path, problems)
         for number, item in enumerate(value):
             _walk(item, fitting.item_type, f"{path}[{number}]", problems)
-    elif isinstance(fitting, inspect.IntType):
+    elif isinstance(fitting, (inspect.IntType, inspect.FloatType)):
         if fitting.ge is not None and value < fitting.ge:
-            problems.append(Problem(path, f"must be at least {fitting.ge}"))
+            problems.append(Problem(path, f"must be at least {_limit(fitting.ge)}"))
         elif fitting.le is not None and value > fitting.le:
-            problems.append(Problem(path, f"must be at most {fitting.le}"))
+            problems.append(Problem(path, f"must be at most {_limit(fitting.le)}"))
     elif isinstance(fitting, inspect.StrType):
         if fitting.max_length is not None and len(value) > fitting.max_length:
             problems.append(Problem(path, f"has {len(value)} characters; at most {fitting.max_length} are allowed"))
@@ -68,6 +68,10 @@ def _walk(value: Any, expected: inspect.Type, path: str, problems: list[Problem]
         problems.append(
             Problem(path, f"unknown value {quoted(value)}{suggestion(value, tuple(map(str, fitting.values)))}")
         )
+
+
+def _limit(number: float) -> str:
+    return str(int(number) if number == int(number) else number)
 
 
 def _walk_object(value: dict[str, Any], form: inspect.StructType, path: str, problems: list[Problem]) -> None:

@@ -20,23 +20,27 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from qcg.pilotjob.description.iteration import Iteration, RowSource, text_of
 from qcg.pilotjob.description.limits import Budget, job_budget
-from qcg.pilotjob.description.model import Execution, Iteration, JobDescription, ModelOptions
+from qcg.pilotjob.description.model import Execution, JobDescription, ModelOptions, Remote
 
-AT_LAUNCH = frozenset({"root_wd", "ncores", "nnodes", "nlist"})
+AT_LAUNCH = frozenset({"root_wd", "ncores", "nnodes", "nlist", "attempt"})
 OF_ITERATION = frozenset({"it", "itval", "its", "it_start", "it_stop"})
 AT_SUBMISSION = frozenset({"rcnt", "uniq", "sname", "date", "time", "dateTime", "jname"})
 DOUBLED = AT_LAUNCH | OF_ITERATION | {"jname"}
 """Variables that can also be written `$${name}`: versions up to 0.14 substituted them in a second step."""
 
 _ESCAPE = r"(\$\$\$|\$)?"
-_REFERENCE = re.compile(rf"{_ESCAPE}\$\{{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}}")
+_WORD = r"[A-Za-z_][A-Za-z0-9_]*"
+_MEMBER = r"(?:row|itval)\.[^{}$\n]{1,200}?"
+"""A member of the value of an iteration: `row.temperature`. Names of columns are free text."""
+_REFERENCE = re.compile(rf"{_ESCAPE}\$\{{\s*({_WORD}|{_MEMBER})\s*\}}")
 _LITERAL = "$$$"
 """Escape before `${name}` that makes it literal text."""
 
 # Most references are substituted at launch; matching only the others saves a call for each of them.
-_EARLY_REFERENCE = re.compile(rf"{_ESCAPE}\$\{{\s*({'|'.join(sorted(AT_SUBMISSION | OF_ITERATION))})\s*\}}")
-_UNESCAPED = re.compile(r"\$\{\s*[A-Za-z_][A-Za-z0-9_]*\s*\}")
+_EARLY_REFERENCE = re.compile(rf"{_ESCAPE}\$\{{\s*({'|'.join(sorted(AT_SUBMISSION | OF_ITERATION))}|{_MEMBER})\s*\}}")
+_UNESCAPED = re.compile(rf"\$\{{\s*(?:{_WORD}|{_MEMBER})\s*\}}")
 
 
 class SubmissionContext(Struct, frozen=True):
@@ -165,7 +169,7 @@ def substitute_everywhere(value: Any, variables: Mapping[str, str], budget: Budg
 
 _OF_INDEX: dict[str, Callable[[Iteration, int], str]] = {
     "it": lambda iteration, index: str(index),
-    "itval": lambda iteration, index: iteration.value(index),
+    "itval": lambda iteration, index: text_of(iteration.value(index)),
     "its": lambda iteration, index: str(len(iteration)),
     "it_start": lambda iteration, index: str(iteration.start),
     "it_stop": lambda iteration, index: str(iteration.stop),
@@ -173,22 +177,31 @@ _OF_INDEX: dict[str, Callable[[Iteration, int], str]] = {
 
 
 def index_variables(iteration: Iteration, index: int) -> dict[str, str]:
-    """The variables of one iteration."""
-    return {name: value(iteration, index) for name, value in _OF_INDEX.items()}
+    """The variables of one iteration whose value is known without files."""
+    known = {name: value(iteration, index) for name, value in _OF_INDEX.items()}
+    value = iteration.value(index)
+    if isinstance(value, dict):
+        known.update({f"itval.{key}": text_of(inner) for key, inner in value.items()})
+    return known
 
 
-def iteration_variable(name: str, description: JobDescription, index: int) -> str | None:
-    """The value of a variable that is known when the iteration with this index starts; None for other names."""
-    if description.iteration is None:
+def iteration_variable(name: str, description: JobDescription, index: int, rows: RowSource | None = None) -> str | None:
+    """The value of a variable that is known when the iteration with this index starts; None for other names.
+
+    `rows`: reads the rows of parameter files. Raises RowError when a row cannot be read."""
+    iteration = description.iteration
+    if iteration is None:
         return None
     if name == "uniq":
         return f"{description.uniq}-{index}"
     value = _OF_INDEX.get(name)
-    return None if value is None else value(description.iteration, index)
+    if value is None or (name == "itval" and iteration.rows is not None):
+        return iteration.variable(name, index, rows)
+    return value(iteration, index)
 
 
 def launch_variables(root_wd: str, ncores: int, nodes: list[str]) -> dict[str, str]:
-    """The variables that are known once resources are granted; `nodes` has the name of each node once."""
+    """The variables that follow from the granted resources; `nodes` has the name of each node once."""
     return {"root_wd": root_wd, "ncores": str(ncores), "nnodes": str(len(nodes)), "nlist": ",".join(nodes)}
 
 
@@ -224,6 +237,16 @@ def rewrite(execution: Execution, change: Callable[[str], str]) -> Execution:
         options = _changes(execution.model_opts, _OPTION_TEXTS, _OPTION_LISTS, change)
         changed["model_opts"] = replace(execution.model_opts, **options)
     return replace(execution, **changed)
+
+
+def rewrite_remote(remote: Remote, change: Callable[[str], str]) -> Remote:
+    """Apply `change` to the directives, inputs and outputs of a job on a remote host."""
+    return replace(
+        remote,
+        directives={change(key): change(value) for key, value in remote.directives.items()},
+        inputs=tuple([change(text) for text in remote.inputs]),
+        outputs=tuple([change(text) for text in remote.outputs]),
+    )
 
 
 _encode = msgspec.msgpack.Encoder().encode

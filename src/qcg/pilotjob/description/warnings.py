@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import msgspec
 
-from qcg.pilotjob.description.errors import quoted
+from qcg.pilotjob.description.errors import one_line, quoted, suggestion
+from qcg.pilotjob.description.iteration import HEADS, MISSING, Iteration, member
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.variables import (
     AT_LAUNCH,
@@ -18,7 +19,7 @@ from qcg.pilotjob.description.variables import (
     rewrite,
 )
 
-_TELLS_ITERATIONS_APART = frozenset({"it", "itval", "uniq"})
+_TELLS_ITERATIONS_APART = frozenset({"it", "itval", "row", "uniq"})
 _KNOWN = tuple(sorted(AT_SUBMISSION | OF_ITERATION | AT_LAUNCH))
 
 
@@ -26,7 +27,7 @@ def warnings_for(job: JobDescription) -> list[str]:
     """All warnings about a job, as sentences."""
     found = variable_warnings(job)
     if job.iteration is not None:
-        found += _same_files(job.execution, len(job.iteration))
+        found += _same_files(job.execution, job.iteration)
     return found
 
 
@@ -46,15 +47,19 @@ def variable_warnings(job: JobDescription) -> list[str]:
     own = _Assigned(texts, job.execution.env)
     without_value: list[str] = []
     found: list[str] = []
+    named = (job.iteration.names or {}) if job.iteration is not None else {}
     for name in dict.fromkeys(name for text in texts for name in references(text)):
+        head, dot, key = name.partition(".")
         if name in OF_ITERATION:
             if job.iteration is None and name not in own:
                 without_value.append(f"${{{name}}}")
-        elif name not in _KNOWN and (near := nearest_variable(name)) and name not in own:
+        elif dot:
+            found += _about_member(head, key, job.iteration)
+        elif name not in _KNOWN and name not in named and (near := nearest_variable(name, *named)) and name not in own:
             found.append(f"${{{name}}} is no variable and stays as it is; did you mean ${{{near}}}?")
     for name, key in dict.fromkeys(dotted for text in texts for dotted in _DOTTED.findall(text)):
         near = name if name in _KNOWN else nearest_variable(name)
-        if near is not None:
+        if near is not None and name not in HEADS:
             found.append(f"${{{name}.{key}}} is no variable and stays as it is; ${{{near}}} is known as a whole only")
     if without_value:
         have = "has" if len(without_value) == 1 else "have"
@@ -62,6 +67,35 @@ def variable_warnings(job: JobDescription) -> list[str]:
             f'{", ".join(without_value)} {have} no value in a job without iterations; give the job an "iteration"'
         )
     return found
+
+
+def _about_member(head: str, key: str, iteration: Iteration | None) -> list[str]:
+    """A warning about `${row.KEY}` or `${itval.KEY}` where there is no such key."""
+    written = f"${{{head}.{key}}}"
+    if iteration is None or not iteration.has_values or (head == "row" and iteration.rows is None):
+        needs = '"file"' if head == "row" else '"values" that are objects'
+        return [f'{written} has no value and stays as it is; give the job an "iteration" with {needs}']
+    if iteration.rows is not None:
+        columns = tuple(filter(None, iteration.rows.columns))
+        if key in columns or key.partition(".")[0] in columns:
+            return []
+        file = one_line(iteration.rows.path.rpartition("/")[2])
+        return [f"{written} stays as it is: {file} has no column {quoted(key)}{suggestion(key, columns)}"]
+    if iteration.names is not None:
+        known = tuple(iteration.names)
+        if key.partition(".")[0] in known:
+            return []
+        return [f"{written} stays as it is: there is no {quoted(key)}{suggestion(key, known)}"]
+    values = iteration.values or ()
+    lacking = [position for position, value in enumerate(values) if member(value, key) is MISSING]
+    if not lacking:
+        return []
+    first = values[lacking[0]]
+    hint = suggestion(key, tuple(first)) if isinstance(first, dict) else ""
+    if len(lacking) == len(values):
+        return [f"{written} stays as it is: no value has {quoted(key)}{hint}"]
+    some = f"{len(lacking)} of {len(values)} values have no {quoted(key)}"
+    return [f"{written} stays as it is: {some}, the first of them is value {lacking[0]}{hint}"]
 
 
 # One search in the encoded execution is faster than a search in each string; most jobs contain only known variables.
@@ -112,16 +146,21 @@ _LONG = 6
 
 
 @lru_cache(maxsize=1024)
-def nearest_variable(name: str) -> str | None:
-    """The variable that a name is probably a misspelling of; names in capitals are environment variables."""
+def nearest_variable(name: str, *further: str) -> str | None:
+    """The variable that a name is probably a misspelling of; names in capitals are environment variables.
+
+    `further`: names of the job's own, besides the variables of every job."""
     if len(name) < 3 or len(name) > 2 * _LONG or name.isupper() or name in _ORDINARY:
         return None
-    found = [(_distance(name.lower(), known.lower()), known) for known in _KNOWN if _may_be(name, known)]
+    candidates = (*_KNOWN, *further)
+    found = [(_distance(name.lower(), known.lower()), known) for known in candidates if _may_be(name, known)]
     near = [(distance, known) for distance, known in found if distance <= _allowed(name, known)]
     return min(near)[1] if near else None
 
 
 def _may_be(name: str, known: str) -> bool:
+    if abs(len(name) - len(known)) > _allowed(name, known):
+        return False
     if known not in _SHORT:
         return True
     return set(name.lower()) <= set(known) and (len(name) != len(known) or sorted(name.lower()) == sorted(known))
@@ -145,10 +184,12 @@ def _distance(one: str, other: str) -> int:
     return row[-1]
 
 
-def _same_files(execution: Execution, iterations: int) -> list[str]:
+def _same_files(execution: Execution, iteration: Iteration) -> list[str]:
     """Warnings about output files shared by all iterations: each start empties the file."""
+    iterations = len(iteration)
     if iterations == 1:
         return []
+    telling = _TELLS_ITERATIONS_APART.union(iteration.names or ())
     named: dict[str, list[str]] = {}
     for stream, path in (("stdout", execution.stdout), ("stderr", execution.stderr)):
         if path is not None and not path.startswith("/dev/"):
@@ -157,7 +198,7 @@ def _same_files(execution: Execution, iterations: int) -> list[str]:
         f"all {iterations} iterations write their {' and '.join(streams)} to the same file, {quoted(path)};"
         " put ${it} into its name"
         for path, streams in named.items()
-        if _TELLS_ITERATIONS_APART.isdisjoint(references(_full_path(execution, path)))
+        if telling.isdisjoint(name.partition(".")[0] for name in references(_full_path(execution, path)))
     ]
 
 

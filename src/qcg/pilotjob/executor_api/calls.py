@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.executor_api.errors import CallError, RemoteTraceback
 
 
@@ -28,8 +29,8 @@ class Resources(Struct, frozen=True):
         return wanted
 
     def __str__(self) -> str:
-        cores = f"{self.cores} core{'s' if self.cores > 1 else ''}"
-        return f"{cores} and {self.gpus} GPUs" if self.gpus else cores
+        cores = pluralize(self.cores, "core")
+        return f"{cores} and {pluralize(self.gpus, 'GPU')}" if self.gpus else cores
 
 
 class Call(Struct, eq=False):

@@ -163,6 +163,9 @@ class AgentExecutor(Executor):
         if self.heartbeats is not None:
             self.heartbeats.close()
             self.heartbeats = None
+        if self._port is not None:
+            self._port.close()
+            self._port = None
         self._supervisor.close()
 
     def _tell_to_exit(self, message: protocol.Exit) -> None:

@@ -44,7 +44,7 @@ MOST_FAILED_STARTS = 5
 """Start commands that may fail before any agent has connected. Then the executor fails."""
 LEDGER_TIMEOUT = 5.0
 """Seconds to read the ledgers of lost agents."""
-ENDING = 10.0
+EXIT_TIMEOUT = 10.0
 """Seconds that agents have to exit, in addition to the grace period of their jobs."""
 
 
@@ -98,6 +98,10 @@ class AllocationAgents(AgentSupervisor):
         self._began = 0.0
         self._ticked = 0.0
         self._failed_starts = 0
+        self._untried_nodes = set(executor.agents)
+        """Nodes for which no start command has failed yet."""
+        self._has_failed = False
+        """The observer knows that no agent can be started."""
         self._failed_nodes: set[str] = set()
         """Nodes whose start has failed, and the user was told so."""
         self._has_connected = False
@@ -122,7 +126,7 @@ class AllocationAgents(AgentSupervisor):
 
     async def end(self, grace: float) -> None:
         self._ending = True
-        deadline = time.monotonic() + grace + ENDING
+        deadline = time.monotonic() + grace + EXIT_TIMEOUT
         while self._still_expected(deadline):
             self._changed.clear()
             await self._changed.wait()
@@ -219,11 +223,12 @@ class AllocationAgents(AgentSupervisor):
             return {name: read_ledger(self._run_dir, name) for name in names}
 
         try:
-            found = await asyncio.wait_for(call_in_thread(read, "last words"), LEDGER_TIMEOUT)
-        except asyncio.TimeoutError:
+            found = await asyncio.wait_for(call_in_thread(read, "ledgers"), LEDGER_TIMEOUT)
+        except (asyncio.TimeoutError, OSError) as error:
             log.error(
-                "the ledgers of %s cannot be read in time; records that their agents have not sent are lost",
+                "the ledgers of %s cannot be read: %s; records that their agents have not sent are lost",
                 list_names(names),
+                str(error) or f"no answer within {LEDGER_TIMEOUT:g} s",
             )
             found = {}
         # An agent that has come back meanwhile has ended its jobs, and reported them itself.
@@ -302,7 +307,10 @@ class AllocationAgents(AgentSupervisor):
         log.log(self._log_level(nodes), "%s; %s says more", why, self._run_dir / LOG_NAME)
         if not self._has_connected:
             self._failed_starts += 1
-            if self._failed_starts == MOST_FAILED_STARTS:
+            self._untried_nodes.difference_update(nodes)
+            # Where each node has a start command of its own, a few nodes that are down say nothing about the others.
+            if self._failed_starts >= MOST_FAILED_STARTS and not self._untried_nodes and not self._has_failed:
+                self._has_failed = True
                 self._observer.executor_failed(f"no agent can be started; {why} ({self._run_dir / LOG_NAME})")
                 return
         is_expected = any(self._liveness[name].state is AgentState.EXPECTED for name in nodes)
@@ -366,8 +374,8 @@ class AllocationAgents(AgentSupervisor):
     def _still_expected(self, deadline: float) -> bool:
         """Whether agents have to exit yet. Ready agents have until the deadline. Agents that are away may have left
         jobs behind: they are started again, or lost in the end."""
-        standings = [agent.state for agent in self._liveness.values()]
-        return AgentState.AWAY in standings or (AgentState.READY in standings and time.monotonic() < deadline)
+        states = [agent.state for agent in self._liveness.values()]
+        return AgentState.AWAY in states or (AgentState.READY in states and time.monotonic() < deadline)
 
     async def _end_starters(self) -> None:
         """End start commands: they end with the last of their agents, except for nodes that cannot be reached."""

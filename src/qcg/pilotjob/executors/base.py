@@ -2,7 +2,8 @@
 
 A *host* owns one ledger of attempts: an agent, or a machine that is reached in another way. It looks after one or
 several nodes. Launches and kills name the node, because the core knows nodes only; records and acknowledgements name
-the host, because a ledger numbers its records.
+the host, because a ledger numbers its records. Where several ledgers belong to one host, such as those of login hosts
+with one file system, records and acknowledgements name `HOST/LEDGER`: the part before the `/` is the host.
 
 An executor is built for one observer: `factory(observer)`. It does not call the observer before `start`.
 """
@@ -10,7 +11,7 @@ An executor is built for one observer: `factory(observer)`. It does not call the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from qcg.pilotjob.host.records import Ended, EndReason, Launch, Running, Started
@@ -36,6 +37,22 @@ class NodeLayout(NamedTuple):
     """The name that programs use for each GPU of a grant."""
 
 
+class HostState(NamedTuple):
+    """How an executor reaches one of its hosts at the moment, for people."""
+
+    state: str
+    """`connected`, `connecting`, `unused` (no job has needed it yet), `unreachable`, or `forgotten` (a user has given
+    it up)."""
+    since: float = 0.0
+    """When this state began, in seconds since the epoch; 0: not known."""
+    address: str = ""
+    """The address that is in use, or was tried last."""
+    channel: str = ""
+    """How commands are sent, where there are several ways."""
+    error: str = ""
+    """A sentence: why it cannot be reached, and what to do."""
+
+
 class ExecutorObserver(ABC):
     """Receives what happens on the hosts of an executor. The engine is one."""
 
@@ -57,15 +74,31 @@ class ExecutorObserver(ABC):
 
     @abstractmethod
     def records_received(self, host: str, records: Sequence[NumberedRecord]) -> None:
-        """Attempts have started or ended. Each record comes once, in the order of numbers; `records` is never empty."""
+        """Attempts have started or ended. Each record comes once, in the order of numbers; `records` is never empty.
+
+        `host`: the host, or `HOST/LEDGER`."""
 
     @abstractmethod
     def host_swept(self, host: str, nodes: list[str], attempt_ids: list[str]) -> None:
         """Nothing is left on these nodes of attempts that other hosts have started."""
 
     @abstractmethod
-    def host_away(self, host: str, nodes: list[str]) -> None:
-        """The connection to a host is lost. Its attempts may still run."""
+    def host_away(self, host: str, nodes: list[str], reason: str = "") -> None:
+        """The connection to a host is lost. Its attempts may still run. `reason`: why, as a clause for the user; where
+        it changes while the host is away, this is called again."""
+
+    def message_received(self, attempt_id: str, text: str) -> None:
+        """A job has sent a message to its manager."""
+        return
+
+    def launch_of(self, ended: Ended) -> Launch | None:
+        """The launch of an attempt that an earlier manager has started, composed once more; None if it has no job."""
+        return None
+
+    def has_attempts(self, node: str) -> bool:
+        """Whether the manager has attempts on a node whose ends it does not know. For `start`: an earlier manager may
+        have started them."""
+        return False
 
     @abstractmethod
     def nodes_lost(self, nodes: list[str], message: str) -> None:
@@ -126,13 +159,32 @@ class Executor(ABC):
 
     @abstractmethod
     def acknowledge(self, numbers: Mapping[str, int]) -> None:
-        """Tell hosts that their records up to these numbers are on disk: they may forget them."""
+        """Tell hosts that their records up to these numbers are on disk: they may forget them. The numbers are given by
+        the name under which the records were reported, a host or `HOST/LEDGER`."""
 
     @abstractmethod
     async def shut_down(self, grace: float, reason: str) -> None:
         """End all attempts and all hosts. Returns when none is left.
 
         `grace`: seconds between SIGTERM and SIGKILL. `reason`: for the records of attempts that end because of this."""
+
+    def host_states(self) -> Mapping[str, HostState]:
+        """The states of hosts that this executor connects to itself, by the name of their group of nodes."""
+        return {}
+
+    def reconnect(self, host: str) -> bool:
+        """Try to reach such a host again now, because a person may have opened a connection. False: no such host."""
+        return False
+
+    def forget(self, host: str) -> None:
+        """Try such a host no more, and drop what is known about its attempts, which the caller declares lost. It is
+        used again after `reconnect`."""
+        return
+
+    async def poll(self, hosts: Collection[str]) -> None:
+        """Ask such hosts for the states of their attempts now, and return when they have answered, or cannot be
+        reached. Hosts that report by themselves need not be asked."""
+        return
 
     @abstractmethod
     def hurry(self) -> None:

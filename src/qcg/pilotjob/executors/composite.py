@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from qcg.pilotjob.executors.base import Executor, ExecutorFactory, ExecutorObserver, NodeLayout, NumberedRecord
-from qcg.pilotjob.host.records import EndReason, Launch, Running
+from qcg.pilotjob.executors.base import (
+    Executor,
+    ExecutorFactory,
+    ExecutorObserver,
+    HostState,
+    NodeLayout,
+    NumberedRecord,
+)
+from qcg.pilotjob.host.records import Ended, EndReason, Launch, Running
 from qcg.pilotjob.wire.contact import AgentsContact
 
 
@@ -73,7 +80,7 @@ class CompositeExecutor(Executor):
 
     def acknowledge(self, numbers: Mapping[str, int]) -> None:
         for child in self._children:
-            own = {host: number for host, number in numbers.items() if self._by_host[host] is child}
+            own = {name: number for name, number in numbers.items() if self._by_host[host_of(name)] is child}
             if own:
                 child.acknowledge(own)
 
@@ -84,6 +91,18 @@ class CompositeExecutor(Executor):
             if result is not None:
                 raise result
 
+    def host_states(self) -> Mapping[str, HostState]:
+        return {host: state for child in self._children for host, state in child.host_states().items()}
+
+    def reconnect(self, host: str) -> bool:
+        return any(child.reconnect(host) for child in self._children)
+
+    def forget(self, host: str) -> None:
+        self._by_host[host].forget(host)
+
+    async def poll(self, hosts: Collection[str]) -> None:
+        await asyncio.gather(*[child.poll(own) for child in self._children if (own := set(hosts) & set(child.hosts))])
+
     def hurry(self) -> None:
         for child in self._children:
             child.hurry()
@@ -91,6 +110,11 @@ class CompositeExecutor(Executor):
     def close(self) -> None:
         for child in self._children:
             child.close()
+
+
+def host_of(name: str) -> str:
+    """The host of a name under which records are reported: a host, or `HOST/LEDGER`."""
+    return name.partition("/")[0]
 
 
 class _GatherAll(ExecutorObserver):
@@ -126,8 +150,17 @@ class _GatherAll(ExecutorObserver):
     def host_swept(self, host: str, nodes: list[str], attempt_ids: list[str]) -> None:
         self._observer.host_swept(host, nodes, attempt_ids)
 
-    def host_away(self, host: str, nodes: list[str]) -> None:
-        self._observer.host_away(host, nodes)
+    def host_away(self, host: str, nodes: list[str], reason: str = "") -> None:
+        self._observer.host_away(host, nodes, reason)
+
+    def message_received(self, attempt_id: str, text: str) -> None:
+        self._observer.message_received(attempt_id, text)
+
+    def launch_of(self, ended: Ended) -> Launch | None:
+        return self._observer.launch_of(ended)
+
+    def has_attempts(self, node: str) -> bool:
+        return self._observer.has_attempts(node)
 
     def nodes_lost(self, nodes: list[str], message: str) -> None:
         self._observer.nodes_lost(nodes, message)

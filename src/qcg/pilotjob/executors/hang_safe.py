@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +14,9 @@ T = TypeVar("T")
 
 
 def call_in_thread(call: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Run a call in a thread of its own, which does not keep this process alive. Only OSError is passed on."""
+    """Run a call in a thread of its own, which does not keep this process alive.
+
+    The future gets the result or the exception of the call; OSError where no thread can be started."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -25,12 +28,15 @@ def call_in_thread(call: Callable[[], T], name: str) -> asyncio.Future[T]:
         outcome: Callable[[], None]
         try:
             outcome = partial(future.set_result, call())
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001  # the caller gets every exception
             outcome = partial(future.set_exception, error)
         with suppress(RuntimeError):  # the loop may be closed by now
             loop.call_soon_threadsafe(settle, outcome)
 
-    threading.Thread(target=work, name=name, daemon=True).start()
+    try:
+        threading.Thread(target=work, name=name, daemon=True).start()
+    except RuntimeError as error:
+        future.set_exception(OSError(errno.EAGAIN, f"no thread can be started ({error})"))
     return future
 
 

@@ -25,10 +25,10 @@ class HeartbeatServer:
         self._port = self._context.socket(zmq.ROUTER)
         self._port.setsockopt(zmq.IPV6, is_ipv6(address))
         self._port.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
-        # Who does not know the manager's own key, which is in the contact file, is not let in.
+        # CURVE accepts only peers that know the manager's public key, which is in the contact file.
         use_server_keys(self._port, keys)
         self._port.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_TIMEOUT)
-        # In its own thread, like everything here, and without a line in the log, which is a file.
+        # Used by the thread of this server, and without log messages, because a file system that hangs would block it.
         self._limited = LimitedSocket(self._port, ConnectionLimiter(PENDING_SHARE, logs=False))
         self._port.bind(address)
         self.address: str = self._port.getsockopt_string(zmq.LAST_ENDPOINT)

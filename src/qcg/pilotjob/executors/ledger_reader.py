@@ -34,27 +34,27 @@ def read_unreported(run_dir: Path, agents: Collection[str], acked: Mapping[str, 
 
     `acked`: by agent, the last record that is in the registry.
     """
-    told = UnreportedRecords([], set(), True)
+    found = UnreportedRecords([], set(), True)
     for path in sorted(run_dir.glob("agent-*.ledger")):
         name = path.stem.removeprefix("agent-")
         if name in agents:
             continue
-        told.agents.add(name)
+        found.agents.add(name)
         try:
             written = path.stat().st_mtime
             ledger = Ledger(str(path))
         except (OSError, LedgerError) as error:
             log.error("%s Records that its agent has not sent are lost.", error)
-            told = told._replace(is_complete=False)
+            found = found._replace(is_complete=False)
             continue
-        told.records.extend(body for number, body in ledger.unacknowledged() if number > acked.get(name, 0))
-        told.records.extend(
+        found.records.extend(body for number, body in ledger.unacknowledged() if number > acked.get(name, 0))
+        found.records.extend(
             Ended(id, written, -1, EndReason.LOST, UNSURE, 0, 0.0, opened.grant)
             for id, opened in ledger.open.items()
             if not opened.pid
         )
         ledger.close()
-    return told
+    return found
 
 
 def read_ledger(run_dir: Path, name: str) -> list[tuple[int, Started | Ended]]:

@@ -23,10 +23,11 @@ from qcg.pilotjob.host.process_tree import read_process
 log = logging.getLogger(__name__)
 
 NAME = "local"
-PATIENCE = 120
+CONNECT_TIMEOUT = 120
 """Seconds that an agent has to connect: its modules may be on a slow file system."""
-SECOND = 1.0
-ENDING = 10
+CHECK_INTERVAL = 1.0
+"""Seconds between two checks of an agent that has to connect or to exit."""
+EXIT_TIMEOUT = 10
 """Seconds that an agent has to exit, in addition to the grace period of its jobs."""
 
 
@@ -103,7 +104,7 @@ class LocalAgent(AgentSupervisor):
 
     async def _expect(self, process: WatchedProcess) -> None:
         """Kill the agent if it does not connect in time."""
-        if not await _happens(lambda: self._executor.agents[NAME].ready or process.exited.is_set(), PATIENCE):
+        if not await _happens(lambda: self._executor.agents[NAME].ready or process.exited.is_set(), CONNECT_TIMEOUT):
             log.error("the agent (pid %d) does not connect; it is killed", process.pid)
             process.kill()
 
@@ -172,7 +173,7 @@ class LocalAgent(AgentSupervisor):
         remove_agent_pid(self._run_dir, NAME)
 
     async def _gone(self, process: WatchedProcess, grace: float) -> None:
-        slow = asyncio.ensure_future(_happens(process.exited.is_set, int(grace) + ENDING))
+        slow = asyncio.ensure_future(_happens(process.exited.is_set, int(grace) + EXIT_TIMEOUT))
         gone = asyncio.ensure_future(process.exited.wait())
         await asyncio.wait({slow, gone}, return_when=asyncio.FIRST_COMPLETED)
         slow.cancel()
@@ -199,7 +200,7 @@ class LocalAgent(AgentSupervisor):
 async def _happens(condition: Callable[[], bool], seconds: int) -> bool:
     """Whether the condition becomes true within so many seconds, not counting time in which this process was busy."""
     for _ in range(seconds):
-        await asyncio.sleep(SECOND)
+        await asyncio.sleep(CHECK_INTERVAL)
         if condition():
             return True
     return False

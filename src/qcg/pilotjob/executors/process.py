@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from qcg.pilotjob.agent.pidfile import is_alive, read_agent_pid
@@ -18,7 +19,7 @@ from qcg.pilotjob.host.process_tree import Snapshot, read_process, send
 from qcg.pilotjob.host.safe_open import open_own
 from qcg.pilotjob.wire import descriptors
 
-LOOK = 0.5
+POLL_INTERVAL = 0.5
 """Seconds between two checks of a process where the kernel has no process descriptors."""
 
 
@@ -33,19 +34,20 @@ class WatchedProcess:
         self._loop = asyncio.get_running_loop()
         self._first = read_process(pid)
         self._descriptor = _descriptor_of(pid)
-        self._next_look: asyncio.TimerHandle | None = None
+        self._next_check: asyncio.Handle | None = None
         if self._descriptor >= 0:
             self._loop.add_reader(self._descriptor, self._has_exited)
         else:
-            self._look()
+            # Later, also for a process that has exited: the caller has no WatchedProcess yet.
+            self._next_check = self._loop.call_soon(self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Poll, on kernels without process descriptors."""
         now = read_process(self.pid)
         if now is None or now.dead or self._first is None or now.start_ticks != self._first.start_ticks:
             self._has_exited()
         else:
-            self._next_look = self._loop.call_later(LOOK, self._look)
+            self._next_check = self._loop.call_later(POLL_INTERVAL, self._check)
 
     def _has_exited(self) -> None:
         self._forget()
@@ -55,19 +57,28 @@ class WatchedProcess:
         self._on_exit()
 
     def _forget(self) -> None:
-        if self._next_look is not None:
-            self._next_look.cancel()
+        if self._next_check is not None:
+            self._next_check.cancel()
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
+            self._descriptor = -1
 
     def terminate(self) -> None:
-        if not self.exited.is_set():
-            os.kill(self.pid, signal.SIGTERM)
+        self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        if not self.exited.is_set():
-            os.kill(self.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to this process, never to a later one with its pid."""
+        if self.exited.is_set():
+            return
+        if self._descriptor >= 0:
+            with suppress(ProcessLookupError):  # it has exited, and the event loop does not know it yet
+                signal.pidfd_send_signal(self._descriptor, number)
+        elif self._first is not None:
+            send(self._first, number)
 
     def kill_alone(self) -> None:
         """Kill the process and its session, without ending what it has started on other machines.

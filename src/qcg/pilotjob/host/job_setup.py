@@ -11,12 +11,13 @@ from qcg.pilotjob.host.job import ActiveJob
 from qcg.pilotjob.host.lane_runner import Offer
 from qcg.pilotjob.host.ledger import OpenStart
 from qcg.pilotjob.host.ledger_format import starting_line
+from qcg.pilotjob.host.output_streams import OutputStreams
 from qcg.pilotjob.host.process_tree import ticks_now
 from qcg.pilotjob.host.records import SHARED, STEP_ID, EndReason, Launch
 from qcg.pilotjob.host.spawn import Spawner, read_report
 from qcg.pilotjob.host.start_errors import NoCapacity, ProcessCapacity, Unstartable
 
-_FINAL_REASONS = (EndReason.EXIT, EndReason.CANCEL, EndReason.TIMEOUT)
+_FINAL_REASONS = (EndReason.EXIT, EndReason.CANCEL, EndReason.TIMEOUT, EndReason.MEMORY)
 """Reasons of ends after which a job does not run again. The output of other jobs is not saved: the file system may
 hang."""
 
@@ -29,10 +30,12 @@ class JobSetup:
         log: Callable[[str], None],
         is_start_deadline_over: Callable[[], bool],
         open_files: int,
+        streams: OutputStreams,
     ) -> None:
-        """The parameters of `JobHost`."""
+        """The parameters of `JobHost`, and its output streams."""
         self.capacity = ProcessCapacity()
         self.outputs = OutputCapture(output, log)
+        self.streams = streams
         self._files = LaunchFiles(files)
         self._spawner = Spawner(log, is_start_deadline_over, open_files)
 
@@ -41,23 +44,29 @@ class JobSetup:
         cannot be started. `others_run`: jobs run whose end may make capacity for it."""
         since = ticks_now()
         has_files = False
-        captured = self.outputs.capture(launch)
+        captured = None if launch.stream else self.outputs.capture(launch)
+        stream = None
         try:
+            if launch.stream:
+                stream = self.streams.open(launch)
             if launch.files:
                 has_files = self._files.write(launch.id, launch.files)
             at = time.time()  # before it begins: no run time may be shorter than the real one
-            pid, report = self._spawner.start(launch, captured)
+            pid, report = self._spawner.start(launch, stream or captured)
         except Unstartable as error:
-            if captured is not None:
-                captured.close()
+            for opened in (captured, stream):
+                if opened is not None:
+                    opened.close()
             if launch.files:
                 self._files.remove(launch.id)
             if isinstance(error, NoCapacity) and not self.capacity.may_return(others_run):
                 raise Unstartable(str(error)) from None
             raise
         self.capacity.is_there()
+        if stream is not None:
+            self.streams.began(stream)
         start = OpenStart(launch.env.get(STEP_ID, ""), pid, at, launch.grant, since, ticks_now())
-        return ActiveJob(launch.id, start, report, has_files, captured)
+        return ActiveJob(launch.id, start, report, has_files, captured, stream)
 
     def adopt(self, launch: Launch, pid: int, at: float, since: int, until: int, stdout: int, stderr: int) -> ActiveJob:
         """The job of a lane runner, from what its handover tells."""
@@ -70,6 +79,7 @@ class JobSetup:
         offers: List[Offer] = []
         for launch in launches:
             can_capture = not launch.output or (self.outputs.memory_flags >= 0 and not launch.keep_output)
+            can_capture = can_capture and not launch.stream
             prepared = self._spawner.prepared(launch) if can_capture and self._has_its_files(launch) else None
             if prepared is None:
                 break
@@ -107,4 +117,5 @@ class JobSetup:
                 os.close(job.report)
             if job.output is not None:
                 job.output.close()
+        self.streams.close()
         self._spawner.close()

@@ -3,44 +3,36 @@
 It has no loop and never waits. Its driver calls `children_ended` on SIGCHLD, and `advance` and `due` in each turn.
 """
 
-import contextlib
 import math
 import os
-import signal
 import time
 from collections import deque
 from typing import Callable, Deque, Dict, List, Optional, Tuple
 
-from qcg.pilotjob.host import process_tree
-from qcg.pilotjob.host.job import ActiveJob
+from qcg.pilotjob.host import process_tree, termination
+from qcg.pilotjob.host.job import ActiveJob, lost_job
+from qcg.pilotjob.host.job_limits import JobLimits
 from qcg.pilotjob.host.job_setup import JobSetup
-from qcg.pilotjob.host.lane_runner import HostLaneRunner, LaneRunner
+from qcg.pilotjob.host.lane_runner import LONGEST_SUSPENSION, HostLaneRunner, LaneRunner
 from qcg.pilotjob.host.lanes import Lanes
-from qcg.pilotjob.host.ledger import Ledger, Record
+from qcg.pilotjob.host.ledger import Ledger
 from qcg.pilotjob.host.offered_lanes import OfferedLanes
-from qcg.pilotjob.host.records import STEP_ID, Ended, EndReason, Launch, Running
+from qcg.pilotjob.host.output_streams import OutputStreams
+from qcg.pilotjob.host.reaping import ended_child, reap_first_process, reap_orphan
+from qcg.pilotjob.host.records import STEP_ID, Ended, EndReason, Launch, RecordBody, Running, Usage
 from qcg.pilotjob.host.start_errors import NoCapacity, StartDeadlinePassed, Unstartable
-from qcg.pilotjob.host.termination import (
-    Termination,
-    TerminationOfAll,
-    Terminations,
-    is_first_process,
-    may_be_killed_from_outside,
-    send_signal,
-)
-from qcg.pilotjob.host.walltimes import WallTimes
+from qcg.pilotjob.host.usage import added
 
 DEFAULT_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL."""
-LONGEST_SUSPENSION = 0.05
-"""Seconds to wait for the lane runner before captured output is trimmed: a file system may delay its starts."""
 
-_ALREADY_GONE = contextlib.suppress(ProcessLookupError, PermissionError)
 _EVERYTHING = ""
 """Key of the termination of all descendants of this process; no job has an empty id."""
 
 
 class JobHost:
+    _kind = "agent"  # the process in which it runs, for users
+
     def __init__(
         self,
         ledger: Ledger,
@@ -52,11 +44,13 @@ class JobHost:
         output: str = "",
         open_files: int = 0,
         lane_runner: Optional[LaneRunner] = None,
+        streams: Optional[OutputStreams] = None,
     ) -> None:
         """`files`, `output`: the directories of the files of launches and of saved output. `verdict_delay`: seconds to
         wait before a job that was killed from outside counts as failed. A batch system that ends an allocation kills
         jobs first and this host next, and then the job did not fail. `open_files`: the soft limit of open files of
-        jobs; 0: that of this process. `lane_runner` starts the jobs of lanes; without one this host does."""
+        jobs; 0: that of this process. `lane_runner` starts the jobs of lanes; without one this host does. `streams`:
+        the output streams; without them no launch may have one."""
         self._ledger = ledger
         self._name = name
         self._grace = grace
@@ -64,7 +58,8 @@ class JobHost:
         self._verdict_delay = verdict_delay
         self._undecided: Deque[Tuple[float, ActiveJob]] = deque()
         """Jobs killed from outside, each with the monotonic time from which on it counts as failed."""
-        self._setup = JobSetup(files, output, log, self._is_start_deadline_over, open_files)
+        self._streams = OutputStreams("", name, -1, log) if streams is None else streams
+        self._setup = JobSetup(files, output, log, self._is_start_deadline_over, open_files, self._streams)
         self._lanes = Lanes()
         self._runner = HostLaneRunner() if lane_runner is None else lane_runner
         self._offered = OfferedLanes(self._runner, self._lanes, self._setup.offers)
@@ -76,8 +71,8 @@ class JobHost:
         self._has_freed_cores = False
         self._jobs: Dict[str, ActiveJob] = {}
         self._by_pid: Dict[int, ActiveJob] = {}
-        self._wall_times = WallTimes()
-        self._terminations = Terminations()
+        self._limits = JobLimits(grace, log)
+        self._terminations = termination.Terminations()
         self._finish: Optional[Tuple[str, str]] = None
         self._cut_off = ""
         self._start_deadline = math.inf
@@ -104,15 +99,20 @@ class JobHost:
         self._offered.plan(launch.lane for launch in launches if launch.lane)
         return refused
 
-    def kill(self, ids: List[str], reason: str = EndReason.CANCEL, message: str = "") -> None:
-        """End these jobs with all their processes. Other ids are ignored."""
+    def kill(
+        self, ids: List[str], reason: str = EndReason.CANCEL, message: str = "", grace: Optional[float] = None
+    ) -> None:
+        """End these jobs with all their processes. Other ids are ignored. `grace`: seconds between SIGTERM and SIGKILL,
+        also for every job that is being ended already; None: as for all jobs of this host."""
         self._take_back_lanes_of(ids)
         self.reap()
         for id in ids:
             if id in self._queued:
                 self._drop(id, reason, message)
             elif id in self._jobs:
-                self._end(self._jobs[id], reason, message, self._grace)
+                self._end(self._jobs[id], reason, message, self._grace if grace is None else grace)
+        if grace is not None:
+            self._terminations.kill_by(time.monotonic() + grace)
 
     def retract(self, ids: List[str]) -> None:
         """Take back launches that wait in a lane; ids of other jobs are ignored."""
@@ -124,7 +124,7 @@ class JobHost:
     def signal(self, ids: List[str], number: int) -> None:
         """Send a signal to the processes of these jobs that have a handler for it."""
         self.reap()
-        send_signal([self._jobs[id].start for id in ids if id in self._jobs], number)
+        termination.send_signal([self._jobs[id].start for id in ids if id in self._jobs], number)
 
     def sweep(self, markers: Dict[str, str], grace: float = 0.0) -> None:
         """End the processes on this machine of jobs of other hosts, by their markers. `take_swept` tells the result."""
@@ -146,7 +146,7 @@ class JobHost:
         for job in list(self._jobs.values()):
             self._end(job, reason, message, grace)
         kill_at = time.monotonic() + grace
-        self._terminations.begin(_EVERYTHING, TerminationOfAll(kill_at))
+        self._terminations.begin(_EVERYTHING, termination.TerminationOfAll(kill_at, self._streams.writers))
         self._terminations.kill_by(kill_at)
 
     def lose_all(self) -> None:
@@ -219,37 +219,36 @@ class JobHost:
         try:
             self._record_handovers()
             while True:
-                try:
-                    child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                except ChildProcessError:
-                    return
+                child = ended_child()
                 if child is None or is_for_runner(child.si_pid):
                     return
-                pid = child.si_pid
-                job = self._by_pid.pop(pid, None)
-                if job is not None and job.reason == EndReason.EXIT and self._cut_off:
+                job = self._by_pid.pop(child.si_pid, None)
+                if job is None:
+                    reap_orphan(child.si_pid, self._by_pid)
+                    self._streams.reaped(child.si_pid)
+                    continue
+                if job.reason == EndReason.EXIT and self._cut_off:
                     job.reason, job.message = EndReason.LOST, self._cut_off
-                if job is not None and job.reason == EndReason.EXIT:
-                    # While the dead leader is not reaped, its process group can be no other.
-                    with _ALREADY_GONE:
-                        os.killpg(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                if job is not None:
-                    self._reaped(job, child.si_status if child.si_code == os.CLD_EXITED else -child.si_status)
+                reap_first_process(child.si_pid, job)
+                self._reaped(job, child.si_status if child.si_code == os.CLD_EXITED else -child.si_status)
         finally:
             self._runner.resume()
 
     def due(self, now: float) -> None:
-        """Enforce wall times, trim captured output and take the next step of every termination. `now` is monotonic."""
+        """Enforce limits, trim captured output and take the next step of every termination. `now` is monotonic."""
         if self._runner.pending():
             is_late = now >= self._handovers_taken_at + self._runner.pause
             if is_late or not self.records_can_wait:
                 self._record_handovers()
-        if self._wall_times.has_passed(now):
+        if self._limits.is_due(now):
             self.reap()
-            self._end_overdue(now)
+            for exceeded in self._limits.check(now, self._jobs):
+                self._end(*exceeded)
         while self._undecided and self._undecided[0][0] <= now:
             self._over(self._undecided.popleft()[1])
+        if self._streams.next_check is not None:
+            for job in self._streams.take_stored(now):
+                self._over(job)
         if self._setup.outputs.next_look is not None and self._setup.outputs.next_look <= now:
             self._trim_outputs(now)
         next_step = self._terminations.next_step()
@@ -262,8 +261,8 @@ class JobHost:
         """When `due` has to be called next, in monotonic seconds."""
         undecided = self._undecided[0][0] if self._undecided else None
         handovers = self._handovers_taken_at + self._runner.pause if self._runner.pending() else None
-        times = [self._wall_times.next(self._jobs), self._terminations.next_step(), undecided, handovers]
-        times += [self._setup.capacity.retry_at, self._setup.outputs.next_look]
+        times = [self._limits.next_check(self._jobs), self._terminations.next_step(), undecided, handovers]
+        times += [self._setup.capacity.retry_at, self._setup.outputs.next_look, self._streams.next_check]
         return min((at for at in times if at is not None), default=None)
 
     def sync_ledger(self) -> None:
@@ -299,7 +298,7 @@ class JobHost:
         live += [Running(launch.id, 0, 0.0, launch.grant) for launch in self._queued.values()]
         return live + self._ledger.unstored_ends()
 
-    def take_records(self) -> List[Tuple[int, Record]]:
+    def take_records(self) -> List[Tuple[int, RecordBody]]:
         """The numbered records since the last call, as far as the ledger has stored them."""
         self._has_freed_cores = False
         self._ledger.flush()
@@ -313,7 +312,7 @@ class JobHost:
     def take_swept(self) -> List[str]:
         return self._terminations.take_swept()
 
-    def report(self) -> Tuple[List[Tuple[int, Record]], List[Running]]:
+    def report(self) -> Tuple[List[Tuple[int, RecordBody]], List[Running]]:
         """What a manager may not know: records that it has not acknowledged, and all jobs without a stored end."""
         self._record_handovers()
         self._ledger.flush()
@@ -347,9 +346,7 @@ class JobHost:
     def _began(self, launch: Launch, job: ActiveJob) -> None:
         self._jobs[job.id] = self._by_pid[job.start.pid] = job
         self._ledger.started(job.id, job.start)
-        if launch.wall_time is not None:
-            began = time.monotonic() - process_tree.seconds_since(job.start.until)
-            self._wall_times.begin(job.id, began, launch.wall_time, self._jobs)
+        self._limits.begin(launch, job, self._jobs)
         if job.output is not None:
             self._setup.outputs.began()
         self._offered.job_started(job.id)
@@ -370,7 +367,7 @@ class JobHost:
         job.exit_code = exit_code
         if job.id in self._terminations:
             self._terminations.step_soon()
-        elif self._verdict_delay and may_be_killed_from_outside(exit_code, job.start):
+        elif self._verdict_delay and termination.may_be_killed_from_outside(exit_code, job.start):
             self._undecided.append((time.monotonic() + self._verdict_delay, job))
         else:
             self._over(job)
@@ -388,11 +385,16 @@ class JobHost:
         self._ledger.ended(Ended(id, time.time(), -1, reason, message, 0, 0.0))
 
     def _over(self, job: ActiveJob) -> None:
-        """Record the end of a job that has no processes any more."""
+        """Record the end of a job that has no processes any more, as soon as its output is stored."""
+        if job.stream is not None and not self._streams.is_stored(job):
+            return
         del self._jobs[job.id]
+        self._limits.ended(job)
         message = self._setup.clean_up(job)
         start, code = job.start, -1 if job.exit_code is None else job.exit_code
-        self._ledger.ended(Ended(job.id, time.time(), code, job.reason, message, start.pid, start.at, start.grant))
+        self._ledger.ended(
+            Ended(job.id, time.time(), code, job.reason, message, start.pid, start.at, start.grant, job.usage)
+        )
         self._start_next_of_lane(job.id)
 
     def _start_next_of_lane(self, id: str) -> None:
@@ -410,15 +412,9 @@ class JobHost:
         if self._jobs.get(job.id) is not job or job.id in self._terminations or job.exit_code is not None:
             return
         job.reason, job.message = reason, message
-        self._terminations.begin(job.id, Termination(job.start, time.monotonic() + grace))
+        self._terminations.begin(job.id, termination.Termination(job.start, time.monotonic() + grace))
         if len(job.start.grant) > 1:
             self._multinode_ends.append((job.id, [node for node, _, _ in job.start.grant[1:]], grace))
-
-    def _end_overdue(self, now: float) -> None:
-        for id, wall_time in self._wall_times.take(now):
-            job = self._jobs.get(id)
-            if job is not None:
-                self._end(job, EndReason.TIMEOUT, "The job exceeded its wall time of %g s." % wall_time, self._grace)
 
     def _tree_over(self, key: str, left: List[int]) -> None:
         job = self._jobs.get(key)
@@ -455,9 +451,10 @@ class JobHost:
             return
         lane_names, lanes = self._runner.lane_names, self._lanes
         begun: Dict[str, Tuple[Launch, int, float, int, int, int, int]] = {}
-        for number, ended_at, pid, at, since, until, stdout, stderr in handovers:
+        for number, ended_at, pid, at, since, until, stdout, stderr, counts in handovers:
             lane = lane_names[number]
             id = lanes.active_job(lane)
+            usage = Usage._make(counts)
             if id in begun:
                 before, ended, started = begun.pop(id)[:3]
                 grant = before.grant
@@ -467,7 +464,8 @@ class JobHost:
                 # Another job may have this pid by now.
                 if self._by_pid.get(ended) is job:
                     del self._by_pid[ended]
-            self._ledger.ended(Ended(id, ended_at, 0, EndReason.EXIT, "", ended, started, grant))
+                usage = added(usage, job.usage)
+            self._ledger.ended(Ended(id, ended_at, 0, EndReason.EXIT, "", ended, started, grant, usage))
             launch = lanes.next(id)
             assert launch is not None
             if pid:
@@ -482,14 +480,6 @@ class JobHost:
     # Jobs of an earlier process of this host
 
     def _end_lost_jobs(self) -> None:
-        why = "The agent %s that ran this job was killed; its remaining processes were killed" % self._name
-        why += "; captured output is lost, output files are kept."
-        why_unsure = "The agent %s was killed while it started this job; it may or may not have run." % self._name
         for id, start in self._ledger.open.items():
-            job = self._jobs[id] = ActiveJob(id, start, -1, has_files=True)
-            job.reason, job.message = EndReason.LOST, why if start.pid else why_unsure
-            first = process_tree.read_process(start.pid) if start.pid else None
-            if first is None or not is_first_process(first, start):
-                # By now its pid, and the session with that number, may belong to any other process.
-                start = start._replace(pid=-1)
-            self._terminations.begin(id, Termination(start, time.monotonic() + self._grace))
+            self._jobs[id] = lost_job(id, start, self._kind, self._name)
+            self._terminations.begin(id, termination.termination_of_earlier(start, time.monotonic() + self._grace))

@@ -24,11 +24,18 @@ Offer = Tuple[
 """A launch that was prepared for a lane runner: its id as JSON, the ledger's line to write before the start, program,
 argv, environment, working directory, stdout, stderr, cores, and whether streams without a file are captured."""
 
-Handover = Tuple[int, float, int, float, int, int, int, int]
+LONGEST_SUSPENSION = 0.05
+"""Seconds to wait for a lane runner before captured output is trimmed: a file system may delay its starts."""
+
+UsageCounts = Tuple[int, int, int, int, int, int, int]
+"""The fields of `Usage`."""
+
+Handover = Tuple[int, float, int, float, int, int, int, int, UsageCounts]
 """The active job of a lane has succeeded and the next one was started, or could not be started.
 
 The number of the lane, when the job ended, the pid of the next one (0: it could not be started), when it was started,
-the clock ticks before and after the start, and the descriptors of its captured stdout and stderr (-1: not captured).
+the clock ticks before and after the start, the descriptors of its captured stdout and stderr (-1: not captured), and
+what the job that has succeeded used.
 The lane runner closes these descriptors when that job has succeeded and the next one is started.
 """
 

@@ -13,14 +13,14 @@ import itertools
 import os
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from qcg.pilotjob.host import ledger_format as form
 from qcg.pilotjob.host.process_tree import boot_id
-from qcg.pilotjob.host.records import Ended, EndReason, NodeGrant, Running, Started
+from qcg.pilotjob.host.records import Ended, EndReason, NodeGrant, RecordBody, Running, Started
 from qcg.pilotjob.host.safe_open import open_own
 
-Record = Union[Started, Ended]
+Record = RecordBody
 
 COMPACT_ABOVE = 32 * 1024 * 1024
 """Bytes above which a ledger is compacted, if that makes it half as large or smaller."""
@@ -53,7 +53,8 @@ def _unsure(marker: str, grant: List[NodeGrant]) -> OpenStart:
 
 
 class Ledger:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, compact_above: int = COMPACT_ABOVE) -> None:
+        """`compact_above`: bytes above which the file is compacted. A file that others read often is kept short."""
         self.path = path
         self.write_error = ""
         """Why lines cannot be written at present, as a sentence. While it is not empty, no job may be started."""
@@ -68,7 +69,7 @@ class Ledger:
         """Number of the newest record that the manager's journal has."""
         self.open: Dict[str, OpenStart] = {}
         """Starts without an end, by id."""
-        self._kept: Deque[Tuple[int, Record]] = deque()
+        self._kept: Deque[Tuple[int, RecordBody]] = deque()
         """Records that are not acknowledged."""
         self._ended: Set[str] = set()
         self._stored_acknowledgement = 0
@@ -78,7 +79,7 @@ class Ledger:
         """While the file is read: ends without a number."""
         self._unsynced = False
         self._next_sync = 0.0
-        self._compact_above = COMPACT_ABOVE
+        self._most_bytes = self._compact_above = compact_above
         try:
             self._fd = open_own(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, MOST_BYTES)
             self._replay()
@@ -119,17 +120,17 @@ class Ledger:
         self.open[id] = _unsure(marker, grant)
         return True
 
-    def started(self, id: str, start: OpenStart) -> Tuple[int, Record]:
+    def started(self, id: str, start: OpenStart) -> Tuple[int, RecordBody]:
         body = Started(id, start.pid, start.at, start.grant)
         self.open[id] = start
         return self._record(body, form.started_line(self.last + 1, body, start.since, start.until))
 
-    def ended(self, body: Ended) -> Tuple[int, Record]:
+    def ended(self, body: Ended) -> Tuple[int, RecordBody]:
         self.open.pop(body.id, None)
         self._ended.add(body.id)
         return self._record(body, form.ended_line(self.last + 1, body))
 
-    def _record(self, body: Record, line: str) -> Tuple[int, Record]:
+    def _record(self, body: RecordBody, line: str) -> Tuple[int, RecordBody]:
         self.last += 1
         self._lines.append(line)
         numbered = (self.last, body)
@@ -140,12 +141,12 @@ class Ledger:
         """Whether job `id` was started and the manager has not acknowledged its end."""
         return id in self.open or id in self._ended
 
-    def unacknowledged(self) -> List[Tuple[int, Record]]:
+    def unacknowledged(self) -> List[Tuple[int, RecordBody]]:
         """All stored records that no manager has acknowledged; they count as reported."""
         self.reported = max(self.reported, self.stored)
         return [numbered for numbered in self._kept if numbered[0] <= self.stored]
 
-    def unreported(self) -> List[Tuple[int, Record]]:
+    def unreported(self) -> List[Tuple[int, RecordBody]]:
         """The stored records since the last report; they count as reported."""
         reported, self.reported = self.reported, max(self.reported, self.stored)
         newest_first = itertools.takewhile(lambda numbered: numbered[0] > reported, reversed(self._kept))
@@ -285,7 +286,7 @@ class Ledger:
             if new_fd >= 0:
                 os.close(new_fd)
                 _remove(new_path)
-            self._compact_above += COMPACT_ABOVE
+            self._compact_above += self._most_bytes
             return
         os.close(self._fd)
         self._fd = new_fd
@@ -293,7 +294,7 @@ class Ledger:
         self._unwritten = b""
         self.stored = self.last
         self._stored_acknowledgement = self.acknowledged
-        self._compact_above = COMPACT_ABOVE
+        self._compact_above = self._most_bytes
 
     # Reading
 
@@ -338,10 +339,11 @@ class Ledger:
             self._kept.append((number, ended))
             self.last = max(self.last, number)
         elif isinstance(entry, form.Succeeded):
-            id, pid, started, at = entry
+            id, pid, started, at, usage = entry
             before = self.open.pop(id, None)
             self._ended.add(id)
-            self._unnumbered[id] = Ended(id, at, 0, EndReason.EXIT, "", pid, started, before.grant if before else [])
+            grant = before.grant if before else []
+            self._unnumbered[id] = Ended(id, at, 0, EndReason.EXIT, "", pid, started, grant, usage)
         elif isinstance(entry, form.Acknowledged):
             self.acknowledged = max(self.acknowledged, entry.number)
         elif isinstance(entry, form.Renumbered):

@@ -5,29 +5,31 @@ A ledger is a text file with one JSON array a line, only ever appended to:
     ["h", boot id, version]                                 header, written each time the ledger is opened
     ["b", id, marker, grant]                                about to be started: from here on the job may have run
     ["s", number, id, pid, at, grant, since, until]         Started, and the clock ticks around the start
-    ["e", number, id, at, exit code, reason, message, pid, started, grant]      Ended
-    ["x", id, pid, started, at]                             succeeded, written by the relay in C; gets no number here
+    ["e", number, id, at, exit code, reason, message, pid, started, grant, usage]       Ended; usage may be missing
+    ["x", id, pid, started, at, usage]                      succeeded, written by the relay in C; gets no number here
     ["a", number]                                           records up to this one are in the manager's journal
     ["n", number, shift]                                    add `shift` to the numbers of records above this one
 
 Each write begins with a new line, because a full disk may have cut off the end of the write before: a line is whole, or
 is skipped by the reader.
 
-Version 1 had no version in its header, and its first releases wrote no grants. `read_line` reads these lines too.
+Version 1 had no version in its header, and its first releases wrote no grants. Version 2 wrote no usage. `read_line`
+reads these lines too.
 """
 
 import functools
 import json
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, List, NamedTuple, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
-from qcg.pilotjob.host.records import Ended, NodeGrant, Started
+from qcg.pilotjob.host.records import Ended, NodeGrant, Started, Usage
 
-VERSION = 2
+VERSION = 3
 """To be raised with every change that an earlier version could not read."""
 
-SUCCEEDED = '["x",%s,%d,%.6f,%.6f]\n'
-"""Id as JSON, pid, start and end. The relay in C is compiled with the same text, and is refused if it differs."""
+SUCCEEDED = '["x",%s,%d,%.6f,%.6f,[%ld,%ld,%ld,%ld,%ld,%ld,%ld]]\n'
+"""Id as JSON, pid, start, end and the fields of `Usage`. The relay in C is compiled with the same text, and is refused
+if it differs."""
 
 
 class UnknownVersion(Exception):
@@ -48,7 +50,7 @@ def started_line(number: int, body: Started, since: int, until: int) -> str:
 
 
 def ended_line(number: int, body: Ended) -> str:
-    return '["e",%d,%s,%r,%d,%s,%s,%d,%r,%s]\n' % (
+    return '["e",%d,%s,%r,%d,%s,%s,%d,%r,%s%s]\n' % (
         number,
         quoted(body.id),
         body.at,
@@ -58,6 +60,7 @@ def ended_line(number: int, body: Ended) -> str:
         body.pid,
         body.started,
         _grant_text(tuple(body.grant)),
+        "" if body.usage is None else ",[%d,%d,%d,%d,%d,%d,%d]" % body.usage,
     )
 
 
@@ -103,6 +106,7 @@ class Succeeded(NamedTuple):
     pid: int
     started: float
     at: float
+    usage: Optional[Usage] = None
 
 
 class Acknowledged(NamedTuple):
@@ -130,10 +134,11 @@ def read_line(line: bytes) -> Any:
         number, id, pid, at, grant, since, until = rest
         return StartedLine(number, Started(id, pid, at, _grant(grant)), since, until)
     if kind == "e":
-        number, id, at, exit_code, reason, message, pid, started, *grant = rest
-        return EndedLine(number, Ended(id, at, exit_code, reason, message, pid, started, _grant(*grant)))
+        number, id, at, exit_code, reason, message, pid, started, *more = rest
+        body = Ended(id, at, exit_code, reason, message, pid, started, _grant(*more[:1]), *map(_usage, more[1:]))
+        return EndedLine(number, body)
     if kind == "x":
-        return Succeeded(*rest)
+        return Succeeded(*rest[:4], *map(_usage, rest[4:]))
     if kind == "a":
         return Acknowledged(*rest)
     if kind == "n":
@@ -143,3 +148,7 @@ def read_line(line: bytes) -> Any:
 
 def _grant(read: Sequence[Any] = ()) -> List[NodeGrant]:
     return [(node, tuple(cores), tuple(gpus)) for node, cores, gpus in read]
+
+
+def _usage(read: Sequence[int]) -> Usage:
+    return Usage(*map(int, read))

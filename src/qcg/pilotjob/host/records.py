@@ -20,6 +20,8 @@ SHARED = "shared/"
 
 OUTPUT = "out"
 """Name of the directory in a run directory for the saved output of jobs."""
+STREAMS = "streams"
+"""Name of the directory in a run directory for output streams."""
 _SUFFIXES = {"stdout": "out", "stderr": "err"}
 
 
@@ -31,6 +33,42 @@ def file_path(directory: str, id: str, name: str) -> str:
 def output_path(directory: str, name: str, stream: str) -> str:
     """The path at which captured output of a job is saved; `stream` is `stdout` or `stderr`."""
     return "%s/%s.%s" % (directory, name, _SUFFIXES[stream])
+
+
+class RemoteRequest(NamedTuple):
+    """The resources of an attempt, for a batch system on a remote host."""
+
+    nodes: int
+    """Number of nodes; 0 when the job did not ask for nodes."""
+    cores: int
+    """Cores on each node if `nodes` is given, otherwise in total; 0 for whole nodes."""
+    gpus: int
+    """GPUs on each node."""
+    memory: int
+    """Memory in MiB on each node; 0 when the job did not ask for memory."""
+    wall_time: Optional[float]
+    """Seconds; None without a limit."""
+
+
+class RemotePart(NamedTuple):
+    """What a remote host needs to know about an attempt besides the command: where its files are, and its staging."""
+
+    directory: str
+    """Directory of the attempt below the log directory of the run: `job/POINT/NAME/NN`."""
+    point: str
+    """Index of the iteration, or 1."""
+    name: str
+    """Name of the job as a file name."""
+    number: int
+    """Number of the attempt."""
+    inputs: List[str]
+    """Patterns of files that are copied to the working directory of the job before it starts; relative to the working
+    directory of the manager."""
+    outputs: List[str]
+    """Patterns of files that are copied back after its end; relative to the working directory of the job."""
+    directives: Dict[str, str]
+    """Options for the batch system of the host; an empty value is an option without a value."""
+    request: RemoteRequest
 
 
 class Launch(NamedTuple):
@@ -66,6 +104,12 @@ class Launch(NamedTuple):
     """File name, without suffix, for captured output. Streams without a path are captured."""
     keep_output: bool = False
     """Save captured output also when the job succeeds."""
+    remote: Optional[RemotePart] = None
+    """Only for attempts on remote hosts. Their paths are relative to the run directory there, unless absolute."""
+    stream: bool = False
+    """Both streams go to the output stream of the node, under the name `output`."""
+    memory: int = 0
+    """MiB of memory that all its processes on this host may use together; 0 without a limit."""
 
 
 class EndReason:
@@ -78,8 +122,12 @@ class EndReason:
     """A user cancelled the job."""
     TIMEOUT = "timeout"
     """Its wall time was over."""
+    MEMORY = "memory"
+    """It used more memory than it may, or memory ran out."""
     UNSTARTABLE = "unstartable"
     """Its process could not be started."""
+    STAGING = "staging"
+    """Its files could not be copied to or from a remote host."""
     LOST = "lost"
     """Its node or its agent was lost, so its result is not known."""
     CLOSED = "closed"
@@ -95,6 +143,30 @@ class Started(NamedTuple):
     """Seconds since the epoch."""
     grant: List[NodeGrant]
     """As in the launch. A manager that died before it stored the launch in its journal restores it from here."""
+
+
+class Usage(NamedTuple):
+    """The resources that an attempt has used, over all its processes."""
+
+    user: int
+    """CPU time in the program itself, in microseconds."""
+    system: int
+    """CPU time in the kernel, in microseconds."""
+    memory: int
+    """Peak memory in KiB: of the largest process, or of all processes together where these are watched."""
+    minor_faults: int
+    """Page faults that needed no input."""
+    major_faults: int
+    """Page faults that had to read from a file or from swap space."""
+    read: int
+    """Bytes read from storage; not those that were in memory already."""
+    written: int
+    """Bytes written to storage, or still to be written."""
+
+    @property
+    def cpu(self) -> float:
+        """CPU time in seconds."""
+        return (self.user + self.system) / 1e6
 
 
 class Ended(NamedTuple):
@@ -113,13 +185,18 @@ class Ended(NamedTuple):
     """Start time in seconds since the epoch; 0 when it was never started."""
     grant: List[NodeGrant] = []
     """As in the launch; empty when no process can have been started. The record of the start may be missing."""
+    usage: Optional[Usage] = None
+    """What it used; None where nobody has counted it."""
+
+
+RecordBody = Union[Started, Ended]
 
 
 class Record(NamedTuple):
     """A line of a ledger: a start or an end, with its number. Numbers count from 1 over the whole life of a host."""
 
     number: int
-    body: Union[Started, Ended]
+    body: RecordBody
 
 
 class Running(NamedTuple):

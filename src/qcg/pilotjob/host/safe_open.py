@@ -29,7 +29,7 @@ _KINDS = {
 
 MOST_INPUT = 1 << 30
 """Size of the largest file of requests or jobs that is read."""
-WRITER_PATIENCE = 5.0
+WRITER_TIMEOUT = 5.0
 """Seconds to wait for a program to write to a named pipe."""
 _PART = 1 << 20
 
@@ -126,7 +126,7 @@ def read_input(path: PathLike, most_bytes: int = MOST_INPUT) -> bytes:
         if stat.S_ISDIR(status.st_mode):
             raise UnsafeFile("it is a directory", path)
         os.set_blocking(descriptor, True)
-        if stat.S_ISFIFO(status.st_mode) and not select.select([descriptor], [], [], WRITER_PATIENCE)[0]:
+        if stat.S_ISFIFO(status.st_mode) and not select.select([descriptor], [], [], WRITER_TIMEOUT)[0]:
             raise UnsafeFile("it is a named pipe that nobody writes to", path)
         parts: List[bytes] = []
         left = most_bytes if status.st_size <= most_bytes else -1

@@ -12,12 +12,13 @@ import resource
 import signal
 import stat
 import subprocess
-from typing import Callable, Dict, FrozenSet, List, Optional, Tuple
+from typing import Callable, Dict, FrozenSet, List, Optional, Tuple, Union
 
 from qcg.pilotjob.host import start_errors
 from qcg.pilotjob.host.captured_output import CapturedOutput
 from qcg.pilotjob.host.records import Launch
 from qcg.pilotjob.host.start_errors import StartDeadlinePassed, Unstartable
+from qcg.pilotjob.host.streamed_output import StreamedOutput
 
 REPORT_DESCRIPTOR = 3
 """Descriptor to which a setup wrapper writes its error."""
@@ -32,6 +33,9 @@ Prepared = Tuple[
     bytes, List[bytes], List[bytes], bytes, Optional[bytes], Optional[bytes], Optional[Tuple[int, ...]], bool
 ]
 """Program, argv, environment (`name=value`), wd, stdout, stderr, cores, whether streams without a file are captured."""
+
+Output = Union[CapturedOutput, StreamedOutput]
+"""Descriptors for streams without a file."""
 
 
 class Spawner:
@@ -66,7 +70,7 @@ class Spawner:
             self._limited.close()
         os.close(self.null)
 
-    def start(self, launch: Launch, captured: Optional[CapturedOutput] = None) -> Tuple[int, int]:
+    def start(self, launch: Launch, captured: Optional[Output] = None) -> Tuple[int, int]:
         """Start a process. Returns its pid and the descriptor of the report of its setup wrapper (-1 without one).
 
         `captured` has the streams for which the launch names no file. Raises Unstartable.
@@ -77,7 +81,7 @@ class Spawner:
             # A zero byte, half a surrogate pair, or "=" in the name of a variable cannot be passed to a program.
             raise Unstartable(start_errors.not_passable(launch, error)) from None
 
-    def _start(self, launch: Launch, captured: Optional[CapturedOutput]) -> Tuple[int, int]:
+    def _start(self, launch: Launch, captured: Optional[Output]) -> Tuple[int, int]:
         argv = [_bytes(argument) for argument in launch.argv]
         environment = self._environment_of(launch)
         _change_directory(launch.wd)
@@ -103,7 +107,7 @@ class Spawner:
     def prepared(self, launch: Launch) -> Optional[Prepared]:
         """The arguments with which a lane runner can start a launch as `start` does. `None`: only `start` can start it,
         or explain why that fails."""
-        if launch.setup or launch.stdin is not None or not launch.argv or not launch.argv[0]:
+        if launch.setup or launch.stdin is not None or launch.memory or not launch.argv or not launch.argv[0]:
             return None
         try:
             argv = [_bytes(argument) for argument in launch.argv]
@@ -166,9 +170,7 @@ class Spawner:
             self._environments[unset] = environment
         return environment
 
-    def _open_streams(
-        self, launch: Launch, captured: Optional[CapturedOutput], opened: List[int]
-    ) -> Tuple[int, int, int]:
+    def _open_streams(self, launch: Launch, captured: Optional[Output], opened: List[int]) -> Tuple[int, int, int]:
         """Open the standard streams. Their paths are relative to the working directory, which is the current one."""
         stdin = stdout = stderr = self.null
         if captured is not None:

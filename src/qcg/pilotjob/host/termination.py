@@ -55,14 +55,25 @@ class Termination:
         return snapshot.with_descendants(roots)
 
 
-class TerminationOfAll(Termination):
-    """The end of everything that descends from this process."""
+def termination_of_earlier(start: OpenStart, kill_at: float) -> Termination:
+    """The end of a job that an earlier process of this host has started."""
+    first = process_tree.read_process(start.pid) if start.pid else None
+    if first is None or not is_first_process(first, start):
+        # By now its pid, and the session with that number, may belong to any other process.
+        start = start._replace(pid=-1)
+    return Termination(start, kill_at)
 
-    def __init__(self, kill_at: float) -> None:
+
+class TerminationOfAll(Termination):
+    """The end of everything that descends from this process, except for some children."""
+
+    def __init__(self, kill_at: float, spared: Iterable[int] = ()) -> None:
         Termination.__init__(self, OpenStart("", os.getpid(), 0.0, [], 0, 0), kill_at)
+        self._spared = spared
 
     def members(self, snapshot: process_tree.Snapshot) -> Dict[int, process_tree.Process]:
-        return snapshot.with_descendants(snapshot.children(self._start.pid))
+        children = snapshot.children(self._start.pid)
+        return snapshot.with_descendants([child for child in children if child.pid not in self._spared])
 
 
 _SWEEP = "sweep "

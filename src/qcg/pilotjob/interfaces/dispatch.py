@@ -13,14 +13,23 @@ from qcg.pilotjob.description import requests
 from qcg.pilotjob.description.errors import DescriptionError, RequestError
 from qcg.pilotjob.description.requests import Request, decode_request
 from qcg.pilotjob.interfaces.handlers.cancel_job import cancel_job
+from qcg.pilotjob.interfaces.handlers.connect_host import connect_host
 from qcg.pilotjob.interfaces.handlers.control import control
+from qcg.pilotjob.interfaces.handlers.drain_nodes import drain_nodes, resume_nodes
 from qcg.pilotjob.interfaces.handlers.ended_jobs import ended_jobs
 from qcg.pilotjob.interfaces.handlers.finish import finish
+from qcg.pilotjob.interfaces.handlers.forget_host import forget_host
+from qcg.pilotjob.interfaces.handlers.hold_job import hold_job
+from qcg.pilotjob.interfaces.handlers.hosts import hosts
 from qcg.pilotjob.interfaces.handlers.job_info import job_info
 from qcg.pilotjob.interfaces.handlers.job_status import job_status
 from qcg.pilotjob.interfaces.handlers.list_jobs import list_jobs
+from qcg.pilotjob.interfaces.handlers.poll_jobs import poll_jobs
+from qcg.pilotjob.interfaces.handlers.release_job import release_job
 from qcg.pilotjob.interfaces.handlers.remove_job import remove_job
+from qcg.pilotjob.interfaces.handlers.rerun_job import rerun_job
 from qcg.pilotjob.interfaces.handlers.resources_info import resources_info
+from qcg.pilotjob.interfaces.handlers.set_job import set_job
 from qcg.pilotjob.interfaces.handlers.status import status
 from qcg.pilotjob.interfaces.handlers.submit import submit
 from qcg.pilotjob.interfaces.handlers.why import why
@@ -40,8 +49,18 @@ _HANDLERS: dict[type[Request], Callable[[Manager, Any], Awaitable[Answer]]] = {
     requests.Why: why,
     requests.EndedJobs: ended_jobs,
     requests.CancelJob: cancel_job,
+    requests.HoldJob: hold_job,
+    requests.ReleaseJob: release_job,
+    requests.SetJob: set_job,
     requests.RemoveJob: remove_job,
+    requests.RerunJob: rerun_job,
     requests.ResourcesInfo: resources_info,
+    requests.Hosts: hosts,
+    requests.ConnectHost: connect_host,
+    requests.ForgetHost: forget_host,
+    requests.DrainNodes: drain_nodes,
+    requests.ResumeNodes: resume_nodes,
+    requests.PollJobs: poll_jobs,
     requests.Finish: finish,
     requests.Status: status,
 }
@@ -50,14 +69,17 @@ _HANDLERS: dict[type[Request], Callable[[Manager, Any], Awaitable[Answer]]] = {
 async def answer(manager: Manager, raw: bytes | msgspec.Raw, path: str = "") -> Answer:
     """Answer a request. One that could not be stored gets an error, so that its sender can repeat it."""
     try:
-        return await attempt(manager, raw, path)
+        return await carry_out(manager, raw, path)
     except (JournalError, ReportError, ManagerEnding) as problem:
         return error(_at(path, problem))
 
 
-async def attempt(manager: Manager, raw: bytes | msgspec.Raw, path: str, counted: Counted | None = None) -> Answer:
-    """Answer a request. Raises JournalError or ReportError when its effects cannot be written, and ManagerEnding when
-    it came too late; then it has had no effect. `counted`: stored together with the jobs of a submission."""
+async def carry_out(manager: Manager, raw: bytes | msgspec.Raw, path: str, counted: Counted | None = None) -> Answer:
+    """Carry out a request, and answer it. `counted`: stored together with the jobs of a submission.
+
+    Raises JournalError or ReportError when its effects cannot be written, and ManagerEnding when it came too late; then
+    it has had no effect.
+    """
     try:
         request = decode_request(raw, path)
         if isinstance(request, requests.Submit):

@@ -14,7 +14,7 @@ import msgspec
 from qcg.pilotjob.description.errors import RequestError
 from qcg.pilotjob.description.requests import decode_request_file
 from qcg.pilotjob.host.safe_open import read_input
-from qcg.pilotjob.interfaces.dispatch import attempt
+from qcg.pilotjob.interfaces.dispatch import carry_out
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
@@ -132,11 +132,11 @@ async def run_requests(manager: Manager, requests: list[msgspec.Raw]) -> FilePro
 async def _answer(manager: Manager, request: msgspec.Raw, number: int) -> Answer | None:
     """Carry out a request; with a full disk it waits, because no client would repeat it. None during a shutdown."""
     waits = False
-    while not manager.shutdown.is_made:
+    while not manager.shutdown.is_requested:
         try:
             # Jobs and the number of requests done are committed together: a request is carried out exactly once, also
             # after a crash.
-            return await attempt(
+            return await carry_out(
                 manager, request, f"request {number + 1}", Counted(FILE_REQUESTS_DONE, number, number + 1)
             )
         except ManagerEnding:

@@ -29,6 +29,8 @@ MOST_PARTS = 4 * MOST_BYTES // PART
 """The most frames of one request."""
 MOST_ENVELOPE_BYTES = 4096
 """The most bytes of the routing envelope, which is sent back with the answer."""
+ANSWER_TIMEOUT = 5.0
+"""Seconds to answer the last requests when the interface is closed."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -104,10 +106,11 @@ class NetworkInterface:
             self._port.resume()
 
     async def close(self) -> None:
-        """Stop publishing, and wait until pending requests are answered."""
-        self._publisher.close()
+        """Answer the requests that have arrived, and close both ports."""
         if self._in_progress:
-            await asyncio.wait(self._in_progress, timeout=5)
+            await asyncio.wait(self._in_progress, timeout=ANSWER_TIMEOUT)
+        self._publisher.close()
+        self._port.close()
 
 
 def _too_large(size: int, parts: int) -> str:

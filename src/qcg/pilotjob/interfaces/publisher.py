@@ -66,6 +66,7 @@ class Publisher(RunObserver):
     def close(self) -> None:
         if self._beating is not None:
             self._beating.cancel()
+        self._port.close()
 
     def _subscriptions(self, messages: list[Frames]) -> None:
         """Count subscriptions: messages are a byte 1 or 0 and the topic, for its first and its last subscriber."""

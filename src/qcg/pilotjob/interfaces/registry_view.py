@@ -10,6 +10,7 @@ from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt, Grant, Job
+from qcg.pilotjob.executors.ssh.marker import read_directories
 from qcg.pilotjob.host.records import OUTPUT
 from qcg.pilotjob.journal.damage import unreadable_of
 from qcg.pilotjob.journal.descriptions import DamagedDescription, Descriptions, decode_description, iteration_of
@@ -18,8 +19,11 @@ from qcg.pilotjob.journal.metadata import OPTIONS, DamagedMetadata
 from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
 from qcg.pilotjob.journal.registry_reader import RegistryReader
 from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.launch.remote import sites_of_paths
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.job_views import JobViews
+from qcg.pilotjob.rows.store import DIRECTORY as ROWS
+from qcg.pilotjob.rows.store import RowFiles
 
 
 class RegistryView:
@@ -36,7 +40,8 @@ class RegistryView:
             """The unreadable parts of a damaged registry."""
             self._registry = RegistryReader(connection)
             self.descriptions = Descriptions(self._registry)
-            self.views = JobViews(self._registry, self.descriptions, _site(run_dir, self._registry))
+            remote = sites_of_paths(read_directories(run_dir))
+            self.views = JobViews(self._registry, self.descriptions, _site(run_dir, self._registry), remote)
             self._interrupted = frozenset(self._registry.interrupted())
             self.state = CoreState([])
             for record in self._registry.job_records():
@@ -44,6 +49,7 @@ class RegistryView:
                     self.state.register(self._job(record))
                 except DamagedDescription as error:
                     self.unreadable.append(str(error))
+            self._add_holds()
             self._open = undo.pop_all()
 
     def was_interrupted(self, job: Job, position: int) -> bool:
@@ -53,6 +59,12 @@ class RegistryView:
     def close(self) -> None:
         self._open.close()
 
+    def _add_holds(self) -> None:
+        for seq, position, since in self._registry.holds():
+            job = self.state.find_seq(seq)
+            if job is not None:
+                self.state.holds.hold(job, position, since)
+
     def _job(self, record: JobRecord) -> Job:
         job = Job(record.seq, record.name, b"", record.submitted)
         job.spec = None
@@ -61,9 +73,9 @@ class RegistryView:
         if record.iterations:
             self._add_iterations(job, record)
         elif not record.state.is_final:
-            for run in self._registry.attempts_of(job.seq, [-1]):
-                job.state = run.state
-                job.attempt = _run(job, run)
+            for attempt in self._registry.attempts_of(job.seq, [-1]):
+                job.state = attempt.state
+                job.attempt = _attempt(job, attempt)
         return job
 
     def _add_iterations(self, job: Job, record: JobRecord) -> None:
@@ -74,10 +86,10 @@ class RegistryView:
         job.iterations = Iterations(iteration.indices())
         job.iterations.began = record.started or 0.0
         if record.state is not State.SUCCEED:
-            for run in self._registry.attempts_of(job.seq):
-                job.iterations.set_state(run.position, run.state)
-                if not run.state.is_final:
-                    job.iterations.attempts[run.position] = _run(job, run)
+            for attempt in self._registry.attempts_of(job.seq):
+                job.iterations.set_state(attempt.position, attempt.state)
+                if not attempt.state.is_final:
+                    job.iterations.attempts[attempt.position] = _attempt(job, attempt)
         rest = record.rest or (record.state if record.state.is_final else None)
         if rest is not None:
             job.iterations.make_queued_final(rest)
@@ -96,10 +108,12 @@ def _site(run_dir: Path, registry: RegistryReader) -> Site:
         instance="",
         output=str(run_dir.resolve() / OUTPUT),
         keep_output=options.keep_output,
+        stream_output=options.stream_output,
+        rows=RowFiles(str(run_dir.resolve().parent), str(run_dir.resolve() / ROWS)).row,
     )
 
 
-def _run(job: Job, record: AttemptRecord) -> Attempt:
-    run = Attempt(job, record.position, record.attempt, record.grant or Grant(()), record.scheduled or 0.0)
-    run.pid, run.started, run.killed = record.pid, record.started or 0.0, record.killed
-    return run
+def _attempt(job: Job, record: AttemptRecord) -> Attempt:
+    attempt = Attempt(job, record.position, record.attempt, record.grant or Grant(()), record.scheduled or 0.0)
+    attempt.pid, attempt.started, attempt.killed = record.pid, record.started or 0.0, record.killed
+    return attempt

@@ -7,11 +7,13 @@ import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from qcg.pilotjob.core.job_states import STATES, State
+from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.journal.encoding import decode_grant
-from qcg.pilotjob.journal.queries import ATTEMPT_COLUMNS, JOB_COLUMNS, QUEUED, to_attempt, to_job
+from qcg.pilotjob.journal.queries import ATTEMPT_COLUMNS, JOB_COLUMNS, QUEUED, past_rows, to_attempt, to_job
 from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
 
 FAILED = int(State.FAILED)
@@ -95,14 +97,44 @@ def times(connection: sqlite3.Connection) -> Times:
     return Times(waited, ran)
 
 
-def core_seconds(connection: sqlite3.Connection, last: float) -> float:
-    """Core seconds of all attempts; an attempt without an end counts until `last`."""
+def core_seconds(connection: sqlite3.Connection, last: float) -> dict[str, float]:
+    """Core seconds of all attempts by node, with those that were repeated; an attempt without an end counts until
+    `last`."""
     rows = connection.execute(
         "SELECT granted, sum(CASE WHEN ended > 0 THEN max(ended - started, 0.0) ELSE ? - started END)"
         f" FROM runs WHERE {_RAN} AND granted IS NOT NULL GROUP BY granted",
         (last,),
     )
-    return math.fsum(decode_grant(granted).ncores * seconds for granted, seconds in rows)
+    earlier = past_rows(
+        connection,
+        "WHERE started > 0 AND ended > 0 AND granted IS NOT NULL GROUP BY granted",
+        "granted, sum(max(ended - started, 0.0))",
+    )
+    parts: dict[str, list[float]] = {}
+    for granted, seconds in chain(rows, earlier):
+        for part in decode_grant(granted).parts:
+            parts.setdefault(part.node, []).append(len(part.cores) * seconds)
+    return {node: math.fsum(seconds) for node, seconds in parts.items()}
+
+
+class Used(NamedTuple):
+    """What attempts with one grant used, where it is known."""
+
+    grant: Grant
+    core_seconds: float
+    cpu_seconds: float
+    memory: int
+    """Peak memory of one attempt, in KiB."""
+
+
+def used(connection: sqlite3.Connection) -> Iterator[Used]:
+    """What all attempts used, with those that were repeated; one entry for each different grant."""
+    condition = "started > 0 AND ended > 0 AND memory > 0 AND granted IS NOT NULL GROUP BY granted"
+    columns = "granted, sum(max(ended - started, 0.0)), sum(user + system) / 1e6, max(memory)"
+    rows = connection.execute(f"SELECT {columns} FROM runs WHERE state > {QUEUED} AND {condition}")
+    for granted, seconds, cpu, memory in chain(rows, past_rows(connection, f"WHERE {condition}", columns)):
+        grant = decode_grant(granted)
+        yield Used(grant, seconds * grant.ncores, cpu, memory)
 
 
 def slowest(connection: sqlite3.Connection, most: int) -> list[AttemptRecord]:

@@ -9,12 +9,16 @@ from typing import Any
 
 from qcg.pilotjob.core.effects import (
     Added,
+    Changed,
     Effect,
+    Held,
     IterationsFinal,
     Kill,
     QueuedIterationsFinal,
+    Released,
     Removed,
     Requeued,
+    Reran,
     Stop,
     Transition,
 )
@@ -22,7 +26,7 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.journal.encoding import ENDS_IN_BATCH, encode_ends, encode_grant
 from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ, PUT_VALUE, StoredValue
-from qcg.pilotjob.journal.schema import KILLED, STOPPED, TOGETHER, place
+from qcg.pilotjob.journal.schema import FINAL, KILLED, STOPPED, TOGETHER, USAGE, place
 
 Row = tuple[Any, ...]
 
@@ -34,15 +38,50 @@ START_JOB = "UPDATE submitted_jobs SET state = ?, started = ? WHERE seq = ?"
 # A job without a message of its own keeps the message of its queued iterations that became final together.
 END_JOB = "UPDATE submitted_jobs SET state = ?, ended = ?, message = coalesce(nullif(?, ''), message) WHERE seq = ?"
 END_QUEUED_ITERATIONS = "UPDATE submitted_jobs SET rest = ?, rest_at = ?, message = ? WHERE seq = ?"
-PUT_ATTEMPT = """
+_USAGE = ", ".join(USAGE)
+_NO_USAGE = ", ".join(f"{name} = 0" for name in USAGE)
+NOT_COUNTED = (0,) * len(USAGE)
+PUT_ATTEMPT = f"""
     INSERT OR REPLACE INTO runs
-    (place, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-PUT_ENDED_ITERATION = "INSERT OR REPLACE INTO runs (place, attempt, state, ended, message) VALUES (?, 0, ?, ?, ?)"
-PUT_ITERATION_OF_MANY = (
-    f"INSERT OR REPLACE INTO runs (place, attempt, state, ended, message, killed) VALUES (?, 0, ?, ?, ?, {TOGETHER})"
-)
+    (place, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message, {_USAGE})
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+PUT_PAST_ATTEMPT = f"""
+    INSERT INTO past_attempts
+    (place, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE})
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+# The number of an attempt that was queued again stays: it must not be used again when the iteration is run again.
+_KEEP_NUMBER = f"""ON CONFLICT (place) DO UPDATE SET
+    state = excluded.state, ended = excluded.ended, message = excluded.message, killed = excluded.killed,
+    scheduled = 0, started = 0, pid = 0, exit_code = NULL, granted = NULL, {_NO_USAGE}"""
+PUT_ENDED_ITERATION = f"""
+    INSERT INTO runs (place, attempt, state, ended, message) VALUES (?, 0, ?, ?, ?) {_KEEP_NUMBER}"""
+PUT_ITERATION_OF_MANY = f"""
+    INSERT INTO runs (place, attempt, state, ended, message, killed) VALUES (?, 0, ?, ?, ?, {TOGETHER})
+    {_KEEP_NUMBER}"""
+# Run again: the last attempt joins the earlier ones, and only its number stays in its row. Iterations that stay as they
+# are, and have no row of their own, get one: the state of the rest is dropped with the end of the job.
+KEEP_LAST_ATTEMPT = f"""
+    INSERT INTO past_attempts
+    (place, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE})
+    SELECT place, attempt, CASE WHEN state = {int(State.CANCELED)} THEN 'cancel' WHEN exit_code > 0 THEN 'exit' ELSE
+    'failed' END, 0, 0, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE}
+    FROM runs WHERE place = ? AND state >= {FINAL} AND granted IS NOT NULL"""
+FORGET_RETRIES = "UPDATE past_attempts SET counted = 0, next_at = 0 WHERE place = ?"
+DROP_UNSTARTED = "DELETE FROM runs WHERE place = ? AND attempt = 0"
+KEEP_NUMBER = f"""
+    UPDATE runs SET state = {QUEUED}, scheduled = 0, started = 0, ended = 0, pid = 0, exit_code = NULL, granted = NULL,
+    killed = 0, message = '', {_NO_USAGE} WHERE place = ?"""
+KEEP_REST = f"""
+    INSERT OR IGNORE INTO runs (place, attempt, state, ended, message, killed)
+    SELECT ?, 0, rest, rest_at, message, {TOGETHER} FROM submitted_jobs WHERE seq = ? AND rest > 0"""
+REVIVE_JOB = f"""
+    UPDATE submitted_jobs SET state = {QUEUED}, started = 0, ended = 0, message = '', rest = 0, rest_at = 0
+    WHERE seq = ?"""
+DROP_REST = "UPDATE submitted_jobs SET rest = 0, rest_at = 0, message = '' WHERE seq = ?"
+REPLACE_SPEC = "UPDATE submitted_jobs SET spec = ? WHERE seq = ?"
 PUT_COMMAND = "INSERT OR REPLACE INTO commands (place, command) VALUES (?, ?)"
+PUT_HOLD = "INSERT OR REPLACE INTO holds (place, since) VALUES (?, ?)"
+DELETE_HOLDS = "DELETE FROM holds WHERE place >= ? AND place < ?"
 PUT_ENDS = "INSERT INTO ends (last, batch) SELECT coalesce(max(last), 0) + ?, ? FROM ends"
 PUT_ACKED = "INSERT OR REPLACE INTO agents (name, acked) VALUES (?, ?)"
 RAISE_MAX_SEQ = f"""
@@ -57,15 +96,19 @@ class CommitGroup:
         "acked",
         "added",
         "attempts",
+        "changed",
         "commands",
         "empty",
         "ended_iterations",
         "ended_jobs",
         "ended_together",
         "ends",
+        "holds",
         "meta",
+        "past",
         "queued_ended",
         "removed",
+        "reran",
         "started_jobs",
     )
 
@@ -83,6 +126,13 @@ class CommitGroup:
         self.ended_iterations: list[Row] = []
         """Iterations that became final without an attempt."""
         self.ended_together: list[IterationsFinal] = []
+        self.reran: list[tuple[Reran, bytes | None]] = []
+        """Jobs that are run again, each with its new description or None; written before all other changes."""
+        self.past: list[Row] = []
+        """Attempts that are over, and whose jobs were queued again."""
+        self.holds: list[Held | Released] = []
+        self.changed: dict[int, bytearray] = {}
+        """New descriptions of jobs, by sequence number."""
         self.commands: list[Row] = []
         self.removed: list[Row] = []
         self.meta: dict[str, StoredValue] = {}
@@ -137,7 +187,39 @@ class CommitGroup:
 
     def requeue(self, effect: Requeued) -> None:
         self.empty = False
-        self.attempts[effect.attempt] = effect
+        attempt, past = effect.attempt, effect.past
+        self.attempts[attempt] = effect
+        if past is not None:
+            self.past.append(
+                (
+                    place(attempt.job.seq, attempt.position),
+                    attempt.number,
+                    past.cause,
+                    int(past.counted),
+                    past.next_at,
+                    attempt.scheduled,
+                    attempt.started,
+                    past.at,
+                    attempt.pid,
+                    past.exit_code,
+                    encode_grant(attempt.grant),
+                    past.message,
+                    *(attempt.usage or NOT_COUNTED),
+                )
+            )
+
+    def rerun(self, effect: Reran) -> None:
+        self.empty = False
+        self.reran.append((effect, effect.job.spec if effect.replaced else None))
+
+    def set_hold(self, effect: Held | Released) -> None:
+        self.empty = False
+        self.holds.append(effect)
+
+    def change(self, effect: Changed) -> None:
+        self.empty = False
+        assert effect.job.spec is not None
+        self.changed[effect.job.seq] = bytearray(effect.job.spec)
 
     def remove(self, effect: Removed) -> None:
         self.empty = False
@@ -146,6 +228,8 @@ class CommitGroup:
     def write(self, connection: sqlite3.Connection) -> None:
         """Write all changes. Removals come last, and delete all rows of their jobs: sequence numbers are not reused."""
         many = connection.executemany
+        for effect, spec in self.reran:
+            _write_rerun(connection, effect, spec)
         many(INSERT_JOB, self.added.values())
         many(START_JOB, self.started_jobs)
         many(END_JOB, self.ended_jobs)
@@ -154,15 +238,32 @@ class CommitGroup:
         many(PUT_ATTEMPT, self._attempt_rows())
         many(PUT_ENDED_ITERATION, self.ended_iterations)
         many(PUT_ITERATION_OF_MANY, self._rows_of_ended_together())
+        many(PUT_PAST_ATTEMPT, self.past)
         many(PUT_COMMAND, self.commands)
+        many(REPLACE_SPEC, [(spec, seq) for seq, spec in self.changed.items()])
+        for hold in self.holds:
+            self._write_hold(connection, hold)
         if self.removed:
             many("DELETE FROM submitted_jobs WHERE seq = ?", self.removed)
             places = [(place(seq, -1), place(seq + 1, -1)) for (seq,) in self.removed]
             many("DELETE FROM runs WHERE place >= ? AND place < ?", places)
             many("DELETE FROM commands WHERE place >= ? AND place < ?", places)
+            many("DELETE FROM past_attempts WHERE place >= ? AND place < ?", places)
+            many(DELETE_HOLDS, places)
             many(RAISE_MAX_SEQ, [max(self.removed)])
         many(PUT_VALUE, self.meta.items())
         many(PUT_ACKED, self.acked.items())
+
+    def _write_hold(self, connection: sqlite3.Connection, effect: Held | Released) -> None:
+        seq, position = effect.job.seq, effect.position
+        if position < 0:  # which replaces the holds of its iterations
+            connection.execute(DELETE_HOLDS, (place(seq, -1), place(seq + 1, -1)))
+        if isinstance(effect, Held):
+            connection.execute(PUT_HOLD, (place(seq, position), effect.since))
+        elif effect.within:
+            connection.execute(PUT_HOLD, (place(seq, position), 0.0))
+        elif position >= 0:
+            connection.execute(DELETE_HOLDS, (place(seq, position), place(seq, position + 1)))
 
     def _end_batches(self) -> Iterator[Row]:
         """Rows of many ends each: a row for each end would add a tenth to the cost of a job."""
@@ -196,7 +297,19 @@ class CommitGroup:
                 bytearray(encode_grant(attempt.grant)),
                 KILLED if attempt.killed else STOPPED if attempt.stopped else 0,
                 message,
+                *(attempt.usage or NOT_COUNTED),
             )
+
+
+def _write_rerun(connection: sqlite3.Connection, effect: Reran, spec: bytes | None) -> None:
+    seq = effect.job.seq
+    places = [(place(seq, position),) for position in effect.positions]
+    for statement in (KEEP_LAST_ATTEMPT, FORGET_RETRIES, DROP_UNSTARTED, KEEP_NUMBER):
+        connection.executemany(statement, places)
+    connection.executemany(KEEP_REST, [(place(seq, position), seq) for position in effect.left])
+    connection.execute(REVIVE_JOB if effect.was_final else DROP_REST, (seq,))
+    if spec is not None:
+        connection.execute(REPLACE_SPEC, (spec, seq))
 
 
 GATHER: dict[type[Effect], Callable[[CommitGroup, Any], None]] = {
@@ -206,6 +319,10 @@ GATHER: dict[type[Effect], Callable[[CommitGroup, Any], None]] = {
     Kill: CommitGroup.kill,
     Stop: CommitGroup.kill,
     Requeued: CommitGroup.requeue,
+    Reran: CommitGroup.rerun,
+    Held: CommitGroup.set_hold,
+    Released: CommitGroup.set_hold,
+    Changed: CommitGroup.change,
     Removed: CommitGroup.remove,
 }
 """How each effect that changes the registry is gathered; transitions are handled apart because they are frequent."""

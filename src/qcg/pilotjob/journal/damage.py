@@ -15,7 +15,7 @@ import msgspec
 from qcg.pilotjob.core.job_states import STATES
 from qcg.pilotjob.journal.encoding import decode_grant
 from qcg.pilotjob.journal.metadata import KEYS
-from qcg.pilotjob.journal.schema import TABLES, seq_and_position
+from qcg.pilotjob.journal.schema import TABLES, USAGE, seq_and_position
 
 LATEST = 253402300799
 """The last second of the year 9999: beyond it there are no dates."""
@@ -48,6 +48,11 @@ def _text(name: str, *, required: bool = False) -> Column:
 
 
 _STATE = len(STATES) - 1
+_MOST_USED = 2**59
+"""No attempt uses more of anything; seven times as much is still an integer of SQLite."""
+_USAGE = tuple(_integer(name, _MOST_USED) for name in USAGE)
+_USED = ", ".join(USAGE)
+_USAGE_SOUND = f"min({_USED}) >= 0 AND max({_USED}) <= {_MOST_USED} AND typeof({' + '.join(USAGE)}) = 'integer'"
 _COLUMNS: dict[str, tuple[Column, ...]] = {
     "submitted_jobs": (
         _integer("seq", MOST, required=True),
@@ -73,8 +78,25 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("granted", "({0} IS NULL OR typeof({0}) = 'blob')"),
         _integer("killed", 7),
         _text("message"),
+        *_USAGE,
+    ),
+    "past_attempts": (
+        _integer("place", 2**62, required=True),
+        _integer("attempt", MOST, 1, required=True),
+        _text("cause", required=True),
+        _integer("counted", 1),
+        _time("next_at"),
+        _time("scheduled"),
+        _time("started"),
+        _time("ended"),
+        _integer("pid", MOST),
+        Column("exit_code", f"({{0}} IS NULL OR (typeof({{0}}) = 'integer' AND abs({{0}}) <= {MOST}))"),
+        Column("granted", "({0} IS NULL OR typeof({0}) = 'blob')"),
+        _text("message"),
+        *_USAGE,
     ),
     "commands": (_text("command", required=True),),
+    "holds": (_time("since"),),
     "ends": (Column("batch", "(typeof({0}) = 'blob')", None, required=True),),
     "agents": (_text("name", required=True), _integer("acked", 2**62, required=True)),
     "meta": (Column("value", "{0}", None, required=True),),
@@ -82,7 +104,9 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
 _KEYS = {
     "submitted_jobs": "seq",
     "runs": "place",
+    "past_attempts": "number",
     "commands": "place",
+    "holds": "place",
     "ends": "last",
     "agents": "name",
     "meta": "key",
@@ -90,7 +114,7 @@ _KEYS = {
 _META_VALID = f"CASE key {' '.join(f'WHEN {key.name!r} THEN {key.valid}' for key in KEYS)} ELSE 1 END"
 SMALL = ("meta", "agents")
 """Tables that are checked before any query."""
-READ_BY_COMMANDS = ("submitted_jobs", "runs", "commands", *SMALL)
+READ_BY_COMMANDS = ("submitted_jobs", "runs", "past_attempts", "commands", "holds", *SMALL)
 _HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = ?"
 
 # The conditions of all columns in few steps: SQLite sorts text and blobs after all numbers, a sum of integers is an
@@ -105,8 +129,15 @@ _SOUND = {
         min(scheduled, started, ended, attempt, state, pid, killed) >= 0
         AND max(scheduled, started, ended) <= {LATEST} AND max(attempt, pid) <= {MOST} AND state <= {_STATE}
         AND killed <= 7 AND typeof(attempt + state + pid + killed + coalesce(exit_code, 0)) = 'integer'
-        AND (exit_code IS NULL OR abs(exit_code) <= {MOST}) AND typeof(message) = 'text'""",
+        AND (exit_code IS NULL OR abs(exit_code) <= {MOST}) AND typeof(message) = 'text' AND {_USAGE_SOUND}""",
+    "past_attempts": f"""
+        min(place, scheduled, started, ended, next_at, attempt, pid, counted) >= 0
+        AND max(scheduled, started, ended, next_at) <= {LATEST} AND max(attempt, pid) <= {MOST} AND counted <= 1
+        AND typeof(place + attempt + pid + counted + coalesce(exit_code, 0)) = 'integer' AND place <= 1 << 62
+        AND (exit_code IS NULL OR abs(exit_code) <= {MOST}) AND typeof(message) = 'text'
+        AND typeof(cause) = 'text' AND cause <> '' AND {_USAGE_SOUND}""",
     "commands": "typeof(command) = 'text' AND command <> ''",
+    "holds": f"since BETWEEN 0 AND {LATEST}",
     "ends": "typeof(batch) = 'blob'",
     "agents": "typeof(name) = 'text' AND name <> '' AND typeof(acked) = 'integer' AND acked BETWEEN 0 AND 1 << 62",
     "meta": _META_VALID,
@@ -131,7 +162,11 @@ def is_damaged(connection: sqlite3.Connection, *, whole: bool, thorough: bool = 
                 return True
         return whole and (
             connection.execute(f"{_MISPLACED} LIMIT 1").fetchone() is not None
-            or not all(_is_grant(granted) for (granted,) in connection.execute("SELECT DISTINCT granted FROM runs"))
+            or not all(
+                _is_grant(granted)
+                for table in _tables(connection, ("runs", "past_attempts"))
+                for (granted,) in connection.execute(f"SELECT DISTINCT granted FROM {table}")
+            )
         )
     except (sqlite3.Error, UnicodeDecodeError):  # a damaged page; SQLite quotes parts of a damaged schema
         return True
@@ -190,7 +225,7 @@ def _salvage_table(connection: sqlite3.Connection, copy: sqlite3.Connection, tab
                 except UnicodeDecodeError:
                     cells[name] = value.decode("utf-8", "replace")
                     verdicts[name] = 0
-        if table == "runs" and not _is_grant(cells["granted"]):
+        if table in ("runs", "past_attempts") and not _is_grant(cells["granted"]):
             verdicts["granted"] = 0
         wrong = [column for column in columns if not verdicts[column.name]]
         if wrong:
@@ -218,12 +253,15 @@ def _rows(connection: sqlite3.Connection, query: str, table: str, unreadable: li
                 unreadable.append(f"a part of table {table}: {error}")
 
 
+_OF_PLACES = {"runs": "attempt", "past_attempts": "earlier attempt", "commands": "command", "holds": "hold"}
+
+
 def _row_name(table: str, cells: dict[str, Any]) -> str:
     if table == "submitted_jobs":
         return f"job {cells['seq']} ({cells['name']!r})" if isinstance(cells["name"], str) else f"job {cells['seq']}"
-    if table in ("runs", "commands"):
+    if table in _OF_PLACES and isinstance(cells["place"], int):
         seq, position = seq_and_position(cells["place"])
-        what = "attempt" if table == "runs" else "command"
+        what = _OF_PLACES[table]
         return f"{what} of job {seq}" if position < 0 else f"{what} of job {seq}, position {position}"
     return f"{table} {cells[_KEYS[table]]!r}"
 
@@ -234,7 +272,9 @@ def _valid(table: str, column: Column) -> str:
 
 def _is_text_valid(connection: sqlite3.Connection, table: str) -> bool:
     """Whether all texts are UTF-8, which SQLite does not check. Many cells at a time: this check is frequent."""
-    names = [column.name for column in _COLUMNS[table] if column.name in ("name", "message", "command", "value")]
+    names = [
+        column.name for column in _COLUMNS[table] if column.name in ("name", "message", "command", "value", "cause")
+    ]
     if table == "meta":
         names.append("key")
     group = {"submitted_jobs": " GROUP BY seq >> 12", "runs": " GROUP BY place >> 40"}.get(table, "")

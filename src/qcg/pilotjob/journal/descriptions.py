@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from qcg.pilotjob.core.records import Job
-from qcg.pilotjob.description.model import Iteration, JobDescription
+from qcg.pilotjob.description.iteration import Iteration
+from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.registry_reader import RegistryReader
 
@@ -62,3 +63,7 @@ class Descriptions:
         """Free the memory of the description of a final job, which the registry has."""
         self._kept.pop(job.seq, None)
         job.spec = None
+
+    def forget(self, job: Job) -> None:
+        """Decode the description again when it is needed: it may be a new one."""
+        self._kept.pop(job.seq, None)

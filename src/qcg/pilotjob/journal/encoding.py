@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Union
 
 import msgspec
 
@@ -13,18 +14,20 @@ ENDS_IN_BATCH = 1000
 
 _encode = msgspec.msgpack.Encoder().encode
 encode_ends = _encode
-_decode_parts = msgspec.msgpack.Decoder(tuple[NodePart, ...]).decode
+_decode_grant = msgspec.msgpack.Decoder(Union[tuple[NodePart, ...], Grant]).decode
 _decode_ends = msgspec.msgpack.Decoder(list[tuple[str, int]]).decode
 
 
 def encode_grant(grant: Grant) -> bytes:
-    return _encode(grant.parts)
+    """Nearly all grants have only parts, and are stored as such; the others are stored whole."""
+    return _encode(grant.parts if grant.own is None else grant)
 
 
 # The same cores are granted again and again.
 @lru_cache(maxsize=4096)
 def decode_grant(data: bytes) -> Grant:
-    return Grant(_decode_parts(data))
+    stored = _decode_grant(data)
+    return stored if isinstance(stored, Grant) else Grant(stored)
 
 
 # A client that is behind asks for the rest of the same batch, and other clients ask for the newest one.

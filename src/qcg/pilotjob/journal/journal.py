@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from qcg.pilotjob.core.effects import Effect, Removed, Transition
+from qcg.pilotjob.core.effects import Effect, Removed, Reran, Transition
 from qcg.pilotjob.core.records import Attempt
 from qcg.pilotjob.core.restore import SavedRun
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory
@@ -94,6 +94,7 @@ class Journal(RegistryReader):
             check_own_directory(path.parent)
             check_own_files(path)
             schema.check_format(connection, path)
+            schema.complete_columns(connection)
             _refuse_damage(connection, path)
             schema.prepare_existing(connection, path)
 
@@ -126,6 +127,10 @@ class Journal(RegistryReader):
             return
         if type(effect) is Removed:
             self._withdraw(effect.job.seq)
+        elif type(effect) is Reran and not self._gathering.empty:
+            # The end that is undone may be in the current group: it has to be written first.
+            self._waiting.append(self._gathering)
+            self._gathering = CommitGroup()
         gather = GATHER.get(type(effect))
         if gather is not None:
             gather(self._gathering, effect)

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.core.records import DrainedNode
 from qcg.pilotjob.journal.errors import JournalError
 
 T = TypeVar("T")
@@ -119,6 +120,9 @@ LONGEST_NODE_TIMEOUT = MetadataKey[float](
     "(typeof(value) IN ('real', 'integer') AND value BETWEEN 0 AND 1e9)",
 )
 """The longest `--node-timeout` of all managers of the run, in seconds: agents may still use it."""
+
+DRAINED_NODES: MetadataKey[dict[str, DrainedNode] | None] = _json("drained_nodes", dict[str, DrainedNode])
+"""Nodes that get no new jobs, by name, until a user resumes them."""
 
 # -- counters -----------------------------------------------------------------------------------------------------
 

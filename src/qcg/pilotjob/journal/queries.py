@@ -7,15 +7,21 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from qcg.pilotjob.core.job_states import STATES, State
+from qcg.pilotjob.host.records import Usage
 from qcg.pilotjob.journal.encoding import decode_ends, decode_grant
 from qcg.pilotjob.journal.metadata import HIGHEST_REMOVED_SEQ
-from qcg.pilotjob.journal.records import AttemptRecord, JobEnded, JobRecord
-from qcg.pilotjob.journal.schema import FINAL, KILLED, STOPPED, TOGETHER, place, seq_and_position
+from qcg.pilotjob.journal.records import AttemptRecord, JobEnded, JobRecord, PastAttemptRecord
+from qcg.pilotjob.journal.schema import FINAL, KILLED, STOPPED, TOGETHER, USAGE, place, seq_and_position
 
 QUEUED = int(State.QUEUED)
 
+_USAGE = ", ".join(USAGE)
 ATTEMPT_COLUMNS = (
-    "place, attempt, runs.state, scheduled, runs.started, runs.ended, pid, exit_code, granted, killed, runs.message"
+    "place, attempt, runs.state, scheduled, runs.started, runs.ended, pid, exit_code, granted, killed, runs.message,"
+    f" {_USAGE}"
+)
+PAST_COLUMNS = (
+    f"place, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, {_USAGE}"
 )
 JOB_COLUMNS = "seq, name, submitted, iterations, state, started, ended, message, rest, rest_at"
 
@@ -76,6 +82,73 @@ def iteration_states(connection: sqlite3.Connection, seq: int) -> Iterator[tuple
 def interrupted(connection: sqlite3.Connection) -> Iterator[tuple[int, int]]:
     for (number,) in connection.execute(f"SELECT place {OF_UNFINISHED} AND runs.state = {QUEUED}"):
         yield seq_and_position(number)
+
+
+def past_attempts_of(connection: sqlite3.Connection, seq: int, position: int) -> list[PastAttemptRecord]:
+    """The earlier attempts of a job or iteration, in order."""
+    return [
+        to_past_attempt(row)
+        for row in past_rows(connection, f"WHERE place = {place(seq, position)} ORDER BY place, attempt")
+    ]
+
+
+def past_attempts_among(connection: sqlite3.Connection, seq: int, positions: range) -> Iterator[PastAttemptRecord]:
+    """The earlier attempts of consecutive positions, in order."""
+    first, end = place(seq, positions.start), place(seq, positions.stop)
+    return map(
+        to_past_attempt,
+        past_rows(connection, f"WHERE place >= {first} AND place < {end} ORDER BY place, attempt"),
+    )
+
+
+def attempts_so_far(connection: sqlite3.Connection, seq: int) -> dict[int, tuple[int, int]]:
+    """By position of what has not succeeded, the last attempt number, and the number of attempts that were started."""
+    first, end = place(seq, -1), place(seq + 1, -1)
+    of_job = f"WHERE place >= {first} AND place < {end}"
+    earlier = dict(past_rows(connection, f"{of_job} GROUP BY place", "place, count(*)"))
+    return {
+        number - first - 1: (attempt, earlier.get(number, 0) + (state >= FINAL and started))
+        for number, attempt, state, started in connection.execute(
+            f"SELECT place, attempt, state, granted IS NOT NULL FROM runs {of_job}"
+            f" AND attempt > 0 AND state <> {int(State.SUCCEED)}"
+        )
+    }
+
+
+def past_rows(connection: sqlite3.Connection, condition: str, columns: str = "") -> Iterator[tuple[Any, ...]]:
+    """Rows of earlier attempts; none in registries of earlier versions, which lack the table."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'past_attempts'").fetchone():
+        yield from connection.execute(f"SELECT {columns or PAST_COLUMNS} FROM past_attempts {condition}")
+
+
+def holds(connection: sqlite3.Connection) -> Iterator[tuple[int, int, float]]:
+    """Job number, position and time of the holds of jobs that are not final, whole jobs first; none in registries of
+    earlier versions, which lack the table."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'holds'").fetchone():
+        for number, since in connection.execute(
+            f"SELECT place, since FROM holds JOIN jobs ON seq = place >> 32 AND state < {FINAL}"
+            " WHERE (place & 4294967295) <= iterations ORDER BY place"
+        ):
+            yield *seq_and_position(number), since
+
+
+def to_past_attempt(row: tuple[Any, ...]) -> PastAttemptRecord:
+    number, attempt, cause, counted, next_at, scheduled, started, ended, pid, exit_code, granted, message, *usage = row
+    return PastAttemptRecord(
+        *seq_and_position(number),
+        attempt,
+        cause,
+        bool(counted),
+        next_at or None,
+        scheduled or None,
+        started or None,
+        ended or None,
+        pid,
+        exit_code,
+        None if granted is None else decode_grant(granted),
+        message,
+        to_usage(usage),
+    )
 
 
 def command_of(connection: sqlite3.Connection, seq: int, position: int) -> str | None:
@@ -163,7 +236,7 @@ def to_job(row: tuple[Any, ...]) -> JobRecord:
 
 
 def to_attempt(row: tuple[Any, ...]) -> AttemptRecord:
-    number, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message = row
+    number, attempt, state, scheduled, started, ended, pid, exit_code, granted, killed, message, *usage = row
     # Without calls of seq_and_position: a report decodes every attempt of a run.
     return AttemptRecord(
         number >> 32,
@@ -180,4 +253,10 @@ def to_attempt(row: tuple[Any, ...]) -> AttemptRecord:
         message,
         killed == STOPPED,
         killed == TOGETHER,
+        to_usage(usage),
     )
+
+
+def to_usage(counts: list[int]) -> Usage | None:
+    """What an attempt used. Every process uses some memory: without it, nobody has counted."""
+    return Usage._make(counts) if counts[2] else None

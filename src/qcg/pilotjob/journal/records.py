@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.host.records import Usage
 
 
 class AttemptRecord(NamedTuple):
@@ -28,6 +29,28 @@ class AttemptRecord(NamedTuple):
     """It was ended with its manager; the next manager starts the job again."""
     together: bool = False
     """It became final together with many other iterations, without an entry in `jobs.report`."""
+    usage: Usage | None = None
+    """What it used; None where nobody has counted it."""
+
+
+class PastAttemptRecord(NamedTuple):
+    """An earlier attempt of a job or iteration that was queued again."""
+
+    seq: int
+    position: int
+    attempt: int
+    cause: str
+    counted: bool
+    """Whether it counts against the retries of its cause."""
+    next_at: float | None
+    scheduled: float | None
+    started: float | None
+    ended: float | None
+    pid: int
+    exit_code: int | None
+    grant: Grant | None
+    message: str
+    usage: Usage | None = None
 
 
 class JobRecord(NamedTuple):

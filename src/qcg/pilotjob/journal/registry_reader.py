@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.metadata import MetadataKey, T
-from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
+from qcg.pilotjob.journal.records import AttemptRecord, JobRecord, PastAttemptRecord
 
 
 class RegistryReader:
@@ -51,9 +51,25 @@ class RegistryReader:
         """The command line of the latest attempt, where it is stored."""
         return queries.command_of(self._current(), seq, position)
 
+    def holds(self) -> Iterator[tuple[int, int, float]]:
+        """Job number, position and time of the holds of jobs that are not final, whole jobs first."""
+        return queries.holds(self._current())
+
     def metadata(self, key: MetadataKey[T]) -> T:
         return key.read(self._current())
 
     def _current(self) -> sqlite3.Connection:
         """The connection, with all gathered changes written to it."""
         return self._connection
+
+    def past_attempts_of(self, seq: int, position: int) -> list[PastAttemptRecord]:
+        """The earlier attempts of a job or iteration that was queued again, in order."""
+        return queries.past_attempts_of(self._current(), seq, position)
+
+    def past_attempts_among(self, seq: int, positions: range) -> Iterator[PastAttemptRecord]:
+        """The same for consecutive iterations."""
+        return queries.past_attempts_among(self._current(), seq, positions)
+
+    def attempts_so_far(self, seq: int) -> dict[int, tuple[int, int]]:
+        """The attempts of what has not succeeded: last number, and how many were started; by position."""
+        return queries.attempts_so_far(self._current(), seq)

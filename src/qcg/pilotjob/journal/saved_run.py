@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from itertools import chain
 
 from qcg.pilotjob.core.job_states import STATES, State
 from qcg.pilotjob.core.records import Grant
@@ -11,13 +12,18 @@ from qcg.pilotjob.core.restore import (
     EndedIteration,
     EndedIterations,
     FinalJob,
+    HeldPosition,
     OpenAttempt,
+    PastAttempts,
     RequeuedAttempt,
     SavedRun,
     UnfinishedJob,
 )
+from qcg.pilotjob.host.records import EndReason
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.descriptions import decode_description, iteration_of
+from qcg.pilotjob.journal.encoding import decode_grant
+from qcg.pilotjob.journal.metadata import DRAINED_NODES
 from qcg.pilotjob.journal.queries import ATTEMPT_COLUMNS, OF_UNFINISHED, QUEUED, to_attempt, to_rest
 from qcg.pilotjob.journal.schema import FINAL, seq_and_position
 
@@ -38,6 +44,10 @@ def load(connection: sqlite3.Connection) -> SavedRun:
             for place, number in connection.execute(f"SELECT place, attempt {OF_UNFINISHED} AND runs.state = {QUEUED}")
         ],
         open_attempts=_open_attempts(connection),
+        past=_past_attempts(connection),
+        held=[HeldPosition(*hold) for hold in queries.holds(connection)],
+        begun=_begun(connection),
+        drained=DRAINED_NODES.read(connection) or {},
     )
 
 
@@ -74,6 +84,34 @@ def _ended_iterations(connection: sqlite3.Connection) -> Iterator[EndedIteration
         f"SELECT place, runs.state {OF_UNFINISHED} AND iterations > 0 AND runs.state >= {FINAL}"
     ):
         yield EndedIteration(*seq_and_position(place), STATES[state])
+
+
+def _past_attempts(connection: sqlite3.Connection) -> list[PastAttempts]:
+    """The earlier attempts of jobs that are not final."""
+    found: dict[int, PastAttempts] = {}
+    unfinished = f"JOIN jobs ON seq = place >> 32 AND state < {FINAL} ORDER BY place, attempt"
+    columns = "place, cause, counted, next_at, granted"
+    for place, cause, counted, next_at, granted in queries.past_rows(connection, unfinished, columns):
+        past = found.get(place) or PastAttempts(*seq_and_position(place), 0, {})
+        retries = {**past.retries, cause: past.retries.get(cause, 0) + 1} if counted else past.retries
+        past = past._replace(attempts=past.attempts + 1, retries=retries, next_at=next_at)
+        if cause != EndReason.CLOSED:
+            parts = () if granted is None else decode_grant(granted).parts
+            past = past._replace(
+                failed_node=parts[0].node if len(parts) == 1 and cause != EndReason.LOST else "",
+                unstartable=past.unstartable or cause == EndReason.UNSTARTABLE,
+            )
+        found[place] = past
+    return list(found.values())
+
+
+def _begun(connection: sqlite3.Connection) -> Iterator[tuple[int, int]]:
+    """Attempts that had begun to run and did not succeed."""
+    unsuccessful = f"SELECT place FROM runs WHERE started > 0 AND state > {int(State.SUCCEED)}"
+    for (place,) in chain(
+        connection.execute(unsuccessful), queries.past_rows(connection, "WHERE started > 0", "DISTINCT place")
+    ):
+        yield seq_and_position(place)
 
 
 def _open_attempts(connection: sqlite3.Connection) -> list[OpenAttempt]:

@@ -13,7 +13,9 @@ from urllib.parse import quote
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal.errors import JournalError, RegistryInUseError
 
-FORMAT = 4
+FORMAT = 6
+EARLIER_FORMATS = (4, 5)
+"""Formats that are read as they are, and that a manager brings up to date when it resumes their run."""
 
 FINAL = int(State.SUCCEED)
 """The first of the final states."""
@@ -33,9 +35,39 @@ FINAL = int(State.SUCCEED)
 # The ends of jobs are numbered: clients ask for the ends after the last one that they have seen. A row of `ends` is a
 # batch of consecutive ends with the number of the last one. It stays when its jobs are removed: numbers are not reused.
 #
+# Earlier attempts of jobs that were queued again are in `past_attempts`, with the number of the attempt. `counted`: it
+# counts against the retries of its cause. `next_at`: the next attempt pauses until then.
+#
+# The last columns of attempts say what they used; registries of earlier formats lack them.
+#
+# Jobs and iterations that are held are in `holds`. An iteration with time 0 was released, while the rest of its job is
+# held.
+#
 # Most columns have 0 or '' instead of NULL, and blobs are passed as bytearray: the sqlite3 module passes None and bytes
 # through its adapters, which takes longer than the rest of a row.
 ENDS = "CREATE TABLE IF NOT EXISTS ends (last INTEGER PRIMARY KEY, batch BLOB);"
+USAGE = ("user", "system", "memory", "minor_faults", "major_faults", "read", "written")
+"""Columns of attempts with what they used, as in `host.usage.Usage`. All are 0 where nobody has counted it."""
+_USAGE_COLUMNS = [f"{name} INTEGER DEFAULT 0" for name in USAGE]
+_USAGE = ", ".join(["", *_USAGE_COLUMNS])  # as SQLite writes the columns that are added to an existing table
+PAST_ATTEMPTS = f"""
+CREATE TABLE IF NOT EXISTS past_attempts (
+    number INTEGER PRIMARY KEY,
+    place INTEGER,
+    attempt INTEGER,
+    cause TEXT,
+    counted INTEGER,
+    next_at REAL,
+    scheduled REAL,
+    started REAL,
+    ended REAL,
+    pid INTEGER,
+    exit_code INTEGER,
+    granted BLOB,
+    message TEXT
+{_USAGE});
+CREATE INDEX IF NOT EXISTS past_attempts_by_place ON past_attempts (place, attempt);"""
+HOLDS = "CREATE TABLE IF NOT EXISTS holds (place INTEGER PRIMARY KEY, since REAL);"
 TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE agents (name TEXT PRIMARY KEY, acked INTEGER) WITHOUT ROWID;
@@ -64,9 +96,11 @@ CREATE TABLE runs (
     granted BLOB,
     killed INTEGER DEFAULT 0,
     message TEXT
-);
+{_USAGE});
 CREATE TABLE commands (place INTEGER PRIMARY KEY, command TEXT);
 {ENDS}
+{PAST_ATTEMPTS}
+{HOLDS}
 CREATE VIEW jobs AS
     SELECT
         seq,
@@ -160,9 +194,36 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 def prepare_existing(connection: sqlite3.Connection, path: Path) -> None:
-    """Check the format, and add the table that registries of earlier 1.0 versions lack."""
+    """Check the format, and add the tables and columns that registries of earlier 1.0 versions lack."""
     check_format(connection, path)
-    connection.execute(ENDS)
+    lacking = _tables_without_usage(connection)
+    views = "".join(f"DROP VIEW IF EXISTS temp.{table};" for table in lacking)
+    columns = "".join(
+        f"ALTER TABLE main.{table} ADD COLUMN {column};" for table in lacking for column in _USAGE_COLUMNS
+    )
+    tables = f"{ENDS} {PAST_ATTEMPTS} {HOLDS}"
+    connection.executescript(f"{views} BEGIN; {columns} {tables} PRAGMA user_version={FORMAT}; COMMIT;")
+
+
+def complete_columns(connection: sqlite3.Connection) -> None:
+    """Let queries find the columns that registries of earlier versions lack, without a change of the file."""
+    for table in _tables_without_usage(connection):
+        zeros = ", ".join(f"0 AS {name}" for name in USAGE)
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"CREATE TEMP VIEW IF NOT EXISTS {table} AS SELECT *, {zeros} FROM main.{table}")
+
+
+def _tables_without_usage(connection: sqlite3.Connection) -> list[str]:
+    columns = {
+        table: [name for _, name, *_ in connection.execute(f"PRAGMA main.table_info({table})")]
+        for table in ("runs", "past_attempts")
+    }
+    return [table for table, names in columns.items() if names and USAGE[0] not in names]
+
+
+def earlier_tables() -> str:
+    """The tables as earlier formats have them."""
+    return TABLES.replace(_USAGE, "")
 
 
 def tables_of(connection: sqlite3.Connection) -> list[tuple[str, str, str | None]]:
@@ -174,7 +235,7 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found == 0:
         raise JournalError(f"{path} holds no registry: it was never completely created; start a new run instead.")
-    if found != FORMAT:
+    if found not in (FORMAT, *EARLIER_FORMATS):
         raise JournalError(
             f"The registry {path} has format {found}, this program reads format {FORMAT};"
             " use the version that wrote it."

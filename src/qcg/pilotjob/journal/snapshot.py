@@ -14,7 +14,7 @@ from qcg.pilotjob.host.safe_open import UnsafeFile
 from qcg.pilotjob.journal.damage import is_damaged, salvage
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.registry_files import check_foreign_files, check_own_files, copy_own, wal_header
-from qcg.pilotjob.journal.schema import check_format, create_tables, tables_of
+from qcg.pilotjob.journal.schema import check_format, complete_columns, create_tables, earlier_tables, tables_of
 
 TRIES = 10
 
@@ -37,6 +37,7 @@ def snapshot(path: Path, *, foreign: bool = False, whole: bool = True) -> Iterat
             check_format(connection, path)
             if foreign:
                 _check_tables(connection, path)
+            complete_columns(connection)
             if is_damaged(connection, whole=whole):
                 connection = stack.enter_context(contextlib.closing(salvage(connection)))
             connection.text_factory = _decode
@@ -100,7 +101,11 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse views and triggers that another user has made: a query on them may never end."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
         create_tables(expected)
-        if not set(tables_of(connection)) <= set(tables_of(expected)):
+        known = set(tables_of(expected))
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as earlier:
+        earlier.executescript(earlier_tables())
+        known.update(tables_of(earlier))
+        if not set(tables_of(connection)) <= known:
             raise JournalError(f"{path} is no registry of this version: its tables are others; its owner can read it.")
 
 

@@ -9,7 +9,7 @@ from posixpath import join, normpath
 from qcg.pilotjob.common.environment import STEP_ID
 from qcg.pilotjob.core.records import Attempt, Grant
 from qcg.pilotjob.description.json_input import DOLLAR
-from qcg.pilotjob.description.limits import ExpansionError, job_budget
+from qcg.pilotjob.description.limits import SubstitutionError, job_budget
 from qcg.pilotjob.description.model import Execution, JobDescription
 from qcg.pilotjob.description.variables import AT_LAUNCH, iteration_variable, launch_variables, rewrite, substitute
 from qcg.pilotjob.host.records import Launch, file_path, output_path
@@ -25,13 +25,14 @@ _NOTHING = Execution(exec="false")
 """Stands in for an execution whose variables cannot be substituted."""
 
 
-def compose(description: JobDescription, run: Attempt, site: Site) -> Launch:
+def compose(description: JobDescription, run: Attempt, site: Site, seen: Grant | None = None) -> Launch:
+    """The launch of an attempt. `seen`: the grant as the job sees it, where that is another one."""
     refusal = ""
+    grant = run.grant if seen is None else seen
     try:
-        execution = resolve(description, run, site)
-    except ExpansionError as error:
+        execution = resolve(description, run, grant, site)
+    except SubstitutionError as error:
         execution, refusal = _NOTHING, f"It cannot be started: {error}."
-    grant = run.grant
     parallel = execution.model in PARALLEL
     schema = site.schema
     if schema is None and parallel and site.multi_node is not None:
@@ -62,10 +63,11 @@ def compose(description: JobDescription, run: Attempt, site: Site) -> Launch:
     if setup:
         argv = wrapped(argv, execution.modules, execution.venv or "")
     output = ""
+    stream = (execution.output is not None or site.stream_output) and site.streams_output_of(execution)
     if site.output and (execution.stdout is None or execution.stderr is None):
-        output = output_name(description, run.job.name, run.position)
+        output = output_name(description, run.job.name, run.position, run.ordinal)
     # Positional arguments: keywords for all fields take three times as long.
-    return Launch(
+    launch = Launch(
         run.id,
         refused(refusal) if refusal else argv,
         environment,
@@ -82,15 +84,21 @@ def compose(description: JobDescription, run: Attempt, site: Site) -> Launch:
         run.lane.id if run.lane is not None else "",
         output,
         site.keep_output,
+        None,
+        stream,
     )
+    limit = description.request.memory if description.limit_memory or site.enforce_memory else 0
+    return launch._replace(memory=limit) if limit else launch
 
 
-def command_line(description: JobDescription, position: int, grant: Grant, attempt_id: str, site: Site) -> str:
+def command_line(
+    description: JobDescription, position: int, grant: Grant, attempt_id: str, site: Site, ordinal: int = 1
+) -> str:
     """The command of an attempt, as it could be typed into a shell, without the setup of modules and virtual
-    environments."""
+    environments. `ordinal`: 1 for the first attempt of the job or iteration, 2 for the second."""
     try:
-        execution = rewrite(description.execution, _Substitution(description, position, grant, site))
-    except ExpansionError:
+        execution = rewrite(description.execution, Substitution(description, position, grant, site, ordinal))
+    except SubstitutionError:
         return ""  # it was not started
     return shlex.join(start_of(execution, program(execution), grant, attempt_id, site).argv)
 
@@ -100,19 +108,20 @@ def _same_if_equal(path: str | None, other: str | None) -> str | None:
     return other if path and other and normpath(path) == normpath(other) else path
 
 
-def resolve(description: JobDescription, run: Attempt, site: Site) -> Execution:
+def resolve(description: JobDescription, run: Attempt, grant: Grant, site: Site) -> Execution:
     """The execution with all variables substituted."""
     spec = run.job.spec
     if spec and (DOLLAR not in spec or b"${" not in spec):
         return description.execution  # one search in the stored form is faster than one in each string
-    return rewrite(description.execution, _Substitution(description, run.position, run.grant, site))
+    return rewrite(description.execution, Substitution(description, run.position, grant, site, run.ordinal))
 
 
-class _Substitution:
+class Substitution:
     """Substitutes the variables of an attempt. Values are computed when a text uses them."""
 
-    def __init__(self, description: JobDescription, position: int, grant: Grant, site: Site) -> None:
+    def __init__(self, description: JobDescription, position: int, grant: Grant, site: Site, ordinal: int = 1) -> None:
         self._description = description
+        self._ordinal = ordinal
         self._position = position
         self._grant = grant
         self._site = site
@@ -123,27 +132,32 @@ class _Substitution:
 
     def get(self, name: str, default: str) -> str:
         if name in AT_LAUNCH:
+            if name == "attempt":
+                return str(self._ordinal)
             nodes = [part.node for part in self._grant.parts]
             return launch_variables(self._site.root_wd, self._grant.ncores, nodes)[name]
         iteration = self._description.iteration
         if iteration is None or self._position < 0:
             return default
-        value = iteration_variable(name, self._description, iteration.indices()[self._position])
+        value = iteration_variable(name, self._description, iteration.index(self._position), self._site.rows)
         return default if value is None else value
 
 
 def stream_paths(
-    description: JobDescription, job: str, position: int, grant: Grant, site: Site, *, saved: bool
+    description: JobDescription, job: str, position: int, grant: Grant, site: Site, *, saved: bool, ordinal: int = 1
 ) -> dict[str, str]:
-    """The absolute paths of the files with the `stdout` and `stderr` of an attempt.
+    """The absolute paths of the files with the `stdout` and `stderr` of an attempt; `ordinal`: 1 for the first one.
+    For output that is collected, the directory of the output streams as `stream`, and the name there as `streamName`.
 
     `saved`: also the files for captured output, which exist if there was any.
     """
     given = description.execution
+    if site.streams_output_of(given):
+        return {"stream": site.streams, "streamName": output_name(description, job, position, ordinal)}
     paths = Execution(wd=given.wd, stdout=given.stdout, stderr=given.stderr)
     try:
-        paths = rewrite(paths, _Substitution(description, position, grant, site))
-    except ExpansionError:
+        paths = rewrite(paths, Substitution(description, position, grant, site, ordinal))
+    except SubstitutionError:
         paths = _NOTHING
     wd = working_directory(paths, site)
     files = {}
@@ -151,17 +165,17 @@ def stream_paths(
         if path:
             files[stream] = normpath(join(wd, path))
         elif saved and site.output:
-            files[stream] = output_path(site.output, output_name(description, job, position), stream)
+            files[stream] = output_path(site.output, output_name(description, job, position, ordinal), stream)
     return files
 
 
-def directory_of(description: JobDescription, position: int, grant: Grant, site: Site) -> str:
-    """The working directory of an attempt."""
+def directory_of(description: JobDescription, position: int, grant: Grant, site: Site, ordinal: int = 1) -> str:
+    """The working directory of an attempt; `ordinal`: 1 for the first one."""
     wd = description.execution.wd or ""
     if "${" in wd:
         try:
-            wd = _Substitution(description, position, grant, site)(wd)
-        except ExpansionError:
+            wd = Substitution(description, position, grant, site, ordinal)(wd)
+        except SubstitutionError:
             wd = ""
     return _below(site.root_wd, wd)
 

@@ -1,7 +1,8 @@
 """The files in which the captured output of jobs is saved: `out/NAME.out` and `out/NAME.err` in the run directory.
 
-NAME is the name of the job, with `.INDEX` for an iteration. Names of jobs are free text: whatever could not be part of
-a file name, or be mistaken for something else, becomes `%XX` as in a URL, so that two jobs never share a file.
+NAME is the name of the job, with `.INDEX` for an iteration and `~2`, `~3` for further attempts. Names of jobs are free
+text: whatever could not be part of a file name, or be mistaken for something else, becomes `%XX` as in a URL, so that
+two jobs never share a file.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ _INDEX = re.compile(r"\.(?=[0-9]+$)")
 """The dot of a job name that would look like the dot before an index."""
 
 
-def output_name(description: JobDescription, job: str, position: int) -> str:
-    """The file name of the output of a job or one of its iterations, without the ending for the stream."""
+def output_name(description: JobDescription, job: str, position: int, ordinal: int = 1) -> str:
+    """The file name of the output of a job or one of its iterations, without the ending for the stream.
+
+    `ordinal`: 1 for its first attempt, 2 for the second."""
     iteration = description.iteration
+    further = "" if ordinal == 1 else f"~{ordinal}"
     if position < 0 or iteration is None:
-        return safe_name(job)
-    return f"{safe_name(job)}.{iteration.start + position * iteration.step}"
+        return safe_name(job) + further
+    return f"{safe_name(job)}.{iteration.index(position)}{further}"
 
 
 # All iterations of a job have its name.

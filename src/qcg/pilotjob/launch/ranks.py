@@ -69,5 +69,6 @@ def _with_settings(program: list[str], grant: Grant, settings: list[str], node_v
         (first,) = nodes_by_setting
     else:
         cases = [f"{'|'.join(nodes)}) {setting};;" for setting, nodes in nodes_by_setting.items()]
-        first = f"case ${node_variable} in {' '.join(cases)} esac"
+        unknown = f'*) echo "qcg-pm: {node_variable}=${node_variable} names no node of this job" >&2; exit 1;;'
+        first = f"case ${node_variable} in {' '.join(cases)} {unknown} esac"
     return ["bash", "-c", f"{first}; {last}", NAME, *program]

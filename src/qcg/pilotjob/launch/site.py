@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from posixpath import dirname, join
 
 from msgspec import Struct
 
 from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.description.iteration import RowSource
 from qcg.pilotjob.description.model import Execution
+from qcg.pilotjob.host.records import STREAMS
 from qcg.pilotjob.launch.start import Start
 
 
@@ -43,6 +46,24 @@ class MultiNode(Struct, frozen=True):
     """Why there is no `step`, as a clause in the refusal of such jobs."""
 
 
+class RemoteSite(Struct, frozen=True):
+    """The values that all launches on one remote host have in common."""
+
+    host: str
+    """Its name."""
+    slots: bool = False
+    """Whether a batch system starts its jobs: a grant says nothing about cores and nodes."""
+    environment: dict[str, str] = {}
+    """Variables for all jobs on this host; variables of a job go before them."""
+    directives: dict[str, str] = {}
+    """Options for the batch system for all jobs on this host; directives of a job go before them."""
+    directory: str = ""
+    """The run directory there, as shown to users: `qcg-run/RUN`."""
+    local_tree: str = ""
+    """The directory on the manager's side with the same tree as the run directory there: retrieved logs and outputs.
+    Empty without one."""
+
+
 class Site(Struct, frozen=True):
     """The values that all launches of one manager have in common."""
 
@@ -67,6 +88,10 @@ class Site(Struct, frozen=True):
     output is dropped."""
     keep_output: bool = False
     """Save the captured output of jobs that succeed as well."""
+    stream_output: bool = False
+    """Collect the output of jobs that name no file for it in output streams."""
+    enforce_memory: bool = False
+    """The memory that a job asks for is a hard limit, whatever its description says."""
     bindings: dict[str, Mapping[int, int]] = {}
     """For each node whose CPUs are known, the CPU of its operating system for each core id of a grant. Processes on
     other nodes are not bound. Filled in by the engine as hosts connect."""
@@ -78,5 +103,19 @@ class Site(Struct, frozen=True):
     """Variables of the agent's environment that jobs must not see, as in `host/records.py:Launch.unset`."""
     hidden_from_mpi: tuple[str, ...] = ()
     """Variables that would lead `mpirun` to an allocation that the run does not use."""
+    remote: RemoteSite | None = None
+    """Only for the site of a remote host; see `launch/remote.py`."""
     threads_chosen: bool = False
     """The user has set OMP_NUM_THREADS for the manager, and so for all jobs."""
+    rows: RowSource | None = None
+    """Reads the rows of parameter files; None where there is no access to them."""
+
+    @property
+    def streams(self) -> str:
+        """The directory of output streams, beside that of saved output."""
+        return join(dirname(self.output), STREAMS)
+
+    def streams_output_of(self, execution: Execution) -> bool:
+        """Whether the output of a job goes to a stream."""
+        named = execution.stdout is not None or execution.stderr is not None
+        return execution.output is not None or (self.stream_output and not named)

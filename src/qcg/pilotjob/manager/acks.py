@@ -20,14 +20,15 @@ class AckTracker:
         self._handled[host] = number
 
     def hold(self, host: str, number: int, attempt_id: str) -> None:
-        """Do not acknowledge the record of this end while the attempt leaves its other nodes."""
+        """Do not acknowledge the record of this end while the attempt is cleaned up on its other nodes."""
         self._held.setdefault(attempt_id, (host, number))
 
-    def settled(self, leaving: Container[str]) -> dict[str, int]:
-        """By host, the last record that needs no other one any more, where it is a later one than at the last call.
+    def settled(self, cleanups: Container[str]) -> dict[str, int]:
+        """By host, the number up to which all its records can be acknowledged, for hosts where it has grown since the
+        last call.
 
-        `leaving`: the attempts whose ends are still held."""
-        self._held = {attempt_id: record for attempt_id, record in self._held.items() if attempt_id in leaving}
+        `cleanups`: ids of the attempts that are still cleaned up, whose ends are held."""
+        self._held = {attempt_id: record for attempt_id, record in self._held.items() if attempt_id in cleanups}
         settled = dict(self._handled)
         for host, number in self._held.values():
             settled[host] = min(settled[host], number - 1)

@@ -18,6 +18,10 @@ from qcg.pilotjob.cluster.registry import (
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.core import Core
+from qcg.pilotjob.core.drain import drained_in_words
+from qcg.pilotjob.core.events import Release
+from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.description.retry import parse_policy
 from qcg.pilotjob.executors.agents import Endpoint
 from qcg.pilotjob.executors.composite import composite
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
@@ -42,10 +46,16 @@ from qcg.pilotjob.launch.site import EnvironmentSchema, Site
 from qcg.pilotjob.manager import resume
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.manager import Manager
+from qcg.pilotjob.manager.named_counters import counters_of_run
 from qcg.pilotjob.manager.placement import Placement, agent_executor
 from qcg.pilotjob.manager.prepare import PreparedRun
+from qcg.pilotjob.manager.remote_hosts import node_specs, remote_executor, remote_sites
+from qcg.pilotjob.manager.rerun import rerun_in_states
+from qcg.pilotjob.manager.row_changes import changed_row_files
 from qcg.pilotjob.manager.shutdown_request import ShutdownRequest
 from qcg.pilotjob.report.writer import ReportWriter
+from qcg.pilotjob.rows.store import DIRECTORY as ROWS
+from qcg.pilotjob.rows.store import RowFiles
 from qcg.pilotjob.runs import rundir
 from qcg.pilotjob.wire.contact import FILE_NAME, ClientsContact
 from qcg.pilotjob.wire.hub import Hub
@@ -66,21 +76,35 @@ def assemble(
     `on_local_agent`: called with the pid of the agent of this host when it connects."""
     options, run_dir, journal, placement = prepared.options, prepared.run_dir, prepared.journal, prepared.placement
     clients = prepared.network.contact if prepared.network is not None else None
-    site = _site(prepared, clients)
+    row_files = RowFiles(str(prepared.wd), str(run_dir / ROWS), builds=True)
+    site = _site(prepared, clients, row_files)
     report_path = run_dir / options.report_file
     report = ReportWriter(report_path, options.report_format, keep=journal.metadata(REPORT_SIZE))
     if options.report_format != "none":
         rundir.link(prepared.wd, report_path, "jobs.report")
     _remember(journal, options, site, placement)
+    hosts, run_id = prepared.remote_hosts, run_dir.name.removeprefix(rundir.PREFIX)
+    specs = [*placement.specs, *node_specs(hosts)]
     core = Core(
-        placement.specs, rerun_lost=options.rerun_lost, patience=options.patience, fallback_node=placement.fallback_node
+        specs,
+        rerun_lost=options.rerun_lost,
+        retry=None if options.retry is None else parse_policy(options.retry),
+        patience=options.patience,
+        fallback_node=placement.fallback_node,
+        counters=counters_of_run(options.named, specs),
+        drain_after=options.drain_after,
     )
     endpoint = Endpoint(hub, make_keys(), f"tcp://{placement.address}:*")
     agents = agent_executor(placement, options, run_dir, site, journal, endpoint, contact, on_local_agent, prestarted)
-    engine = Engine(core, journal, report, site, composite([agents]), ShutdownRequest())
+    executors = [agents]
+    if hosts:
+        acked = journal.acked()
+        executors.append(remote_executor(hosts, run_id, site.instance, prepared.wd, run_dir, acked, clients))
+    sites = remote_sites(hosts, run_id, site.instance, enforce_memory=site.enforce_memory)
+    engine = Engine(core, journal, report, site, composite(executors), ShutdownRequest(), sites)
     manager = Manager(
         engine,
-        run_dir.name.removeprefix(rundir.PREFIX),
+        run_id,
         clients=clients,
         system_cores=int(options.system_core),
         cluster_name=placement.cluster_name,
@@ -89,13 +113,22 @@ def assemble(
         manager.end_when_done.set()
     if prepared.is_resumed:
         _restore(engine, run_dir, placement)
+        for notice in changed_row_files(engine.state, engine.descriptions, row_files):
+            manager.add_start_notice(notice)
+    if prepared.rerun:
+        manager.add_start_notice(rerun_in_states(engine, [State[name.upper()] for name in prepared.rerun]))
+        if drained := drained_in_words(core.state):
+            manager.add_start_notice(f"{drained}: `qcg-pm nodes resume` lets new jobs start there")
+    if prepared.release:
+        data, _ = engine.carry_out(Release(None))
+        manager.add_start_notice(f"{pluralize(data['released'], 'job was', 'jobs were')} released")
     total = sum(len(spec.cores) for spec in placement.specs)
     names = ", ".join(spec.name for spec in placement.specs[:20])
     log.info("%s with %s: %s", pluralize(len(placement.specs), "node"), pluralize(total, "core"), names)
     return manager
 
 
-def _site(prepared: PreparedRun, clients: ClientsContact | None) -> Site:
+def _site(prepared: PreparedRun, clients: ClientsContact | None, row_files: RowFiles) -> Site:
     options, run_dir, placement = prepared.options, prepared.run_dir, prepared.placement
     return Site(
         root_wd=str(prepared.wd),
@@ -108,12 +141,15 @@ def _site(prepared: PreparedRun, clients: ClientsContact | None) -> Site:
         files=str(run_dir / FILES),
         output=str(run_dir / OUTPUT),
         keep_output=options.keep_output,
+        stream_output=options.stream_output,
+        enforce_memory=options.enforce_memory,
         bindings=placement.bindings,
         hides_gpus="CUDA_VISIBLE_DEVICES" in os.environ
         or any(spec.gpus for spec in placement.specs if placement.allocation),
         hidden=_hidden(placement),
         hidden_from_mpi=() if placement.job_id else allocation_variables(),
         threads_chosen="OMP_NUM_THREADS" in os.environ,
+        rows=row_files.row,
     )
 
 

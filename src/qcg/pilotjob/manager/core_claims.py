@@ -23,7 +23,7 @@ from msgspec import Struct
 from qcg.pilotjob.common.environment import CORE_CLAIMS
 from qcg.pilotjob.host.process_tree import boot_id, read_process
 
-PATIENCE = 1.0
+LOCK_TIMEOUT = 1.0
 """Seconds to wait for the lock. Its holder needs milliseconds, unless it was stopped."""
 PAUSE = 0.02
 MOST_BYTES = 1 << 20
@@ -165,7 +165,7 @@ class Claims:
         return descriptor
 
     def _lock(self, lock: int) -> None:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + LOCK_TIMEOUT
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -28,17 +28,17 @@ from qcg.pilotjob.manager.manager import Manager
 log = logging.getLogger(__name__)
 
 TICK = 0.5
-SELDOM = 5.0
+IDLE_TICK = 5.0
 """Seconds between two checks of the time while there are no jobs."""
 READ_AGAIN = 120.0
 READ_SOON = 30.0
 """Bounds for the seconds between two queries of the end of the allocation, because limits can change: a sixth of
 the remaining time."""
-PATIENCE = 20.0
+QUERY_TIMEOUT = 20.0
 """Seconds that the batch system has to answer."""
-SHORT_PATIENCE = 3.0
+SHORT_QUERY_TIMEOUT = 3.0
 """The same when the known end is near, and it is queried once more."""
-LAST = 15.0
+END_MARGIN = 15.0
 """Seconds before the end at which running jobs are ended, because records have to be sent and written. Half of a short
 grace period."""
 SHORT_KILL_GRACE = 2.0
@@ -73,14 +73,14 @@ class ManagerDeadline:
         self._all_read = True
 
     async def watch(self) -> None:
-        while not self._manager.shutdown.is_made:
+        while not self._manager.shutdown.is_requested:
             await self._look()
             await asyncio.sleep(self._until_next_look())
 
     def end_now(self, why: str) -> None:
         """The batch system ends the allocation within seconds."""
         self._quickly = True
-        self._manager.shutdown.make(Cause.TIME, why)
+        self._manager.shutdown.request(Cause.TIME, why)
 
     @property
     def kill_grace(self) -> float:
@@ -88,8 +88,8 @@ class ManagerDeadline:
         if self._quickly:
             return SHORT_KILL_GRACE
         end = self._end
-        last = LAST if end is None else _last(self._grace(end))
-        return min(KILL_GRACE, last / 2)
+        margin = END_MARGIN if end is None else _end_margin(self._grace(end))
+        return min(KILL_GRACE, margin / 2)
 
     @property
     def is_end_of_allocation(self) -> bool:
@@ -113,20 +113,24 @@ class ManagerDeadline:
             return TICK
         end = self._end
         left = math.inf if end is None else end - self._grace(end) - self._clock.steady()
-        return min(max(left / 2, TICK), SELDOM)
+        return min(max(left / 2, TICK), IDLE_TICK)
 
     async def _look(self) -> None:
         if self._clock.steady() - self._read_at >= self._pause():
-            await self._read_end(PATIENCE)
+            await self._read_end(QUERY_TIMEOUT)
         end = self._end
         if end is not None:
             await self._count_down(end)
         self._set_deadline()
         shutdown = self._manager.shutdown
-        if self._all_read and self._manager.end_when_done.is_set() and not (self._engine.gathering or shutdown.is_made):
+        if (
+            self._all_read
+            and self._manager.end_when_done.is_set()
+            and not (self._engine.gathering or shutdown.is_requested)
+        ):
             why = why_over(self._engine.state, self._clock.wall())
             if why is not None:
-                shutdown.make(Cause.TIME, why)
+                shutdown.request(Cause.TIME, why)
 
     def _pause(self) -> float:
         left = math.inf if self._allocation_end is None else self._allocation_end - self._read_at
@@ -141,12 +145,12 @@ class ManagerDeadline:
             end = await self._read_end_again()
             if now() >= end - grace:
                 self._warn(end)
-        if now() >= end - _last(grace) and now() >= await self._read_end_again() - _last(grace):
-            self._manager.shutdown.make(Cause.TIME, "the time of this manager is over")
+        if now() >= end - _end_margin(grace) and now() >= await self._read_end_again() - _end_margin(grace):
+            self._manager.shutdown.request(Cause.TIME, "the time of this manager is over")
 
     async def _read_end_again(self) -> float:
         """The limit may have been raised since it was read."""
-        await self._read_end(SHORT_PATIENCE)
+        await self._read_end(SHORT_QUERY_TIMEOUT)
         return math.inf if self._end is None else self._end
 
     def _set_deadline(self) -> None:
@@ -163,17 +167,17 @@ class ManagerDeadline:
     def _warn(self, end: float) -> None:
         """No job is started any more, because of the deadline; running jobs get a signal where the user wants that."""
         self._warned = True
-        told = ""
+        signals = ""
         name = self._options.grace_signal
         if name is not None:
             by_node: dict[str, list[str]] = {}
-            for run in self._engine.state.attempts.values():
-                by_node.setdefault(host_node(self._engine.state, run), []).append(run.id)
+            for attempt in self._engine.state.attempts.values():
+                by_node.setdefault(host_node(self._engine.state, attempt), []).append(attempt.id)
             self._engine.dispatch(Warned())
             self._engine.executor.signal(by_node, signal.Signals[name])
-            told = f"; running jobs get {name}"
+            signals = f"; running jobs get {name}"
         left = max(end - self._clock.steady(), 0.0)
-        self._engine.notice(f"the time of this manager is over in {left:.0f} s: no job is started any more{told}")
+        self._engine.notice(f"the time of this manager is over in {left:.0f} s: no job is started any more{signals}")
 
     async def _read_end(self, patience: float) -> None:
         if self._allocation is None:
@@ -195,5 +199,5 @@ class ManagerDeadline:
             self._allocation_end = self._steady(end)
 
 
-def _last(grace: float) -> float:
-    return min(LAST, grace / 2)
+def _end_margin(grace: float) -> float:
+    return min(END_MARGIN, grace / 2)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from qcg.pilotjob.common.wording import list_names
+from qcg.pilotjob.common.printable import printable
+from qcg.pilotjob.common.wording import list_names, pluralize
 from qcg.pilotjob.core import effects, events
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.core_state import CoreState, name_of
@@ -23,15 +25,20 @@ from qcg.pilotjob.core.effects import Effect, Transition
 from qcg.pilotjob.core.errors import CoreError
 from qcg.pilotjob.core.events import AttemptEnded, AttemptStarted, Event
 from qcg.pilotjob.core.job_states import FAILED
+from qcg.pilotjob.core.multinode import grant_of
 from qcg.pilotjob.core.orphaned import count_adopted, host_node
+from qcg.pilotjob.core.records import Attempt, parse_attempt_id
+from qcg.pilotjob.core.retries import grown_description
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.executors.base import ExecutorFactory, ExecutorObserver, NodeLayout, NumberedRecord
-from qcg.pilotjob.host.records import Ended, Running
+from qcg.pilotjob.host.records import Ended, Launch, NodeGrant, Running
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.journal import Journal
+from qcg.pilotjob.journal.metadata import DRAINED_NODES, MetadataKey, T
 from qcg.pilotjob.launch.compose import command_line, compose
 from qcg.pilotjob.launch.models import PARALLEL
+from qcg.pilotjob.launch.remote import compose_remote, remote_site
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.acks import AckTracker
 from qcg.pilotjob.manager.commits import CommitLoop
@@ -44,7 +51,8 @@ from qcg.pilotjob.report.writer import ReportWriter
 log = logging.getLogger(__name__)
 
 STARTS_PER_TURN = 500
-"""Hosts begin with these while the next ones are composed, and what is composed stays in the caches."""
+"""Maximum number of launches in one turn: hosts start them while the next turn composes more, and a batch of this size
+fits into the processor's caches."""
 
 
 class Engine(ExecutorObserver):
@@ -58,7 +66,10 @@ class Engine(ExecutorObserver):
         site: Site,
         make_executor: ExecutorFactory,
         shutdown: ShutdownRequest,
+        remote_sites: Mapping[str, Site] = MappingProxyType({}),
     ) -> None:
+        """`site`: what launches on the nodes of the run have in common. `remote_sites`: the same for each remote host,
+        by the name of its node."""
         self.core = core
         self.journal = journal
         self.report = report
@@ -70,7 +81,13 @@ class Engine(ExecutorObserver):
         self.executor = make_executor(self)
         self.observers = Observers()
         self.descriptions = Descriptions(journal)
-        self.views = JobViews(journal, self.descriptions, site)
+        self._remote_sites = {
+            node: msgspec.structs.replace(
+                remote, bindings=dict(remote.bindings), visible_gpus=dict(remote.visible_gpus), rows=site.rows
+            )
+            for node, remote in remote_sites.items()
+        }
+        self.views = JobViews(journal, self.descriptions, site, self._remote_sites)
         self.all_done = asyncio.Event()
         self.all_done.set()
         self.gathering = True
@@ -82,6 +99,10 @@ class Engine(ExecutorObserver):
         self._known_hosts: set[str] = set()
         """Hosts that have reported to this manager."""
         self._turn_due = False
+        self._wake_timer: asyncio.TimerHandle | None = None
+        """Timer for the next time at which a job may be started that waits for a time."""
+        self._closed = False
+        """No turn follows, also when the last commit is the first one that works again."""
         self._handlers: dict[type[Effect], Callable[[Any], list[Effect] | None]] = {
             effects.Launch: self._launch,
             effects.Kill: self._kill,
@@ -95,7 +116,13 @@ class Engine(ExecutorObserver):
             effects.QueuedIterationsFinal: self._ended_in_bulk,
             effects.IterationsFinal: self._ended_in_bulk,
             effects.Requeued: self._requeued,
-            effects.Removed: self._removed,
+            effects.WakeAt: self._wake_at,
+            effects.Reran: self._reran,
+            effects.NodesDrained: self._nodes_drained,
+            effects.Held: self._changed,
+            effects.Released: self._changed,
+            effects.Changed: self._described_anew,
+            effects.Removed: self._changed,
         }
 
     @property
@@ -130,14 +157,27 @@ class Engine(ExecutorObserver):
         Raises JournalError or ReportError, and changes nothing, when nothing can be written at the moment.
         """
         self.commits.commit()
-        reply = self.dispatch(event)
+        return self.dispatch(event), self._commit_change()
+
+    def store(self, key: MetadataKey[T], value: T) -> str:
+        """Set a value in the metadata of the run, and commit it. Returns a remark for the client.
+
+        Raises JournalError or ReportError, and changes nothing, when nothing can be written at the moment.
+        """
+        self.commits.commit()
+        self.journal.set_metadata(key, value)
+        return self._commit_change()
+
+    def _commit_change(self) -> str:
+        """Commit a change made by a request. Returns a remark when that fails."""
         self.commits.try_to_commit()
-        is_stalled = self.commits.stalled
-        return reply, "It is done, but cannot be written at the moment; see service.log." if is_stalled else ""
+        return "It is done, but cannot be written at the moment; see service.log." if self.commits.stalled else ""
 
     async def close(self) -> None:
         """Write everything and stop. Nothing is started any more."""
-        self._turn_due = True  # so that no turn follows, also when the last commit is the first that works again
+        self._closed = True
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
         await self.commits.close()
 
     # -- what the executor reports ------------------------------------------------------------------------------------
@@ -149,23 +189,26 @@ class Engine(ExecutorObserver):
         self._turn_soon()
 
     def node_described(self, node: str, layout: NodeLayout) -> None:
+        site = self._remote_sites.get(node, self.site)
         if layout.cpus is not None:
-            self.site.bindings[node] = layout.cpus
+            site.bindings[node] = layout.cpus
         if layout.gpus is not None:
-            self.site.visible_gpus[node] = layout.gpus
+            site.visible_gpus[node] = layout.gpus
 
     def records_received(self, host: str, records: Sequence[NumberedRecord]) -> None:
-        handle, leaving = self.core.handle, self.state.cleanups
+        handle, cleanups = self.core.handle, self.state.cleanups
         happened: list[Effect] = []
+        # Not the times of the records: jobs that wait for these attempts are ready now, however old the records are.
+        now = time.time()
         with self._atomic():
             for record in records:
                 body = record.body
                 if type(body) is Ended:
-                    happened += handle(AttemptEnded(body), body.at)
-                    if body.id in leaving:
+                    happened += handle(AttemptEnded(body), now)
+                    if body.id in cleanups:
                         self._acks.hold(host, record.number, body.id)
                 else:
-                    happened += handle(AttemptStarted(body), body.at)  # type: ignore[arg-type]
+                    happened += handle(AttemptStarted(body), now)  # type: ignore[arg-type]
             self._acks.handled(host, records[-1].number)
             self._apply(happened)
 
@@ -180,11 +223,42 @@ class Engine(ExecutorObserver):
         found = 0 if host in self._known_hosts else count_adopted(self.state, live)
         self._known_hosts.add(host)
         if found:
-            self.notice("1 job was found running" if found == 1 else f"{found} jobs were found running")
+            self.notice(f"{pluralize(found, 'job was', 'jobs were')} found running")
 
-    def host_away(self, host: str, nodes: list[str]) -> None:
-        log.warning("host %s is away", host)
-        self.dispatch(events.HostUnreachable(nodes))
+    def host_away(self, host: str, nodes: list[str], reason: str = "") -> None:
+        log.warning("host %s is away%s", host, f": {reason}" if reason else "")
+        self.dispatch(events.HostUnreachable(nodes, reason))
+
+    def message_received(self, attempt_id: str, text: str) -> None:
+        attempt = self._attempt_of(attempt_id, [])
+        sender = attempt_id if attempt is None else name_of(attempt.job, attempt.position)
+        self.notice(f"{sender} says: {printable(text)}")
+
+    def launch_of(self, ended: Ended) -> Launch | None:
+        attempt = self._attempt_of(ended.id, ended.grant)
+        if attempt is None or not attempt.grant.parts:
+            return None
+        description = self.descriptions.of(attempt.job)
+        if not description.request.host:
+            return None
+        return compose_remote(description, attempt, self._site_of(attempt.grant.parts[0].node))
+
+    def _attempt_of(self, attempt_id: str, grant: list[NodeGrant]) -> Attempt | None:
+        """An attempt by its id: the one that the core has, or one like it, with this grant, if its job is known."""
+        attempt = self.state.attempts.get(attempt_id)
+        if attempt is not None:
+            return attempt
+        try:
+            seq, position, number = parse_attempt_id(attempt_id)
+        except ValueError:
+            return None
+        job = self.state.find_seq(seq)
+        if job is None or not job.has_position(position):
+            return None
+        return Attempt(job, position, number, grant_of(grant), 0.0)
+
+    def has_attempts(self, node: str) -> bool:
+        return bool(self.state.attempts_of_nodes([node]))
 
     def nodes_lost(self, nodes: list[str], message: str) -> None:
         self.notice(f"{list_names(nodes)}: {message}")
@@ -246,12 +320,27 @@ class Engine(ExecutorObserver):
     def _launch(self, effect: effects.Launch) -> None:
         attempt = effect.attempt
         description = self.descriptions.keep(attempt.job)
+        if self.core.state.past:
+            description = self._with_growth(description, attempt)
+        node = attempt.grant.parts[0].node
+        if description.request.host:
+            self.executor.launch(node, compose_remote(description, attempt, self._site_of(node)))
+            return
         launch = compose(description, attempt, self.site)
         if description.execution.model in PARALLEL:
             # Stored now, because it depends on what agents have reported about their nodes.
-            command = command_line(description, attempt.position, attempt.grant, attempt.id, self.site)
+            command = command_line(description, attempt.position, attempt.grant, attempt.id, self.site, attempt.ordinal)
             self.journal.set_command(attempt, command)
-        self.executor.launch(attempt.grant.parts[0].node, launch)
+        self.executor.launch(node, launch)
+
+    def _with_growth(self, description: JobDescription, attempt: Attempt) -> JobDescription:
+        """The description, with what an attempt after a retry gets more than the first one."""
+        past = self.state.past_of(attempt.job, attempt.position)
+        return description if past is None or not past.steps else grown_description(description, attempt)
+
+    def _site_of(self, node: str) -> Site:
+        """The site of a remote host."""
+        return self._remote_sites.get(node) or remote_site(node, self.site.instance)
 
     def _kill(self, effect: effects.Kill) -> None:
         self.journal.record(effect)
@@ -263,8 +352,8 @@ class Engine(ExecutorObserver):
         self.executor.kill(host_node(self.state, attempt), attempt.id, effect.reason, effect.message)
 
     def _sweep(self, effect: effects.Sweep) -> list[Effect] | None:
-        leaving = self.state.cleanups.get(effect.attempt_id)
-        if leaving is None or self.executor.same_host(leaving.first, effect.node):
+        cleanup = self.state.cleanups.get(effect.attempt_id)
+        if cleanup is None or self.executor.same_host(cleanup.first, effect.node):
             # A host ends an attempt on all its nodes at once.
             return self.core.handle(events.AttemptSwept(effect.attempt_id, effect.node), time.time())
         self.executor.sweep(effect.node, effect.attempt_id)
@@ -279,6 +368,7 @@ class Engine(ExecutorObserver):
         self.executor.kill(effect.node, effect.attempt_id)
 
     def _more_to_start(self, effect: effects.MoreToStart) -> None:
+        # Not at once: this turn is not over, and no other one is scheduled before its end.
         self._loop.call_soon(self._turn_soon)
 
     def _all_done(self, effect: effects.AllDone) -> None:
@@ -300,19 +390,49 @@ class Engine(ExecutorObserver):
         # Otherwise the next manager would kill the next attempt as one that no job wants.
         self.commits.require_commit()
 
-    def _removed(self, effect: effects.Removed) -> None:
+    def _reran(self, effect: effects.Reran) -> None:
+        self.journal.record(effect)
+        self.descriptions.forget(effect.job)
+        self.all_done.clear()
+        # Otherwise the next manager would kill the next attempt as one that no job wants.
+        self.commits.require_commit()
+
+    def _described_anew(self, effect: effects.Changed) -> None:
+        self.journal.record(effect)
+        self.descriptions.forget(effect.job)
+
+    def _wake_at(self, effect: effects.WakeAt) -> None:
+        """Run a scheduling pass at this time. An earlier one asks for the next by itself."""
+        at = self._loop.time() + max(effect.at - time.time(), 0.0)
+        if self._wake_timer is not None:
+            if self._wake_timer.when() <= at:
+                return
+            self._wake_timer.cancel()
+        self._wake_timer = self._loop.call_at(at, self._wake)
+
+    def _wake(self) -> None:
+        self._wake_timer = None
+        self._turn_soon()
+
+    def _nodes_drained(self, effect: effects.NodesDrained) -> None:
+        self.journal.set_metadata(DRAINED_NODES, effect.drained)
+        self.notice(effect.notice)
+
+    def _changed(self, effect: Effect) -> None:
         self.journal.record(effect)
 
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def _turn_soon(self) -> None:
+        if self._closed:
+            return
         if not self._turn_due:
             self._turn_due = True
             self._loop.call_soon(self._turn)
         self.commits.commit_soon()
 
     def _turn(self) -> None:
-        if self.commits.broken:
+        if self._closed or self.commits.broken:
             return
         try:
             if self.commits.must_commit:

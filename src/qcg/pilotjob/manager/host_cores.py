@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.manager.core_claims import Claim, Claims, ClaimsError
 from qcg.pilotjob.manager.placement import Placement, without_system_core
@@ -31,7 +32,7 @@ class HostCores:
     def set_agent(self, pid: int) -> None:
         """The agent of the run: jobs may run on the claimed cores while it lives."""
         if self._claims is not None:
-            self._attempt(lambda claims: claims.set_agent(self._run_dir, pid))
+            self._change(lambda claims: claims.set_agent(self._run_dir, pid))
 
     def refresh(self) -> None:
         """Keep the claim of a long run from being cleaned up as an old temporary file."""
@@ -41,10 +42,10 @@ class HostCores:
     def release(self) -> None:
         """Leave the cores to others, unless an agent with jobs is left."""
         if self._claims is not None:
-            self._attempt(lambda claims: claims.release(self._run_dir))
+            self._change(lambda claims: claims.release(self._run_dir))
             self._claims = None
 
-    def _attempt(self, change: Callable[[Claims], None]) -> None:
+    def _change(self, change: Callable[[Claims], None]) -> None:
         assert self._claims is not None
         try:
             change(self._claims)
@@ -92,4 +93,4 @@ class HostCores:
 
 
 def _cores(node: NodeSpec) -> str:
-    return "1 core" if len(node.cores) == 1 else f"{len(node.cores)} cores"
+    return pluralize(len(node.cores), "core")

@@ -14,6 +14,8 @@ from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.metadata import SUBMISSIONS
 from qcg.pilotjob.manager.engine import Engine
+from qcg.pilotjob.rows.store import DIRECTORY as ROWS
+from qcg.pilotjob.rows.store import RowFiles
 from qcg.pilotjob.wire.contact import ClientsContact
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,8 @@ class Manager:
         self.engine = engine
         self.views = engine.views
         self.run_id = run_id
+        self.row_files = RowFiles(engine.site.root_wd, str(engine.journal.path.parent / ROWS), builds=True)
+        """Reads the parameter files of submissions."""
         self.started = datetime.now()
         self.system_cores = system_cores
         """Cores kept for the manager itself: they exist, and are always in use."""

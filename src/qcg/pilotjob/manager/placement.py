@@ -30,6 +30,7 @@ from qcg.pilotjob.journal.journal import Journal
 from qcg.pilotjob.journal.metadata import LONGEST_NODE_TIMEOUT
 from qcg.pilotjob.launch.binding import Layout, binding, binding_by_count
 from qcg.pilotjob.launch.site import Site
+from qcg.pilotjob.manager.named_counters import with_named_counters
 from qcg.pilotjob.wire.routing import LOOPBACK, address_towards
 
 
@@ -85,12 +86,11 @@ class Placement(Struct, frozen=True):
 def find_placement(options: Options) -> Placement:
     part = NodeRange(options.slurm_limit_nodes_range_begin, options.slurm_limit_nodes_range_end)
     found = find_nodes(options.resources, options.nodes, os.environ, part)
+    specs = with_named_counters(found.specs, options.named)
     if isinstance(found, Allocation):
-        return Placement(found.specs, {}, found)
+        return Placement(specs, {}, found)
     bound = found.real and not options.no_bind
-    return Placement(
-        found.specs, {spec.name: {core: core for core in spec.cores} for spec in found.specs} if bound else {}
-    )
+    return Placement(specs, {spec.name: {core: core for core in spec.cores} for spec in specs} if bound else {})
 
 
 def hosts_of_file(options: Options) -> list[str]:

@@ -11,8 +11,10 @@ from qcg.pilotjob.common.options import Options, Resumption
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
 from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, INSTANCE, NODES_OF_ALLOCATION
 from qcg.pilotjob.manager import resume
+from qcg.pilotjob.manager.named_counters import counters_of_run
 from qcg.pilotjob.manager.placement import Placement, find_placement, hosts_of_file
 from qcg.pilotjob.manager.ports import Interfaces, NetworkServer, RequestFile
+from qcg.pilotjob.manager.remote_hosts import RemoteHosts, check_used_hosts, find_remote_hosts, node_specs
 from qcg.pilotjob.runs import rundir
 from qcg.pilotjob.runs.guard import check_agents, check_no_manager
 from qcg.pilotjob.runs.machine_check import check_connections
@@ -32,6 +34,11 @@ class PreparedRun(Struct, frozen=True):
     requests: RequestFile
     network: NetworkServer | None
     is_resumed: bool
+    remote_hosts: RemoteHosts = {}
+    rerun: tuple[str, ...] = ()
+    """States without success: jobs and iterations in them are run again."""
+    release: bool = False
+    """Whether all held jobs are released."""
 
     def discard(self) -> None:
         """Remove the directory of a new run that could not begin."""
@@ -43,6 +50,8 @@ def prepare_new(options: Options, interfaces: Interfaces, hub: Hub) -> PreparedR
     requests = interfaces.read_file(options)
     # Before the run directory is made, so that nothing is left when nodes or ports are refused.
     placement = find_placement(options)
+    hosts = find_remote_hosts(options, placement.specs)
+    counters_of_run(options.named, [*placement.specs, *node_specs(hosts)])
     network = _open_network(interfaces, hub, options, placement)
     wd = Path(options.wd).resolve()
     run_dir = rundir.create(wd, options.id)
@@ -51,7 +60,9 @@ def prepare_new(options: Options, interfaces: Interfaces, hub: Hub) -> PreparedR
     except BaseException:
         rundir.discard(wd, run_dir)
         raise
-    return PreparedRun(wd, run_dir, options, journal, placement, requests, network, is_resumed=False)
+    return PreparedRun(
+        wd, run_dir, options, journal, placement, requests, network, is_resumed=False, remote_hosts=hosts
+    )
 
 
 def prepare_resumed(resumption: Resumption, interfaces: Interfaces, hub: Hub) -> PreparedRun:
@@ -65,11 +76,26 @@ def prepare_resumed(resumption: Resumption, interfaces: Interfaces, hub: Hub) ->
     given_again = "file_path" in resumption.changes
     requests = interfaces.read_file_again(options, before, journal, given_again=given_again)
     placement = find_placement(options)
+    hosts = find_remote_hosts(options, placement.specs)
+    check_used_hosts(run_dir, hosts)
+    counters_of_run(options.named, [*placement.specs, *node_specs(hosts)])
     was_in = journal.metadata(NODES_OF_ALLOCATION)
     if was_in and placement.allocation is None and options.nodes is None and options.resources == "auto":
         refuse_outside_allocation(run_dir, was_in, journal.metadata(BATCH_SYSTEM))
     network = _open_network(interfaces, hub, options, placement)
-    return PreparedRun(run_dir.parent, run_dir, options, journal, placement, requests, network, is_resumed=True)
+    return PreparedRun(
+        run_dir.parent,
+        run_dir,
+        options,
+        journal,
+        placement,
+        requests,
+        network,
+        is_resumed=True,
+        remote_hosts=hosts,
+        rerun=resumption.rerun,
+        release=resumption.release,
+    )
 
 
 def _open_network(interfaces: Interfaces, hub: Hub, options: Options, placement: Placement) -> NetworkServer | None:

@@ -17,9 +17,9 @@ from qcg.pilotjob.manager.job_views import JobViews
 from qcg.pilotjob.report.writer import UNKNOWN, ReportWriter
 
 
-def restore(core: CoreState, journal: Journal, told: UnreportedRecords) -> list[Effect]:
+def restore(core: CoreState, journal: Journal, unreported: UnreportedRecords) -> list[Effect]:
     """Restore an empty core from the registry and from the ledgers of agents that have ended; returns the effects."""
-    ledgers = LedgerRecords(told.records, told.agents, complete=told.is_complete)
+    ledgers = LedgerRecords(unreported.records, unreported.agents, complete=unreported.is_complete)
     try:
         return core_restore.restore(core, journal.load(), ledgers, time.time())
     except DamagedDescription as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from qcg.pilotjob.common.exit_codes import FAILURE, JOBS_LEFT, UNABLE, killed_by
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.core_state import CoreState
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.shutdown import Cause
@@ -48,8 +49,10 @@ class RunResult(msgspec.Struct, kw_only=True):
     requests: FileProgress = FileProgress()
     unfinished: int = 0
     """Jobs that were not final when the shutdown began."""
+    held: int = 0
+    """Jobs that are held."""
     continued: int | None = None
-    """Number of jobs that a resumed run continued with; None for a new run."""
+    """Number of jobs that a resumed run continued with; None for a new run, and where jobs were to run again."""
     allocation: str = ""
     """The allocation whose nodes the manager had."""
     batch_system: str = ""
@@ -90,6 +93,8 @@ class RunResult(msgspec.Struct, kw_only=True):
 
         `followed`: another allocation continues without the user."""
         go_on = resume_command(self.run_dir, self.allocation, self.batch_system, serves=self.serves).replace("`", "")
+        if self.held and not self.serves:
+            go_on += " --release"
         if self.end.unwritten:
             runs = ": what runs goes on" if has_agents(self.run_dir) else ""
             return f"Nothing could be written, so the run is left as it is{runs}. Make room, and go on with: {go_on}"
@@ -108,10 +113,9 @@ class RunResult(msgspec.Struct, kw_only=True):
     def _what_is_left(self) -> str:
         if not self.requests_left:
             return jobs_left_text(self.jobs_left)
-        requests = "1 request" if self.requests_left == 1 else f"{self.requests_left} requests"
         if not self.jobs_left:
-            return f"{requests} of the file {'is' if self.requests_left == 1 else 'are'} left"
-        return f"{jobs_left_text(self.jobs_left)}, and {requests} of the file"
+            return f"{pluralize(self.requests_left, 'request of the file is', 'requests of the file are')} left"
+        return f"{jobs_left_text(self.jobs_left)}, and {pluralize(self.requests_left, 'request')} of the file"
 
 
 def count_jobs(state: CoreState, *, run_is_left: bool) -> list[int]:

@@ -15,6 +15,7 @@ from qcg.pilotjob.common.clock import Clock
 from qcg.pilotjob.common.logs import log_to, stop_logging
 from qcg.pilotjob.common.options import Options, Resumption
 from qcg.pilotjob.core.core_state import CoreState
+from qcg.pilotjob.core.hold import count_held
 from qcg.pilotjob.core.shutdown import Cause
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
 from qcg.pilotjob.executors.hang_safe import reraise_task_error
@@ -102,7 +103,8 @@ class Service:
         manager = assemble(prepared, hub, contact, cores.set_agent, self._prestarted)
         engine = manager.engine
         rundir.link(prepared.wd, run_dir / rundir.LOG_NAME, rundir.LOG_NAME)
-        continued = engine.state.unfinished if prepared.is_resumed and prepared.requests.is_empty else None
+        is_continued = prepared.is_resumed and prepared.requests.is_empty and not prepared.rerun
+        continued = engine.state.unfinished if is_continued else None
         if network is not None:
             network.serve(manager)
         deadline = ManagerDeadline(manager, prepared.options, allocation, Clock())
@@ -145,6 +147,7 @@ class Service:
             end=ManagerEnd.of(manager.shutdown, signals.first, run_is_left=shutdown.run_is_left),
             requests=requests,
             unfinished=unfinished,
+            held=count_held(engine.state),
             continued=continued,
             allocation=prepared.placement.job_id,
             batch_system="" if allocation is None else allocation.ref.system,
@@ -169,14 +172,14 @@ class Service:
         if prepared.requests.is_empty and not serves:
             manager.end_when_done.set()
         if not (serves or manager.end_when_done.is_set()):
-            manager.shutdown.make(Cause.REQUESTS_READ, "the request file has no finishAfterAllTasksDone")
+            manager.shutdown.request(Cause.REQUESTS_READ, "the request file has no finishAfterAllTasksDone")
             return
         requested = asyncio.ensure_future(manager.shutdown.wait())
         done = asyncio.ensure_future(_all_done(manager))
         await asyncio.wait({done, requested}, return_when=asyncio.FIRST_COMPLETED)
         for waiting in (done, requested):
             waiting.cancel()
-        manager.shutdown.make(Cause.DONE, "every job had ended")
+        manager.shutdown.request(Cause.DONE, "every job had ended")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.events import Deadline, NodesLost, ShutDown
 from qcg.pilotjob.core.shutdown import Cause, Disposition, Shutdown, decide
 from qcg.pilotjob.host.records import EndReason
@@ -16,9 +17,9 @@ from qcg.pilotjob.report.errors import ReportError
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 2.0
+DISK_TIMEOUT = 2.0
 """Seconds for the last records to reach the disk, before the manager reports that they do not."""
-ENDING = 4.0
+EXIT_TIMEOUT = 4.0
 """Seconds that agents have to exit in addition to the grace period of their jobs, when the allocation ends."""
 
 
@@ -51,7 +52,7 @@ class ShutdownSequence:
         # An attempt that was not killed on request must not count as cancelled.
         reason = EndReason.CANCEL if shutdown.disposition is Disposition.CANCEL_ALL else EndReason.CLOSED
         ends_with_allocation = cause is Cause.TIME and self._deadline.is_end_of_allocation
-        timeout = shutdown.grace + ENDING if ends_with_allocation else None
+        timeout = shutdown.grace + EXIT_TIMEOUT if ends_with_allocation else None
         await self._end_agents(shutdown.grace, reason, timeout)
         if self._engine.state.attempts:
             self._settle_unknown_ends(ends_with_allocation=ends_with_allocation)
@@ -63,7 +64,7 @@ class ShutdownSequence:
         engine = self._engine
         log.warning("the end of %d attempts is not known", len(engine.state.attempts))
         if ends_with_allocation:
-            nodes = [spec.name for spec in engine.state.nodes]
+            nodes = [node.spec.name for node in engine.state.pool.local.nodes]
             engine.dispatch(NodesLost(nodes, "the agent ended without a record of the end of this job"))
 
     def _settle_jobs(self, shutdown: Shutdown) -> None:
@@ -74,7 +75,11 @@ class ShutdownSequence:
         engine.commits.try_to_commit()
         engine.executor.flush()
         if unfinished:
-            running = "no attempt runs" if not attempts else f"{_count(attempts, 'running attempt')} ended"
+            running = (
+                "no attempt runs"
+                if not attempts
+                else f"{pluralize(attempts, 'running attempt is', 'running attempts are')} ended"
+            )
             sentence = f"{self._request.reason}; {running}, {_what_happens(shutdown.disposition)}"
             # On a signal, the user has already read the consequences.
             (log.info if shutdown.cause is Cause.SIGNAL else engine.notice)(sentence)
@@ -95,11 +100,12 @@ class ShutdownSequence:
             ending.cancel()
 
     async def _stored(self) -> bool:
-        """Wait until everything is on the disk. False when a second signal comes while that is impossible."""
+        """Wait until everything is on the disk. False when the run is left as it is instead: a second signal came while
+        nothing could be written, or writing failed with an unexpected error."""
         engine = self._engine
         storing = asyncio.ensure_future(engine.commits.store())
         urgent = asyncio.ensure_future(self._request.urgent.wait())
-        await asyncio.wait({storing}, timeout=PATIENCE)
+        await asyncio.wait({storing}, timeout=DISK_TIMEOUT)
         if not storing.done():
             self.waits_for_disk = True
             signals = "a second signal leaves" if self._request.cause is Cause.SIGNAL else "two signals leave"
@@ -108,8 +114,14 @@ class ShutdownSequence:
             await asyncio.wait({storing, urgent}, return_when=asyncio.FIRST_COMPLETED)
         urgent.cancel()
         self.waits_for_disk = False
-        self.run_is_left = self.run_is_left or not storing.done()
-        storing.cancel()
+        if not storing.done():
+            storing.cancel()
+            self.run_is_left = True
+        elif (error := storing.exception()) is not None:
+            log.critical("the last records could not be written", exc_info=error)
+            engine.commits.stop_writing()
+            self._request.give_up_after_defect(engine.journal.path.parent)
+            self.run_is_left = True
         return not self.run_is_left
 
 
@@ -127,7 +139,3 @@ def _what_happens(disposition: Disposition) -> str:
     if disposition is Disposition.CANCEL_RUNNING:
         return "running jobs are cancelled, and waiting jobs are left for --resume"
     return "and jobs that have not ended are left for --resume"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun} is" if number == 1 else f"{number} {noun}s are"

@@ -22,27 +22,27 @@ class ShutdownRequest:
         """A clause that says why the manager ends."""
         self.urgent = asyncio.Event()
         """Running jobs are killed without a grace period."""
-        self._made = asyncio.Event()
+        self._requested = asyncio.Event()
 
     @property
-    def is_made(self) -> bool:
+    def is_requested(self) -> bool:
         return self.cause is not None
 
-    def make(self, cause: Cause, reason: str = "") -> None:
+    def request(self, cause: Cause, reason: str = "") -> None:
         if self.cause is None or cause is Cause.DEFECT:
             self.cause, self.reason = cause, reason
         if cause is Cause.DEFECT:
             self.urgent.set()
-        self._made.set()
+        self._requested.set()
 
     def give_up(self, cause: Cause, reason: str) -> None:
         """Request the end because the manager cannot continue."""
         log.critical("%s", reason)
-        self.make(cause, reason)
+        self.request(cause, reason)
 
     def give_up_after_defect(self, run_dir: Path) -> None:
         """Request the end because of an unexpected error, which is in the log of the run."""
         self.give_up(Cause.DEFECT, f"an unexpected error occurred, see {run_dir / LOG_NAME}")
 
     async def wait(self) -> None:
-        await self._made.wait()
+        await self._requested.wait()

@@ -75,7 +75,7 @@ class SignalWatch:
             # The batch system may send it several times.
             self._deadline.end_now("the allocation ends (SIGTERM)")
             return
-        is_repeated = self._request.is_made
+        is_repeated = self._request.is_requested
         if is_repeated and number is signal.SIGHUP:
             self._engine.notice(f"{number.name}: the manager ends already")
         else:
@@ -83,7 +83,7 @@ class SignalWatch:
             if is_repeated:
                 self._request.urgent.set()
         self.first = self.first or number
-        self._request.make(Cause.SIGNAL, f"the manager got {number.name}")
+        self._request.request(Cause.SIGNAL, f"the manager got {number.name}")
 
     def _consequence(self, *, is_repeated: bool) -> str:
         self._engine.commits.try_to_commit()  # the disk may be full, and nothing was written since
@@ -107,10 +107,9 @@ class SignalWatch:
         state = self._engine.state
         if not state.unfinished:
             return "the manager ends"
-        jobs = pluralize(state.unfinished, "job")
-        if iterations := state.unfinished_iterations:
-            jobs += f" with {pluralize(iterations, 'iteration')}"
-        return f"{jobs} {'is' if state.unfinished == 1 else 'are'} left for --resume"
+        iterations = state.unfinished_iterations
+        those = f" with {pluralize(iterations, 'iteration')}" if iterations else ""
+        return f"{pluralize(state.unfinished, f'job{those} is', f'jobs{those} are')} left for --resume"
 
 
 def _is_ignored_hangup(number: signal.Signals) -> bool:

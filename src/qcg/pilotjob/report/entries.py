@@ -7,16 +7,30 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from qcg.pilotjob.common.printable import printable, printable_json, printable_lines
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.host.usage import bytes_text
+from qcg.pilotjob.journal.records import PastAttemptRecord
 from qcg.pilotjob.report.formats import STATE_NAMES, duration, iso_timestamp, shared_timestamp, timestamp
-from qcg.pilotjob.report.record import JobEnd, dependencies_form, execution_form, resources_form
+from qcg.pilotjob.report.record import (
+    JobEnd,
+    attempt_forms,
+    dependencies_form,
+    execution_form,
+    remote_form,
+    resources_form,
+    retry_form,
+    usage_strings,
+)
 
 _encode = msgspec.json.Encoder().encode
 
 # Many jobs have the same cores, directories and programs.
 _shared_text = lru_cache(maxsize=4096)(printable)
+_memory = lru_cache(maxsize=4096)(bytes_text)
 
 
 @lru_cache(maxsize=4096)
@@ -29,6 +43,8 @@ def text_entry(end: JobEnd) -> bytes:
     # Not built from `history` and `runtime_strings`: this runs once a job, and takes half the time this way.
     state = STATE_NAMES[end.state]
     text = f"{printable(end.name)} ({state})\n    {shared_timestamp(end.submitted)}: QUEUED"
+    if end.earlier:
+        text += "".join([f"\n    {timestamp(at)}: {STATE_NAMES[state]}" for state, at in _earlier_history(end)])
     if end.scheduled:
         text += f"\n    {shared_timestamp(end.scheduled)}: SCHEDULED"
     if end.started:
@@ -36,13 +52,22 @@ def text_entry(end: JobEnd) -> bytes:
     text += f"\n    {timestamp(end.ended)}: {state}"
     if end.grant is not None:
         text += f"\n    allocation: {_allocation(end.grant)}\n    wd: {_shared_text(end.wd)}"
+        if end.grant.own is not None:
+            text += f"\n    named: {end.grant.own_text}"
         if end.started:
             text += f"\n    rtime: {duration(end.ended - end.started)}"
+        usage = end.usage
+        if usage is not None:
+            text += f"\n    cpu_time: {duration(usage.cpu)}\n    max_memory: {_memory(usage.memory << 10)}"
         if end.exit_code is not None:
             text += f"\n    exit_code: {end.exit_code}"
         if end.pid:
             text += f"\n    pid: {end.pid}"
         text += f"\n    pname: {_shared_text(end.pname)}"
+    if end.value is not UNSET:
+        text += f"\n    itval: {value_text(end.value)}"
+    if end.earlier:
+        text += "".join([f"\n    attempt {number}: {_summary(one)}" for number, one in enumerate(end.earlier, 1)])
     if end.iterations is not None:
         counts = msgspec.structs.asdict(end.iterations)
         text += f"\n    iterations: {', '.join([f'{key} {count}' for key, count in counts.items()])}"
@@ -50,6 +75,24 @@ def text_entry(end: JobEnd) -> bytes:
         message = printable_lines(end.message.strip()).replace("\n", "\n        ")
         text += f"\n    messages: {message}"
     return f"{text}\n".encode()
+
+
+def _earlier_history(end: JobEnd) -> list[tuple[State, float]]:
+    """The states of earlier attempts with their times."""
+    own = [at for at in (end.scheduled, end.started, end.ended) if at]
+    return end.history[1 : -len(own) or None]
+
+
+def _summary(attempt: PastAttemptRecord) -> str:
+    """An earlier attempt in one line: cause, message, allocation and duration."""
+    text = printable(attempt.message).replace("\n", " ") or attempt.cause
+    if attempt.message and attempt.cause != "exit":
+        text = f"{attempt.cause}: {text}"
+    if attempt.grant is not None:
+        text += f"; on {_allocation(attempt.grant)}"
+    if attempt.started and attempt.ended:
+        text += f" for {duration(attempt.ended - attempt.started)}"
+    return text
 
 
 def json_entry(end: JobEnd) -> bytes:
@@ -69,13 +112,23 @@ def _json_object(end: JobEnd) -> dict[str, Any]:
         "history": [{"state": STATE_NAMES[state], "date": iso_timestamp(at)} for state, at in end.history],
         "runtime": runtime_strings(end),
     }
+    if end.value is not UNSET:
+        entry["itval"] = end.value
     description = end.description
     if description is not None:
         entry["execution"] = execution_form(description.execution)
         entry["resources"] = resources_form(description)
         entry["dependencies"] = dependencies_form(description)
+        if description.request.host:
+            entry["remote"] = remote_form(description)
         if description.attributes:
             entry["attributes"] = description.attributes
+        if description.retry is not None:
+            entry["retry"] = retry_form(description.retry)
+        if description.priority:
+            entry["priority"] = description.priority
+    if end.earlier:
+        entry["attempts"] = attempt_forms(end)
     if end.iterations is not None:
         entry["iterations"] = end.iterations
     if end.message:
@@ -83,13 +136,28 @@ def _json_object(end: JobEnd) -> dict[str, Any]:
     return entry
 
 
+def value_text(value: Any) -> str:
+    """The value of an iteration in one line: `T=300, p=1` for an object, JSON for anything else."""
+    if isinstance(value, dict):
+        return ", ".join([f"{printable(name)}={_one_line(inner)}" for name, inner in value.items()])
+    return _one_line(value)
+
+
+def _one_line(value: Any) -> str:
+    return printable(value if isinstance(value, str) else _encode(value).decode())
+
+
 def runtime_strings(end: JobEnd) -> dict[str, str]:
     """The known values of an attempt, all as strings."""
     if end.grant is None:
         return {}
     runtime = {"allocation": _allocation(end.grant), "wd": end.wd}
+    if end.grant.own is not None:
+        runtime["named"] = end.grant.own_text
     if end.rtime is not None:
         runtime["rtime"] = duration(end.rtime)
+    if end.usage is not None:
+        runtime |= usage_strings(end.usage, end.grant, end.rtime)
     if end.exit_code is not None:
         runtime["exit_code"] = str(end.exit_code)
     if end.pid:

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from qcg.pilotjob.core.job_states import EXECUTING, QUEUED, SCHEDULED, State
 from qcg.pilotjob.core.records import Grant
-from qcg.pilotjob.description.model import Amount, Execution, JobDescription, ModelOptions, Sharing
+from qcg.pilotjob.description.model import (
+    WHOLE_GPU,
+    Amount,
+    Execution,
+    JobDescription,
+    ModelOptions,
+    Remote,
+    RetryPolicy,
+    Sharing,
+)
+from qcg.pilotjob.host.records import Usage
+from qcg.pilotjob.journal.records import PastAttemptRecord
+from qcg.pilotjob.report.formats import duration, timestamp
 
 
 class IterationCounts(Struct, frozen=True, gc=False):
@@ -44,11 +56,21 @@ class JobEnd(Struct, frozen=True, gc=False):
     """The description of a job; None for an iteration."""
     iterations: IterationCounts | None = None
     """Only for an iterated job."""
+    value: Any = UNSET
+    """The JSON value of an iteration that has one; unset for all others."""
+    earlier: tuple[PastAttemptRecord, ...] = ()
+    """Earlier attempts, after which it was queued again."""
+    usage: Usage | None = None
+    """What its attempt used; None before its end, and where nobody has counted it."""
 
     @property
     def history(self) -> list[tuple[State, float]]:
         """States with their times in order, including the final state."""
-        steps = [(QUEUED, self.submitted), (SCHEDULED, self.scheduled), (EXECUTING, self.started)]
+        steps = [(QUEUED, self.submitted)]
+        for attempt in self.earlier:
+            begun = [(SCHEDULED, attempt.scheduled or 0.0), (EXECUTING, attempt.started or 0.0)]
+            steps += [*begun, (QUEUED, attempt.ended or 0.0)]
+        steps += [(SCHEDULED, self.scheduled), (EXECUTING, self.started)]
         if self.state.is_final:
             steps.append((self.state, self.ended))
         return [(state, at) for state, at in steps if at]
@@ -57,6 +79,77 @@ class JobEnd(Struct, frozen=True, gc=False):
     def rtime(self) -> float | None:
         """Seconds that its attempt took, None before its end."""
         return self.ended - self.started if self.grant is not None and self.started and self.ended else None
+
+
+def cpu_efficiency(usage: Usage | None, grant: Grant | None, seconds: float | None) -> float | None:
+    """The part of the time of its cores that an attempt has used, from 0 to 1; None where it is not known.
+
+    On several nodes only the processes of the first one are counted.
+    """
+    if usage is None or grant is None or not seconds or seconds <= 0 or len(grant.parts) != 1 or not grant.ncores:
+        return None
+    return usage.cpu / (seconds * grant.ncores)
+
+
+def memory_of(grant: Grant) -> int:
+    """Bytes of memory that a grant has on its first node; 0 when the job did not ask for memory."""
+    return grant.parts[0].memory << 20 if grant.parts else 0
+
+
+def usage_strings(usage: Usage | None, grant: Grant | None, seconds: float | None) -> dict[str, str]:
+    """What an attempt used, all as strings; empty where nobody has counted it."""
+    if usage is None:
+        return {}
+    efficiency = cpu_efficiency(usage, grant, seconds)
+    return {
+        "cpu_time": duration(usage.cpu),
+        "user_time": duration(usage.user / 1e6),
+        "system_time": duration(usage.system / 1e6),
+        **({} if efficiency is None else {"cpu_efficiency": f"{efficiency:.4f}"}),
+        "max_memory": str(usage.memory << 10),
+        **({} if grant is None or not memory_of(grant) else {"requested_memory": str(memory_of(grant))}),
+        "minor_faults": str(usage.minor_faults),
+        "major_faults": str(usage.major_faults),
+        "read_bytes": str(usage.read),
+        "written_bytes": str(usage.written),
+    }
+
+
+def attempt_forms(end: JobEnd) -> list[dict[str, Any]]:
+    """The earlier attempts of a job or iteration, for programs."""
+    forms = []
+    for number, attempt in enumerate(end.earlier, 1):
+        form: dict[str, Any] = {"attempt": number, "cause": attempt.cause}
+        if attempt.exit_code is not None:
+            form["exit_code"] = attempt.exit_code
+        if attempt.grant is not None:
+            form["allocation"] = str(attempt.grant)
+        for key, at in (("started", attempt.started), ("ended", attempt.ended)):
+            if at:
+                form[key] = timestamp(at)
+        seconds = attempt.ended - attempt.started if attempt.started and attempt.ended else None
+        form |= usage_strings(attempt.usage, attempt.grant, seconds)
+        if attempt.message:
+            form["messages"] = attempt.message
+        forms.append(form)
+    return forms
+
+
+def retry_form(policy: RetryPolicy | None) -> dict[str, Any]:
+    """The `retry` of a request file; empty for a job that is not started again."""
+    if policy is None:
+        return {}
+    form: dict[str, Any] = {"on": policy.budgets}
+    if policy.exit_codes:
+        form["exit_codes"] = [first if first == last else f"{first}-{last}" for first, last in policy.exit_codes]
+    if policy.delay:
+        form |= {"delay": policy.delay, "factor": policy.factor, "max_delay": policy.max_delay}
+    if policy.grow is not None:
+        grow = {"wt": policy.grow.wall_time, "mem": policy.grow.memory, "numCores": policy.grow.cores}
+        form["grow"] = {
+            key: list(steps) if isinstance(steps, tuple) else steps for key, steps in grow.items() if steps is not None
+        }
+    return form
 
 
 def execution_form(execution: Execution) -> dict[str, Any]:
@@ -72,7 +165,7 @@ def execution_form(execution: Execution) -> dict[str, Any]:
     return form
 
 
-def _given(record: Execution | ModelOptions) -> dict[str, Any]:
+def _given(record: Execution | ModelOptions | Remote) -> dict[str, Any]:
     return {
         name: list(value) if type(value) is tuple else value
         for name in record.__struct_fields__
@@ -88,17 +181,35 @@ def resources_form(description: JobDescription) -> dict[str, Any]:
         form["numCores"] = _amount(request.cores, sharing if sharing and sharing.of == "cores" else None)
     if request.nodes is not None:
         form["numNodes"] = _amount(request.nodes, sharing if sharing and sharing.of == "nodes" else None)
-    if request.gpus or request.memory:
-        counts = {"gpu": request.gpus, "mem": request.memory}
+    own = request.own
+    gpus = own.gpu_share / WHOLE_GPU if own is not None and own.gpu_share else request.gpus
+    scheduled = 0 if description.limit_memory else request.memory
+    if gpus or scheduled:
+        counts = {"gpu": gpus, "mem": scheduled}
         form["nodeCrs"] = {name: count for name, count in counts.items() if count}
+    if description.limit_memory:
+        form["mem"] = f"{request.memory}MB"
+    if own is not None and (named := [*own.on_node, *own.of_run]):
+        form["named"] = dict(named)
     if description.wall_time is not None:
         form["wt"] = f"{description.wall_time:.9f}".rstrip("0").rstrip(".") + "s"
     return form
 
 
+def remote_form(description: JobDescription) -> dict[str, Any]:
+    """The `remote` of a request file; empty for a job on the nodes of the run."""
+    if not description.request.host:
+        return {}
+    remote = description.remote or Remote()
+    return {"host": description.request.host, **_given(remote)}
+
+
 def dependencies_form(description: JobDescription) -> dict[str, Any]:
     """The `dependencies` of a request file; empty when there are none."""
-    return {"after": list(description.after)} if description.after else {}
+    form: dict[str, list[str]] = {"after": list(description.after)} if description.after else {}
+    for kind, entry in description.outcomes:
+        form.setdefault(kind, []).append(entry)
+    return form
 
 
 def _amount(amount: Amount, sharing: Sharing | None) -> dict[str, Any]:

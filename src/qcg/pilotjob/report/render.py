@@ -11,6 +11,7 @@ import msgspec
 from qcg.pilotjob.common.printable import printable, printable_json, printable_lines
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.host.usage import bytes_text
 from qcg.pilotjob.report.formats import duration, timestamp
 from qcg.pilotjob.report.run_report import Failure, RunReport, Statistics
 
@@ -70,6 +71,8 @@ def print_report(report: RunReport, console: Console) -> None:
         console.print(_times(report))
         say("")
     say(_utilisation(report))
+    if report.max_memory:
+        say(_usage(report))
     if report.slowest:
         say("")
         console.print(_slowest(report))
@@ -131,14 +134,26 @@ def _utilisation(report: RunReport) -> str:
     return f"{busy}, {report.utilisation:.1%} of {cores} on {pluralize(report.nodes or 0, 'node')}"
 
 
+def _usage(report: RunReport) -> str:
+    """CPU efficiency, and the memory of the largest attempt against the memory asked for."""
+    efficiency = "" if report.cpu_efficiency is None else f"CPU efficiency {report.cpu_efficiency:.1%}; "
+    text = f"{efficiency}at most {bytes_text(report.max_memory)} of memory in one attempt"
+    if report.memory_efficiency is None:
+        return text
+    return f"{text}, {report.memory_efficiency:.1%} of the memory asked for at most"
+
+
 def _slowest(report: RunReport) -> Table:
     from rich.text import Text
 
-    table = _table("slowest", "time", "state", "cores")
+    table = _table("slowest", "time", "state", "cpu", "memory", "cores")
     for slow in report.slowest:
-        table.add_row(
-            Text(printable(slow.name)), duration(slow.seconds)[:-3], slow.state, Text(printable(slow.allocation))
-        )
+        cpu = "" if slow.cpu_efficiency is None else f"{slow.cpu_efficiency:.1%}"
+        memory = bytes_text(slow.max_memory) if slow.max_memory else ""
+        if memory and slow.requested_memory:
+            memory += f" of {bytes_text(slow.requested_memory)}"
+        times = duration(slow.seconds)[:-3], slow.state, cpu, memory
+        table.add_row(Text(printable(slow.name)), *times, Text(printable(slow.allocation)))
     return table
 
 

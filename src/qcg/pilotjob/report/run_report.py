@@ -23,6 +23,12 @@ class Slow(Struct, frozen=True):
     state: str
     seconds: float
     allocation: str
+    cpu_efficiency: float | None = None
+    """The part of the time of its cores that it has used, from 0 to 1; None where it is not known."""
+    max_memory: int = 0
+    """Peak memory in bytes; 0 where it is not known."""
+    requested_memory: int = 0
+    """Bytes of memory that it had asked for on each node; 0 when it had not."""
 
 
 class Failure(Struct, frozen=True):
@@ -73,3 +79,11 @@ class RunReport(Struct, frozen=True):
     """The first OMITTED jobs, each with the reason."""
     unreadable: list[str] = []
     """Parts of a damaged registry that could not be read. All other fields leave them out."""
+    cpu_seconds: float = 0.0
+    """CPU time of all attempts whose usage is known."""
+    cpu_efficiency: float | None = None
+    """The part of the core-seconds of these attempts that was CPU time, without attempts on several nodes."""
+    max_memory: int = 0
+    """Peak memory of the largest attempt, in bytes; 0 where it is not known."""
+    memory_efficiency: float | None = None
+    """The largest part of the memory asked for that an attempt has used; None when no job asked for memory."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.journal import aggregates, queries
+from qcg.pilotjob.journal.aggregates import Used
 from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
 from qcg.pilotjob.report.run_report import Statistics
 
@@ -33,7 +34,10 @@ class Summary(Struct):
     last: float
     queue_times: array[float]
     run_times: array[float]
-    busy_core_seconds: float
+    core_seconds: dict[str, float]
+    """Core seconds of attempts by node."""
+    used: list[Used]
+    """What attempts used, where it is known."""
     slowest: list[Outcome]
     """The longest first."""
     failed: int
@@ -72,7 +76,8 @@ def summarise(connection: sqlite3.Connection, most: int, *, at_work: bool = True
         last=last,
         queue_times=times.waited,
         run_times=times.ran,
-        busy_core_seconds=aggregates.core_seconds(connection, last),
+        core_seconds=aggregates.core_seconds(connection, last),
+        used=list(aggregates.used(connection)),
         slowest=[_outcome(connection, run.seq, run) for run in aggregates.slowest(connection, most)],
         failed=failed,
         failures=failures,

@@ -7,6 +7,8 @@ import stat
 from collections.abc import Mapping
 
 from qcg.pilotjob.common.printable import printable
+from qcg.pilotjob.host.stream_format import KINDS
+from qcg.pilotjob.runs.output_streams import OutputStreams
 
 LINES = 10
 BYTES = 8192
@@ -15,8 +17,11 @@ BYTES = 8192
 def end_of_output(streams: Mapping[str, str]) -> tuple[str, list[str]]:
     """The last lines of a job's stderr, or of its stdout where stderr is empty, and the path of that file.
 
-    `streams` holds the paths under `stderr` and `stdout`, as far as the job has such files.
+    `streams` holds the paths under `stderr` and `stdout`, as far as the job has such files, or the directory of its
+    output stream as `stream` and the name there as `streamName`.
     """
+    if "stream" in streams:
+        return _end_of_stream(streams["stream"], streams["streamName"])
     for stream in ("stderr", "stdout"):
         lines = last_lines(streams[stream]) if stream in streams else []
         if lines:
@@ -30,9 +35,13 @@ def last_lines(path: str, most: int = LINES) -> list[str]:
         start, data = _end_of(path)
     except OSError:
         return []
+    return _lines(data, most, is_cut=bool(start))
+
+
+def _lines(data: bytes, most: int, *, is_cut: bool) -> list[str]:
     lines = data.decode(errors="replace").splitlines()
     # The first line may have started before the part that was read.
-    whole = lines[1:] if start and len(lines) > 1 else lines
+    whole = lines[1:] if is_cut and len(lines) > 1 else lines
     return [printable(line, keep="\t") for line in whole[-most:]]
 
 
@@ -48,3 +57,21 @@ def _end_of(path: str) -> tuple[int, bytes]:
         return start, os.pread(descriptor, BYTES, start)
     finally:
         os.close(descriptor)
+
+
+def _end_of_stream(directory: str, name: str) -> tuple[str, list[str]]:
+    """The same for output in a stream; the name of the stream instead of a path."""
+    try:
+        with OutputStreams(directory) as streams:
+            attempt = streams.attempt(name)
+            for stream in ("stderr", "stdout"):
+                data = b""
+                for chunk in () if attempt is None else attempt.last_chunks(KINDS[stream]):
+                    data = chunk + data
+                    if len(data) > BYTES:
+                        break
+                if data:
+                    return f"{stream} of {name} in {directory}", _lines(data[-BYTES:], LINES, is_cut=len(data) > BYTES)
+    except OSError:
+        pass
+    return "", []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -9,9 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.registry import system_in_use
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.common.printable import printable
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_directory
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
@@ -22,6 +25,8 @@ from qcg.pilotjob.runs.rundir import PREFIX
 from qcg.pilotjob.runs.submissions import waiting_suffix
 from qcg.pilotjob.runs.unfinished import UnfinishedRun, count_unfinished, has_jobs, read_unfinished
 from qcg.pilotjob.wire import contact
+
+log = logging.getLogger(__name__)
 
 MOST_EXAMINED = 20
 """Most runs of a directory that are examined, the newest first."""
@@ -57,7 +62,7 @@ class FoundRuns(NamedTuple):
     def notices(self) -> list[str]:
         """Sentences about skipped runs, at most `MOST_NAMED` with their paths."""
         more = len(self.skipped) - MOST_NAMED
-        further = [f"Skipped {more} more {'run' if more == 1 else 'runs'} of other users."] if more > 0 else []
+        further = [f"Skipped {pluralize(more, 'more run')} of other users."] if more > 0 else []
         return [*map(str, self.skipped[:MOST_NAMED]), *further]
 
 
@@ -162,7 +167,13 @@ def requeued_run(wd: Path, file_path: str, id: str | None, environ: Mapping[str,
     """The run that this allocation started with this file before the batch system requeued it."""
     system = system_in_use(environ)
     allocation = None if system is None else system.current(environ)
-    if system is None or allocation is None or not system.restarts(environ):
+    if system is None or allocation is None:
+        return None
+    try:
+        if not system.restarts(environ):
+            return None
+    except ClusterError as error:
+        log.warning("whether this allocation was queued again is not known, so a new run begins: %s", error)
         return None
     try:
         runs = [run.resolve() for run in own_runs(wd) if id is None or run.name == f"{PREFIX}{id}"]

@@ -88,3 +88,10 @@ def _is_allocation_active(allocation: AllocationRef) -> bool | None:
         return batch_system(allocation.system).state_of(allocation, os.environ) is not AllocationState.OVER
     except ClusterError:
         return None
+
+
+def hosts_with_attempts(run_dir: Path) -> tuple[str, ...]:
+    """The remote hosts on which attempts of a run without a manager may still be running."""
+    from qcg.pilotjob.executors.ssh.marker import read_states
+
+    return tuple(name for name, state in read_states(run_dir).items() if state.may_have_attempts)

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from qcg.pilotjob.cluster.errors import BatchError
+from qcg.pilotjob.common.wording import list_names, pluralize
 from qcg.pilotjob.runs.liveness import has_manager, registry_holder
 from qcg.pilotjob.runs.rundir import PREFIX, relink
 from qcg.pilotjob.runs.states import RunInfo, RunState
@@ -28,6 +29,8 @@ def reason_to_keep(run: RunInfo, *, now: float, unfinished_too: bool) -> str:
         return "its manager is at work"
     if run.agents is not False:
         return "its agents are at work" if run.agents else "its agents may be at work on other hosts"
+    if run.hosts:
+        return f"jobs may still run on {list_names(list(run.hosts))}; resume the run first, which finds or ends them"
     if run.state is RunState.EMPTY and run.age(now) < STARTING:
         return "it may be about to start"
     if unfinished_too:
@@ -35,9 +38,8 @@ def reason_to_keep(run: RunInfo, *, now: float, unfinished_too: bool) -> str:
     if run.state is RunState.DAMAGED:
         return "its registry cannot be read; --all removes it"
     if run.state in (RunState.LEFT, RunState.CRASHED):
-        left = run.jobs_left or run.requests_left
-        what = "job" if run.jobs_left else "request"
-        return f"{left} {what}{'' if left == 1 else 's'} left; --all removes it"
+        left = pluralize(run.jobs_left, "job") if run.jobs_left else pluralize(run.requests_left, "request")
+        return f"{left} left; --all removes it"
     return ""
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from qcg.pilotjob.cluster.registry import submit_command
 from qcg.pilotjob.common.environment import HAS_NEXT_ALLOCATION
 from qcg.pilotjob.common.options import UsageError
+from qcg.pilotjob.common.wording import pluralize
 
 
 def jobs_left_text(jobs: int) -> str:
     """`3 jobs are left`."""
-    return "1 job is left" if jobs == 1 else f"{jobs} jobs are left"
+    return f"{pluralize(jobs, 'job is', 'jobs are')} left"
 
 
 def resume_command(run_dir: Path, allocation: str, batch_system: str = "", *, serves: bool = False) -> str:

@@ -7,7 +7,7 @@ import subprocess
 
 from qcg.pilotjob.host.records import STEP_ID
 
-PATIENCE = 30.0
+SSH_TIMEOUT = 30.0
 STILL_THERE = 3
 
 
@@ -17,7 +17,9 @@ def has_left(node: str, pid: int, instance: str) -> bool:
     look = f"if test -e /proc/{pid} || grep -qsaF {mark} /proc/[0-9]*/environ; then exit {STILL_THERE}; fi"
     command = ["ssh", "-n", "-oBatchMode=yes", "-oConnectTimeout=10", node, f"sh -c {shlex.quote(look)}"]
     try:
-        answer = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=False)
+        answer = subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=SSH_TIMEOUT, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return answer.returncode == 0

@@ -13,7 +13,7 @@ from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, FILE_REQUESTS_DONE, FILE_REQUESTS_TOTAL, NODES_OF_ALLOCATION
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.runs.liveness import has_agents, is_manager_alive, registry_holder
+from qcg.pilotjob.runs.liveness import has_agents, hosts_with_attempts, is_manager_alive, registry_holder
 from qcg.pilotjob.runs.rundir import LOG_NAME
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
@@ -60,6 +60,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     """Whether agents without a manager are alive; None when that is not known."""
     problem: str = ""
     """Why the registry cannot be read."""
+    hosts: tuple[str, ...] = ()
+    """Remote hosts on which jobs of the run may still be running."""
 
     @property
     def total_jobs(self) -> int:
@@ -98,6 +100,7 @@ def inspect_run(run_dir: Path) -> RunInfo:
         address, pid, host = live
         return msgspec.structs.replace(found, state=RunState.LIVE, address=address, pid=pid, host=host)
     agents = has_agents(run_dir)
+    found = msgspec.structs.replace(found, hosts=hosts_with_attempts(run_dir))
     if not (found.jobs_left or found.requests_left):
         return msgspec.structs.replace(found, agents=agents)
     state = RunState.CRASHED if _died(run_dir) else RunState.LEFT

@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
+from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
@@ -28,7 +29,7 @@ class UnfinishedRun(NamedTuple):
     """Whether the manager served clients until `qcg-pm finish`."""
 
     def __str__(self) -> str:
-        jobs = "1 job" if self.unfinished == 1 else f"{self.unfinished} jobs"
+        jobs = pluralize(self.unfinished, "job")
         go_on = resume_command(self.run_dir, self.allocation, self.batch_system)
         return f"{self.run_dir} was left by its manager with {jobs} not ended; go on with {go_on}"
 

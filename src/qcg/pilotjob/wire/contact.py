@@ -29,8 +29,8 @@ class AgentsContact(msgspec.Struct, frozen=True):
     """The manager's public key; all keys in Z85."""
     client_public: str
     client_secret: str
-    pulse: str = ""
-    """Address for the heartbeats of agents on other machines."""
+    heartbeat_address: str = msgspec.field(default="", name="pulse")
+    """Address for the heartbeats of agents on other machines; `pulse` in the file, which running agents read."""
 
 
 class ClientsContact(msgspec.Struct, frozen=True):

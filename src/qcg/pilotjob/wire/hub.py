@@ -215,7 +215,9 @@ class Port:
         self._reader = SocketReader(loop, socket, self._receive)
 
     def send(self, frames: Frames) -> None:
-        """Send a message. It is dropped if the peer is gone or has too many unread messages."""
+        """Send a message. It is dropped if the port is closed, the peer is gone, or it has too many unread messages."""
+        if self._socket.closed:
+            return
         self._socket.send_multipart(frames, zmq.NOBLOCK, copy=len(frames[-1]) < 65536)
         self._reader.check()
 
@@ -224,11 +226,14 @@ class Port:
         self._paused = True
 
     def resume(self) -> None:
-        if self._paused:
+        if self._paused and not self._socket.closed:
             self._paused = False
             self._reader.check()
 
     def close(self) -> None:
+        """Receive nothing more; messages that were sent are still delivered. Calling it again does nothing."""
+        if self._socket.closed:
+            return
         self._reader.close()
         self._close_sockets()
 

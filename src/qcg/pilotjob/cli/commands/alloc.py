@@ -28,7 +28,9 @@ from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.common.exit_codes import INTERRUPTED
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.core.resources import NodeSpec
+from qcg.pilotjob.executors.ssh.config import load_hosts
 from qcg.pilotjob.interfaces.file import FileError
+from qcg.pilotjob.manager.remote_hosts import node_specs
 from qcg.pilotjob.runs.chain_state import SCRIPT
 from qcg.pilotjob.runs.discovery import find_runs, run_to_resume
 from qcg.pilotjob.runs.liveness import has_manager
@@ -167,11 +169,11 @@ def _submit(
     environ = queue.environment(os.environ, options)
     script_text = batch_script(queue.directives(options), _script_command(context, file, run_dir, directory, spec.most))
     if file is not None or not given["dry_run"]:
-        nodes = queue.largest_allocation(options, environ)
+        nodes = [*queue.largest_allocation(options, environ), *node_specs(load_hosts(given["hosts"], os.environ))]
         time_given = Time(spec.limit, given["time_limit"], given["grace"])
         if file is not None:
-            check_file(Path(file), nodes, time_given)
-        elif not _is_worth_it(run_dir, nodes, time_given):
+            check_file(Path(file), nodes, time_given, run_dir.parent, given["named"])
+        elif not _is_worth_it(run_dir, nodes, time_given, given["named"]):
             return 0
     if given["dry_run"]:
         (echo if on_terminal() else echo_styled)(script_text.rstrip())
@@ -218,7 +220,7 @@ def _spec(
     return msgspec.structs.replace(earlier, **changed, further=[*kept, *further])
 
 
-def _is_worth_it(run_dir: Path, nodes: list[NodeSpec], time_given: Time) -> bool:
+def _is_worth_it(run_dir: Path, nodes: list[NodeSpec], time_given: Time, named: tuple[str, ...]) -> bool:
     """Whether a run has unfinished jobs, which must fit into the allocation."""
     left = read_unfinished_part(run_dir)
     if not left.jobs and left.all_read:
@@ -229,7 +231,7 @@ def _is_worth_it(run_dir: Path, nodes: list[NodeSpec], time_given: Time) -> bool
         now if now is not None else before
         for now, before in zip((time_given.time_limit, time_given.grace), remembered, strict=True)
     )
-    check_rest(run_dir, left.jobs, nodes, Time(time_given.limit, limit, grace))
+    check_rest(run_dir, left.jobs, nodes, Time(time_given.limit, limit, grace), named or left.options.named)
     return True
 
 
@@ -331,7 +333,8 @@ def _passed_on(context: click.Context) -> list[str]:
         name = option.name or ""
         if _was_given(context, name):
             value = context.params[name]
-            words.append(option.opts[0] if value is True else f"{option.opts[0]}={value}")
+            values = value if isinstance(value, tuple) else (value,)
+            words += [option.opts[0] if one is True else f"{option.opts[0]}={one}" for one in values]
     return words
 
 

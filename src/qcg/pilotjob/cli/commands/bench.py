@@ -35,7 +35,7 @@ from qcg.pilotjob.cluster.local.virtual_nodes import MOST_CORES, MOST_IN_ALL, pa
 from qcg.pilotjob.common.wording import pluralize
 
 MOST_NODES = 10_000
-PATIENCE = 5.0
+EXIT_TIMEOUT = 5.0
 """Seconds for the manager, and then its agent, to end before it is killed: its files are not needed."""
 POLL_INTERVAL = 0.05
 LINGER = 10
@@ -129,7 +129,7 @@ class _BenchManager(LocalManager):
             if self.qcgpm_process.poll() is None:
                 self.qcgpm_process.terminate()
             try:
-                self.qcgpm_process.wait(PATIENCE)
+                self.qcgpm_process.wait(EXIT_TIMEOUT)
             except subprocess.TimeoutExpired:
                 self.qcgpm_process.kill()
             super().finish(cancel)
@@ -148,7 +148,7 @@ def _end_agents(run_dir: Path) -> None:
     for agent in left:
         signal_agent(agent, signal.SIGTERM)
         signal_agent(agent, signal.SIGINT)  # the second signal ends it even when its disk is full
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + EXIT_TIMEOUT
     while any(map(is_alive, left)) and time.monotonic() < deadline:
         time.sleep(POLL_INTERVAL)
     for agent in left:

@@ -13,6 +13,7 @@ from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.cli.options import seconds_of
 from qcg.pilotjob.cli.target_options import directory_option
+from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.runs.removal import RemovalError, reason_to_keep, remove_run
 from qcg.pilotjob.runs.states import RunInfo, RunState, age_in_words
@@ -27,12 +28,14 @@ from qcg.pilotjob.runs.states import RunInfo, RunState, age_in_words
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @click.option("--all", "unfinished_too", is_flag=True, help="Also runs with jobs left, and those that cannot be read.")
+@click.option("--remote", is_flag=True, help="Also the directories of these runs on remote hosts.")
 @click.option("-y", "--yes", is_flag=True, help="With --all: do not ask.")
 @directory_option
-def command(directory: Path, older_than: float, dry_run: bool, unfinished_too: bool, yes: bool) -> None:
+def command(directory: Path, older_than: float, dry_run: bool, unfinished_too: bool, remote: bool, yes: bool) -> None:
     """Remove the run directories of DIRECTORY whose jobs have all ended: registry, logs, reports, kept output.
 
-    Files that jobs wrote elsewhere stay. A run whose manager or agents are at work is never removed.
+    Files that jobs wrote elsewhere stay. A run whose manager or agents are at work is never removed. With --remote, a
+    run stays when its directory on a host cannot be removed.
 
     Exit code 0: done. 1: a run could not be removed. 2: the command could not start.
     """
@@ -53,13 +56,28 @@ def command(directory: Path, older_than: float, dry_run: bool, unfinished_too: b
     failed = 0
     for run in removable:
         try:
+            _clean_hosts(run.run_dir, remote=remote, dry_run=dry_run)
             if not dry_run:
                 remove_run(run.run_dir)
             echo(f"{'Would remove' if dry_run else 'Removed'} {_described(run, now)}")
         except RemovalError as error:
-            echo_err(f"Error: {run.run_dir.name} was not removed: {error}")
+            echo_err(printable(f"Error: {run.run_dir.name} was not removed: {error}"))
             failed = 1
     sys.exit(failed)
+
+
+def _clean_hosts(run_dir: Path, *, remote: bool, dry_run: bool) -> None:
+    """Remove the directories of a run on its hosts, or say that they stay. Raises RemovalError."""
+    if not (run_dir / "hosts").exists():
+        return
+    from qcg.pilotjob.cli.remote_removal import remote_directories, remove_remote_directories
+
+    if remote and not dry_run:
+        for line in remove_remote_directories(run_dir):
+            echo(printable(line))
+        return
+    for host, path in remote_directories(run_dir).items():
+        echo(printable(f"Would remove {path} on {host}" if remote else f"{path} on {host} stays; see --remote"))
 
 
 def _confirm(unfinished: list[RunInfo]) -> None:

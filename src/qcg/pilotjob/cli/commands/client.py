@@ -33,9 +33,9 @@ from qcg.pilotjob.wire import contact
 if TYPE_CHECKING:
     from qcg.pilotjob.api.manager import LocalManager
 
-GOING = 5.0
+CLOSE_TIMEOUT = 5.0
 """Seconds for a manager to end after it has closed its connections."""
-ENDING = 20.0
+EXIT_TIMEOUT = 20.0
 """Seconds for a manager to end its jobs after a signal."""
 
 
@@ -90,7 +90,7 @@ def _interrupt(manager: LocalManager) -> None:
     """End the manager after a signal ended the program: running jobs are QUEUED again."""
     manager.qcgpm_process.terminate()
     with suppress(subprocess.TimeoutExpired):
-        manager.qcgpm_process.wait(ENDING)
+        manager.qcgpm_process.wait(EXIT_TIMEOUT)
 
 
 def _print_jobs_left(run_dir: Path, unfinished: int) -> None:
@@ -165,7 +165,7 @@ def _unfinished(manager: LocalManager) -> int:
     except ConnectionError:
         # The manager closes its connections before it ends.
         with suppress(subprocess.TimeoutExpired):
-            manager.qcgpm_process.wait(GOING)
+            manager.qcgpm_process.wait(CLOSE_TIMEOUT)
         return 0
     unfinished: int = jobs["InScheduleJobs"] + jobs["ExecutingJobs"]
     return unfinished

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
 
 PAUSE = 0.02
-PATIENCE = 60.0
+EXIT_TIMEOUT = 60.0
 """Seconds for a manager to end its jobs and itself."""
 
 
@@ -61,8 +61,8 @@ def _contact_of(run_dir: Path) -> Contact | None:
 
 
 def _wait_until_ended(run_dir: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + EXIT_TIMEOUT
     while (found := _contact_of(run_dir)) is not None and is_alive(run_dir, found):
         if time.monotonic() > deadline:
-            raise Denial(f"the manager (pid {found.pid}) was told to end, and is still there after {PATIENCE:g} s")
+            raise Denial(f"the manager (pid {found.pid}) was told to end, and is still there after {EXIT_TIMEOUT:g} s")
         time.sleep(PAUSE)

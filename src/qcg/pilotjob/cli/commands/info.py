@@ -12,9 +12,14 @@ from qcg.pilotjob.cli.manager_lookup import expand_names, on_manager_or_registry
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.common.printable import printable
+from qcg.pilotjob.host.usage import bytes_text
+from qcg.pilotjob.report.entries import value_text
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.queries import Queries
+
+MOST_INDICES = 20
+"""Indices of a job that are shown, where they are no range."""
 
 
 @click.command("info")
@@ -41,17 +46,96 @@ def _lines(info: dict[str, Any]) -> list[str]:
     lines = [printable(f"{info['jobName']} ({info['status']})")]
     lines += [f"    {line}" for line in info["history"].splitlines() if line]
     lines += _fields(info.get("runtime", {}), "    ")
+    lines += _remote(info.get("remote", {}))
+    if "priority" in info:
+        lines.append(f"    priority: {info['priority']}")
+    if "heldSince" in info:
+        lines.append(f"    held since: {info['heldSince']}")
+    if "itval" in info:
+        lines.append(f"    itval: {value_text(info['itval'])}")
+    lines += _attempts(info, "    ")
+    if "rowProblem" in info:
+        lines.append(f"    itval: unknown, {printable(info['rowProblem'])}")
     if "iterations" in info:
-        lines.append("    iterations: " + ", ".join(f"{name} {count}" for name, count in info["iterations"].items()))
+        counts = [f"{name} {_count(count)}" for name, count in info["iterations"].items()]
+        lines.append(f"    iterations: {', '.join(counts)}")
     if "messages" in info:
         lines.append(f"    messages: {printable(info['messages'])}")
     for child in info.get("childs", []):
         lines.append(f"    {printable(info['jobName'])}:{child['iteration']} ({child['state']})")
         lines += _fields(child["runtime"], "        ")
+        if "itval" in child:
+            lines.append(f"        itval: {value_text(child['itval'])}")
+        lines += _attempts(child, "        ")
         if "messages" in child:
             lines.append(f"        messages: {printable(child['messages'])}")
     return lines
 
 
+def _count(count: Any) -> str:
+    """A count, or the indices of iterations that are no range."""
+    if not isinstance(count, list):
+        return str(count)
+    shown = " ".join(map(str, count[:MOST_INDICES]))
+    return f"{shown} …" if len(count) > MOST_INDICES else shown
+
+
+def _attempts(info: dict[str, Any], indent: str) -> list[str]:
+    """Earlier attempts: `attempt 1: exit code 3; on n0[1]`."""
+    lines = []
+    for attempt in info.get("attempts", []):
+        text = attempt.get("messages") or attempt["cause"]
+        if attempt["cause"] not in ("exit", text):
+            text = f"{attempt['cause']}: {text}"
+        where = f"; on {attempt['allocation']}" if "allocation" in attempt else ""
+        lines.append(f"{indent}attempt {attempt['attempt']}: {printable(text)}{where}")
+    return lines
+
+
+def _remote(remote: dict[str, Any]) -> list[str]:
+    """What the job says about its remote host: `host: wizard`, `inputs: data/*.csv, model/`."""
+    lines = []
+    for key, value in remote.items():
+        if isinstance(value, dict):
+            value = [f"{name}={text}" if text else name for name, text in value.items()]
+        lines.append(f"    {key}: {printable(', '.join(value) if isinstance(value, list) else str(value))}")
+    return lines
+
+
 def _fields(runtime: dict[str, str], indent: str) -> list[str]:
-    return [f"{indent}{name}: {printable(value)}" for name, value in runtime.items()]
+    shown = dict(runtime)
+    if "cpu_time" in runtime:
+        shown = {key: value for key, value in runtime.items() if key not in _USAGE} | _usage(runtime)
+    return [f"{indent}{name}: {printable(value)}" for name, value in shown.items()]
+
+
+_USAGE = frozenset(
+    {
+        "cpu_time",
+        "user_time",
+        "system_time",
+        "cpu_efficiency",
+        "max_memory",
+        "requested_memory",
+        "minor_faults",
+        "major_faults",
+        "read_bytes",
+        "written_bytes",
+    }
+)
+"""Keys of `runtime` that are shown in few lines."""
+
+
+def _usage(runtime: dict[str, str]) -> dict[str, str]:
+    """What the attempt used: CPU time, memory, storage and page faults, one line each."""
+    cpu = f"{runtime['cpu_time']}, user {runtime['user_time']}, system {runtime['system_time']}"
+    if "cpu_efficiency" in runtime:
+        cpu += f", {float(runtime['cpu_efficiency']):.1%} of its cores"
+    amounts = {key: bytes_text(int(runtime.get(key, 0))) for key in _USAGE if key.endswith(("memory", "bytes"))}
+    of = f" of {amounts['requested_memory']}" if "requested_memory" in runtime else ""
+    return {
+        "cpu_time": cpu,
+        "max_memory": amounts["max_memory"] + of,
+        "storage": f"{amounts['read_bytes']} read, {amounts['written_bytes']} written",
+        "page_faults": f"{runtime['major_faults']} major, {runtime['minor_faults']} minor",
+    }

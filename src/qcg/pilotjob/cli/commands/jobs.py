@@ -56,11 +56,18 @@ def command(manager: Queries, names: tuple[str, ...], states: tuple[str, ...], a
     if as_json:
         show_json(listed_jobs(jobs))
     elif jobs:
-        rows = [(name, job["status"], job.get("messages", "")) for name, job in jobs.items()]
+        rows = [(name, job["status"], _remark(job)) for name, job in jobs.items()]
         show_table(["name", "state", "message"] if any(row[2] for row in rows) else ["name", "state", ""], rows)
     elif not code:
         echo("There are no such jobs." if names or states else "There are no jobs.")
     return code
+
+
+def _remark(job: dict[str, Any]) -> str:
+    if "heldSince" in job:
+        return f"held since {job['heldSince']}"
+    message: str = job.get("messages", "")
+    return message
 
 
 def _chosen(manager: Queries, listed: dict[str, Any], names: tuple[str, ...]) -> tuple[dict[str, Any], int]:
@@ -73,5 +80,6 @@ def _chosen(manager: Queries, listed: dict[str, Any], names: tuple[str, ...]) ->
         if name in listed:
             chosen[name] = listed[name]
         elif answer[name]["status"] == 0:
-            chosen[name] = {"status": answer[name]["data"]["status"]}
+            data = answer[name]["data"]
+            chosen[name] = {key: data[key] for key in ("status", "heldSince") if key in data}
     return chosen, print_missing(manager, answer)

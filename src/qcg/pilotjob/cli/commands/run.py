@@ -13,14 +13,26 @@ from qcg.pilotjob.cli.options import resolve_cores, shared
 from qcg.pilotjob.executors.prestart import PrestartedAgent, is_useful
 from qcg.pilotjob.runs.resume_hint import has_next_allocation
 
+END_STATES = ("failed", "canceled", "omitted")
+"""States in which jobs have ended without success."""
+
 
 @click.command("run")
 @click.argument("file", type=click.Path(readable=False), required=False)
 @click.option("--no-net", is_flag=True, help="No network interface: no other command can talk to this run.")
+@click.option(
+    "--rerun",
+    metavar="STATES",
+    callback=lambda context, parameter, given: _states(given),
+    help="With --resume: run again what has ended as failed, canceled or omitted, or all of that: failed,omitted.",
+)
+@click.option("--release", is_flag=True, help="With --resume: release all jobs that are held.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and no progress.")
 @shared
 @click.pass_context
-def command(context: click.Context, /, file: str | None, no_net: bool, as_json: bool, **given: Any) -> None:
+def command(
+    context: click.Context, /, file: str | None, no_net: bool, rerun: tuple[str, ...], as_json: bool, **given: Any
+) -> None:
     """Run the requests of FILE and wait for all jobs. Shows progress and a closing table.
 
     Exit code 0: all jobs succeeded. 1: a job did not, or a request was refused. 2: the run could not start. 4: jobs
@@ -29,6 +41,11 @@ def command(context: click.Context, /, file: str | None, no_net: bool, as_json: 
     """
     if file is None and not given["resume"]:
         raise click.UsageError("give a request FILE, or a run to continue with --resume PATH")
+    if rerun and not given["resume"]:
+        raise click.UsageError("--rerun is for jobs of an earlier run: give that run with --resume PATH")
+    given["rerun"] = rerun
+    if given["release"] and not given["resume"]:
+        raise click.UsageError("--release is for held jobs of an earlier run: give that run with --resume PATH")
     fixed: dict[str, Any] = {"wait": True, "net": not no_net}
     if file is not None:
         fixed["file_path"] = file
@@ -45,3 +62,16 @@ def command(context: click.Context, /, file: str | None, no_net: bool, as_json: 
     with InterruptNotice(ending.run_dir):
         print_summary(ending, followed=followed, as_json=as_json)
     sys.exit(ending.exit_code)
+
+
+def _states(given: str | None) -> tuple[str, ...]:
+    """The names of states, in lower case."""
+    if given is None:
+        return ()
+    names = tuple(dict.fromkeys(name.strip().lower() for name in given.split(",")))
+    if names == ("all",):
+        return END_STATES
+    for name in names:
+        if name not in END_STATES:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(END_STATES)} and all")
+    return names

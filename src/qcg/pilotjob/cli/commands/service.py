@@ -160,9 +160,9 @@ def _end_with_owner(descriptor: int, manager: Manager, if_gone: Cause) -> None:
         loop.remove_reader(descriptor)
         os.close(descriptor)
         if told_to_finish:
-            manager.shutdown.make(Cause.FINISH, "the manager was told to finish")
+            manager.shutdown.request(Cause.FINISH, "the manager was told to finish")
         else:
-            manager.shutdown.make(if_gone, "the program that started the manager has ended")
+            manager.shutdown.request(if_gone, "the program that started the manager has ended")
 
     loop.add_reader(descriptor, readable)
 

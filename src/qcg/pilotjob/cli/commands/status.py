@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.commands.resources import away_lines
+from qcg.pilotjob.cli.commands.resources import away_lines, drained_lines, host_lines, named_lines
 from qcg.pilotjob.cli.console import echo
 from qcg.pilotjob.cli.json_records import counts, system_status
 from qcg.pilotjob.cli.manager_lookup import on_manager_or_registry
@@ -40,14 +40,16 @@ def command(manager: Queries, as_json: bool) -> None:
 
 
 def _show_manager(system: dict[str, Any], have: dict[str, Any]) -> None:
-    away = have.get("Away", {})
+    away, drained = have.get("Away", {}), have.get("Drained", {})
     nodes = pluralize(have["TotalNodes"] - len(away), "node")
     cores = have["TotalCores"] - sum(node["cores"] for node in away.values())
+    idle = sum(node["cores"] - node["used"] for name, node in drained.items() if name not in have.get("Hosts", {}))
     echo(f"Manager {system['InstanceId']} on {system['Host']}, since {system['Started'][:19]}, in {system['Wd']}")
     # Jobs on nodes that are away keep their cores until their result is known.
-    used = cores - have["FreeCores"]
+    used = cores - have["FreeCores"] - idle
     echo(f"{used} of {pluralize(cores, 'core')} on {nodes} in use")
-    for line in away_lines(away):
+    named = named_lines(have.get("Named", {}), have.get("Gpus"))
+    for line in (*named, *away_lines(away), *drained_lines(drained), *host_lines(have.get("Hosts", {}))):
         echo(line)
     echo("")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,12 +13,13 @@ import click
 from qcg.pilotjob.cli.commands.wait import MOST_EXPLAINED, wait_for
 from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Denial, Refusal
-from qcg.pilotjob.cli.job_from_argv import JobOptionError, generate_name, job_from_arguments
+from qcg.pilotjob.cli.job_from_argv import JobOptionError, generate_name, input_pattern, job_from_arguments
 from qcg.pilotjob.cli.manager_lookup import on_manager
 from qcg.pilotjob.cli.options import seconds_of
 from qcg.pilotjob.cli.param_types import Whole
 from qcg.pilotjob.cli.shell_completion import job_names
 from qcg.pilotjob.cli.suggestions import suggest_options
+from qcg.pilotjob.cli.sweep_from_argv import commands_sweep, split_words, sweep_of
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
@@ -29,16 +31,19 @@ if TYPE_CHECKING:
 
 Submission = list[dict[str, Any]]
 PROGRAM = "qcg.pilotjob.program"
+VALUES = "qcg.pilotjob.values"
+MOST_COMMANDS = 1 << 28
+"""Bytes of the largest file of commands."""
 
 
 class WithProgram(click.Command):
-    """A command whose arguments after `--` are a program and its arguments, not options."""
+    """A command whose arguments after `--` are a program and its arguments, not options; after `:::`, values."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        place = args.index("--") if "--" in args else len(args)
-        ctx.meta[PROGRAM] = args[place + 1 :]
+        words = split_words(args)
+        ctx.meta[PROGRAM], ctx.meta[VALUES] = words.program, words.values
         try:
-            return super().parse_args(ctx, args[:place])
+            return super().parse_args(ctx, words.options)
         except click.UsageError as error:
             if "--" not in args and any(not arg.startswith("-") for arg in args):
                 hint = "to submit a program, put -- before it: qcg-pm submit -- PROGRAM ARGS"
@@ -47,7 +52,7 @@ class WithProgram(click.Command):
             raise
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "[-- PROGRAM [ARGS]...]"]
+        return [*super().collect_usage_pieces(ctx), "[-- PROGRAM [ARGS]...] [::: VALUES...]"]
 
 
 def _check_wall_time(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
@@ -55,6 +60,16 @@ def _check_wall_time(context: click.Context, parameter: click.Parameter, given: 
     if given is not None:
         seconds_of(given)
     return given
+
+
+def _check_memory(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    from qcg.pilotjob.description.errors import DescriptionError  # here: few commands need it
+    from qcg.pilotjob.description.memory import parse_memory
+
+    try:
+        return given if given is None else f"{parse_memory(given)}MB"
+    except DescriptionError as error:
+        raise click.BadParameter(error.problems[0].sentence) from None
 
 
 @click.command("submit", cls=WithProgram)
@@ -77,11 +92,63 @@ def _check_wall_time(context: click.Context, parameter: click.Parameter, given: 
     multiple=True,
     metavar="NAMES",
     shell_complete=job_names(),
-    help="Start after these jobs; separate names with commas.",
+    help="Start after these jobs have succeeded; separate names with commas.",
+)
+@click.option(
+    "--afterany",
+    multiple=True,
+    metavar="NAMES",
+    shell_complete=job_names(),
+    help="Start after these jobs have ended, however.",
+)
+@click.option(
+    "--afternotok",
+    multiple=True,
+    metavar="NAMES",
+    shell_complete=job_names(),
+    help="Start after these jobs have ended without success.",
+)
+@click.option(
+    "--afterstart",
+    multiple=True,
+    metavar="NAMES",
+    shell_complete=job_names(),
+    help="Start after these jobs have begun to run.",
 )
 @click.option("--iteration", type=Whole(min=1), metavar="N", help="Run it N times, ${it} from 0 on.")
+@click.option(
+    "--each", type=click.Path(), metavar="FILE", help="Run it for each row of a .csv or .jsonl file, with ${row.NAME}."
+)
+@click.option(
+    "--commands",
+    type=click.Path(),
+    metavar="FILE",
+    help="Run each line of FILE as a shell command; - means standard input.",
+)
 @click.option("--wt", "wall_time", callback=_check_wall_time, help="Wall time: 90s, 1h30m.")
+@click.option(
+    "--mem",
+    callback=_check_memory,
+    help="Memory on each node, for which it is scheduled and which it must not exceed: 500MB, 2GB.",
+)
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
+@click.option(
+    "--host", metavar="NAME", help="Run it on this remote host of hosts.toml; '*' for any of them with free cores."
+)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="PATTERN",
+    help="With --host: files or directories to copy to the working directory of the job there; may be repeated.",
+)
+@click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    metavar="PATTERN",
+    help="With --host: files or directories in that directory to copy back after the end; may be repeated.",
+)
 @click.option("--wait", is_flag=True, help="Wait until it has ended; exit codes as of qcg-pm wait.")
 @json_option
 @on_manager
@@ -90,18 +157,22 @@ def command(manager: Manager, file: str | None, name: str | None, wait: bool, as
 
     FILE is a JSON array of job descriptions, or a request file, whose submit requests are used; - means
     standard input. With --wait and --json, prints names with states, as qcg-pm wait does.
+
+    After :::, each of VALUES is an iteration: its place in ARGS is {}, or the end. Several ::: combine all values, with
+    the places {1} and {2}; :::+ pairs them. Without a program, VALUES are shell commands.
     """
     from qcg.pilotjob.api.errors import QCGPJMAError, RequestRefusedError
 
-    program: list[str] = click.get_current_context().meta[PROGRAM]
+    meta = click.get_current_context().meta
+    program, values = meta[PROGRAM], meta[VALUES]
     if file is not None and program:
         raise click.UsageError("give a FILE, or a program after --, not both")
     if file is not None:
-        if name or any(line.values()):
+        if values or name or any(line.values()):
             raise click.UsageError(f"options of a job go with a program; write: qcg-pm submit … -- {file}")
-        submissions = _read(file)
-    elif program:
-        submissions = [[_job(program, name, line)]]
+        submissions = read_submissions(file)
+    elif program or values or line["commands"]:
+        submissions = [[_job(program, values, name, line, manager.run_dir)]]
     else:
         raise click.UsageError("give a FILE of jobs, or a program after --")
     names: list[str] = []
@@ -145,27 +216,81 @@ def _warn_about_failed(manager: Manager, names: list[str]) -> None:
             echo_err(f"Warning: {printable(name)} is FAILED: {printable(info['messages'])}")
 
 
-def _job(program: list[str], name: str | None, line: dict[str, Any]) -> dict[str, Any]:
-    name = name or generate_name(program[0], os.urandom(3).hex())
-    # Each iteration needs its own output file.
-    base = name if line["iteration"] is None else f"{name}.${{it}}"
-    line["wd"] = os.path.abspath(line["wd"] or os.curdir)
-    line["stdout"] = line["stdout"] or f"{base}.out"
-    line["stderr"] = line["stderr"] or f"{base}.err"
+def _job(
+    program: list[str], values: list[str], name: str | None, line: dict[str, Any], run_dir: Path | None
+) -> dict[str, Any]:
+    name = name or generate_name(program[0] if program else "commands", os.urandom(3).hex())
+    try:
+        program = _with_iterations(program, values, line)
+    except JobOptionError as error:
+        raise Refusal(str(error)) from None
+    remote = {key: line.pop(key) for key in ("host", "inputs", "outputs")}
+    if remote["host"] is None:
+        if remote["inputs"] or remote["outputs"]:
+            option = "--input" if remote["inputs"] else "--output"
+            raise click.UsageError(f"{option} is for jobs on remote hosts; give --host too")
+        # Each iteration needs its own output file.
+        base = name if line["iteration"] is None else f"{name}.${{it}}"
+        line["wd"] = os.path.abspath(line["wd"] or os.curdir)
+        line["stdout"] = line["stdout"] or f"{base}.out"
+        line["stderr"] = line["stderr"] or f"{base}.err"
+    else:
+        line["remote"] = _remote_part(run_dir, **remote)
     try:
         return job_from_arguments(program, name, **line)
     except JobOptionError as error:
         raise Refusal(str(error)) from None
 
 
-def _read(file: str) -> list[Submission]:
+def _remote_part(run_dir: Path | None, host: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> dict[str, Any]:
+    """The `remote` of a job. Inputs are given relative to the current directory."""
+    here = os.getcwd()
+    try:
+        sources = [input_pattern(pattern, here, here if run_dir is None else str(run_dir.parent)) for pattern in inputs]
+    except JobOptionError as error:
+        raise Refusal(str(error)) from None
+    return {"host": host, **({"inputs": sources} if sources else {}), **({"outputs": list(outputs)} if outputs else {})}
+
+
+def _with_iterations(program: list[str], values: list[str], line: dict[str, Any]) -> list[str]:
+    """Put the iterations that the options and values define into `line`; returns the program."""
+    each, commands = line.pop("each"), line.pop("commands")
+    given = {"--iteration": line["iteration"], "--each": each, "--commands": commands, ":::": values}
+    used = [option for option, value in given.items() if value]
+    if len(used) > 1:
+        raise click.UsageError(f"{used[0]} and {used[1]} exclude each other; give one of them")
+    if commands and program:
+        raise click.UsageError("--commands has the commands itself; leave out the program")
+    if each:
+        line["iteration"] = {"file": os.path.abspath(each)}
+    elif values or commands:
+        sweep = sweep_of(program, values) if values else commands_sweep(_lines(commands))
+        line["iteration"], line["script"] = sweep.iteration, sweep.script
+        return sweep.program
+    return program
+
+
+def _lines(file: str) -> list[str]:
+    """The lines of a file of commands."""
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else read_input(file, MOST_COMMANDS)
+        return content.decode().split("\n")
+    except OSError as error:
+        raise Refusal(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise Refusal(f"{file}, line {line}: is not UTF-8 text") from None
+
+
+def read_submissions(file: str) -> list[Submission]:
     """The submissions of a file, in order."""
     try:
         content = json.loads(sys.stdin.buffer.read() if file == "-" else read_input(file))
     except OSError as error:
         raise Refusal(f"{file} cannot be read: {error.strerror}; to submit a program, put -- before it") from None
     except (ValueError, RecursionError) as error:
-        raise Refusal(f"{file} {InvalidJson.because(error)}; to submit a program, put -- before it") from None
+        hint = "for one command a line, write --commands -" if file == "-" else "to submit a program, put -- before it"
+        raise Refusal(f"{file} {InvalidJson.because(error)}; {hint}") from None
     entries = content if isinstance(content, list) else [content]
     if not entries or not all(isinstance(entry, dict) for entry in entries):
         raise Refusal(f"{file} holds no jobs; it must be an array of job descriptions, or a request file")

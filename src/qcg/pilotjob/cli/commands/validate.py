@@ -14,13 +14,15 @@ import msgspec
 
 from qcg.pilotjob.cli.console import echo, echo_err
 from qcg.pilotjob.cli.errors import Refusal
+from qcg.pilotjob.cli.host_options import configured_hosts, hosts_option
 from qcg.pilotjob.cli.lint import args_in_one_string, shell_line_as_program
-from qcg.pilotjob.cli.options import resolve_cores
+from qcg.pilotjob.cli.options import NAMED_HELP, check_named, resolve_cores
 from qcg.pilotjob.cli.param_types import Whole
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.find import find_nodes
 from qcg.pilotjob.cluster.local.virtual_nodes import MOST_CORES
+from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.core.core import Core
 from qcg.pilotjob.core.effects import Effect, Transition
@@ -34,6 +36,9 @@ from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import SubmissionContext
 from qcg.pilotjob.description.warnings import warnings_for
 from qcg.pilotjob.interfaces.file import FileError, read_requests
+from qcg.pilotjob.manager.named_counters import counters_of_run, with_named_counters
+from qcg.pilotjob.manager.remote_hosts import node_specs
+from qcg.pilotjob.rows.store import RowFiles
 
 MOST_WARNINGS = 50
 """Most warnings that are shown: a mistake is often repeated in every job of a large file."""
@@ -52,8 +57,11 @@ MOST_WARNINGS = 50
     help="Check against these nodes, not this machine or allocation: 2x4 is two nodes with four cores each, 4 is one"
     " node with four cores; also n1:2, 4,2,2 or n1:4,n2:4.",
 )
+@click.option("--resource", "named", multiple=True, metavar="NAME=N", callback=check_named, help=NAMED_HELP)
+@hosts_option
 @json_option
-def command(file: Path, as_json: bool, **given: Any) -> None:
+@click.pass_context
+def command(context: click.Context, /, file: Path, hosts_file: str | None, as_json: bool, **given: Any) -> None:
     """Check FILE: its form, its jobs, their names and dependencies, and whether they fit into the nodes. - means
     standard input.
 
@@ -63,9 +71,12 @@ def command(file: Path, as_json: bool, **given: Any) -> None:
     resolve_cores(given)
     try:
         found = read_requests(file)
-        core = Core(find_nodes("auto", given["nodes"], os.environ).specs)
-    except (FileError, ClusterError) as error:
+        nodes = with_named_counters(find_nodes("auto", given["nodes"], os.environ).specs, given["named"])
+        nodes += node_specs(configured_hosts(context, hosts_file))
+        counters = counters_of_run(given["named"], nodes)
+    except (FileError, ClusterError, UsageError) as error:
         raise Refusal(str(error)) from None
+    core = Core(nodes, counters=counters)
     warnings: list[str] = []
     problems = problems_of(found, core, warnings)
     jobs = max(len(core.state.jobs), _described(found))
@@ -76,7 +87,7 @@ def command(file: Path, as_json: bool, **given: Any) -> None:
                 "valid": not problems,
                 "requests": len(found),
                 "jobs": jobs,
-                "nodes": len(core.state.nodes),
+                "nodes": len(core.state.pool.local.nodes),
                 "cores": core.state.pool.total_cores,
                 "problems": problems,
                 "warnings": warnings,
@@ -88,20 +99,26 @@ def command(file: Path, as_json: bool, **given: Any) -> None:
     if len(warnings) > MOST_WARNINGS:
         further = pluralize(len(warnings) - MOST_WARNINGS, "more warning")
         echo_err(f"... and {further}, most likely of the same kind.")
-    against = f"{pluralize(core.state.pool.total_cores, 'core')} on {pluralize(len(core.state.nodes), 'node')}"
+    against = (
+        f"{pluralize(core.state.pool.total_cores, 'core')} on {pluralize(len(core.state.pool.local.nodes), 'node')}"
+    )
     counts = f"{pluralize(len(found), 'request')}, {pluralize(jobs, 'job')}, {pluralize(len(problems), 'problem')}"
     counts += f", {pluralize(len(warnings), 'warning')}" if warnings else ""
     echo(f"{file}: {counts}; checked against {against}")
     sys.exit(1 if problems else 0)
 
 
-def problems_of(found: list[msgspec.Raw], core: Core, warnings: list[str]) -> list[str]:
+def problems_of(found: list[msgspec.Raw], core: Core, warnings: list[str], wd: Path = Path()) -> list[str]:
     """Problems of requests that are run in this order, with their positions. Adds the jobs to the core, and to
-    `warnings` what is allowed but probably a mistake."""
-    return [problem for number, raw in enumerate(found, 1) for problem in _problems(core, number, raw, warnings)]
+    `warnings` what is allowed but probably a mistake. `wd`: the directory at which paths of parameter files start."""
+    row_files = RowFiles(os.path.abspath(wd), None)
+    problems: list[str] = []
+    for number, raw in enumerate(found, 1):
+        problems += _problems(core, number, raw, warnings, row_files)
+    return problems
 
 
-def _problems(core: Core, number: int, raw: msgspec.Raw, warnings: list[str]) -> list[str]:
+def _problems(core: Core, number: int, raw: msgspec.Raw, warnings: list[str], row_files: RowFiles) -> list[str]:
     """Problems of one request, which is run against a core that starts no processes."""
     where = f"request {number}"
     try:
@@ -110,7 +127,10 @@ def _problems(core: Core, number: int, raw: msgspec.Raw, warnings: list[str]) ->
         if not isinstance(request, requests.Submit):
             return []
         jobs = parse_jobs(
-            request.jobs, SubmissionContext(number, datetime.now(), "local", f"check-{number}"), f"{where}: jobs"
+            request.jobs,
+            SubmissionContext(number, datetime.now(), "local", f"check-{number}"),
+            f"{where}: jobs",
+            row_files.read,
         )
         warnings += args_in_one_string(request.jobs, f"{where}: jobs")
         warnings += [

@@ -35,7 +35,7 @@ class Hostfile(BatchSystem):
         hosts = parse_hosts(text, argument)
         return Allocation(
             ref=AllocationRef(system=NAME),
-            specs=[NodeSpec(host.name, tuple(range(host.cores))) for host in hosts],
+            specs=[NodeSpec(host.name, tuple(range(host.cores)), counters=host.counters) for host in hosts],
             addresses={host.name: host.name for host in hosts},
             logins={host.name: host.login for host in hosts if host.login != host.name},
         )
@@ -47,7 +47,7 @@ class Hostfile(BatchSystem):
         return AllocationState.ACTIVE
 
     def agent_start(self, method: StartMethod, agent: AgentCommand, environ: Mapping[str, str]) -> AgentStart:
-        return SshStart(agent, environ, addresses=agent.logins)
+        return SshStart(agent, environ)
 
     def multi_node(self) -> MultiNode:
         return MultiNode(

@@ -30,7 +30,8 @@ def local_nodes(wanted: str | None, environ: Mapping[str, str]) -> Nodes:
         return Nodes([NodeSpec(host_name(), cores, _gpus(environ), memory)], real=True)
     described = parse_nodes(wanted)
     share = memory // len(described)
-    return Nodes([NodeSpec(name, tuple(range(cores)), (), share) for name, cores in described], real=False)
+    specs = [NodeSpec(name, tuple(range(cores)), (), share, counters=counters) for name, cores, counters in described]
+    return Nodes(specs, real=False)
 
 
 def _gpus(environ: Mapping[str, str]) -> tuple[str, ...]:

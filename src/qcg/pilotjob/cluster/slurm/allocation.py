@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation
-from qcg.pilotjob.cluster.commands import PATIENCE
+from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, NoAllocation
 from qcg.pilotjob.cluster.slurm.node_lists import expand
 from qcg.pilotjob.cluster.slurm.parse import JobRecord, NodeRecord, NodeShare, parse_jobs, parse_shown_nodes
@@ -84,7 +84,7 @@ def _spec(share: NodeShare, job: JobRecord, node: NodeRecord) -> NodeSpec:
     return NodeSpec(node.name, cores, share.gpus, share.memory or node.memory)
 
 
-def _find_job(environ: Mapping[str, str], patience: float = PATIENCE) -> JobRecord:
+def _find_job(environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> JobRecord:
     job_id = job_id_of(environ)
     if job_id is None:
         raise NoAllocation("there is no allocation here: SLURM_JOB_ID is not set")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from qcg.pilotjob.cluster.base import AllocationQueue, AllocationView, EndCause, Phase
-from qcg.pilotjob.cluster.commands import PATIENCE, call_for_queue
+from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT, call_for_queue
 from qcg.pilotjob.cluster.errors import BatchError, UnknownAllocation
 from qcg.pilotjob.cluster.slurm import options as sbatch_options
 from qcg.pilotjob.cluster.slurm.scontrol import is_unknown_job
@@ -109,14 +110,17 @@ class SlurmQueue(AllocationQueue):
             raise BatchError(f"sbatch did not tell the number of the job; it said {answer[:300]!r}")
         return job_id
 
-    def look(self, allocation_id: str, environ: Mapping[str, str], patience: float = PATIENCE) -> AllocationView | None:
+    def look(
+        self, allocation_id: str, environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT
+    ) -> AllocationView | None:
         try:
             return parse_job(allocation_id, _call(["scontrol", "show", "job", allocation_id], environ, patience))
         except UnknownAllocation:
             return None
 
     def cancel(self, allocation_id: str, environ: Mapping[str, str]) -> None:
-        _call(["scancel", allocation_id], environ)
+        with suppress(UnknownAllocation):
+            _call(["scancel", allocation_id], environ)
 
     def cancel_command(self, *allocation_ids: str) -> str:
         return " ".join(["scancel", *allocation_ids])
@@ -187,5 +191,5 @@ def _blocked(job_id: str, state: str, reason: str) -> str:
     )
 
 
-def _call(command: Sequence[str], environ: Mapping[str, str], patience: float = PATIENCE) -> str:
+def _call(command: Sequence[str], environ: Mapping[str, str], patience: float = COMMAND_TIMEOUT) -> str:
     return call_for_queue(command, environ, patience, label=LABEL, is_unknown=is_unknown_job)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import AllocationState
-from qcg.pilotjob.cluster.commands import PATIENCE, call
+from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT, call
 from qcg.pilotjob.cluster.errors import AllocationOver, ClusterError, CommandFailed, NoAllocation, NoCommand
 from qcg.pilotjob.cluster.slurm.parse import parse_cluster_name, parse_jobs
 
@@ -19,7 +19,7 @@ OVER = (
 """States in which nothing of the job runs."""
 
 
-def scontrol(environ: Mapping[str, str], *arguments: str, patience: float = PATIENCE) -> str:
+def scontrol(environ: Mapping[str, str], *arguments: str, patience: float = COMMAND_TIMEOUT) -> str:
     """The output of `scontrol`, with times in epoch seconds."""
     seconds = {**environ, "SLURM_TIME_FORMAT": "%s"}
     try:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from qcg.pilotjob.cluster.agent_start import AgentCommand, AgentStart, StartMethod
 from qcg.pilotjob.cluster.allocation_ref import AllocationRef
 from qcg.pilotjob.cluster.base import Allocation, AllocationState, BatchSystem
+from qcg.pilotjob.cluster.remote_queue import RemoteQueue
 from qcg.pilotjob.cluster.slurm import allocation, scontrol
 from qcg.pilotjob.cluster.slurm.agents import SrunStart, ssh_start
 from qcg.pilotjob.cluster.slurm.environment import NOT_FOR_JOBS, SCHEMA, variables_of_allocation
 from qcg.pilotjob.cluster.slurm.queue import LABEL, SlurmQueue
+from qcg.pilotjob.cluster.slurm.remote import remote_queue
 from qcg.pilotjob.cluster.slurm.srun import MULTI_NODE
 from qcg.pilotjob.common.options import UsageError
 from qcg.pilotjob.launch.site import MultiNode
@@ -71,6 +73,9 @@ class Slurm(BatchSystem):
 
     def variables_of_allocation(self, names: Iterable[str]) -> list[str]:
         return variables_of_allocation(names)
+
+    def remote_queue(self) -> RemoteQueue:
+        return remote_queue(self.name)
 
 
 SYSTEM = Slurm()

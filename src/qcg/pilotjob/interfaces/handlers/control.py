@@ -7,7 +7,10 @@ from qcg.pilotjob.manager.manager import Manager
 
 
 async def control(manager: Manager, request: Control) -> Answer:
-    """End the manager when every job is final. A second request has no further effect."""
+    """End the manager when every job is final. A second request has no further effect.
+
+    The answer is sent when the request survives a crash of the manager."""
+    remark = manager.engine.store(END_WHEN_DONE, True)
     manager.end_when_done.set()
-    manager.engine.journal.set_metadata(END_WHEN_DONE, True)
-    return ok(message=f"{request.command} command accepted")
+    accepted = f"{request.command} command accepted"
+    return ok(message=f"{accepted}. {remark}" if remark else accepted)

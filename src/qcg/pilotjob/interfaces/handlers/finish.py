@@ -10,12 +10,15 @@ from qcg.pilotjob.manager.manager import Manager
 
 async def finish(manager: Manager, request: Finish) -> Answer:
     """End the manager now. Running jobs are killed and CANCELED; with `cancel`, waiting jobs are CANCELED, too."""
-    manager.engine.journal.set_metadata(FINISH_REQUESTED, True)
     if request.cancel:
         reason = "the manager was told to finish and to cancel all jobs"
         # Before the answer: a manager that resumes the run after a crash must not start these jobs.
+        manager.engine.store(FINISH_REQUESTED, True)
         manager.engine.carry_out(ShutDown(Disposition.CANCEL_ALL, reason))
-        manager.shutdown.make(Cause.FINISH_AND_CANCEL, reason)
+        manager.shutdown.request(Cause.FINISH_AND_CANCEL, reason)
     else:
-        manager.shutdown.make(Cause.FINISH, "the manager was told to finish")
+        # Not refused while nothing can be written: the shutdown waits until that works again.
+        manager.engine.journal.set_metadata(FINISH_REQUESTED, True)
+        manager.engine.commits.try_to_commit()
+        manager.shutdown.request(Cause.FINISH, "the manager was told to finish")
     return ok(message="the service ends now", data={"when": "now"})

@@ -3,15 +3,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from msgspec import UNSET
+
 from qcg.pilotjob.core.cancel import find
 from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.description.iteration import IndexList
 from qcg.pilotjob.description.requests import JobInfo
 from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.interfaces.run_view import RunView
 from qcg.pilotjob.report.entries import runtime_strings
-from qcg.pilotjob.report.formats import history_text
-from qcg.pilotjob.report.record import JobEnd
+from qcg.pilotjob.report.formats import history_text, timestamp
+from qcg.pilotjob.report.record import JobEnd, attempt_forms, remote_form
 
 AT_ONCE = 1000
 """Number of names or iterations that are looked up before other requests are handled."""
@@ -46,12 +49,18 @@ async def _childs(run: RunView, job: Job) -> list[dict[str, Any]]:
             break
         positions = range(first, min(first + AT_ONCE, len(job.iterations)))
         for position, story in run.views.iterations_of(job, positions):
-            child = {
+            child: dict[str, Any] = {
                 "iteration": job.iterations.indices[position],
                 "state": story.state.name,
                 "runtime": _runtime(run, job, position, story),
             }
-            childs.append({**child, "messages": story.message} if story.message else child)
+            if story.value is not UNSET:
+                child["itval"] = story.value
+            if story.message:
+                child["messages"] = story.message
+            if story.earlier:
+                child["attempts"] = attempt_forms(story)
+            childs.append(child)
         await asyncio.sleep(0)
     return childs
 
@@ -59,11 +68,24 @@ async def _childs(run: RunView, job: Job) -> list[dict[str, Any]]:
 def _info(run: RunView, name: str, job: Job, position: int, childs: list[dict[str, Any]] | None) -> dict[str, Any]:
     story = run.views.view_of(job, position)
     info: dict[str, Any] = {"jobName": name, "status": story.state.name}
+    if story.value is not UNSET:
+        info["itval"] = story.value
+    elif problem := run.views.row_problem_of(job, position):
+        info["rowProblem"] = problem
     if story.message:
         info["messages"] = story.message
     if story.grant is not None:
         info["runtime"] = _runtime(run, job, position, story)
         info["runtime"]["command"] = run.views.command_of(job, position, story.grant)
+    description = run.descriptions.of(job)
+    if remote := remote_form(description):
+        info["remote"] = remote
+    if description.priority:
+        info["priority"] = description.priority
+    if not story.state.is_final and (held := run.state.holds.since(job, position)):
+        info["heldSince"] = timestamp(held)
+    if story.earlier:
+        info["attempts"] = attempt_forms(story)
     if position < 0 and job.iterations is not None:
         info["iterations"] = _iterations(job)
         if childs is not None:
@@ -82,7 +104,7 @@ def _end(story: JobEnd) -> JobEnd | None:
     return story if story.state.is_final else None
 
 
-def _iterations(job: Job) -> dict[str, int]:
+def _iterations(job: Job) -> dict[str, Any]:
     assert job.iterations is not None
     counts = job.iterations.counts
     indices = job.iterations.indices
@@ -90,6 +112,7 @@ def _iterations(job: Job) -> dict[str, int]:
         "start": indices.start,
         "stop": indices.stop,
         **({"step": indices.step} if indices.step != 1 else {}),
+        **({"indices": list(indices)} if isinstance(indices, IndexList) else {}),
         "total": len(indices),
         "finished": sum(counts[State.SUCCEED :]),
         "failed": counts[State.FAILED] + counts[State.CANCELED] + counts[State.OMITTED],

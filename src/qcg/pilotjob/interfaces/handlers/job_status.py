@@ -4,9 +4,11 @@ import asyncio
 from typing import Any
 
 from qcg.pilotjob.core.cancel import find
+from qcg.pilotjob.core.job_states import QUEUED
 from qcg.pilotjob.description.requests import JobStatus
 from qcg.pilotjob.interfaces.replies import Answer, ok
 from qcg.pilotjob.interfaces.run_view import RunView
+from qcg.pilotjob.report.formats import timestamp
 
 AT_ONCE = 5000
 """Number of names that are looked up before other requests are handled."""
@@ -23,5 +25,8 @@ async def job_status(run: RunView, request: JobStatus) -> Answer:
         if isinstance(found, str):
             jobs[name] = {"status": 1, "message": found}
         else:
-            jobs[name] = {"status": 0, "data": {"jobName": name, "status": state.state_of(*found).name}}
+            data = {"jobName": name, "status": state.state_of(*found).name}
+            if state.holds and data["status"] == QUEUED.name and (held := state.holds.since(*found)):
+                data["heldSince"] = timestamp(held)
+            jobs[name] = {"status": 0, "data": data}
     return ok({"jobs": jobs})

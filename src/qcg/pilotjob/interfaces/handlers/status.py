@@ -31,6 +31,10 @@ async def status(manager: Manager, request: Status) -> Answer:
                 "UsedCores": have["used_cores"],
                 "FreeCores": have["free_cores"],
                 **({"Away": have["away"]} if "away" in have else {}),
+                **({"Named": have["named"]} if "named" in have else {}),
+                **({"Gpus": have["gpus"]} if "gpus" in have else {}),
+                **({"Drained": have["drained"]} if "drained" in have else {}),
+                **({"Hosts": have["hosts"]} if "hosts" in have else {}),
             },
             **counts(manager),
         }

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
+from qcg.pilotjob.description.iteration import RowFile
 from qcg.pilotjob.description.json_input import DOLLAR
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import STEP, parse_in_steps
@@ -21,8 +22,8 @@ async def submit(manager: Manager, request: Submit, counted: Counted | None = No
 
     Raises ManagerEnding when the shutdown began while the jobs were parsed.
     """
-    jobs = await _parse(manager, request)
-    if manager.shutdown.is_made:
+    jobs = await parse(manager, request)
+    if manager.shutdown.is_requested:
         raise ManagerEnding("the manager is ending and accepts no more jobs")
     data = await manager.engine.submit(jobs, counted)
     if warnings := await _warnings(request, jobs):
@@ -46,13 +47,18 @@ async def _warnings(request: Submit, jobs: list[JobDescription]) -> list[str]:
     return warnings
 
 
-async def _parse(manager: Manager, request: Submit) -> list[JobDescription]:
-    """Parse jobs in steps, between which other requests are handled."""
+async def parse(manager: Manager, request: Submit) -> list[JobDescription]:
+    """Parse jobs in steps, between which other requests are handled. Parameter files are read in a thread."""
     steps = parse_in_steps(request.jobs, manager.arrival())
+    answer: RowFile | list[str] | None = None
     while True:
         try:
-            next(steps)
+            wanted = steps.send(answer)
         except StopIteration as done:
             jobs: list[JobDescription] = done.value
             return jobs
-        await asyncio.sleep(0)
+        if wanted is None:
+            answer = None
+            await asyncio.sleep(0)
+        else:
+            answer = await asyncio.to_thread(manager.row_files.read, wanted.path)

@@ -44,7 +44,7 @@ async def why(run: RunView, request: Why) -> Answer:
 
 def _explanations(run: RunView, names: list[str]) -> dict[str, Any]:
     """Entries of the reply by name, without the last lines of output."""
-    explainer = WaitExplainer(run.state, time.time(), stalled=run.stalled)
+    explainer = WaitExplainer(run.state, time.time(), stalled=run.stalled, show_time=timestamp)
     jobs: dict[str, Any] = {}
     for name in names:
         found = find(run.state, name)
@@ -61,14 +61,14 @@ def _explain(run: RunView, explainer: WaitExplainer, job: Job, position: int) ->
         return _fields(state, *_reason(run, explainer, job, position))
     fields: dict[str, Any] = {"status": state.name, "iterations": iteration_counts(job)}
     counts = ", ".join(f"{number} {name}" for name, number in fields["iterations"].items())
-    telling = representative_iteration(job)
-    if telling is None:
+    shown = representative_iteration(job)
+    if shown is None:
         return {**fields, "reason": "succeeded", "sentence": f"it has succeeded, with all its iterations ({counts})"}
-    name = name_of(job, telling)
-    telling_state = job.iterations.state(telling)
-    reason, streams = _reason(run, explainer, job, telling)
-    first = {"jobName": name, **_fields(telling_state, reason, streams)}
-    sentence = f"its iterations are {counts}; the first that is {telling_state.name}, {name}: {reason.sentence}"
+    name = name_of(job, shown)
+    shown_state = job.iterations.state(shown)
+    reason, streams = _reason(run, explainer, job, shown)
+    first = {"jobName": name, **_fields(shown_state, reason, streams)}
+    sentence = f"its iterations are {counts}; the first that is {shown_state.name}, {name}: {reason.sentence}"
     return {**fields, "reason": reason.kind, "sentence": sentence, "first": first}
 
 
@@ -78,20 +78,25 @@ def _reason(run: RunView, explainer: WaitExplainer, job: Job, position: int) -> 
     state = run.state.state_of(job, position)
     attempt = job.attempt if iterations is None else iterations.attempts.get(position)
     if not run.alive and not state.is_final:
-        reason = why_left(attempt, interrupted=run.was_interrupted(job, position))
+        held = run.state.holds.since(job, position)
+        since = timestamp(held) if held else ""
+        reason = why_left(attempt, interrupted=run.was_interrupted(job, position), held_since=since)
         return reason, {} if attempt is None else run.views.streams_of(job, position, attempt.grant)
     if attempt is not None:
         since = timestamp(attempt.started or attempt.scheduled)
         cleanup = run.state.cleanups.get(attempt.id)
         unreachable = run.state.unreachable_since
         nodes = [part.node for part in attempt.grant.parts if part.node in unreachable]
-        silent = {node: timestamp(unreachable[node]) for node in nodes}
+        reasons = run.state.unreachable_reasons
+        silent = {
+            node: timestamp(unreachable[node]) + (f": {reasons[node]}" if node in reasons else "") for node in nodes
+        }
         return why_under_way(attempt, since, cleanup, silent), run.views.streams_of(job, position, attempt.grant)
     if state is State.QUEUED:
         return explainer.why_waiting(job, position, run.descriptions.of(job)), {}
-    story = run.views.view_of(job, position)
-    streams = {} if story.grant is None else run.views.streams_of(job, position, story.grant, story)
-    return why_ended(story.state, story.message, story.exit_code), streams
+    end = run.views.view_of(job, position)
+    streams = {} if end.grant is None else run.views.streams_of(job, position, end.grant, end)
+    return why_ended(end.state, end.message, end.exit_code), streams
 
 
 def _fields(state: State, reason: Reason, streams: dict[str, str]) -> dict[str, Any]:

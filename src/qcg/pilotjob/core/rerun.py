@@ -1,0 +1,331 @@
+"""Running jobs again that have ended without success.
+
+A job or iteration comes back when everything it waits for can still succeed. Omitted dependents of what comes back come
+back, too, at any depth. What has succeeded is left alone.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from qcg.pilotjob.core.cancel import find
+from qcg.pilotjob.core.core_state import CoreState, name_of
+from qcg.pilotjob.core.demands import put_apart
+from qcg.pilotjob.core.dependencies import Prerequisite, Suggestions, find_cycles, is_later, prerequisites_first
+from qcg.pilotjob.core.effects import Reply, Reran
+from qcg.pilotjob.core.errors import SubmissionRejected
+from qcg.pilotjob.core.events import Rerun, RerunCandidate
+from qcg.pilotjob.core.finalize import MAX_SINGLE_TRANSITIONS, make_position_ready, own_entry
+from qcg.pilotjob.core.hosts import why_no_host
+from qcg.pilotjob.core.job_states import CANCELED, FAILED, OMITTED, QUEUED
+from qcg.pilotjob.core.outcome_waits import queue_what_is_ready, waiting_for_outcomes
+from qcg.pilotjob.core.outcomes import has_begun, is_dependency_met, why_omitted
+from qcg.pilotjob.core.own_resources import refusals
+from qcg.pilotjob.core.records import Job, Past
+from qcg.pilotjob.core.submission import (
+    MAX_CYCLES,
+    NewJob,
+    about_cycle,
+    enqueue,
+    find_prerequisites,
+    sized_requests,
+    unshared,
+    wait_for_prerequisites,
+)
+from qcg.pilotjob.description.errors import DescriptionError
+
+UNSUCCESSFUL = (FAILED, CANCELED, OMITTED)
+
+
+class _Returning(Struct):
+    """A job of which some part may come back."""
+
+    job: Job
+    candidate: RerunCandidate
+    prerequisites: tuple[Prerequisite, ...]
+    unknown: list[str]
+    """Messages about prerequisites that do not exist any more."""
+    wanted: set[int]
+    """Positions that the request asks for."""
+    positions: set[int]
+    """Positions that come back."""
+
+
+def rerun(core: CoreState, event: Rerun) -> None:
+    """Queue jobs and iterations again; raises `SubmissionRejected` when a new description is not valid."""
+    errors: dict[str, str] = {}
+    returning = _Choice(core, event, errors).jobs()
+    for one in returning:
+        _requeue(core, one)
+    jobs = {one.job for one in returning}
+    waiting = _waiting_again(core, jobs)
+    _unlink(core, jobs | {new_job.job for new_job in waiting})
+    for one in returning:
+        _connect(core, one)
+    for new_job in waiting:
+        wait_for_prerequisites(core, new_job)
+        if not new_job.job.state.is_final:
+            queue_what_is_ready(core, new_job.job)
+    count = sum(len(one.positions) for one in returning)
+    data: dict[str, object] = {"rerun": count, "jobs": [one.job.name for one in returning]}
+    core.effects.append(Reply({**data, "errors": errors} if errors else data))
+
+
+def unsuccessful(job: Job) -> list[int]:
+    """The positions of a job that have ended without success; -1 for a job without iterations."""
+    if job.iterations is None:
+        return [-1] if job.state in UNSUCCESSFUL else []
+    if not any(job.iterations.counts[state] for state in UNSUCCESSFUL):
+        return []
+    return [position for position, state in enumerate(job.iterations.states) if state in UNSUCCESSFUL]
+
+
+class _Choice:
+    """Finds out what comes back."""
+
+    def __init__(self, core: CoreState, event: Rerun, errors: dict[str, str]) -> None:
+        self._core = core
+        self._event = event
+        self._errors = errors
+        self._states = frozenset(event.states or UNSUCCESSFUL)
+        self._found: dict[Job, _Returning] = {}
+        """Jobs that may come back, in the order of submission."""
+        self._named: dict[str, tuple[Job, int]] = {}
+
+    def jobs(self) -> list[_Returning]:
+        jobs = [self._core.jobs[name] for name in self._event.jobs]
+        for job in sorted(jobs, key=lambda job: job.seq):
+            self._found[job] = self._prepare(job, self._event.jobs[job.name])
+        if self._event.names:
+            for name in self._event.names:
+                self._want(name)
+        else:
+            for one in self._found.values():
+                one.wanted.update(
+                    position
+                    for position in unsuccessful(one.job)
+                    if self._core.state_of(one.job, position) in self._states
+                )
+        replaced = [one for one in self._found.values() if one.candidate.replaced]
+        waiting = {one.job: one.prerequisites for one in self._found.values()}
+        if replaced and (cycles := find_cycles(waiting, MAX_CYCLES)):
+            raise SubmissionRejected([about_cycle(cycle) for cycle in cycles])
+        for job in prerequisites_first(waiting):
+            self._choose(self._found[job])
+        for name, (job, position) in self._named.items():
+            self._report_left(name, self._found[job], position)
+        problems = [problem for one in replaced for problem in self._problems_of(one)]
+        if problems:
+            raise SubmissionRejected(problems)
+        return [one for one in self._found.values() if one.positions]
+
+    def _prepare(self, job: Job, candidate: RerunCandidate) -> _Returning:
+        new_job = NewJob(job, candidate.description, ())
+        suggestions = Suggestions(self._core.jobs) if candidate.replaced else None
+        unknown = find_prerequisites(new_job, self._core.jobs, suggestions)
+        # A later job may have got the name of a prerequisite that was removed.
+        known = [other for other in new_job.prerequisites if not is_later(other.job, job)]
+        if candidate.replaced:
+            later = [other.job.name for other in new_job.prerequisites if is_later(other.job, job)]
+            unknown += [f"job {job.name!r} cannot wait for {name!r}, which was submitted after it" for name in later]
+            if unknown:
+                raise SubmissionRejected(unknown)
+        return _Returning(job, candidate, tuple(known), unknown, set(), set())
+
+    def _want(self, name: str) -> None:
+        found = find(self._core, name)
+        if isinstance(found, str):
+            self._errors[name] = found
+            return
+        job, position = found
+        one = self._found.get(job)
+        candidates = [] if one is None else unsuccessful(job)
+        if position >= 0:
+            candidates = [position] if position in candidates else []
+        chosen = [place for place in candidates if self._core.state_of(job, place) in self._states]
+        if one is None or not chosen:
+            wanted = (
+                "" if not self._event.states else f", not {' or '.join(state.name for state in self._event.states)}"
+            )
+            state = self._core.state_of(job, position)
+            self._errors[name] = f"job {name!r} is {state.name}{wanted}; only what has ended without success runs again"
+            return
+        one.wanted.update(chosen)
+        self._named[name] = job, position
+
+    def _choose(self, one: _Returning) -> None:
+        """Let what is wanted of a job come back, and what was omitted because of others that come back."""
+        one.positions.update(position for position in unsuccessful(one.job) if self._may_return(one, position))
+
+    def _may_return(self, one: _Returning, position: int) -> bool:
+        state = self._core.state_of(one.job, position)
+        is_wanted = position in one.wanted
+        if not is_wanted and state is not OMITTED:
+            return False
+        if one.unknown and state is not FAILED:
+            return False
+        is_touched = False
+        for prerequisite in one.prerequisites:
+            other = self._found.get(prerequisite.job)
+            if self._blocker(one, position, prerequisite) is not None:
+                return False
+            place = self._place(one, position, prerequisite)
+            is_touched = is_touched or (
+                other is not None and bool(other.positions if place is None else place in other.positions)
+            )
+        return is_wanted or is_touched
+
+    def _place(self, one: _Returning, position: int, prerequisite: Prerequisite) -> int | None:
+        """The position of the prerequisite of one position; None for a whole job."""
+        if not prerequisite.same_index:
+            return prerequisite.position
+        assert one.job.iterations is not None
+        assert prerequisite.job.iterations is not None
+        return prerequisite.job.iterations.position(one.job.iterations.indices[position])
+
+    def _blocker(self, one: _Returning, position: int, prerequisite: Prerequisite) -> str | None:
+        """Why a dependency can never be met; None if it can."""
+        other, kind = prerequisite.job, prerequisite.kind
+        place = self._place(one, position, prerequisite)
+        returning = self._found.get(other)
+        back = returning.positions if returning is not None else set()
+        if kind == "after" and other.iterations is not None and place is None:
+            bad = sum(other.iterations.counts[state] for state in UNSUCCESSFUL)
+            left = bad - len(back)
+            return f"it waits for {other.name!r}, of which {left} iterations have not succeeded" if left else None
+        place = -1 if place is None else place
+        state = self._core.state_of(other, place)
+        comes_back = place in back or (place < 0 and bool(back))
+        if comes_back or is_dependency_met(kind, state, begun=has_begun(self._core, other, place)) is not False:
+            return None
+        return why_omitted(kind, name_of(other, place), state)
+
+    def _report_left(self, name: str, one: _Returning, position: int) -> None:
+        """Say why something that was named does not come back."""
+        wanted = one.wanted if position < 0 else {position}
+        left = sorted(wanted - one.positions)
+        if not left:
+            return
+        blockers = [self._blocker(one, left[0], prerequisite) for prerequisite in one.prerequisites]
+        reasons = [f"{blocker}; run that again, too" for blocker in blockers if blocker] or one.unknown
+        self._errors[name] = f"job {name!r} cannot run again: {reasons[0]}"
+
+    def _problems_of(self, one: _Returning) -> list[str]:
+        """What is wrong with a new description. It keeps the iterations, and its host exists."""
+        job, description = one.job, one.candidate.description
+        before = None if job.iterations is None else job.iterations.indices
+        after = None if description.iteration is None else description.iteration.indices()
+        if before != after:
+            return [f"job {job.name!r} has other iterations in its new description; keep them as they were"]
+        if not job.state.is_final:
+            return [f"job {job.name!r} is {job.state.name}; its description can be replaced once it has ended"]
+        if not one.positions:
+            return [f"job {job.name!r} does not run again, so its description is not replaced"]
+        if description.request.host and (refusal := why_no_host(self._core.pool, description)):
+            return [f"job {job.name!r}: {refusal}"]
+        if refused := refusals(self._core.pool, description.request):
+            return [f"job {job.name!r}: {refused[0]}"]
+        try:
+            sized_requests(self._core, description)
+        except DescriptionError as error:
+            return [f"job {job.name!r}: {error}"]
+        return [f"job {job.name!r}: {refusal}" for refusal in refusals(self._core.pool, description.request)]
+
+
+def _requeue(core: CoreState, one: _Returning) -> None:
+    """Put what comes back into the state QUEUED."""
+    job, candidate, iterations = one.job, one.candidate, one.job.iterations
+    was_final = job.state.is_final
+    positions = tuple(sorted(one.positions))
+    left = tuple(sorted(set(unsuccessful(job)) - one.positions)) if iterations is not None else ()
+    if job.spec is None or candidate.replaced:
+        job.spec = msgspec.msgpack.encode(candidate.description)
+    for position in positions:
+        _forget_retries(core, job, position, candidate)
+    core.effects.append(Reran(job, positions, left, was_final, candidate.replaced))
+    job.message = ""
+    if was_final:
+        core.transition(job, -1, QUEUED)
+        if iterations is not None:
+            iterations.began = 0.0
+    if iterations is not None:
+        alone = len(positions) <= MAX_SINGLE_TRANSITIONS
+        for position in positions:
+            if alone:
+                core.transition(job, position, QUEUED)
+            else:
+                core.iteration_counts[iterations.states[position]] -= 1
+                core.iteration_counts[QUEUED] += 1
+                iterations.set_state(position, QUEUED)
+
+
+def _forget_retries(core: CoreState, job: Job, position: int, candidate: RerunCandidate) -> None:
+    """Begin with new budgets. The numbers of earlier attempts stay used."""
+    number, attempts = candidate.attempts.get(position, (0, 0))
+    if job.iterations is None:
+        job.attempts_made = max(number, job.attempts_made)
+    elif number:
+        job.iterations.attempts_made[position] = max(number, job.attempts_of(position))
+    if job.iterations is not None and job.iterations.apart and position in job.iterations.apart:
+        job.iterations.apart.pop(position).take_back(position)
+        if core.holds and core.holds.since(job, position):
+            put_apart(core, job, position, own_entry(job, position).demand)
+    core.paused.pop((job.seq, position), None)
+    core.health.avoiding.pop((job.seq, position), None)
+    core.health.unstartable.discard(job.seq)
+    core.losses.pop((job.seq, position), None)
+    past = core.past.get(job.seq)
+    if past is not None:
+        past.pop(position, None)
+    if attempts:
+        earlier = core.past.setdefault(job.seq, {})[position] = Past()
+        earlier.attempts = attempts
+
+
+def _connect(core: CoreState, one: _Returning) -> None:
+    """Let what came back wait for its prerequisites, and queue what is ready."""
+    job = one.job
+    description = one.candidate.description
+    try:
+        requests, plan = sized_requests(core, description)
+    except DescriptionError:  # its share fitted into the nodes that existed when it was submitted
+        requests, plan = sized_requests(core, unshared(description))
+    new_job = NewJob(job, description, requests, one.prerequisites)
+    if not job.entries:
+        if job.iterations is not None:
+            job.iterations.plan = plan
+        enqueue(core, new_job)
+        return
+    wait_for_prerequisites(core, new_job)
+    if description.outcomes:
+        if not job.state.is_final:
+            queue_what_is_ready(core, job)
+        return
+    unmet = job.unmet
+    for position in one.positions:
+        met = unmet is None or not (unmet.on_jobs or (unmet.same_index is not None and unmet.same_index[position]))
+        if met and core.state_of(job, position) is QUEUED:
+            make_position_ready(core, job, position)
+
+
+def _waiting_again(core: CoreState, jobs: set[Job]) -> list[NewJob]:
+    """Other jobs with dependencies on outcomes of these jobs: what has not started waits for their next outcome."""
+    found = []
+    for job, description in waiting_for_outcomes(core, jobs) if jobs else ():
+        new_job = NewJob(job, description, ())
+        find_prerequisites(new_job, core.jobs)
+        new_job.prerequisites = tuple([one for one in new_job.prerequisites if not is_later(one.job, job)])
+        if any(one.job in jobs for one in new_job.prerequisites):
+            found.append(new_job)
+    return found
+
+
+def _unlink(core: CoreState, jobs: set[Job]) -> None:
+    """Take jobs out of the dependents of others: some that they waited for when they ended may not have ended yet."""
+    for other in core.jobs.values() if jobs else ():
+        if (dependents := other.dependents) is not None:
+            for waiting in (dependents.on_job, dependents.same_index, *dependents.on_position.values()):
+                waiting[:] = [job for job in waiting if job not in jobs]
+            for watching in (dependents.outcomes or {}).values():
+                watching[:] = [one for one in watching if one.job not in jobs]

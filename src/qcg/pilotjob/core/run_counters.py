@@ -1,0 +1,39 @@
+"""Named counters of the run, such as licenses: an attempt holds them from its start to its end, wherever it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from qcg.pilotjob.description.model import OwnResources
+
+
+class RunCounters:
+    """The counters of a run, and what is free of them."""
+
+    __slots__ = ("free", "totals")
+
+    def __init__(self, totals: Mapping[str, int]) -> None:
+        self.totals = dict(totals)
+        self.free = dict(totals)
+        """Below 0 while attempts of an earlier manager hold more than this run has."""
+
+    def has(self, own: OwnResources, kept: Collection[str] = ()) -> bool:
+        """Whether so much is free. `kept`: names of counters that are kept for another job."""
+        free = self.free
+        return all(number <= free.get(name, 0) and name not in kept for name, number in own.of_run)
+
+    def take(self, own: OwnResources) -> None:
+        for name, number in own.of_run:
+            self.free[name] = self.free.get(name, 0) - number
+
+    def release(self, own: OwnResources) -> None:
+        for name, number in own.of_run:
+            self.free[name] += number
+
+    def why_never(self, own: OwnResources | None) -> str | None:
+        """Why the run can never give so much, even if all of it is free; None if it can."""
+        for name, number in () if own is None else own.of_run:
+            total = self.totals.get(name, 0)
+            if number > total:
+                return f"{number} {name} requested, but this run has {total or 'none'}"
+        return None

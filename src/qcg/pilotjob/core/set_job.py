@@ -1,0 +1,96 @@
+"""Changing what waiting jobs ask for."""
+
+from __future__ import annotations
+
+import msgspec
+
+from qcg.pilotjob.core.cancel import find, reply
+from qcg.pilotjob.core.core_state import CoreState
+from qcg.pilotjob.core.effects import Changed
+from qcg.pilotjob.core.events import SetJobs
+from qcg.pilotjob.core.finalize import make_ready
+from qcg.pilotjob.core.job_states import QUEUED
+from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.core.retries import set_apart
+from qcg.pilotjob.core.submission import entries_for, sized_requests
+from qcg.pilotjob.description.changes import JobChange, changed_description
+from qcg.pilotjob.description.errors import DescriptionError
+from qcg.pilotjob.description.model import JobDescription
+
+_decode = msgspec.msgpack.Decoder(JobDescription).decode
+
+
+def set_jobs(core: CoreState, event: SetJobs) -> None:
+    """Change waiting jobs; of an iterated job, the iterations that wait."""
+    changed, errors = 0, {}
+    for name in event.names:
+        refusal = _change(core, name, event.change)
+        if refusal:
+            errors[name] = refusal
+        else:
+            changed += 1
+    reply(core, "changed", changed, errors)
+
+
+def _change(core: CoreState, name: str, change: JobChange) -> str:
+    """Change one job; returns why that is not possible, or nothing."""
+    found = find(core, name)
+    if isinstance(found, str):
+        return found
+    job, position = found
+    if position >= 0:
+        return f"an iteration cannot be changed on its own; change {job.name!r}"
+    if refusal := _why_not_now(job, change):
+        return refusal
+    assert job.spec is not None
+    description = changed_description(_decode(job.spec), change)
+    if isinstance(description, str):
+        return f"job {name!r} cannot be changed: {description}"
+    try:
+        requests, plan = sized_requests(core, description)
+    except DescriptionError as error:
+        return f"job {name!r} cannot be changed: {error}"
+    entries = entries_for(core, job, description, requests)
+    for entry in entries:
+        if entry.line.never is not None:
+            return f"job {name!r} cannot be changed: {entry.line.never}"
+    job.spec = msgspec.msgpack.encode(description)
+    core.effects.append(Changed(job))
+    for entry in job.all_entries():
+        core.queue.has_nothing_ready(entry)
+    job.entries = entries
+    _set_apart_again(core, job)
+    if job.iterations is not None:
+        job.iterations.plan = plan
+    if job.unmet is None or not job.unmet.on_jobs:
+        make_ready(core, job)
+    return ""
+
+
+def _why_not_now(job: Job, change: JobChange) -> str:
+    """Why the state of a job does not allow the change; empty if it does."""
+    if job.state.is_final:
+        return f"job {job.name!r} is already {job.state.name}"
+    if job.iterations is None:
+        return "" if job.state is QUEUED else f"job {job.name!r} is {job.state.name}; only a waiting job can be changed"
+    if not job.iterations.counts[QUEUED]:
+        return f"job {job.name!r} has no iteration that waits; running ones cannot be changed"
+    if job.iterations.attempts and not change.is_priority_alone:
+        return (
+            f"job {job.name!r} has running iterations, so only its priority can be changed now; hold it, change it when"
+            " they have ended, and release it"
+        )
+    return ""
+
+
+def _set_apart_again(core: CoreState, job: Job) -> None:
+    """Let positions that wait on their own do so with the new demand of their job, grown as before."""
+    if job.iterations is None:
+        if core.past_of(job, -1) is not None:
+            set_apart(core, job, -1)
+        return
+    positions = list(job.iterations.apart or ())
+    job.iterations.apart = job.iterations.apart_by_demand = None
+    for position in positions:
+        if not core.state_of(job, position).is_final:
+            set_apart(core, job, position)

@@ -1,0 +1,46 @@
+"""Explanations of jobs that wait for counters of the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qcg.pilotjob.core.core_state import CoreState, name_of
+from qcg.pilotjob.description.model import OwnResources
+
+MAX_HOLDERS = 3
+"""Holders of a counter that a sentence names; the details list all of them."""
+
+
+def short_counters(core: CoreState, own: OwnResources) -> tuple[str, dict[str, Any]] | None:
+    """The counters of which less is free than requested, as a clause and as details; None if there is enough."""
+    counters = core.pool.counters
+    clauses, details = [], {}
+    for name, number in own.of_run:
+        free, total = max(counters.free.get(name, 0), 0), counters.totals.get(name, 0)
+        if number <= free:
+            continue
+        holders = _holders(core, name)
+        some = f"all {total} of this run are" if not free else f"{total - free} of the {total} of this run are"
+        taken = "the only one of this run is" if total == 1 else some
+        clauses.append(f"it needs {number} {name}; {taken} taken by {_listed(holders)}")
+        details[name] = {"wanted": number, "free": free, "total": total, "holders": holders}
+    return ("; ".join(clauses), details) if clauses else None
+
+
+def _holders(core: CoreState, counter: str) -> list[str]:
+    """The names of the jobs whose attempts hold a counter, in order. Of a lane, only the first attempt holds it."""
+    return [
+        name_of(attempt.job, attempt.position)
+        for attempt in core.attempts.values()
+        if attempt.grant.own is not None
+        and counter in attempt.grant.own.names_of_run
+        and (attempt.lane is None or attempt.lane.first is attempt)
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MAX_HOLDERS
+    named = [repr(name) for name in names[:MAX_HOLDERS]] + ([f"{more} more"] if more > 0 else [])
+    if not named:
+        return "attempts that are ending"
+    return named[0] if len(named) == 1 else ", ".join(named[:-1]) + f" and {named[-1]}"

@@ -1,0 +1,160 @@
+"""Requests to one connected host, and the records and messages with which it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from qcg.pilotjob.common.wording import pluralize
+from qcg.pilotjob.executors.base import ExecutorObserver
+from qcg.pilotjob.executors.ssh.acknowledgements import Acknowledgements
+from qcg.pilotjob.executors.ssh.attempts import RemoteAttempts
+from qcg.pilotjob.executors.ssh.config import HostConfig
+from qcg.pilotjob.executors.ssh.connection import Connection
+from qcg.pilotjob.executors.ssh.errors import SubCommandRefused
+from qcg.pilotjob.executors.ssh.file_tasks import FileTasks
+from qcg.pilotjob.executors.ssh.hooks import JobFiles
+from qcg.pilotjob.executors.ssh.record_flow import RecordFlow
+from qcg.pilotjob.executors.ssh.reports import decoded, live_attempts
+from qcg.pilotjob.executors.ssh.schedule import PollSchedule
+from qcg.pilotjob.host.records import Ended, EndReason, Launch, Running
+from qcg.pilotjob.launch.remote import RUN_DIRECTORY
+
+log = logging.getLogger(__name__)
+
+_CONSEQUENCES = {
+    "jobs-kill": ", so that jobs there cannot be ended",
+    "remote-tidy": ", so that contact file and keys stay there",
+}
+"""What it means when a gate refuses a request."""
+
+
+class HostExchange:
+    """What is under way between this manager and one host, whichever connection carries it.
+
+    Methods with a `connection` raise ConnectionProblem and RemoteError.
+    """
+
+    def __init__(
+        self, config: HostConfig, acked: Mapping[str, int], observer: ExecutorObserver, files: JobFiles
+    ) -> None:
+        """`acked`: by ledger, the last number that is in the journal."""
+        self.name = config.name
+        self._observer = observer
+        self.attempts = RemoteAttempts()
+        self.acks = Acknowledgements(acked)
+        self.flow = RecordFlow(self.name, acked, observer.records_received)
+        self.files = FileTasks(files, self.flow, self.wake_up, self._could_not_stage)
+        self.polls = PollSchedule(config.submit_poll_interval, config.poll_interval)
+        self.wake = asyncio.Event()
+        """Set when there may be something to send."""
+        self.changed = asyncio.Event()
+        """Set when attempts or acknowledgements change, for the shutdown."""
+        self._told: set[str] = set()
+
+    def wake_up(self) -> None:
+        self.wake.set()
+        self.changed.set()
+
+    def tell(self, sentence: str) -> None:
+        """Show a sentence to the user, once."""
+        if sentence not in self._told:
+            self._told.add(sentence)
+            self._observer.notice(sentence)
+
+    def forget(self) -> None:
+        """Drop all attempts, and the ends that wait for files."""
+        self.attempts.clear()
+        self.flow.clear()
+        self.files.clear()
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    async def submit(self, connection: Connection, batch: list[Launch]) -> None:
+        # The path of the run directory is known only here. It goes into the JSON text.
+        run_dir = msgspec.json.encode(connection.host.run_dir)[1:-1]
+        self.files.launched(batch)
+        reply = await connection.call(
+            {"do": "jobs-submit", "launches": batch}, replaced=(RUN_DIRECTORY.encode(), run_dir)
+        )
+        for id, result in reply.head.get("results", {}).items():
+            if isinstance(result, dict):
+                log.warning("%s did not accept %s: %s", self.name, id, result.get("error"))
+        self.attempts.answered([launch.id for launch in batch])
+        self.polls.busy(time.monotonic())
+
+    async def call_if_admitted(self, connection: Connection, request: dict[str, Any]) -> None:
+        """Send a request that a gate may refuse: jobs still start and end there without it."""
+        try:
+            reply = (await connection.call(request)).head
+        except SubCommandRefused as refused:
+            self.tell(f"{self.name} does not admit {request['do']}{_CONSEQUENCES.get(request['do'], '')}: {refused}")
+            return
+        if (left := reply.get("left")) and request.get("how") == "kill":
+            jobs = pluralize(len(left), "job runs", "jobs run")
+            self.tell(
+                f"{self.name}: {jobs} on another login host than {connection.host.address}, to which this manager is"
+                " connected; the order to end is left in a file there, which the other host reads while it is up"
+            )
+
+    async def poll(self, connection: Connection) -> None:
+        """Learn all that has happened on the host since the last acknowledgement."""
+        request = {"do": "jobs-poll", "acks": self.acks.take(time.monotonic()), "full": True}
+        reply = (await connection.call(request)).head
+        self.messages_arrived(reply.get("messages", []))
+        news = self.records_arrived(reply.get("reports", {}))
+        self.polls.polled(time.monotonic(), news=news)
+        self._report_lost(self.attempts.reported(live_attempts(reply)))
+        self.changed.set()
+
+    async def send_acks(self, connection: Connection) -> None:
+        request = {"do": "jobs-poll", "acks": self.acks.take(time.monotonic()), "full": False}
+        reply = (await connection.call(request)).head
+        self.messages_arrived(reply.get("messages", []))
+        self.records_arrived(reply.get("reports", {}))
+        self.changed.set()
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    def records_arrived(self, reports: Mapping[str, Any]) -> bool:
+        """Report records, by ledger. Returns whether one of them is new."""
+        news = False
+        for ledger, encoded in reports.items():
+            fresh = self.flow.fresh(ledger, decoded(encoded))
+            if fresh:
+                news = True
+                self.attempts.recorded(fresh)
+                self.files.arrived(ledger, fresh)
+        if news:
+            self.wake_up()
+        return news
+
+    def messages_arrived(self, messages: Sequence[Any]) -> None:
+        for id, text in self.acks.new_messages(messages):
+            self._observer.message_received(id, text)
+
+    def _report_lost(self, missing: Sequence[Running]) -> None:
+        """The host had accepted these attempts and has no record of them: they may have run, so they are not started
+        again as if they had never been sent."""
+        text = f"{self.name} has no record of this job any more; files of the run may have been removed there"
+        if missing:
+            self.flow.report(
+                [
+                    Ended(one.id, time.time(), -1, EndReason.LOST, text, one.pid, one.started, one.grant)
+                    for one in missing
+                ]
+            )
+
+    def _could_not_stage(self, id: str, message: str) -> None:
+        if self.attempts.drop_unsent(id):
+            self.flow.report([never_started(id, EndReason.UNSTARTABLE, message)])
+
+
+def never_started(id: str, reason: str, message: str) -> Ended:
+    """The end of an attempt that was not sent to its host."""
+    return Ended(id, time.time(), -1, reason, message, 0, 0.0)

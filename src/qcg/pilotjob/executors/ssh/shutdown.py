@@ -1,0 +1,133 @@
+"""The end of the work on one remote host: its attempts end, their records and files arrive, and it is tidied up."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import Any
+
+from qcg.pilotjob.common.wording import pluralize
+from qcg.pilotjob.executors.base import ExecutorObserver
+from qcg.pilotjob.executors.ssh.connection import Connection
+from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
+from qcg.pilotjob.executors.ssh.exchange import HostExchange, never_started
+from qcg.pilotjob.executors.ssh.orders import kill_request
+from qcg.pilotjob.executors.ssh.transport import RemoteError
+
+LAST_RECORDS = 10.0
+"""Seconds in addition to the grace period for the last attempts to end."""
+LAST_ACKS = 2.0
+TIDY_PATIENCE = 10.0
+
+
+class ClosingLink(ABC):
+    """The link to a host, as its shutdown sees it."""
+
+    @property
+    @abstractmethod
+    def connection(self) -> Connection | None:
+        """The connection, while there is one."""
+
+    @abstractmethod
+    def order_now(self, request: dict[str, Any]) -> None:
+        """Send a request before everything else."""
+
+    @abstractmethod
+    def stop_working(self) -> None:
+        """Send nothing more over the connection, and keep it open."""
+
+    @abstractmethod
+    def mark_closed(self) -> None:
+        """Record that nothing of this run is left on the host."""
+
+
+class HostShutdown:
+    def __init__(self, link: ClosingLink, exchange: HostExchange, observer: ExecutorObserver) -> None:
+        self._link = link
+        self._exchange = exchange
+        self._observer = observer
+        self._name = exchange.name
+        self._hurries = False
+
+    def hurry(self) -> None:
+        """Wait for no copies of files."""
+        self._hurries = True
+        self._exchange.changed.set()
+
+    async def run(self, grace: float, reason: str) -> None:
+        """End all attempts, and tidy up. An unreachable host does not keep the manager: a notice says so."""
+        exchange = self._exchange
+        unsent = [never_started(id, reason, "") for id in exchange.attempts.give_back()]
+        if unsent:
+            exchange.flow.report(unsent)
+        with suppress(asyncio.TimeoutError, TimeoutError):
+            await asyncio.wait_for(self._end_attempts(grace, reason), grace + LAST_RECORDS)
+        if exchange.attempts.may_run or exchange.flow.is_holding:
+            self._tell_what_is_left()
+        elif (connection := self._link.connection) is not None:
+            with suppress(asyncio.TimeoutError, TimeoutError, ConnectionProblem, RemoteError, OSError):
+                await asyncio.wait_for(self._tidy(connection), TIDY_PATIENCE)
+
+    async def _end_attempts(self, grace: float, reason: str) -> None:
+        exchange = self._exchange
+        exchange.wake.set()
+        if exchange.attempts.may_run:
+            while self._link.connection is None:
+                await self._wait_for_change()
+            self._link.order_now(kill_request(exchange.attempts.may_run, reason, "", grace))
+        while exchange.attempts.may_run:
+            exchange.polls.ask()
+            exchange.wake.set()
+            await self._wait_for_change()
+        while not self._hurries and (exchange.flow.is_holding or self._copies_files):
+            await self._wait_for_change()
+
+    @property
+    def _copies_files(self) -> bool:
+        return self._exchange.files.is_busy and self._link.connection is not None
+
+    def _tell_what_is_left(self) -> None:
+        """Say why the host stays marked as one with attempts, so that a resumed manager connects to it."""
+        if running := len(self._exchange.attempts.may_run):
+            self._observer.notice(
+                f"{self._name}: the results of {pluralize(running, 'job')} are not known, and some may still be"
+                " running; --resume finds them"
+            )
+        if held := len(self._exchange.flow.held):
+            self._observer.notice(
+                f"{self._name}: the outputs of {pluralize(held, 'ended job')} were not copied; --resume copies them"
+            )
+
+    async def _tidy(self, connection: Connection) -> None:
+        """Wait until the last records are acknowledged, and remove what only a running manager needs."""
+        with suppress(asyncio.TimeoutError, TimeoutError):
+            await asyncio.wait_for(self._all_acknowledged(), LAST_ACKS)
+        self._link.stop_working()
+        await self._exchange.send_acks(connection)
+        await self._exchange.call_if_admitted(connection, {"do": "remote-tidy", "remove": False})
+        if not self._is_acknowledged:
+            self._observer.notice(
+                f"{self._name}: the last records of this host are not in the registry; --resume reads them"
+            )
+        elif self._exchange.files.is_busy:
+            self._observer.notice(
+                f"{self._name}: not all logs were retrieved; `qcg-pm cat-log` shows those that are there"
+            )
+        else:
+            self._link.mark_closed()
+        await connection.close_shared()
+
+    @property
+    def _is_acknowledged(self) -> bool:
+        """Whether all records of the host are in the journal."""
+        return self._exchange.acks.has_all(self._exchange.flow.seen)
+
+    async def _all_acknowledged(self) -> None:
+        while self._exchange.files.is_busy or not self._is_acknowledged:
+            await self._wait_for_change()
+
+    async def _wait_for_change(self) -> None:
+        self._exchange.changed.clear()
+        with suppress(asyncio.TimeoutError, TimeoutError):
+            await asyncio.wait_for(self._exchange.changed.wait(), 1.0)

@@ -1,0 +1,214 @@
+"""Ends jobs that use more memory than they may: a cgroup does it where one can be made, or else their processes are
+watched.
+
+Only jobs with a limit are watched. The pauses between two looks are short while memory grows towards a limit, and never
+so short that looking takes more than a small part of the time.
+"""
+
+import os
+import resource
+import time
+from typing import Callable, Dict, Iterable, List, Optional, Tuple
+
+from qcg.pilotjob.host import process_tree
+from qcg.pilotjob.host.job import ActiveJob
+from qcg.pilotjob.host.memory_groups import MemoryGroups, own_cgroup
+from qcg.pilotjob.host.records import EndReason, Usage
+from qcg.pilotjob.host.termination import Termination
+from qcg.pilotjob.host.usage import bytes_text
+
+SHORTEST_PAUSE = 0.05
+LONGEST_PAUSE = 0.5
+MOST_WORK = 0.05
+"""The part of a core that looks take at most, unless there are thousands of processes on the machine."""
+LONGEST_REST = 1.0
+"""Longest pause in seconds, however much work a look is."""
+_PAGE = os.sysconf("SC_PAGE_SIZE") >> 10
+_KILLED = (-9, 137)
+"""Exit codes after SIGKILL: of a process, and of a shell whose command got it."""
+
+_ADVICE = 'ask for more with "mem", or let it start again with more: "retry": {"on": ["memory"], "grow": {"mem": 2}}'
+
+
+def over_limit(peak: int, limit: int) -> str:
+    """The message of a job that used more memory than its limit; both in KiB."""
+    return "The job used %s of memory, more than the %s of its limit; %s." % (
+        bytes_text(peak << 10),
+        bytes_text(limit << 10),
+        _ADVICE,
+    )
+
+
+def at_limit(limit: int) -> str:
+    """The message of a job that the kernel ended at its limit in KiB."""
+    return "The job used all of the %s of memory of its limit, and the kernel ended it; %s." % (
+        bytes_text(limit << 10),
+        _ADVICE,
+    )
+
+
+OUT_OF_MEMORY = (
+    "The kernel ended the job because memory ran out on its node, or in the cgroup of its agent; ask for as much as it"
+    ' needs with "mem".'
+)
+
+
+class _Watched:
+    __slots__ = ("peak", "termination", "used", "used_at")
+
+    def __init__(self, job: ActiveJob) -> None:
+        self.termination = Termination(job.start, 0.0)
+        """Knows which processes belong to the job."""
+        self.peak = 0
+        self.used = 0
+        """Memory at the last look, in KiB as the peak."""
+        self.used_at = 0.0
+
+
+class MemoryLimits:
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._groups: Optional[MemoryGroups] = None
+        self._kernel_kills = _KernelKills()
+        self._in_groups: Dict[str, str] = {}
+        """Directories of the cgroups of jobs, by id."""
+        self._watched: Dict[str, _Watched] = {}
+        self.next_look: Optional[float] = None
+        """When `look` has something to do next, in monotonic seconds."""
+
+    def begin(self, job: ActiveJob) -> None:
+        """Enforce the limit of a job that was just started."""
+        if self._groups is None:
+            self._groups = MemoryGroups(self._log)
+        group = self._groups.limit(job.id, job.start.pid, job.memory_limit)
+        if group:
+            self._in_groups[job.id] = group
+            return
+        self._watched[job.id] = _Watched(job)
+        soon = time.monotonic() + SHORTEST_PAUSE
+        self.next_look = soon if self.next_look is None else min(self.next_look, soon)
+
+    def look(self, now: float, jobs: Dict[str, ActiveJob]) -> List[Tuple[ActiveJob, str]]:
+        """Measure all watched jobs. Returns those above their limits, each with its message."""
+        over = []
+        began = _cpu_time()
+        snapshot = process_tree.Snapshot()
+        pause = LONGEST_PAUSE
+        for id, watched in self._watched.items():
+            limit = jobs[id].memory_limit
+            members = watched.termination.members(snapshot)
+            watched.termination.known = members
+            used = _memory_of(members, watched.peak)
+            watched.peak = max(watched.peak, used)
+            if used > limit:
+                over.append((jobs[id], over_limit(used, limit)))
+            elif not watched.used_at:
+                pause = SHORTEST_PAUSE
+            elif used > watched.used:
+                growth = (used - watched.used) / max(now - watched.used_at, 0.001)
+                pause = min(pause, (limit - used) / growth / 2)
+            watched.used, watched.used_at = used, now
+        # Not the time that passed: on a busy machine this thread waits for a core, and jobs go on meanwhile.
+        work = _cpu_time() - began
+        self.next_look = time.monotonic() + max(pause, SHORTEST_PAUSE, min(work / MOST_WORK, LONGEST_REST))
+        return over
+
+    def ended(self, job: ActiveJob) -> None:
+        """Complete the usage of a job without processes, and its reason if the kernel has ended it. To be called for
+        jobs with a limit, and for those that `may_be_out_of_memory`."""
+        watched = self._watched.pop(job.id, None)
+        if watched is not None and job.usage is not None:
+            job.usage = job.usage._replace(memory=max(job.usage.memory, watched.peak))
+        if not self._watched:
+            self.next_look = None
+        kernel_killed = may_be_out_of_memory(job) and self._kernel_kills.took_one()
+        group = self._in_groups.pop(job.id, "")
+        if group and self._groups is not None:
+            counted = self._groups.ended(group)
+            if job.usage is not None:
+                job.usage = _with_group(job.usage, counted.user, counted.system, counted.peak)
+            if counted.oom_kills and job.reason == EndReason.EXIT and job.exit_code:
+                job.reason, job.message = EndReason.MEMORY, at_limit(job.memory_limit)
+        if kernel_killed and job.reason == EndReason.EXIT:
+            job.reason, job.message = EndReason.MEMORY, OUT_OF_MEMORY
+
+
+def may_be_out_of_memory(job: ActiveJob) -> bool:
+    return job.exit_code in _KILLED and job.reason == EndReason.EXIT
+
+
+def _with_group(usage: Usage, user: int, system: int, peak: int) -> Usage:
+    """The usage with what the cgroup has counted, also of processes that nobody has waited for. Its CPU time is less
+    where the job ran a moment before it was put there."""
+    return usage._replace(
+        user=max(user, usage.user), system=max(system, usage.system), memory=peak if peak else usage.memory
+    )
+
+
+def _cpu_time() -> float:
+    """CPU time of this thread in seconds."""
+    used = resource.getrusage(resource.RUSAGE_THREAD)
+    return used.ru_utime + used.ru_stime
+
+
+def _memory_of(pids: Iterable[int], peak: int) -> int:
+    """The memory of processes in KiB. Memory that several of them share counts once, where that can make a peak."""
+    residents = {pid: _resident(pid) for pid in pids}
+    total = sum(residents.values())
+    if len(residents) == 1 or total <= peak:
+        return total
+    return sum([_proportional(pid, resident) for pid, resident in residents.items()])
+
+
+def _resident(pid: int) -> int:
+    fields = _content("/proc/%d/statm" % pid).split()
+    return int(fields[1]) * _PAGE if len(fields) > 1 else 0
+
+
+def _proportional(pid: int, otherwise: int) -> int:
+    """Memory of a process with its part of what it shares; `otherwise` where the kernel does not tell."""
+    for line in _content("/proc/%d/smaps_rollup" % pid).splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1])
+    return otherwise
+
+
+class _KernelKills:
+    """Counts the processes that the kernel has killed in the cgroup of this process because memory ran out."""
+
+    def __init__(self) -> None:
+        self._path = _events_path()
+        self._seen = self._count()
+
+    def took_one(self) -> bool:
+        """Whether there was one more than calls of this method have reported."""
+        if self._count() <= self._seen:
+            return False
+        self._seen += 1
+        return True
+
+    def _count(self) -> int:
+        for line in _content(self._path).splitlines() if self._path else ():
+            if line.startswith(b"oom_kill "):
+                return int(line.split()[1])
+        return 0
+
+
+def _events_path() -> str:
+    """The file that counts these kills: of version 2 of cgroups, or of version 1."""
+    own = own_cgroup()
+    if own and os.path.exists(own + "/memory.events"):
+        return own + "/memory.events"
+    for line in _content("/proc/self/cgroup").decode("utf-8", "replace").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            return "/sys/fs/cgroup/memory%s/memory.oom_control" % path
+    return ""
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
+    except OSError:
+        return b""

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from qcg.pilotjob.core.events import SetJobs
+from qcg.pilotjob.description.changes import change_of
+from qcg.pilotjob.description.requests import SetJob
+from qcg.pilotjob.interfaces.replies import Answer, ok
+from qcg.pilotjob.manager.manager import Manager
+
+
+async def set_job(manager: Manager, request: SetJob) -> Answer:
+    """Change what waiting jobs ask for. The answer is sent when the change survives a crash of the manager."""
+    data, remark = manager.engine.carry_out(SetJobs(request.names, change_of(request)))
+    return ok(data, remark or None)

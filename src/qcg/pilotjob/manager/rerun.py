@@ -1,0 +1,71 @@
+"""Runs jobs again: gathers from the registry what the core has forgotten about jobs that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from qcg.pilotjob.common.wording import pluralize
+from qcg.pilotjob.core.errors import SubmissionRejected
+from qcg.pilotjob.core.events import Rerun, RerunCandidate
+from qcg.pilotjob.core.job_states import OMITTED, State
+from qcg.pilotjob.core.records import Job
+from qcg.pilotjob.core.rerun import UNSUCCESSFUL
+from qcg.pilotjob.description.model import JobDescription
+from qcg.pilotjob.manager.engine import Engine
+
+
+def rerun_event(
+    engine: Engine,
+    names: Iterable[str],
+    states: Iterable[State],
+    replacements: Mapping[str, JobDescription] = MappingProxyType({}),
+) -> Rerun:
+    """The event that runs these jobs again; raises `SubmissionRejected` for a replacement without a job.
+
+    `names`: jobs and iterations; empty for all. `states`: empty for all states without success. `replacements`: new
+    descriptions by name.
+    """
+    names, states = list(names), list(states)
+    jobs = engine.state.jobs
+    unknown = [name for name in replacements if name not in jobs]
+    if unknown:
+        raise SubmissionRejected([f"there is no job {name!r} that could be run again" for name in unknown])
+    named = {name.partition(":")[0] for name in names} | replacements.keys()
+    wanted = frozenset(states or UNSUCCESSFUL)
+    candidates = {}
+    for name, job in jobs.items():
+        present = _states_of(job)
+        if OMITTED in present or (present and name in named) or (not names and not wanted.isdisjoint(present)):
+            replacement = replacements.get(name)
+            description = engine.descriptions.of(job) if replacement is None else replacement
+            attempts = engine.journal.attempts_so_far(job.seq)
+            candidates[name] = RerunCandidate(description, attempts, replacement is not None)
+    missing = [name for name in replacements if name not in candidates]
+    if missing:
+        raise SubmissionRejected(
+            [
+                f"job {name!r} is {jobs[name].state.name}; only what has ended without success runs again"
+                for name in missing
+            ]
+        )
+    return Rerun(names, states, candidates)
+
+
+def rerun_in_states(engine: Engine, states: Sequence[State]) -> str:
+    """Run everything again that is in one of these states. Returns a notice for the user."""
+    event = rerun_event(engine, [], states)
+    data, _ = engine.carry_out(event)
+    if data["rerun"]:
+        return f"{pluralize(data['rerun'], 'job or iteration runs', 'jobs and iterations run')} again"
+    names = " or ".join(state.name for state in states)
+    if any(not set(states).isdisjoint(_states_of(job)) for job in engine.state.jobs.values()):
+        return f"Nothing runs again: what is {names} waits for jobs that have not succeeded; --rerun all includes them"
+    return f"Nothing runs again: no job or iteration is {names}"
+
+
+def _states_of(job: Job) -> list[State]:
+    """The states without success that the job or one of its iterations is in."""
+    if job.iterations is None:
+        return [job.state] if job.state in UNSUCCESSFUL else []
+    return [state for state in UNSUCCESSFUL if job.iterations.counts[state]]

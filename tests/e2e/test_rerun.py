@@ -1,0 +1,108 @@
+"""Jobs that have not succeeded run again: in a live run, and in one that has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from qcg.pilotjob.api.aio import AsyncManager
+from qcg.pilotjob.api.errors import RequestRefusedError, WrongArgumentsError
+from qcg.pilotjob.api.job import Jobs
+from qcg.pilotjob.api.manager import Manager
+from tests.support.crashing import Crashing, marking
+from tests.support.pilot import run, write_requests
+from tests.support.serving import served
+from tests.support.waiting import wait_for
+
+NEEDS_FILE = "test -e ok"
+CHAIN = [
+    marking("done"),
+    marking("a", NEEDS_FILE),
+    *[marking(name, after=other) for name, other in (("b", "a"), ("c", "b"), ("d", "c"))],
+    marking("i", "[ ${it} -ne 1 ] || test -e ok", iteration=3),
+]
+
+
+def marks(wd: Path) -> list[str]:
+    return sorted((wd / "marks").read_text().split())
+
+
+def test_an_ended_run_is_resumed_with_what_has_failed(tmp_path: Path):
+    file = write_requests(tmp_path / "r.json", CHAIN)
+    assert run("qcg-pm", "run", file, "--nodes", "2", "--wd", tmp_path).returncode == 1
+    resumed = ("qcg-pm", "run", "--resume", tmp_path, "--rerun", "failed")
+    again = run(*resumed)
+    assert again.returncode == 1, "it fails again"
+    assert "5 jobs and iterations run again" in again.stderr
+    (tmp_path / "ok").touch()
+    assert run(*resumed).returncode == 0
+    assert marks(tmp_path) == sorted(["done", *["a"] * 3, "b", "c", "d", "i:0", *["i:1"] * 3, "i:2"])
+    info = json.loads(run("qcg-pm", "info", "--json", "--path", tmp_path, "a").stdout)["a"]
+    assert info["status"] == "SUCCEED"
+    last = run(*resumed)
+    assert last.returncode == 0
+    assert "Nothing runs again: no job or iteration is FAILED" in last.stderr
+    plain = run("qcg-pm", "run", "--resume", tmp_path)
+    assert "To run jobs again that have not succeeded, give --rerun failed" in plain.stderr
+
+
+def test_a_rerun_survives_the_death_of_the_manager(tmp_path: Path):
+    crashing = Crashing(tmp_path, write_requests(tmp_path / "r.json", CHAIN), "--nodes", "2")
+    crashing.finish()
+    (tmp_path / "ok").touch()
+    manager = crashing.start("qcg-pm", "--rerun", "failed")
+    wait_for(lambda: len(crashing.marks()) > 5 or manager.poll() is not None, what="a start")
+    crashing.kill_manager()
+    assert crashing.finish("qcg-pm", "--rerun", "all").returncode == 0
+    starts = crashing.marks()
+    assert starts.count("done") == starts.count("i:0") == 1
+    assert starts.count("a") == starts.count("i:1") == 2
+    assert starts.count("d") == 1
+
+
+def test_jobs_of_a_live_run_are_run_again_by_command_and_request(tmp_path: Path):
+    file = write_requests(tmp_path / "new.json", [marking("a", "exit 0")])
+    with served(tmp_path, "--nodes", "2"), Manager.of_run(tmp_path) as manager:
+        jobs = Jobs()
+        for description in CHAIN:
+            jobs.add_std(description)
+        manager.submit(jobs)
+        manager.wait4all()
+        assert manager.rerun("done") == {
+            "rerun": 0,
+            "jobs": [],
+            "errors": {"done": "job 'done' is SUCCEED; only what has ended without success runs again"},
+        }
+        assert manager.rerun(states="failed")["rerun"] == 5
+        manager.wait4all()
+        shown = run("qcg-pm", "rerun", "--path", tmp_path, "a", "--from", file)
+        assert (shown.returncode, shown.stdout) == (0, "4 jobs and iterations run again\n"), shown.stderr
+        manager.wait4all()
+        assert manager.status("d")["jobs"]["d"]["data"]["status"] == "SUCCEED"
+        (tmp_path / "ok").touch()
+        assert run("qcg-pm", "rerun", "--path", tmp_path, "--all").stdout == "1 job or iteration runs again\n"
+        manager.wait4all()
+        assert manager.status("i")["jobs"]["i"]["data"]["status"] == "SUCCEED"
+        nothing = run("qcg-pm", "rerun", "--path", tmp_path)
+        assert nothing.returncode == 2
+        assert "what to run again" in nothing.stderr
+        with pytest.raises(WrongArgumentsError):
+            manager.rerun()
+        with pytest.raises(RequestRefusedError, match="jobNames"):
+            manager.send_request({"request": "rerunJob"})
+
+
+def test_the_asyncio_client_runs_jobs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async def scenario() -> None:
+        async with AsyncManager() as manager:
+            await manager.submit(Jobs().add(name="a", exec="false"))
+            await manager.wait4("a")
+            assert (await manager.rerun("a"))["rerun"] == 1
+            assert await manager.wait4("a") == {"a": "FAILED"}
+
+    monkeypatch.chdir(tmp_path)
+    with served(tmp_path, "--nodes", "2"):
+        asyncio.run(scenario())

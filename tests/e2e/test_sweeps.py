@@ -1,0 +1,147 @@
+"""Runs of jobs whose iterations come from files and named values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.test_resume import answered, begin
+from tests.support.crashing import marking, waiting
+from tests.support.pilot import job, run, run_requests
+
+SAY = ("/bin/sh", "-c", 'printf "%s|" "$@" >> said', "-")
+
+
+def test_each_row_of_a_csv_file_is_an_iteration(tmp_path: Path):
+    (tmp_path / "params.csv").write_text('T,note\n250,"a, ""b"" $HOME ${it}"\n300,"two\nlines"\n')
+    done = run_requests(
+        tmp_path,
+        [job("sweep", *SAY, "${row.T}", "${row.note}", iteration={"file": "params.csv"}, wd="w${row.T}")],
+    )
+    assert done.done.returncode == 0, done.done.stderr
+    assert (tmp_path / "w250/said").read_text() == '250|a, "b" $HOME ${it}|'
+    assert (tmp_path / "w300/said").read_text() == "300|two\nlines|"
+    assert done.report["sweep:1"]["itval"] == {"T": "300", "note": "two\nlines"}
+    assert done.report["sweep:1"]["runtime"]["wd"] == str(tmp_path / "w300")
+
+
+def test_values_of_every_json_type_keep_their_names_and_types_in_report_and_info(tmp_path: Path):
+    values: list[Any] = ["x", 1, 2.5, True, None, [1, "a"], {"T": 300, "in": {"p": [1]}}]
+    done = run_requests(
+        tmp_path,
+        [
+            job("values", *SAY, "${itval}", iteration=values),
+            job("product", *SAY, "${T}-${on}", iteration={"product": {"T": [1.5], "on": [True, None]}}),
+            job("zip", *SAY, "${T}-${on}", iteration={"zip": {"T": [1, 2], "on": [{"k": 1}, "v"]}}),
+        ],
+    )
+    assert [done.report[f"values:{index}"]["itval"] for index in range(7)] == values
+    assert [done.report[f"product:{index}"]["itval"] for index in range(2)] == [
+        {"T": 1.5, "on": True},
+        {"T": 1.5, "on": None},
+    ]
+    info = json.loads(run("qcg-pm", "info", "-i", "zip", "values:6", "--json", cwd=tmp_path).stdout)
+    assert [child["itval"] for child in info["zip"]["children"]] == [{"T": 1, "on": {"k": 1}}, {"T": 2, "on": "v"}]
+    assert info["values:6"]["itval"] == {"T": 300, "in": {"p": [1]}}
+    text = run("qcg-pm", "info", "values:5", "values:6", cwd=tmp_path).stdout
+    assert '    itval: [1,"a"]\n' in text
+    assert '    itval: T=300, in={"p":[1]}' in text
+
+
+def test_iterations_with_listed_indices_wait_for_each_other_by_index(tmp_path: Path):
+    done = run_requests(
+        tmp_path,
+        [
+            job("first", "sh", "-c", "exit $((${it} == 7))", iteration={"indices": [31, 7, 133]}),
+            job("second", "true", iteration={"indices": [133, 7]}, after=["first:${it}"]),
+            job("third", "true", after=["first:31"]),
+        ],
+    )
+    states = {name: state for name, state in done.states.items() if ":" in name or name == "third"}
+    assert states == {
+        "first:31": "SUCCEED",
+        "first:7": "FAILED",
+        "first:133": "SUCCEED",
+        "second:133": "SUCCEED",
+        "second:7": "OMITTED",
+        "third": "SUCCEED",
+    }
+    listed = run("qcg-pm", "jobs", "first:*", "second:100-200", cwd=tmp_path).stdout.split()
+    assert [word for word in listed if ":" in word] == ["first:31", "first:7", "first:133", "second:133"]
+
+
+def test_a_row_that_changes_before_its_iteration_starts_fails_it_with_a_sentence(tmp_path: Path):
+    (tmp_path / "params.csv").write_text("T\n250\n300\n350\n")
+    done = run_requests(
+        tmp_path,
+        [
+            job("edit", "sed", "-i", "s/300/999/", "params.csv"),
+            job("sweep", *SAY, "${row.T}", iteration={"file": "params.csv"}, after=["edit"]),
+        ],
+    )
+    assert done.states["sweep:0"] == done.states["sweep:2"] == "SUCCEED"
+    assert done.states["sweep:1"] == "FAILED"
+    assert done.report["sweep:1"]["messages"] == (
+        f"It cannot be started: row 1 of {tmp_path}/params.csv has changed since the job was submitted."
+    )
+    assert "itval" not in done.report["sweep:1"]
+
+
+def test_a_wrong_file_refuses_the_submission_with_file_and_line(tmp_path: Path):
+    (tmp_path / "params.csv").write_text("T,p\n250,1\n300\n")
+    done = run_requests(tmp_path, [job("sweep", "true", iteration={"file": "params.csv"})])
+    assert done.done.returncode != 0
+    problem = "params.csv, line 3: has 1 value; the file has 2 columns: T, p"
+    assert f"request 1: jobs[0].iteration.file: {problem}" in done.done.stderr
+    checked = run("qcg-pm", "validate", "requests.json", cwd=tmp_path)
+    assert checked.returncode == 1
+    assert problem in checked.stderr
+
+
+def test_validate_warns_about_unknown_columns(tmp_path: Path):
+    (tmp_path / "params.csv").write_text("temp,p\n250,1\n")
+    jobs = [job("sweep", "echo", "${row.tmp} ${itval.x}", iteration={"file": "params.csv"})]
+    (tmp_path / "jobs.json").write_text(json.dumps(jobs))
+    checked = run("qcg-pm", "validate", "jobs.json", cwd=tmp_path)
+    assert checked.returncode == 0
+    assert '${row.tmp} stays as it is: params.csv has no column "tmp"; did you mean "temp"?' in checked.stderr
+    assert '${itval.x} stays as it is: params.csv has no column "x"; known here: temp, p' in checked.stderr
+
+
+def test_rows_are_read_after_a_resume_and_changes_are_announced(tmp_path: Path):
+    (tmp_path / "params.csv").write_text("T\n250\n300\n350\n")
+    crashing = begin(
+        tmp_path,
+        [
+            waiting("long", numCores=4),
+            marking("sweep", "echo ${row.T} >> said", iteration={"file": "params.csv"}, after=["long"]),
+        ],
+    )
+    answered(crashing, 1)
+    crashing.pid_of("long")
+    crashing.kill_manager()
+    (tmp_path / "params.csv").write_text("T\n250\n999\n350\n400\n")
+    for index in (crashing.run_dir / "rows").iterdir():
+        assert index.stat().st_size == 3 * 16
+    crashing.release()
+    done = crashing.finish()
+    assert (
+        f"Job 'sweep': {tmp_path}/params.csv has changed since it was submitted; iterations whose rows are not the"
+        " same any more will fail." in done.stderr
+    )
+    states = {name: entry["state"] for name, entry in crashing.entries().items()}
+    assert [states[f"sweep:{index}"] for index in range(3)] == ["SUCCEED", "FAILED", "SUCCEED"]
+    assert sorted((tmp_path / "said").read_text().split()) == ["250", "350"]
+
+
+def test_files_of_an_iteration_whose_row_has_changed_are_unknown_and_the_reason_is_shown(tmp_path: Path):
+    (tmp_path / "params.csv").write_text("T\n250\n300\n")
+    run_requests(tmp_path, [job("sweep", "echo", "x", iteration={"file": "params.csv"}, stdout="${row.T}.out")])
+    assert run("qcg-pm", "logs", "sweep:1", cwd=tmp_path).stdout == "x\n"
+    (tmp_path / "params.csv").write_text("T\n250\n301\n")
+    changed = f"row 1 of {tmp_path}/params.csv has changed since the job was submitted"
+    logs = run("qcg-pm", "logs", "sweep:0", "sweep:1", cwd=tmp_path)
+    assert "x\n" in logs.stdout
+    assert f"the name of the stdout of job 'sweep:1' is not known any more: {changed}" in logs.stderr
+    assert f"    itval: unknown, {changed}\n" in run("qcg-pm", "info", "sweep:1", cwd=tmp_path).stdout

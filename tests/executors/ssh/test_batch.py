@@ -1,0 +1,34 @@
+"""The batch system of a remote host, as its host gets it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from qcg.pilotjob.cluster.remote_queue import RemoteQueue
+from qcg.pilotjob.executors.ssh.batch import batch_record
+from qcg.pilotjob.executors.ssh.config import HostConfig, HostsError
+from qcg.pilotjob.host.remote.batch_queue import BatchQueue
+from tests.support.memory_batch import register
+
+
+def host(batch: str) -> HostConfig:
+    return HostConfig("wizard", ("wizard",), "hosts.toml", batch=batch, submit_poll_interval=2.0, poll_interval=3.0)
+
+
+def test_a_host_without_a_batch_system_gets_none():
+    assert batch_record(host("background")) is None
+
+
+def test_the_host_understands_the_record_with_its_own_intervals():
+    record = batch_record(host("slurm"))
+    queue = BatchQueue(json.loads(json.dumps(record)))
+    assert (queue.label, queue.submit_poll_interval, queue.poll_interval) == ("Slurm", 2.0, 3.0)
+    assert set(record or ()) == set(RemoteQueue.__struct_fields__)
+
+
+def test_a_batch_system_that_remote_hosts_cannot_use_is_refused(monkeypatch: pytest.MonkeyPatch):
+    register(monkeypatch)
+    with pytest.raises(HostsError, match=r"hosts.toml: \[wizard\]: batch = 'memory' is not for remote hosts"):
+        batch_record(host("memory"))

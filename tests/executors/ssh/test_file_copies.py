@@ -1,0 +1,199 @@
+"""Copies of files beside the launches and records of a remote host, and what a stop leaves of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from qcg.pilotjob.executors.ssh import copy_lane, shutdown
+from qcg.pilotjob.executors.ssh.errors import ConnectionProblem
+from qcg.pilotjob.executors.ssh.hooks import ConnectedHost, NoJobFiles
+from qcg.pilotjob.executors.ssh.marker import read_states
+from qcg.pilotjob.host.records import Ended, Launch
+from tests.support.ssh_executor import SlowOutputs, a_launch, send
+
+
+def test_a_stop_while_outputs_are_copied_leaves_the_job_to_the_next_manager(lab, monkeypatch):
+    monkeypatch.setattr(shutdown, "LAST_RECORDS", 0.5)
+
+    async def scenario() -> None:
+        first = lab.start(files=SlowOutputs())
+        send(first, a_launch(1, "sh", "-c", "echo x >> ../../../share/count"))
+        await first.until(lambda: "1.1" in first.started)
+        await first.executor.shut_down(1, "closed")
+        assert first.ended == {}
+        assert any("outputs of 1 ended job were not copied" in notice for notice in first.notices)
+        assert read_states(lab.run_dir)["wizard"].state == "connected"
+        lab.leave(first)
+        second = lab.start()
+        await second.until(lambda: "1.1" in second.ended)
+        assert second.ended["1.1"].exit_code == 0
+        await second.executor.shut_down(1, "cancel")
+        assert (lab.run / "share/count").read_text() == "x\n"
+
+    asyncio.run(scenario())
+
+
+def test_a_stop_waits_for_outputs_that_arrive_soon(lab):
+    async def scenario() -> None:
+        files = SlowOutputs()
+        observer = lab.start(files=files)
+        send(observer, a_launch(1))
+        await observer.until(lambda: "1.1" in observer.started)
+        asyncio.get_running_loop().call_later(3.0, files.arrived.set)
+        await observer.executor.shut_down(1, "closed")
+        assert observer.ended["1.1"].exit_code == 0
+        assert read_states(lab.run_dir)["wizard"].state == "closed"
+
+    asyncio.run(scenario())
+
+
+def test_a_second_signal_does_not_wait_for_copies(lab):
+    async def scenario() -> None:
+        observer = lab.start(files=SlowOutputs())
+        send(observer, a_launch(1))
+        await observer.until(lambda: "1.1" in observer.started)
+        stopping = asyncio.ensure_future(observer.executor.shut_down(600, "closed"))
+        await asyncio.sleep(0)
+        observer.executor.hurry()
+        await asyncio.wait_for(stopping, 10)
+        assert read_states(lab.run_dir)["wizard"].state == "connected"
+
+    asyncio.run(scenario())
+
+
+def test_a_host_whose_records_are_not_in_the_journal_is_not_marked_as_closed(lab):
+    async def scenario() -> None:
+        observer = lab.start()
+        observer.acknowledges = False
+        send(observer, a_launch(1))
+        await observer.until(lambda: "1.1" in observer.ended)
+        await observer.executor.shut_down(1, "closed")
+        assert read_states(lab.run_dir)["wizard"].state == "connected"
+        assert any("the last records of this host are not in the registry" in notice for notice in observer.notices)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("has_open_attempts", [True, False])
+def test_a_host_with_open_attempts_is_connected_at_the_start_whatever_its_marker_says(lab, has_open_attempts):
+    async def scenario() -> None:
+        first = lab.start()
+        send(first, a_launch(1))
+        await first.until(lambda: "1.1" in first.ended)
+        await first.executor.shut_down(1, "closed")
+        assert read_states(lab.run_dir)["wizard"].state == "closed"
+        lab.leave(first)
+        second = lab.start(has_open_attempts=has_open_attempts)
+        assert second.ready == ([] if has_open_attempts else [[]])
+        if has_open_attempts:
+            await second.until(lambda: bool(second.ready))
+        await second.executor.shut_down(1, "cancel")
+
+    asyncio.run(scenario())
+
+
+class FailingCopies(NoJobFiles):
+    """Copies that fail a number of times while the connection lives, and then succeed."""
+
+    def __init__(self, failures: int, *, by_network: bool = False) -> None:
+        self._problem = ConnectionProblem("rsync lost its connection", by_network=by_network)
+        self._failures = failures
+        self.tried = 0
+
+    def _try(self) -> None:
+        self.tried += 1
+        if self.tried <= self._failures:
+            raise self._problem
+
+
+class FailingOutputs(FailingCopies):
+    def holds_end(self, ended: Ended) -> bool:
+        return True
+
+    async def after_end(self, host: ConnectedHost, ended: Sequence[Ended]) -> Sequence[Ended]:
+        self._try()
+        return ended
+
+
+class FailingInputs(FailingCopies):
+    def needs_inputs(self, launch: Launch) -> bool:
+        return True
+
+    async def stage_in(self, host: ConnectedHost, launches: Sequence[Launch]) -> dict[str, str]:
+        self._try()
+        return {}
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy_lane, "FIRST_PAUSE", 0.05)
+
+
+@pytest.mark.usefixtures("short_pauses")
+@pytest.mark.parametrize("kind", [FailingInputs, FailingOutputs])
+@pytest.mark.parametrize(("failures", "by_network"), [(4, False), (7, True)])
+def test_a_copy_that_fails_while_the_channel_lives_is_repeated(lab, kind, failures, by_network):
+    async def scenario() -> None:
+        files = kind(failures, by_network=by_network)
+        observer = lab.start(files=files)
+        send(observer, a_launch(1))
+        await observer.until(lambda: "1.1" in observer.ended)
+        assert observer.ended["1.1"].exit_code == 0
+        assert files.tried == failures + 1
+        assert observer.away == []
+        await observer.executor.shut_down(1, "cancel")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("short_pauses")
+@pytest.mark.parametrize(
+    ("kind", "reason", "message"),
+    [
+        (FailingInputs, "unstartable", "Its inputs could not be copied to wizard: rsync lost its connection."),
+        (FailingOutputs, "staging", "Its outputs could not be copied from wizard: rsync lost its connection."),
+    ],
+)
+def test_a_copy_that_fails_five_times_fails_its_job(lab, kind, reason, message):
+    async def scenario() -> None:
+        files = kind(100)
+        observer = lab.start(files=files)
+        send(observer, a_launch(1))
+        await observer.until(lambda: "1.1" in observer.ended)
+        assert (observer.ended["1.1"].reason, observer.ended["1.1"].message) == (reason, message)
+        assert files.tried == 5
+        await observer.executor.shut_down(1, "cancel")
+
+    asyncio.run(scenario())
+
+
+class RememberedFiles(NoJobFiles):
+    """Forgets an attempt when its end is followed, as `RsyncJobFiles` does."""
+
+    def __init__(self) -> None:
+        self.forgotten: list[str] = []
+        self.asked_again: list[str] = []
+
+    def holds_end(self, ended: Ended) -> bool:
+        if ended.id in self.forgotten:
+            self.asked_again.append(ended.id)
+        return False
+
+    def follows_end(self, ended: Ended) -> bool:
+        self.forgotten.append(ended.id)
+        return False
+
+
+def test_an_attempt_without_outputs_is_forgotten_with_its_end(lab):
+    async def scenario() -> None:
+        files = RememberedFiles()
+        observer = lab.start(files=files)
+        send(observer, a_launch(1))
+        await observer.until(lambda: "1.1" in observer.ended)
+        assert (files.forgotten, files.asked_again) == (["1.1"], [])
+        await observer.executor.shut_down(1, "cancel")
+
+    asyncio.run(scenario())

@@ -1,0 +1,137 @@
+"""The life of jobs on remote hosts, without trouble: what is installed, started, recorded, killed and left behind."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.support.pilot import job
+from tests.support.remote_run import RemoteRun, remote_job, waiting_job
+from tests.support.ssh_lab import Lab
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.any_worker
+
+
+def test_jobs_run_on_their_host_and_nothing_stays_there(lab: Lab, channel: str):
+    jobs = [
+        remote_job("here", "hostname; pwd; exit 0"),
+        remote_job("there", "hostname", host="tower"),
+        remote_job("failing", "echo reason >&2; exit 7"),
+        job("local", "/bin/sh", "-c", "hostname > local.out"),
+    ]
+    run = RemoteRun(lab, jobs, channel=channel, hosts={"wizard": {}, "tower": {}}).start()
+    assert run.wait() == 1, run.explain()
+    expected = {"here": "SUCCEED", "there": "SUCCEED", "failing": "FAILED", "local": "SUCCEED"}
+    assert run.states() == expected, run.explain()
+    out = (run.attempt("here") / "job.out").read_text().split()
+    assert out == ["wizard", f"{lab.wizard.home_there}/qcg-run/x/work/1/here"]
+    assert (run.attempt("there", host=lab.tower) / "job.out").read_text() == "tower\n"
+    assert (run.attempt("failing") / "job.err").read_text() == "reason\n"
+    assert (run.wd / "local.out").read_text() == "citadel\n"
+    status = run.status("failing")
+    assert status["EXIT_CODE"] == "7"
+    assert status["HOST"] == "wizard"
+    assert {"BOOT", "PID", "PROCESS_START", "STARTED", "ENDED", "SUBMITTED"} <= status.keys()
+    run.check_nothing_left(lab.wizard, lab.tower, lab.citadel)
+
+
+def test_the_run_directory_belongs_to_the_user_alone_and_has_no_contact_after_the_end(lab: Lab, channel: str):
+    run = RemoteRun(lab, [remote_job("one")], channel=channel).start()
+    run.finish()
+    far = run.far_directory()
+    private = [far.parent, far, *far.iterdir(), *(far / ".service").rglob("*"), run.attempt("one") / "job.status"]
+    assert [str(path) for path in private if not path.is_symlink() and path.stat().st_mode & 0o077] == []
+    assert run.attempt("one", "01").joinpath("job.out").stat().st_mode & 0o777 == 0o644, "jobs have the user's umask"
+    assert not (far / ".service" / "contact").exists()
+    assert os.readlink(run.attempt("one")) == "01"
+    assert os.readlink(far / "log").startswith("log.20")
+
+
+def test_iterations_and_dependencies_cross_hosts(lab: Lab, channel: str):
+    jobs = [
+        remote_job("many", iteration=3),
+        job("between", "/bin/sh", "-c", "exit 0", after=["many"]),
+        remote_job("last", host="tower", after=["between"]),
+    ]
+    run = RemoteRun(lab, jobs, channel=channel, hosts={"wizard": {}, "tower": {}}).start()
+    run.finish()
+    run.check_starts(["many:0", "many:1", "many:2", "last"], lab.wizard, lab.tower)
+    assert run.status("many", point="2")["EXIT_CODE"] == "0"
+
+
+def test_any_host_with_room_takes_a_job(lab: Lab):
+    jobs = [waiting_job(f"any-{number}", host="*") for number in range(4)]
+    run = RemoteRun(lab, jobs, hosts={"wizard": {"cores": 2}, "tower": {"cores": 2}}).start()
+    wait_for(lambda: len(run.marks(lab.wizard)) == 2 == len(run.marks(lab.tower)), what="two jobs on each host")
+    for host in (lab.wizard, lab.tower):
+        run.release(host)
+    run.finish()
+    run.check_starts([f"any-{number}" for number in range(4)], lab.wizard, lab.tower)
+
+
+def test_cancelled_jobs_end_with_their_children(lab: Lab, channel: str):
+    stubborn = "trap '' TERM; sleep 600 & echo up > ~/up; wait; wait"
+    jobs = [remote_job("stubborn", stubborn), waiting_job("other"), waiting_job("queued", numCores=4, after=["other"])]
+    run = RemoteRun(lab, jobs, channel=channel).start()
+    wait_for((lab.wizard.home / "up").exists, what="the job")
+    run.qcg_pm("-p", run.run_dir.name, "cancel", "stubborn", "queued")
+    run.wait_for_states({"stubborn": "CANCELED", "queued": "CANCELED"}, 30)
+    wait_for(lambda: not any("sleep 600" in str(one) for one in lab.wizard.processes()), 10, "the end of the child")
+    run.release()
+    assert run.wait() == 1
+    assert run.states()["other"] == "SUCCEED"
+
+
+def test_a_wall_time_is_kept_on_the_host_while_nobody_is_connected(lab: Lab, channel: str):
+    run = RemoteRun(lab, [remote_job("long", "sleep 600", wt="3s")], channel=channel).start()
+    run.wait_for_marks(1)
+    run.kill()
+    wait_for(lambda: "ENDED" in run.status("long"), 20, "the end of the job")
+    run.start()
+    assert run.wait() == 1
+    assert run.states() == {"long": "FAILED"}
+    run.check_starts(["long"])
+
+
+def test_a_shared_file_system_gets_no_files(lab: Lab):
+    """The keep shows the home directory of citadel: sources are there already."""
+    lab.record_commands()
+    lab.citadel.write("project/data/one", "text")
+    run = RemoteRun(lab, [remote_job("one", host="keep")], hosts={"keep": {"install": ["data"]}}).start()
+    run.finish()
+    assert run.marks(lab.keep) == ["one"]
+    assert lab.recorded("rsync") == []
+
+
+def test_listed_files_are_installed_before_the_first_job(lab: Lab, channel: str):
+    lab.citadel.write("project/data/deep/one", "text")
+    lab.citadel.write("project/secret", "not listed")
+    look = remote_job("look", 'cat "$OLDPWD"/data/deep/one 2>/dev/null || cat ~/qcg-run/x/data/deep/one')
+    run = RemoteRun(lab, [look], channel=channel, install=["data"]).start()
+    run.finish()
+    assert (run.attempt("look") / "job.out").read_text() == "text"
+    assert not (run.far_directory() / "secret").exists()
+
+
+def test_hundreds_of_jobs_need_one_login(lab: Lab, channel: str):
+    names = [f"job-{number}" for number in range(201)]
+    run = RemoteRun(lab, map(remote_job, names), channel=channel, cores=20).start()
+    run.finish()
+    run.check_starts(names)
+    assert lab.wizard.logins() <= 2
+
+
+def test_jobs_of_two_hosts_are_polled_with_two_calls_at_a_time(lab: Lab):
+    lab.record_commands()
+    jobs = [waiting_job(f"{host}-{n}", host=host) for host in ("wizard", "tower") for n in range(4)]
+    run = RemoteRun(lab, jobs, channel="one-shot", hosts={"wizard": {}, "tower": {}}).start()
+    run.wait_for_marks(4)
+    run.wait_for_marks(4, lab.tower)
+    run.release()
+    run.release(lab.tower)
+    run.finish()
+    calls = [str(call) for call in lab.recorded("ssh")]
+    for host in ("wizard", "tower"):
+        assert len([call for call in calls if "jobs-submit" in call and host in call]) <= 2, calls
