@@ -49,6 +49,43 @@ def test_an_ended_run_is_resumed_with_what_has_failed(tmp_path: Path):
     assert "To run jobs again that have not succeeded, give --rerun failed" in plain.stderr
 
 
+def test_an_ended_run_is_resumed_with_new_descriptions_of_what_has_failed(tmp_path: Path):
+    write_requests(tmp_path / "r.json", CHAIN)
+    assert run("qcg-pm", "run", tmp_path / "r.json", "--nodes", "2", "--wd", tmp_path).returncode == 1
+    corrected = write_requests(tmp_path / "new.json", [CHAIN[0], marking("a"), *CHAIN[2:5], marking("i", iteration=3)])
+    again = run("qcg-pm", "run", "--resume", tmp_path, "--rerun", "failed", "--from", corrected)
+    assert again.returncode == 0, again.stderr
+    assert "5 jobs and iterations run again" in again.stderr
+    assert marks(tmp_path) == sorted(["done", "a", "a", "b", "c", "d", "i:0", "i:1", "i:1", "i:2"])
+
+
+def test_new_descriptions_are_refused_before_the_run_is_resumed(tmp_path: Path):
+    write_requests(tmp_path / "r.json", CHAIN)
+    assert run("qcg-pm", "run", tmp_path / "r.json", "--nodes", "2", "--wd", tmp_path).returncode == 1
+    before = marks(tmp_path)
+    unknown = write_requests(tmp_path / "new.json", [marking("other")])
+    resumed = ("qcg-pm", "run", "--resume", tmp_path)
+    refused = run(*resumed, "--rerun", "failed", "--from", unknown)
+    assert refused.returncode == 2
+    assert refused.stderr == "Error: --from: there is no job 'other' that could be run again\n"
+    without = run(*resumed, "--from", unknown)
+    assert without.returncode == 2
+    assert "say which with --rerun STATES" in without.stderr
+    absent = run(*resumed, "--rerun", "failed", "--from", tmp_path / "absent.json")
+    assert absent.returncode == 2
+    assert absent.stderr == f"Error: {tmp_path}/absent.json cannot be read: No such file or directory\n"
+    assert marks(tmp_path) == before
+    assert run(*resumed, "--rerun", "failed").returncode == 1, "it can still be resumed"
+
+
+def test_a_rerun_without_a_manager_names_the_command_that_works(tmp_path: Path):
+    write_requests(tmp_path / "r.json", CHAIN)
+    assert run("qcg-pm", "run", tmp_path / "r.json", "--nodes", "2", "--wd", tmp_path, "--id", "x").returncode == 1
+    refused = run("qcg-pm", "rerun", "--path", tmp_path, "--failed")
+    assert refused.returncode == 2
+    assert f"`qcg-pm run --resume {tmp_path}/.qcgpjm-service-x --rerun failed`" in refused.stderr
+
+
 def test_a_rerun_survives_the_death_of_the_manager(tmp_path: Path):
     crashing = Crashing(tmp_path, write_requests(tmp_path / "r.json", CHAIN), "--nodes", "2")
     crashing.finish()

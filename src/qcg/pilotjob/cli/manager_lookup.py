@@ -6,6 +6,7 @@ import difflib
 import functools
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -52,12 +53,17 @@ def on_manager(function: Callable[..., int | None]) -> Callable[..., None]:
     return _command(function, offline=False)
 
 
+def on_manager_or(hint: str) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
+    """The same, with a sentence about what else can be done without a running manager; `{run}` is the run directory."""
+    return functools.partial(_command, offline=False, hint=hint)
+
+
 def on_manager_or_registry(function: Callable[..., int | None]) -> Callable[..., None]:
     """The same for read-only commands: without a running manager, the registry of the run answers."""
     return _command(function, offline=True)
 
 
-def _command(function: Callable[..., int | None], *, offline: bool) -> Callable[..., None]:
+def _command(function: Callable[..., int | None], *, offline: bool, hint: str = "") -> Callable[..., None]:
     @click.option(
         "-p",
         "--path",
@@ -72,7 +78,7 @@ def _command(function: Callable[..., int | None], *, offline: bool) -> Callable[
         target = target_of(context, path, address)
         try:
             with ExitOnInterrupt(_print_interrupt_notice if _waits(context) else None):
-                code = _call(function, target.path, target.address, given, offline=offline)
+                code = _call(function, target.path, target.address, given, offline=offline, hint=hint)
         except BrokenPipeError:
             silence_stdout()
             sys.exit(0)
@@ -97,6 +103,7 @@ def _call(
     given: dict[str, Any],
     *,
     offline: bool,
+    hint: str,
 ) -> int | None:
     from qcg.pilotjob.api.errors import ConnectionError, NoManager, QCGPJMAError, RequestRefusedError
 
@@ -112,7 +119,8 @@ def _call(
                 raise Denial(with_similar_name(manager, str(error))) from None
     except NoManager as missing:
         if not offline or missing.run is None:
-            raise Refusal(str(missing)) from None
+            further = f". {hint.format(run=shlex.quote(str(missing.run)))}" if hint and missing.run is not None else ""
+            raise Refusal(f"{missing}{further}") from None
         for sentence in missing.skipped:
             echo_err(sentence)
         return _ask_registry(missing.run, function, given)

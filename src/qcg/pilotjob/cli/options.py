@@ -255,6 +255,7 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     values.pop("cores")
     resume = values.pop("resume")
     rerun = values.pop("rerun", ())
+    replacements = values.pop("replacements", ())
     release = values.pop("release", False)
     _check_schema(values["envschema"])
     if resume is None:
@@ -286,7 +287,7 @@ def build(context: click.Context, given: dict[str, Any], **fixed: Any) -> tuple[
     again = {_FIELDS.get(name, name) for name in given if _was_given(context, name)} | fixed.keys()
     changes = {name: value for name, value in values.items() if name in again and name not in ("wd", "id")}
     anew = "file_path" in fixed or bool(fixed.get("net") and not fixed.get("wait"))
-    return Options(), Resumption(run_dir, changes, anew, rerun, release)
+    return Options(), Resumption(run_dir, changes, anew, rerun, replacements, release)
 
 
 _FIELDS = {"on_lost": "rerun_lost", "run_id": "id", "cores": "nodes"}

@@ -102,6 +102,8 @@ class Resumption(Struct, frozen=True):
     """The run gets more requests, so an earlier request to finish no longer counts."""
     rerun: tuple[str, ...] = ()
     """States without success, in lower case: jobs and iterations in them are run again."""
+    replacements: tuple[dict[str, Any], ...] = ()
+    """New descriptions, as in request files, for jobs that are run again."""
     release: bool = False
     """Whether all held jobs are released."""
 

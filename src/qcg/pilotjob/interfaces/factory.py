@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from qcg.pilotjob.common.options import Options
+from qcg.pilotjob.common.options import Options, UsageError
+from qcg.pilotjob.interfaces.dispatch import answer
 from qcg.pilotjob.interfaces.file import (
     check_unchanged,
     forget_file,
@@ -53,3 +56,11 @@ class InterfaceFactory(Interfaces):
 
     def open_network(self, hub: Hub, options: Options, host: str) -> NetworkInterface | None:
         return NetworkInterface(hub, options, host) if options.net else None
+
+    async def rerun(self, manager: Manager, states: Sequence[str], replacements: Sequence[dict[str, Any]]) -> int:
+        request = {"request": "rerunJob", "states": states, "jobs": replacements}
+        reply = (await answer(manager, msgspec.json.encode(request), "--from")).to_dict()
+        if reply["code"]:
+            raise UsageError(reply["message"])
+        count: int = reply["data"]["rerun"]
+        return count

@@ -116,7 +116,8 @@ def assemble(
         for notice in changed_row_files(engine.state, engine.descriptions, row_files):
             manager.add_start_notice(notice)
     if prepared.rerun:
-        manager.add_start_notice(rerun_in_states(engine, [State[name.upper()] for name in prepared.rerun]))
+        if not prepared.replacements:
+            manager.add_start_notice(rerun_in_states(engine, [State[name.upper()] for name in prepared.rerun]))
         if drained := drained_in_words(core.state):
             manager.add_start_notice(f"{drained}: `qcg-pm nodes resume` lets new jobs start there")
     if prepared.release:

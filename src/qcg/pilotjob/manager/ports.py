@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from qcg.pilotjob.common.options import Options
 from qcg.pilotjob.journal.journal import Journal
@@ -60,3 +60,7 @@ class Interfaces(Protocol):
 
     def open_network(self, hub: Hub, options: Options, host: str) -> NetworkServer | None:
         """The network interface, where the options want one. `host`: the address of this machine for clients."""
+
+    async def rerun(self, manager: Manager, states: Sequence[str], replacements: Sequence[dict[str, Any]]) -> int:
+        """Run everything again that is in one of these states, with new descriptions for some jobs. Returns the number
+        of jobs and iterations that run again; raises UsageError when descriptions are refused."""

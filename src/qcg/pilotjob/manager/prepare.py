@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -37,6 +38,8 @@ class PreparedRun(Struct, frozen=True):
     remote_hosts: RemoteHosts = {}
     rerun: tuple[str, ...] = ()
     """States without success: jobs and iterations in them are run again."""
+    replacements: tuple[dict[str, Any], ...] = ()
+    """New descriptions, as in request files, for jobs that are run again."""
     release: bool = False
     """Whether all held jobs are released."""
 
@@ -94,6 +97,7 @@ def prepare_resumed(resumption: Resumption, interfaces: Interfaces, hub: Hub) ->
         is_resumed=True,
         remote_hosts=hosts,
         rerun=resumption.rerun,
+        replacements=resumption.replacements,
         release=resumption.release,
     )
 

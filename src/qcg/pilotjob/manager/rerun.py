@@ -24,7 +24,7 @@ def rerun_event(
     """The event that runs these jobs again; raises `SubmissionRejected` for a replacement without a job.
 
     `names`: jobs and iterations; empty for all. `states`: empty for all states without success. `replacements`: new
-    descriptions by name.
+    descriptions by name; those of jobs that have not ended without success are ignored, unless `names` has them.
     """
     names, states = list(names), list(states)
     jobs = engine.state.jobs
@@ -41,7 +41,7 @@ def rerun_event(
             description = engine.descriptions.of(job) if replacement is None else replacement
             attempts = engine.journal.attempts_so_far(job.seq)
             candidates[name] = RerunCandidate(description, attempts, replacement is not None)
-    missing = [name for name in replacements if name not in candidates]
+    missing = [name for name in names if name in replacements and name not in candidates]
     if missing:
         raise SubmissionRejected(
             [
@@ -57,11 +57,16 @@ def rerun_in_states(engine: Engine, states: Sequence[State]) -> str:
     event = rerun_event(engine, [], states)
     data, _ = engine.carry_out(event)
     if data["rerun"]:
-        return f"{pluralize(data['rerun'], 'job or iteration runs', 'jobs and iterations run')} again"
+        return describe_rerun(data["rerun"])
     names = " or ".join(state.name for state in states)
     if any(not set(states).isdisjoint(_states_of(job)) for job in engine.state.jobs.values()):
         return f"Nothing runs again: what is {names} waits for jobs that have not succeeded; --rerun all includes them"
     return f"Nothing runs again: no job or iteration is {names}"
+
+
+def describe_rerun(count: int) -> str:
+    """How many jobs and iterations run again, in words."""
+    return f"{pluralize(count, 'job or iteration runs', 'jobs and iterations run')} again"
 
 
 def _states_of(job: Job) -> list[State]:

@@ -26,6 +26,7 @@ from qcg.pilotjob.manager.host_cores import HostCores
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.ports import FileProgress, Interfaces
 from qcg.pilotjob.manager.prepare import PreparedRun, prepare_new, prepare_resumed
+from qcg.pilotjob.manager.rerun import describe_rerun
 from qcg.pilotjob.manager.run_result import ManagerEnd, RunResult, count_jobs
 from qcg.pilotjob.manager.shutdown import ShutdownSequence
 from qcg.pilotjob.manager.signals import EarlySignals, SignalWatch, give_up_on_unexpected_errors
@@ -102,6 +103,9 @@ class Service:
         contact = ContactKeeper(partial(refresh, run_dir))
         manager = assemble(prepared, hub, contact, cores.set_agent, self._prestarted)
         engine = manager.engine
+        if prepared.replacements:
+            count = await self._interfaces.rerun(manager, prepared.rerun, prepared.replacements)
+            manager.add_start_notice(describe_rerun(count))
         rundir.link(prepared.wd, run_dir / rundir.LOG_NAME, rundir.LOG_NAME)
         is_continued = prepared.is_resumed and prepared.requests.is_empty and not prepared.rerun
         continued = engine.state.unfinished if is_continued else None

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qcg.pilotjob.cli.commands.submit import read_submissions
 from qcg.pilotjob.cli.console import echo, echo_err
-from qcg.pilotjob.cli.manager_lookup import Registry, on_manager, with_similar_name
+from qcg.pilotjob.cli.manager_lookup import Registry, on_manager_or, with_similar_name
 from qcg.pilotjob.cli.name_patterns import expand
 from qcg.pilotjob.cli.shell_completion import job_names
+from qcg.pilotjob.cli.submission_files import read_submissions
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     help="New descriptions, by name, for the jobs of FILE; without NAMES and states, these jobs are run again.",
 )
 @json_option
-@on_manager
+@on_manager_or("To run jobs of it again: `qcg-pm run --resume {run} --rerun failed`.")
 def command(
     manager: Manager,
     names: tuple[str, ...],
@@ -49,7 +49,8 @@ def command(
     NAMES may hold patterns ('sim*') and iterations (job:3, job:3-7, 'job:*'); with states, only those of NAMES that are
     in one of them. Jobs that were omitted because of them come back, too. What has succeeded is left alone.
 
-    To run jobs again in a run that has ended: qcg-pm run --resume DIR --rerun failed.
+    To run jobs again in a run that has ended: qcg-pm run --resume DIR --rerun failed, with --from FILE for new
+    descriptions.
     """
     flags = {"FAILED": failed, "CANCELED": canceled, "OMITTED": omitted}
     states = [state for state, is_given in flags.items() if is_given or everything]

@@ -26,12 +26,26 @@ END_STATES = ("failed", "canceled", "omitted")
     callback=lambda context, parameter, given: _states(given),
     help="With --resume: run again what has ended as failed, canceled or omitted, or all of that: failed,omitted.",
 )
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(readable=False),
+    metavar="FILE",
+    help="With --rerun: new descriptions, by name, for jobs that run again, from the jobs of FILE.",
+)
 @click.option("--release", is_flag=True, help="With --resume: release all jobs that are held.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end, and no progress.")
 @shared
 @click.pass_context
 def command(
-    context: click.Context, /, file: str | None, no_net: bool, rerun: tuple[str, ...], as_json: bool, **given: Any
+    context: click.Context,
+    /,
+    file: str | None,
+    no_net: bool,
+    rerun: tuple[str, ...],
+    source: str | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Run the requests of FILE and wait for all jobs. Shows progress and a closing table.
 
@@ -43,7 +57,10 @@ def command(
         raise click.UsageError("give a request FILE, or a run to continue with --resume PATH")
     if rerun and not given["resume"]:
         raise click.UsageError("--rerun is for jobs of an earlier run: give that run with --resume PATH")
+    if source is not None and not rerun:
+        raise click.UsageError("--from has new descriptions for jobs that run again: say which with --rerun STATES")
     given["rerun"] = rerun
+    given["replacements"] = () if source is None else _replacements(source)
     if given["release"] and not given["resume"]:
         raise click.UsageError("--release is for held jobs of an earlier run: give that run with --resume PATH")
     fixed: dict[str, Any] = {"wait": True, "net": not no_net}
@@ -75,3 +92,9 @@ def _states(given: str | None) -> tuple[str, ...]:
         if name not in END_STATES:
             raise click.BadParameter(f"{name!r} is none of {', '.join(END_STATES)} and all")
     return names
+
+
+def _replacements(source: str) -> tuple[dict[str, Any], ...]:
+    from qcg.pilotjob.cli.submission_files import read_submissions  # here: few runs need it
+
+    return tuple(job for jobs in read_submissions(source) for job in jobs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -18,18 +17,17 @@ from qcg.pilotjob.cli.manager_lookup import on_manager
 from qcg.pilotjob.cli.options import seconds_of
 from qcg.pilotjob.cli.param_types import Whole
 from qcg.pilotjob.cli.shell_completion import job_names
+from qcg.pilotjob.cli.submission_files import read_submissions
 from qcg.pilotjob.cli.suggestions import suggest_options
 from qcg.pilotjob.cli.sweep_from_argv import commands_sweep, split_words, sweep_of
 from qcg.pilotjob.cli.tables import json_option, show_json
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
-from qcg.pilotjob.description.json_input import InvalidJson
 from qcg.pilotjob.host.safe_open import read_input
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.client import Manager
 
-Submission = list[dict[str, Any]]
 PROGRAM = "qcg.pilotjob.program"
 VALUES = "qcg.pilotjob.values"
 MOST_COMMANDS = 1 << 28
@@ -170,7 +168,7 @@ def command(manager: Manager, file: str | None, name: str | None, wait: bool, as
     if file is not None:
         if values or name or any(line.values()):
             raise click.UsageError(f"options of a job go with a program; write: qcg-pm submit … -- {file}")
-        submissions = read_submissions(file)
+        submissions = read_submissions(file, "to submit a program, put -- before it")
     elif program or values or line["commands"]:
         submissions = [[_job(program, values, name, line, manager.run_dir)]]
     else:
@@ -280,26 +278,3 @@ def _lines(file: str) -> list[str]:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise Refusal(f"{file}, line {line}: is not UTF-8 text") from None
-
-
-def read_submissions(file: str) -> list[Submission]:
-    """The submissions of a file, in order."""
-    try:
-        content = json.loads(sys.stdin.buffer.read() if file == "-" else read_input(file))
-    except OSError as error:
-        raise Refusal(f"{file} cannot be read: {error.strerror}; to submit a program, put -- before it") from None
-    except (ValueError, RecursionError) as error:
-        hint = "for one command a line, write --commands -" if file == "-" else "to submit a program, put -- before it"
-        raise Refusal(f"{file} {InvalidJson.because(error)}; {hint}") from None
-    entries = content if isinstance(content, list) else [content]
-    if not entries or not all(isinstance(entry, dict) for entry in entries):
-        raise Refusal(f"{file} holds no jobs; it must be an array of job descriptions, or a request file")
-    if not any("request" in entry for entry in entries):
-        return [entries]
-    submissions = []
-    for number, entry in enumerate(entries, 1):
-        if entry.get("request") == "submit":
-            submissions.append(entry.get("jobs", []))
-        else:
-            echo_err(f"request {number} of {file} is no submit and is left out")
-    return submissions
