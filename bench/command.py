@@ -97,9 +97,9 @@ def _write_page(kept: Mapping[str, Kept], on: list[str], directory: Path) -> boo
 def _print_results(on: list[str], kept: list[Kept], setting: Setting) -> None:
     print("\n".join([*on, *(one.how for one in kept)]))
     if setting.scale < 1:
-        print(f"This is {setting.scale:g} of the full size: of bars, here in brackets, nothing can be told from it.")
+        print(f"This is {setting.scale:g} of the full size: bars are in brackets, and are not checked.")
     elif not setting.can_judge:
-        print(f"Whether bars, here in brackets, are reached is told from {ENOUGH_ROUNDS} rounds on.")
+        print(f"Bars are in brackets; they are checked from {ENOUGH_ROUNDS} rounds on.")
     print_findings([finding for one in kept for finding in one.result.findings])
     for why_not in [why_not for one in kept for why_not in one.result.missing]:
         print(why_not)

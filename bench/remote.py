@@ -29,7 +29,7 @@ DELAY = f"round trip {ROUND_TRIP * 1000:g} ms"
 FAST = f"remote jobs, {NO_DELAY}"
 SLOW = f"remote jobs, {DELAY}"
 LOOPS = {FAST: f"bare loop started with ssh, {NO_DELAY}", SLOW: f"bare loop started with ssh, {DELAY}"}
-"""Whoever runs a loop on a host has to log in first, as the manager has."""
+"""The loop logs in first, as the manager does."""
 OURS = (FAST, SLOW)
 BOTH = "remote jobs on two hosts"
 PATIENCE = 1800.0

@@ -172,7 +172,7 @@ def test_a_small_benchmark_judges_no_bar(tmp_path: Path):
     done = bench("memory,", "memory", "--rounds", "1", "--scale", "0.01", "--directory", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "; medians of 1 round, in turns; " in done.stdout
-    assert "This is 0.01 of the full size: of bars, here in brackets, nothing can be told from it.\n" in done.stdout
+    assert "This is 0.01 of the full size: bars are in brackets, and are not checked.\n" in done.stdout
     assert done.stdout.count("a queued job, of 4,000") == 1
     assert "(at most 1,024 bytes)" in done.stdout
     assert "reached " not in done.stdout.partition("a queued job")[2]

@@ -176,5 +176,5 @@ def test_no_name_means_the_batch_system_of_earlier_versions():
     assert registry.batch_system().name == "slurm"
     assert registry.batch_system("hostfile").name == "hostfile"
     known = ", ".join(line.name for line in registry.SYSTEMS)
-    with pytest.raises(ClusterError, match=f"there is no batch system 'nonesuch'; those that are known: {known}"):
+    with pytest.raises(ClusterError, match=f"there is no batch system 'nonesuch'; known ones: {known}"):
         registry.batch_system("nonesuch")

@@ -90,7 +90,7 @@ def test_a_record_in_another_ledger_settles_an_attempt(
 
 
 def scheduled_elsewhere(tmp_path: Path) -> list[str]:
-    """What becomes of a job of which the registry knows only that it was sent to a node which is gone."""
+    """The registry knows only that the job was sent to a node, and that node is gone."""
     core = Core(machine(4))
     attempt = OpenAttempt(1, -1, 1, Grant((NodePart("old", (0,)),)), 4.0)
     effects = restore_with_ledgers(core, saved([job("j1")], attempt), tmp_path)

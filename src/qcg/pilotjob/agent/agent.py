@@ -35,7 +35,7 @@ FIRST_CONTACT_TIMEOUT = 60.0
 ORPHAN_TIMEOUT = 5.0
 """Seconds that an agent waits at most for its first manager after the process that started it has died."""
 END_GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL for jobs when the agent is told to end."""
+"""Seconds between SIGTERM and SIGKILL for jobs when the agent has to end."""
 CLOSE_GRACE = 2.0
 """The same when an allocation ends: a batch system may kill everything five seconds after its first signal."""
 VERDICT_DELAY = 1.0

@@ -22,7 +22,7 @@ COMMANDS = {
     "clean": "Remove the files of runs that have ended.",
     "status": "Show how a running manager is.",
     "jobs": "List the jobs of a running manager.",
-    "info": "Show all that is known of jobs.",
+    "info": "Show all details of jobs.",
     "why": "Say what jobs wait for, or why they failed.",
     "submit": "Submit more jobs to a running manager.",
     "wait": "Wait until jobs have ended.",

@@ -108,7 +108,7 @@ _SHARED = [
         type=click.Choice(["fail", "rerun"]),
         default="fail",
         show_default=True,
-        help="What becomes of jobs whose host died under them.",
+        help="State of jobs whose host died while they ran: FAILED, or queued again.",
     ),
     click.option(
         "--retry",

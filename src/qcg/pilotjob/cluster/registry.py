@@ -95,7 +95,7 @@ def batch_system(name: str = "") -> BatchSystem:
         from qcg.pilotjob.cluster.errors import ClusterError
 
         known = ", ".join(system.name for system in SYSTEMS)
-        raise ClusterError(f"there is no batch system {name[:100]!r}; those that are known: {known}")
+        raise ClusterError(f"there is no batch system {name[:100]!r}; known ones: {known}")
     system: BatchSystem = import_module(registration.module).SYSTEM
     return system
 

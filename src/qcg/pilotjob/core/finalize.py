@@ -218,7 +218,7 @@ def _outcome_of_position(core: CoreState, job: Job, position: int, state: State,
         for waiting in take_started(job.dependents, -1):
             _settle(core, waiting, job, -1, EXECUTING, work)
     for waiting in job.dependents.outcomes.get(SAME_INDICES, ()):
-        # Those that wait for a start have been told about it.
+        # Dependents that wait for a start were notified at the start.
         if waiting.kind != "afterstart" or not (had_begun or was_noted(core, job, position)):
             _settle_index(core, waiting, job, position, state, work)
 

@@ -103,7 +103,7 @@ class HostExchange:
             )
 
     async def poll(self, connection: Connection) -> None:
-        """Learn all that has happened on the host since the last acknowledgement."""
+        """Fetch the records of the host since the last acknowledgement."""
         request = {"do": "jobs-poll", "acks": self.acks.take(time.monotonic()), "full": True}
         reply = (await connection.call(request)).head
         self.messages_arrived(reply.get("messages", []))

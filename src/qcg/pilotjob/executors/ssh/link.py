@@ -139,7 +139,7 @@ class HostLink(ClosingLink):
             self._exchange.wake.set()
 
     def forget(self) -> None:
-        """Try this host no more, and drop all that is known about its attempts."""
+        """Stop connecting to this host, and drop the state of its attempts."""
         self.close()
         self._task = None
         self._exchange.forget()
@@ -232,7 +232,7 @@ class HostLink(ClosingLink):
             await self._wait(pause)
 
     async def _take_over(self, connection: Connection) -> None:
-        """Learn all that has happened on the host, and report it."""
+        """Fetch the records of the host, and report them."""
         await self._exchange.poll(connection)
         self._exchange.polls.polled(time.monotonic(), news=True)
         for notice in self._connector.notices + connection.notices:
