@@ -51,6 +51,7 @@ def test_processes_of_a_host_are_its_own(lab: Lab):
     assert lab.wizard.run("ps", "-o", "args=", "-p", str(inner)).stdout == "sleep 600\n"
     processes.end(set(found))
     sleeper.wait(10)
+    assert lab.wizard.inner_pid(found[0]) is None
 
 
 def test_a_host_that_is_cut_off_comes_back_when_it_is_healed(lab: Lab):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +119,9 @@ class Host:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()] if here else []
         return [one for pid in pids if _namespace(pid) == here and (one := processes.identify(pid))]
 
-    def inner_pid(self, process: Process) -> int:
-        """The pid that a process of this machine has on the host."""
-        return processes.inner_pids(process.pid)[-1]
+    def inner_pid(self, process: Process) -> int | None:
+        """The pid that a process of this machine has on the host; None when it has ended."""
+        return next(reversed(processes.inner_pids(process.pid)), None)
 
     def set_next_pid(self, pid: int) -> None:
         """The next process on the host gets this pid. On a quiet host, that is the next command of a test."""
@@ -289,7 +290,8 @@ def signal_command(process: subprocess.Popen[str], number: signal.Signals) -> No
             time.sleep(PAUSE / 10)
         return
     for child in processes.children(process.pid):
-        os.kill(child.pid, number)
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            os.kill(child.pid, number)
 
 
 def _namespace(pid: int) -> str | None:
