@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 
 from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.cluster.remote_queue import RemoteQueue
-from tests.host.remote.far_side import FarSide, build_zipapp
+from tests.host.remote.far_side import INSTANCE, FarSide, build_zipapp
 from tests.support.processes import Process
 from tests.support.slurm_cluster import Cluster
 
@@ -34,7 +35,9 @@ class SlurmFarSide(FarSide):
         zipapp = cluster.cwd / "far.pyz"
         if not zipapp.exists():
             build_zipapp(zipapp)
-        super().__init__(cluster.cwd, host=host, command=[PYTHON, str(zipapp)])
+        # A run for each test: batch jobs are found by name, and the cluster remembers those of earlier tests.
+        instance = hashlib.sha256(f"{INSTANCE} {cluster.cwd}".encode()).hexdigest()[:32]
+        super().__init__(cluster.cwd, host=host, command=[PYTHON, str(zipapp)], instance=instance)
         self.cluster = cluster
 
     def popen(self, subcommand: str, *arguments: str) -> subprocess.Popen[bytes]:

@@ -280,4 +280,6 @@ def test_a_channel_that_is_cut_while_it_submits_loses_nothing(cluster: Cluster):
         second.call("jobs-submit", launches=launches)
         opened = second
         opened.until(lambda: len(set(opened.ends()) | set(far.ends_on_disk())) == 10, "all ends")
+    ends = far.ends_on_disk()
+    assert {id: end[1:4] for id, end in ends.items()} == {f"1:{n}.1": [0, "exit", ""] for n in range(10)}
     assert [executions(far, f"j{n}") for n in range(10)] == [1] * 10

@@ -23,7 +23,7 @@ SOURCE = ROOT / "src"
 TIMEOUT = 60.0
 RUN = "qcg-run/test"
 INSTANCE = secrets.token_hex(16)
-"""Id of the run: jobs are found by it, so no other process of this machine may have the same."""
+"""Id of the run: processes of jobs are found by it, so no other process of this machine may have the same."""
 LOG = "log.20180418T025047Z"
 
 
@@ -31,9 +31,16 @@ class FarSide:
     """One login host with the run directory in `home`."""
 
     def __init__(
-        self, home: Path, *, host: str = "wizard", command: list[str] | None = None, source: str = str(SOURCE)
+        self,
+        home: Path,
+        *,
+        host: str = "wizard",
+        command: list[str] | None = None,
+        source: str = str(SOURCE),
+        instance: str = INSTANCE,
     ) -> None:
         self.home = home
+        self.instance = instance
         self.host = host
         self.command = command or [sys.executable, str(SOURCE / "qcg/pilotjob/host/remote/__main__.py")]
         self.source = source
@@ -86,7 +93,7 @@ class FarSide:
         return reply
 
     def init(self, **fields: Any) -> dict[str, Any]:
-        reply = self.call("remote-init", instance=INSTANCE, **{"uuid": "u", "log": LOG, **fields})
+        reply = self.call("remote-init", instance=self.instance, **{"uuid": "u", "log": LOG, **fields})
         self.epoch = reply["epoch"]
         return reply
 
@@ -165,7 +172,7 @@ class Channel:
         return self._replies.pop(number)
 
     def init(self, **fields: Any) -> dict[str, Any]:
-        reply = self.call("remote-init", instance=INSTANCE, **{"uuid": "u", "log": LOG, **fields})
+        reply = self.call("remote-init", instance=self.far.instance, **{"uuid": "u", "log": LOG, **fields})
         self.far.epoch = reply["epoch"]
         return reply
 
