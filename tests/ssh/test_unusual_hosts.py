@@ -60,17 +60,34 @@ def test_a_job_that_damages_its_status_file_has_the_right_state(lab: Lab, channe
     assert "5" in run.why("vandal")
 
 
-def test_a_job_whose_records_are_removed_at_once_is_not_started_again(lab: Lab, channel: str):
-    run = RemoteRun(lab, [remote_job("vandal", "rm -rf ~/qcg-run")], channel=channel).start()
-    assert run.wait(60) in (0, 1)
-    assert run.states()["vandal"] in ("SUCCEED", "FAILED")
+@pytest.mark.parametrize("is_reported", [False, True], ids=["at-once", "after-its-start-is-reported"])
+def test_the_end_of_a_job_that_removes_its_records_arrives_over_the_channel(lab: Lab, is_reported: bool):
+    job = waiting_job("vandal", "rm -rf ~/qcg-run") if is_reported else remote_job("vandal", "rm -rf ~/qcg-run")
+    run = RemoteRun(lab, [job], channel="serve").start()
+    if is_reported:
+        run.wait_for_log("vandal EXECUTING")
+        run.release()
+    run.finish()
     assert run.marks() == ["vandal"]
 
 
-def test_removed_records_are_explained_and_the_run_can_be_ended(lab: Lab):
-    run = RemoteRun(lab, [waiting_job("victim")]).start()
+def test_a_job_whose_records_are_removed_at_once_is_lost_and_not_started_again(lab: Lab):
+    """If its start was reported before that, the run waits for its user, who gives the host up."""
+    run = RemoteRun(lab, [remote_job("vandal", "rm -rf ~/qcg-run")], channel="one-shot").start()
+    wait_for(lambda: run.states() or "the directory was removed" in run.log(), 60, "an end or an explanation")
+    if not run.states():
+        run.qcg_pm("hosts", "forget", "wizard", "--yes")
+    assert run.wait() == 1
+    assert run.states() == {"vandal": "FAILED"}
+    assert run.marks() == ["vandal"]
+
+
+def test_removed_records_are_explained_and_the_run_can_be_ended(lab: Lab, channel: str):
+    run = RemoteRun(lab, [waiting_job("victim")], channel=channel).start()
     run.wait_for_log("victim EXECUTING")
     lab.wizard.run("rm", "-rf", "qcg-run")
+    if channel == "serve":
+        run.kill_supervisor()  # which could still tell how the job ends
     run.release()
     run.wait_for_log("the directory was removed")
     assert "the directory was removed" in run.why("victim")

@@ -171,3 +171,26 @@ def test_a_channel_ends_when_its_manager_is_silent(far: FarSide) -> None:
             time.sleep(0.2)
         assert open_channel.process.wait(10) == 0
         assert time.monotonic() - began > 1.0
+
+
+def test_ends_arrive_after_the_run_directory_was_removed(far: FarSide) -> None:
+    """By the job itself, or by somebody else once its start was reported and acknowledged."""
+    go = far.home / "go"
+    with channel(far) as opened:
+        opened.init()
+        opened.call("jobs-poll", acks={}, full=True)
+        removal = f"rm -rf {far.run_dir}"
+        late = f"until test -e {go}; do sleep 0.05; done; exit 3"
+        opened.call("jobs-submit", launches=[script("1", removal), script("2", late)])
+        opened.until(lambda: {"1"} == set(opened.ends()), "the end of the job that has removed the directory")
+        assert not far.run_dir.exists()
+        opened.until(lambda: "2" in [record[2][0] for record in opened.records()], "the start of the other job")
+        opened.call("beat")
+        opened.call("jobs-poll", acks={"wizard": opened.records()[-1][1]}, full=False)
+        go.touch()
+        opened.until(lambda: "2" in opened.ends(), "the end of the other job")
+        assert [opened.ends()[id][1:3] for id in ("1", "2")] == [[0, "exit"], [3, "exit"]]
+        assert opened.process.wait(TIMEOUT) == 2
+        assert opened.process.stderr is not None
+        assert opened.process.stderr.read() == f"The run directory {far.run_dir} was removed on this host.\n".encode()
+    assert not far.supervisor_pids()

@@ -24,14 +24,17 @@ Reply = Tuple[Dict[str, Any], bytes]
 class Commands:
     """Answers requests for one run."""
 
-    def __init__(self, layout: Layout, sends_records: bool = False) -> None:
+    def __init__(
+        self, layout: Layout, sends_records: bool = False, before_start: Callable[[], None] = lambda: None
+    ) -> None:
         """`sends_records`: the caller sends records and messages by itself, so that replies repeat them only when a
-        request asks for a full report."""
+        request asks for a full report. `before_start` is called before jobs are passed to the supervisor."""
         self._layout = layout
+        self._before_start = before_start
         self._sends_records = sends_records
         self._batch: Optional[Backend] = None
         self._epoch: Optional[int] = None
-        self.view = RunView(layout)
+        self.view = RunView(layout, keeps_open=sends_records)
         self.messages = Messages(layout)
         self._handlers: Dict[str, Callable[[Dict[str, Any], bytes], Reply]] = {
             "remote-init": self._init,
@@ -58,7 +61,8 @@ class Commands:
                 raise CommandError("This program does not know the request %r." % request.get("do"), REFUSED)
             self._check_admitted(str(request["do"]))
             if handler != self._init:
-                self._layout.check()
+                if self._needs_directory(request):
+                    self._layout.check()
                 check_epoch(self._layout, request)
                 self._epoch = request.get("epoch", self._epoch)
             told, content = handler(request, payload)
@@ -70,6 +74,12 @@ class Commands:
             text = "The request %s failed on the host: %s%s." % (request.get("do"), error.strerror, place)
             reply.update(ok=False, error=text, code=FAILED)
         return reply, content
+
+    def _needs_directory(self, request: Dict[str, Any]) -> bool:
+        """Heartbeats and acknowledgements keep up a channel, which may still bring ends of jobs when the run directory
+        was removed."""
+        is_acknowledgement = request["do"] == "jobs-poll" and not request.get("full") and not request.get("paths")
+        return not (self._sends_records and (request["do"] == "beat" or is_acknowledgement))
 
     def _check_admitted(self, do: str) -> None:
         """A gate admits sub-commands by name, also those of a channel."""
@@ -83,8 +93,10 @@ class Commands:
         return remote_init(self._layout, request, payload), b""
 
     def _submit(self, request: Dict[str, Any], payload: bytes) -> Reply:
-        ledger = self._layout.host if read_queue(self._layout) is None else BATCH
-        return {"results": self._backend(ledger).submit(request)}, b""
+        if read_queue(self._layout) is not None:
+            return {"results": self._backend(BATCH).submit(request)}, b""
+        self._before_start()
+        return {"results": self._backend(self._layout.host).submit(request)}, b""
 
     def _poll(self, request: Dict[str, Any], payload: bytes) -> Reply:
         full = bool(request.get("full"))

@@ -29,8 +29,12 @@ Numbered = Tuple[int, Record]
 class LedgerView:
     """What a ledger says, read up to its present end by `read`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, keeps_open: bool = False) -> None:
+        """`keeps_open`: the file stays open after a read, and is read on when it was removed, as long as the supervisor
+        writes to it."""
         self._path = path
+        self._keeps_open = keeps_open
+        self._kept_descriptor = -1
         self._offset = 0
         self._file_id = (-1, -1)
         self._written_at = 0.0
@@ -57,7 +61,9 @@ class LedgerView:
         try:
             descriptor = open_own(self._path, most_bytes=MOST_BYTES)
         except FileNotFoundError:
-            return []
+            if self._kept_descriptor < 0:
+                return []
+            descriptor = os.dup(self._kept_descriptor)
         except OSError as error:
             raise os_error("The ledger %s cannot be read" % self._path, error) from None
         new: List[Numbered] = []
@@ -76,7 +82,10 @@ class LedgerView:
             whole = content.rfind(b"\n") + 1
             self._offset += self._apply_lines(content[:whole], new)
         finally:
-            os.close(descriptor)
+            if self._keeps_open:
+                descriptor, self._kept_descriptor = self._kept_descriptor, descriptor
+            if descriptor >= 0:
+                os.close(descriptor)
         return [numbered for numbered in new if numbered[0] > known]
 
     def acknowledge(self, number: int) -> List[str]:
@@ -174,8 +183,10 @@ class LedgerView:
 class RunView:
     """All ledgers of a run, and its claims."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, keeps_open: bool = False) -> None:
+        """`keeps_open`: as for `LedgerView`; the ledgers stay open until this process ends."""
         self._layout = layout
+        self._keeps_open = keeps_open
         self.ledgers: Dict[str, LedgerView] = {}
         self._stored: Dict[str, int] = {}
         """Acknowledged numbers that are in files, by ledger."""
@@ -183,15 +194,24 @@ class RunView:
     def read(self) -> Dict[str, List[Numbered]]:
         """Read what is new in all ledgers. Returns the new records by ledger."""
         new = {}
-        for name in self._layout.ledgers():
+        for name in self._names():
             view = self.ledgers.get(name)
             if view is None:
-                view = self.ledgers[name] = LedgerView(self._layout.of_host(LEDGER_SUFFIX, name))
+                path = self._layout.of_host(LEDGER_SUFFIX, name)
+                view = self.ledgers[name] = LedgerView(path, self._keeps_open)
                 view.acknowledge(read_acked(self._layout, name))
             records = view.read()
             if records:
                 new[name] = records
         return new
+
+    def _names(self) -> List[str]:
+        try:
+            return self._layout.ledgers()
+        except FileNotFoundError:
+            if not self._keeps_open:
+                raise
+            return list(self.ledgers)
 
     def read_one(self, name: str) -> List[Numbered]:
         """Read what is new in one ledger."""

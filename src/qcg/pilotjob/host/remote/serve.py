@@ -2,6 +2,9 @@
 
 It has no state that a reconnected channel would miss: records come from the ledgers, and jobs belong to the supervisor.
 It ends with its channel, with the silence of the manager, or when another channel of the run has replaced it.
+
+When the run directory is removed while jobs run, only the channel can still report how they end: it has the ledger
+open, as the supervisor has. So it stays until the supervisor is gone.
 """
 
 import contextlib
@@ -36,7 +39,7 @@ _PART = 1 << 18
 class Channel:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._commands = Commands(layout, sends_records=True)
+        self._commands = Commands(layout, sends_records=True, before_start=self._follow_supervisor)
         self._supervisor = SupervisorClient(layout)
         self._watch: Optional[socket.socket] = None
         self._batch: "Optional[BatchWorker]" = None
@@ -109,10 +112,19 @@ class Channel:
         if do in ("jobs-submit", "jobs-poll", "jobs-kill") and self._watch is None:
             self._connect()
 
+    def _follow_supervisor(self) -> None:
+        """Start the supervisor and open its ledger, before a job can remove both. Raises CommandError."""
+        if self._watch is None:
+            self._supervisor.ensure()
+            self._connect()
+            self._send_news(time.monotonic())
+
     # New records and messages
 
     def _look(self, now: float) -> bool:
-        """Look at all ledgers, and after the supervisor. False when another channel has replaced this one."""
+        """Look at all ledgers, and after the supervisor. False when another channel has replaced this one.
+
+        Raises CommandError when the run directory was removed and nobody writes to its ledger any more."""
         self._next_tick = now + TICK
         if not self._reports:
             return True
@@ -127,7 +139,10 @@ class Channel:
         return True
 
     def _look_after_supervisor(self) -> None:
-        if self._supervisor.is_running():
+        if not os.path.isdir(self._layout.service):
+            if not self._output:
+                raise CommandError("The run directory %s was removed on this host." % self._layout.run_dir)
+        elif self._supervisor.is_running():
             self._connect()
         elif self._commands.view.is_unsupervised():
             # It was killed, or the host was booted. Another one ends what is left of the jobs, and records that.
