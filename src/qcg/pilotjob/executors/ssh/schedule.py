@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-FIRST_PAUSE, EAGER_PAUSE, LONGEST_PAUSE = 1.0, 3.0, 60.0
+FIRST_PAUSE, EAGER_PAUSE, LONGEST_PAUSE = 1.0, 2.0, 60.0
 """Seconds between two attempts to reach a host."""
-EAGER_ATTEMPTS = 40
+EAGER_ATTEMPTS = 60
 """The first attempts follow one another at most `EAGER_PAUSE` apart, so that most outages are noticed to be over within
 seconds."""
 FIRST_POLL = 1.0
