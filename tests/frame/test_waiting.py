@@ -17,6 +17,12 @@ def test_a_condition_that_never_comes_fails_with_a_sentence():
         wait_for(lambda: 0, timeout=0.01, what="the end")
 
 
+def test_words_about_the_end_are_found_at_the_end():
+    seen: list[int] = []
+    with pytest.raises(pytest.fail.Exception, match=r"in vain for the end after \d+ looks;"):
+        wait_for(lambda: seen.append(1), timeout=0.01, what=lambda: f"the end after {len(seen)} looks")
+
+
 def test_a_condition_without_a_name_is_told_by_its_place():
     with pytest.raises(pytest.fail.Exception, match=r"in vain for .*<lambda> of line \d+;"):
         wait_for(lambda: False, timeout=0.01)

@@ -27,7 +27,7 @@ def test_the_states_are_right_soon_after_a_refusing_host_is_back(lab: Lab, chann
     wait_for(lambda: run.log().count("the next connection is tried") > 3, 20, "a longer pause between two trials")
     lab.wizard.heal()
     expected = {"good": "SUCCEED", "bad": "FAILED"}
-    assert seconds_until(lambda: run.states() == expected, 20, run.explain()) < SOON
+    assert seconds_until(lambda: run.states() == expected, 20, run.explain) < SOON
     assert run.wait() == 1
     run.check_starts(["good", "bad"])
 

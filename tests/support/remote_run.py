@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ class RemoteRun:
         """What is known about the run, for the message of a failed test."""
         log = self.log()
         parts = [(self.wd / "out").read_text(), (self.wd / "err").read_text(), log[-6000:]]
-        found = [f"{host}: {one}" for host in self.lab.hosts for one in host.processes()]
+        found = _processes_on(self.lab.hosts)
         far = [path.read_text()[-2000:] for path in self.far_directory().glob(".service/*.log")]
         return "\n".join([*parts, *found, *far])
 
@@ -142,7 +142,7 @@ class RemoteRun:
         return path.read_text() if path.exists() else ""
 
     def wait_for_log(self, pattern: str, timeout: float = PATIENCE) -> None:
-        wait_for(lambda: re.search(pattern, self.log()), timeout, f"{pattern!r} in the log:\n{self.log()[-3000:]}")
+        wait_for(lambda: re.search(pattern, self.log()), timeout, lambda: f"{pattern!r} in the log\n{self.explain()}")
 
     def report(self) -> dict[str, dict[str, Any]]:
         """The entries of the report by name; each must be there once."""
@@ -157,7 +157,7 @@ class RemoteRun:
 
     def wait_for_states(self, states: Mapping[str, str], timeout: float = PATIENCE) -> None:
         """Wait until these jobs are reported with these states."""
-        wait_for(lambda: states.items() <= self.states().items(), timeout, f"{states}\n{self.explain()}")
+        wait_for(lambda: states.items() <= self.states().items(), timeout, lambda: f"{states}\n{self.explain()}")
 
     def qcg_pm(self, *arguments: str, check: bool = True) -> str:
         """The output of a command about this run."""
@@ -195,7 +195,7 @@ class RemoteRun:
         return (host or self.lab.wizard).read(MARKS).split()
 
     def wait_for_marks(self, number: int, host: Host | None = None, timeout: float = PATIENCE) -> None:
-        wait_for(lambda: len(self.marks(host)) >= number, timeout, f"{number} starts\n{self.explain()}")
+        wait_for(lambda: len(self.marks(host)) >= number, timeout, lambda: f"{number} starts\n{self.explain()}")
 
     def wait_for_connection(self) -> None:
         """Wait for the first job of `connected`."""
@@ -219,7 +219,7 @@ class RemoteRun:
     def check_nothing_left(self, *hosts: Host, timeout: float = 60) -> None:
         """No process of ours is left on the hosts (by default on wizard) after this time at the latest."""
         asked = hosts or (self.lab.wizard,)
-        wait_for(lambda: not any(host.processes() for host in asked), timeout, f"an end: {[*map(_names, asked)]}")
+        wait_for(lambda: not _processes_on(asked), timeout, lambda: f"the end of {_processes_on(asked)}")
 
     def supervisors(self, host: Host | None = None) -> list[Process]:
         """The supervisors of jobs on a host."""
@@ -229,8 +229,8 @@ class RemoteRun:
         processes.end(set(wait_for(lambda: self.supervisors(host), what="a supervisor")))
 
 
-def _names(host: Host) -> str:
-    return ", ".join(map(str, host.processes()))
+def _processes_on(hosts: Iterable[Host]) -> list[str]:
+    return [f"{host}: {one}" for host in hosts for one in host.processes()]
 
 
 def _toml(value: Any) -> str:
@@ -245,7 +245,7 @@ def _compile_modules() -> None:
     compileall.compile_dir(ROOT / "src", quiet=2)
 
 
-def seconds_until(condition: Any, timeout: float = PATIENCE, what: str = "") -> float:
+def seconds_until(condition: Any, timeout: float = PATIENCE, what: str | Callable[[], str] = "") -> float:
     """How long it takes until a condition holds."""
     begun = time.monotonic()
     wait_for(condition, timeout, what)

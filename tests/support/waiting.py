@@ -14,17 +14,18 @@ FIRST_PAUSE = 0.001
 LONGEST_PAUSE = 0.05
 
 
-def wait_for(predicate: Callable[[], T], timeout: float = 60.0, what: str = "") -> T:
+def wait_for(predicate: Callable[[], T], timeout: float = 60.0, what: str | Callable[[], str] = "") -> T:
     """The first true value of `predicate`, or a failed test after `timeout` seconds.
 
-    `what` completes the sentence "Waited in vain for …".
+    `what` completes the sentence "Waited in vain for …"; a function for words that take a while, or are about the end.
     """
     __tracebackhide__ = True
     deadline = time.monotonic() + timeout
     pause = FIRST_PAUSE
     while not (value := predicate()):
         if time.monotonic() > deadline:
-            pytest.fail(f"Waited {timeout:g} s in vain for {what or _name(predicate)}; the last answer was {value!r}.")
+            told = what() if callable(what) else what
+            pytest.fail(f"Waited {timeout:g} s in vain for {told or _name(predicate)}; the last answer was {value!r}.")
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
     return value
