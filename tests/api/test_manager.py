@@ -451,6 +451,7 @@ def test_a_wait_in_another_thread_ends_when_the_manager_is_cleaned_up(service: S
     service.data("removeJob", jobNames=["endless"])
 
 
+@pytest.mark.timed
 def test_a_wait_ends_right_after_the_job(manager: Manager):
     """The job writes down when it ends. In turns with a program that is waited for directly, for the machine may be
     busy."""

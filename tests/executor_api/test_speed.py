@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import cloudpickle
+import pytest
 
 from qcg.pilotjob.api.job import Jobs
 from qcg.pilotjob.api.manager import LocalManager
@@ -28,6 +29,7 @@ open(sys.argv[2], "wb").write(cloudpickle.dumps(result))
 """
 
 
+@pytest.mark.timed
 def test_a_thousand_short_calls_are_twenty_times_faster_than_an_interpreter_each(run_dir: Path):
     def short(number: int) -> int:
         time.sleep(0.001)

@@ -17,7 +17,7 @@ def run_in_workers(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
 
     def run(**sources: str) -> pytest.RunResult:
         pytester.makepyfile(**sources)
-        plugins = ["xdist", "tests.support.leaks", "tests.support.parallel", "no:cacheprovider"]
+        plugins = ["xdist", "pytest_timeout", "tests.support.leaks", "tests.support.parallel", "no:cacheprovider"]
         options = [option for plugin in plugins for option in ("-p", plugin)]
         return pytester.runpytest_subprocess(*options, "-n", "2")
 
@@ -106,3 +106,58 @@ def test_a_worker_sees_its_own_leaks_and_no_others(run_in_workers):
     # The call of the leaky test passes; its teardown is the error.
     result.assert_outcomes(passed=3, errors=1)
     result.stdout.fnmatch_lines(["Left behind:", "  process * sleep 60"])
+
+
+def test_a_timed_test_runs_after_the_others_and_while_no_other_test_runs(run_in_workers, pytester: pytest.Pytester):
+    busy = """
+        from pathlib import Path
+        from time import sleep
+
+        import pytest
+
+        pytestmark = pytest.mark.any_worker
+
+        @pytest.mark.parametrize("number", range(6))
+        def test_that_works(number):
+            mark = Path(f"works-{number}")
+            mark.touch()
+            sleep(0.1)
+            mark.unlink()
+            with Path("order").open("a") as order:
+                order.write("works ")
+    """
+    timed = """
+        from pathlib import Path
+        from time import sleep
+
+        import pytest
+
+        pytestmark = pytest.mark.timed
+
+        @pytest.mark.parametrize("number", range(3))
+        def test_that_measures(number):
+            for _ in range(20):
+                assert not list(Path().glob("works-*"))
+                sleep(0.01)
+            with Path("order").open("a") as order:
+                order.write("measures ")
+    """
+    run_in_workers(test_a_timed=timed, test_busy=busy).assert_outcomes(passed=9)
+    assert (pytester.path / "order").read_text().split()[-1] == "measures"
+
+
+def test_time_limits_of_a_timed_test_begin_with_its_turn(run_in_workers):
+    busy = """
+        from time import sleep
+
+        def test_that_works():
+            sleep(2)
+    """
+    timed = """
+        import pytest
+
+        @pytest.mark.timed
+        @pytest.mark.timeout(1)
+        def test_that_measures(): ...
+    """
+    run_in_workers(test_busy=busy, test_timed=timed).assert_outcomes(passed=2)

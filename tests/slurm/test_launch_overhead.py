@@ -34,6 +34,7 @@ done &
 """Runs the command by hand, each time the manager hands over; then the manager continues."""
 
 
+@pytest.mark.timed
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("model", "options", "nodes", "by_hand"),

@@ -16,6 +16,7 @@ SOON = 5.0
 """Seconds after the return of a network in which states must be right."""
 
 
+@pytest.mark.timed
 def test_the_states_are_right_soon_after_a_refusing_host_is_back(lab: Lab, channel: str):
     run = RemoteRun(lab, [waiting_job("good"), waiting_job("bad", "exit 3")], channel=channel).start()
     run.wait_for_marks(2)

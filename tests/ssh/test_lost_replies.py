@@ -53,6 +53,7 @@ def test_jobs_run_once_when_the_connection_is_killed_before_the_answer(lab: Lab,
     finish(run)
 
 
+@pytest.mark.timed
 def test_a_black_hole_before_the_answer_is_noticed_and_the_states_are_right_soon_after_it(lab: Lab, channel: str):
     run = submit_slowly(lab, channel)
     lab.wizard.drop()

@@ -98,6 +98,7 @@ def test_a_crashed_host_boots_with_its_home_and_another_boot_id(lab: Lab):
     assert lab.wizard.run(*boot_id).stdout not in (before, lab.wizard2.run(*boot_id).stdout)
 
 
+@pytest.mark.timed
 def test_a_slow_link_adds_to_the_round_trip(lab: Lab):
     connect = ("python3", "-c", "import socket, time; t = time.time(); socket.create_connection(('wizard', 22)); "
                "print(time.time() - t)")  # fmt: skip

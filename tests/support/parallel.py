@@ -4,7 +4,9 @@ The tests of one file run in one worker, one after another, so that a fixture of
 change that:
 
 - `@pytest.mark.worker_group("NAME")`: tests with the same name run in one worker, whatever their files;
-- `@pytest.mark.any_worker`: each of these tests may run in any worker. For files of long tests that share nothing.
+- `@pytest.mark.any_worker`: each of these tests may run in any worker. For files of long tests that share nothing;
+- `@pytest.mark.timed`: the test measures time. These tests run in one worker, after the others, and while no other
+  worker runs a test: each worker holds a lock while it runs a test, and for a timed test it holds the lock alone.
 
 The scheduler of pytest-xdist knows ids of tests only. So each worker writes the groups of its tests to a file, and the
 scheduler reads it. (The own groups of xdist 3.8, `xdist_group`, do not work with pytest 9.2.)
@@ -12,9 +14,12 @@ scheduler reads it. (The own groups of xdist 3.8, `xdist_group`, do not work wit
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +42,9 @@ LONGEST = (
 """Groups, and beginnings of their names, that take longest. They start first, so that no worker is left alone with one
 at the end. The rest are files of short tests, which fill the gaps."""
 
+TIMED = "timed"
+"""The group of tests that measure time."""
+
 _DIRECTORY = pytest.StashKey["tempfile.TemporaryDirectory[str]"]()
 
 
@@ -45,9 +53,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "any_worker: the test may run in another worker than the other tests of its file"
     )
+    config.addinivalue_line("markers", "timed: the test measures time, and runs while no other worker runs a test")
 
 
 def group_of(item: pytest.Item) -> str:
+    if item.get_closest_marker(TIMED):
+        return TIMED
     marker = item.get_closest_marker("worker_group")
     if marker is not None:
         return str(marker.args[0])
@@ -56,6 +67,8 @@ def group_of(item: pytest.Item) -> str:
 
 def rank(group: str) -> int:
     """The position of a group in the order of starts."""
+    if group == TIMED:
+        return len(LONGEST) + 1
     return next((number for number, long in enumerate(LONGEST) if group.startswith(long)), len(LONGEST))
 
 
@@ -77,6 +90,27 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     path = Path(directory, str(os.getpid()))
     path.write_text(json.dumps({item.nodeid: group_of(item) for item in session.items}))
     path.rename(Path(directory, "groups"))  # whichever worker comes last: all have collected the same tests
+
+
+# The outermost of its kind: the time for which a test may run begins after its turn has come.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    directory = getattr(item.config, "workerinput", {}).get("groups")
+    if directory is None:
+        return (yield)
+    with _turn(Path(directory), alone=item.get_closest_marker(TIMED) is not None):
+        return (yield)
+
+
+@contextmanager
+def _turn(directory: Path, *, alone: bool) -> Iterator[None]:
+    """Wait until no other worker runs a test; or, without `alone`, until none runs a timed one."""
+    descriptor = os.open(directory / "turns", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 # -- in the process that starts the workers

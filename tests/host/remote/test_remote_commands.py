@@ -13,6 +13,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from qcg.pilotjob.host.records import Usage
 from tests.host.remote.far_side import INSTANCE, LOG, FarSide, alive, encode, launch, script, until
 
@@ -296,6 +298,7 @@ def test_service_files_cannot_leave_their_directory(far: FarSide) -> None:
         assert (reply["ok"], reply["code"]) == (False, "refused")
 
 
+@pytest.mark.timed
 def test_tidy_removes_records_only_when_no_job_is_left(far: FarSide) -> None:
     far.submit(script("1", WAITING))
     pid_of(far, "job-1")

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from qcg.pilotjob.host.remote.frames import request_frame
 from tests.host.remote.far_side import TIMEOUT, FarSide, alive, channel, launch, script, until
 
@@ -124,6 +126,7 @@ def test_messages_of_jobs_are_events_and_are_repeated_until_acknowledged(far: Fa
     assert far.poll(acks={"messages": number})["messages"] == []
 
 
+@pytest.mark.timed
 def test_a_supervisor_ends_two_seconds_after_its_last_job(far: FarSide) -> None:
     with channel(far) as open_channel:
         open_channel.init()
@@ -158,6 +161,7 @@ def test_a_ledger_stays_short_when_its_records_are_acknowledged(far: FarSide) ->
         assert open_channel.call("jobs-poll", acks={}, full=True)["reports"] == {}
 
 
+@pytest.mark.timed
 def test_a_channel_ends_when_its_manager_is_silent(far: FarSide) -> None:
     code = (
         "import sys; from qcg.pilotjob.host.remote import serve; serve.SILENCE = 0.5; sys.exit(serve.main(sys.argv[2]))"
