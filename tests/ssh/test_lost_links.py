@@ -24,8 +24,8 @@ def test_the_states_are_right_soon_after_a_refusing_host_is_back(lab: Lab, chann
     lab.wizard.kill_sshd()
     run.wait_for_log("unreachable")
     run.release()
-    wait_for(lambda: all("ENDED" in run.status(name) for name in ("good", "bad")), 20, "the ends of the jobs")
-    wait_for(lambda: run.log().count("the next connection is tried") > 3, 20, "a longer pause between two trials")
+    wait_for(lambda: all("ENDED" in run.status(name) for name in ("good", "bad")), what="the ends of the jobs")
+    wait_for(lambda: run.log().count("the next connection is tried") > 3, what="a longer pause between two trials")
     lab.wizard.heal()
     expected = {"good": "SUCCEED", "bad": "FAILED"}
     assert seconds_until(lambda: run.states() == expected, 20, run.explain) < SOON
@@ -37,7 +37,7 @@ def test_an_unreachable_host_delays_its_own_jobs_only(lab: Lab, channel: str):
     lab.tower.cut()
     jobs = [remote_job("late", host="tower"), remote_job("prompt")]
     run = RemoteRun(lab, jobs, channel=channel, hosts={"wizard": {}, "tower": {}}).start()
-    run.wait_for_states({"prompt": "SUCCEED"}, 20)
+    run.wait_for_states({"prompt": "SUCCEED"})
     run.wait_for_log("tower is unreachable")
     assert "tower is unreachable since" in run.why("late")
     lab.tower.heal()
@@ -73,7 +73,7 @@ def test_cancel_says_which_host_is_told_later(lab: Lab, channel: str):
         said,
     )
     lab.wizard.heal()
-    run.wait_for_states({"one": "CANCELED"}, 20)
+    run.wait_for_states({"one": "CANCELED"})
     run.wait()
     run.check_nothing_left()
 

@@ -61,7 +61,7 @@ def test_a_black_hole_before_the_answer_is_noticed_and_the_states_are_right_soon
     assert seconds_until(lambda: "wizard is unreachable" in run.log(), 40) < NOTICED
     run.wait_for_marks(len(NAMES))
     run.release()
-    wait_for(lambda: all("ENDED" in run.status(name) for name in NAMES), 20, "the ends of the jobs")
+    wait_for(lambda: all("ENDED" in run.status(name) for name in NAMES), what="the ends of the jobs")
     lab.wizard.heal()
     expected = dict.fromkeys(NAMES, "SUCCEED")
     assert seconds_until(lambda: expected.items() <= run.states().items(), 30) < SOON
@@ -91,8 +91,8 @@ def test_a_manager_that_was_killed_finds_the_results_of_jobs_that_ended_without_
     run.wait_for_marks(2)
     run.kill()
     run.release()
-    wait_for(lambda: all("ENDED" in run.status(name) for name in ("good", "bad")), 20, "the ends of the jobs")
-    wait_for(lambda: not run.supervisors(), 10, "the end of the supervisor")
+    wait_for(lambda: all("ENDED" in run.status(name) for name in ("good", "bad")), what="the ends of the jobs")
+    wait_for(lambda: not run.supervisors(), what="the end of the supervisor")
     run.start()
     assert run.wait() == 1
     assert run.states() == {"good": "SUCCEED", "bad": "FAILED"}

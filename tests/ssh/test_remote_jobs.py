@@ -78,7 +78,7 @@ def test_cancelled_jobs_end_with_their_children(lab: Lab, channel: str):
     wait_for((lab.wizard.home / "up").exists, what="the job")
     run.qcg_pm("-p", run.run_dir.name, "cancel", "stubborn", "queued")
     run.wait_for_states({"stubborn": "CANCELED", "queued": "CANCELED"}, 30)
-    wait_for(lambda: not any("sleep 600" in str(one) for one in lab.wizard.processes()), 10, "the end of the child")
+    wait_for(lambda: not any("sleep 600" in str(one) for one in lab.wizard.processes()), what="the end of the child")
     run.release()
     assert run.wait() == 1
     assert run.states()["other"] == "SUCCEED"
@@ -88,7 +88,7 @@ def test_a_wall_time_is_kept_on_the_host_while_nobody_is_connected(lab: Lab, cha
     run = RemoteRun(lab, [remote_job("long", "sleep 600", wt="3s")], channel=channel).start()
     run.wait_for_marks(1)
     run.kill()
-    wait_for(lambda: "ENDED" in run.status("long"), 20, "the end of the job")
+    wait_for(lambda: "ENDED" in run.status("long"), what="the end of the job")
     run.start()
     assert run.wait() == 1
     assert run.states() == {"long": "FAILED"}

@@ -173,7 +173,7 @@ def test_a_laboratory_ends_with_the_process_that_started_it():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     directory = Path(done.stdout.strip())
     pid = int((directory / "lab.pid").read_text())
-    wait_for(lambda: not processes.is_alive(pid), 10, "the end of the laboratory")
+    wait_for(lambda: not processes.is_alive(pid), what="the end of the laboratory")
     with running_lab():
         assert not directory.exists()
 

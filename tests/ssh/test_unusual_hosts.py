@@ -36,10 +36,10 @@ def test_a_job_for_any_host_avoids_a_dead_one(lab: Lab, channel: str):
 def test_messages_of_a_job_without_a_manager_do_no_harm_and_are_kept(lab: Lab, channel: str):
     script = f"set -e; {MESSAGE} early; until [ -e ~/alone ]; do sleep 0.05; done; {MESSAGE} late"
     run = RemoteRun(lab, [remote_job("talking", script)], channel=channel).start()
-    wait_for(lambda: _messages(run), 20, "the first message")
+    wait_for(lambda: _messages(run), what="the first message")
     run.kill()
     lab.wizard.write("alone", "")
-    wait_for(lambda: "ENDED" in run.status("talking"), 20, "the end of the job")
+    wait_for(lambda: "ENDED" in run.status("talking"), what="the end of the job")
     assert run.status("talking")["EXIT_CODE"] == "0"
     assert [line.partition("|")[2] for line in _messages(run)] == ["early", "late"]
     run.start()
@@ -150,7 +150,7 @@ def test_an_adopted_job_can_be_cancelled(lab: Lab, channel: str):
 def test_a_host_without_python_is_explained_and_leaves_other_hosts_alone(lab: Lab, channel: str):
     hosts = {"wizard": {"python": "python9"}, "tower": {}}
     run = RemoteRun(lab, [remote_job("never"), remote_job("fine", host="tower")], channel=channel, hosts=hosts).start()
-    run.wait_for_states({"fine": "SUCCEED"}, 20)
+    run.wait_for_states({"fine": "SUCCEED"})
     run.wait_for_log("wizard is unreachable")
     assert "python9" in run.why("never")
     run.qcg_pm("-p", run.run_dir.name, "cancel", "never")
