@@ -159,6 +159,7 @@ def _mark_executing(core: CoreState, attempt: Attempt, pid: int, at: float) -> N
     attempt.pid = pid
     attempt.started = at
     core.executing += 1
+    core.starts += 1
     core.transition(attempt.job, attempt.position, EXECUTING, attempt, at=at)
     if attempt.position >= 0 and attempt.job.state is QUEUED:
         assert attempt.job.iterations is not None

@@ -95,6 +95,12 @@ class CoreState:
         self.job_counts = [0] * len(State)
         self.iteration_counts = [0] * len(State)
         """Number of iterations in each state, over all iterated jobs."""
+        self.iterated_counts = [0] * len(State)
+        """Number of jobs with iterations in each state."""
+        self.starts = 0
+        """Number of attempts that have begun to run under this manager, with those that it found running."""
+        self.core_seconds = 0.0
+        """Core-seconds for which attempts ran that have ended under this manager."""
         self.executing = 0
         """Number of attempts that are running."""
         self._by_seq: dict[int, Job] | None = None
@@ -105,6 +111,12 @@ class CoreState:
     @property
     def unfinished(self) -> int:
         return sum(self.job_counts[:SUCCEED])
+
+    @property
+    def unit_counts(self) -> list[int]:
+        """Number of iterations, and of jobs without iterations, in each state."""
+        counts = zip(self.job_counts, self.iterated_counts, self.iteration_counts, strict=True)
+        return [jobs - iterated + iterations for jobs, iterated, iterations in counts]
 
     @property
     def unfinished_iterations(self) -> int:
@@ -121,6 +133,7 @@ class CoreState:
         self.jobs[job.name] = job
         self.job_counts[job.state] += 1
         if job.iterations is not None:
+            self.iterated_counts[job.state] += 1
             for state, count in enumerate(job.iterations.counts):
                 self.iteration_counts[state] += count
 
@@ -132,6 +145,7 @@ class CoreState:
         del self.jobs[job.name]
         self.job_counts[job.state] -= 1
         if job.iterations is not None:
+            self.iterated_counts[job.state] -= 1
             for state, count in enumerate(job.iterations.counts):
                 self.iteration_counts[state] -= count
 
@@ -152,6 +166,9 @@ class CoreState:
             counts = self.job_counts
             counts[job.state] -= 1
             counts[state] += 1
+            if job.iterations is not None:
+                self.iterated_counts[job.state] -= 1
+                self.iterated_counts[state] += 1
             job.state = state
             if message:
                 job.message = message
@@ -180,6 +197,7 @@ class CoreState:
         self.attempts[attempt.id] = attempt
         if attempt.started:
             self.executing += 1
+            self.starts += 1
         if self.past:
             attempt.ordinal = self.past_attempts(attempt.job, attempt.position) + 1
         for part in attempt.grant.parts:

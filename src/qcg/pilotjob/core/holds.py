@@ -10,7 +10,7 @@ from qcg.pilotjob.core.records import Job
 class Holds:
     """Holds of whole jobs and of single iterations. Costs nothing for jobs that are not held."""
 
-    __slots__ = ("jobs", "positions")
+    __slots__ = ("by_number", "iterated", "jobs", "positions")
 
     def __init__(self) -> None:
         self.jobs: dict[int, float] = {}
@@ -18,6 +18,10 @@ class Holds:
         self.positions: dict[int, dict[int, float]] = {}
         """By job number and position, the time since which an iteration is held. 0 for an iteration that was released,
         while the rest of its job is held."""
+        self.by_number: dict[int, Job] = {}
+        """The jobs with any of these holds, by number."""
+        self.iterated: dict[int, Job] = {}
+        """Those of them that have iterations."""
 
     def __bool__(self) -> bool:
         return bool(self.jobs or self.positions)
@@ -38,6 +42,9 @@ class Holds:
         return [position for position, since in self.positions.get(job.seq, {}).items() if not since]
 
     def hold(self, job: Job, position: int, since: float) -> None:
+        self.by_number[job.seq] = job
+        if job.iterations is not None:
+            self.iterated[job.seq] = job
         if position < 0:
             self.positions.pop(job.seq, None)
             self.jobs[job.seq] = since
@@ -53,10 +60,12 @@ class Holds:
             of_job = self.positions[job.seq]
             del of_job[position]
             if not of_job:
-                del self.positions[job.seq]
+                self.drop(job)
 
     def drop(self, job: Job) -> bool:
         """Forget all holds of a job; returns whether there were any."""
+        self.by_number.pop(job.seq, None)
+        self.iterated.pop(job.seq, None)
         whole, single = self.jobs.pop(job.seq, None), self.positions.pop(job.seq, None)
         return whole is not None or single is not None
 

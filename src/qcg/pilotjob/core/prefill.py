@@ -57,6 +57,8 @@ def record_duration(core: CoreState, attempt: Attempt, record: Ended) -> None:
         else:
             durations.longest = max(seconds, DECAY * durations.longest)
             durations.mean += (1 - DECAY) * (seconds - durations.mean)
+        parts = attempt.grant.parts
+        core.core_seconds += seconds * (len(parts[0].cores) if len(parts) == 1 else attempt.grant.ncores)
 
 
 def lane_depth(durations: Durations) -> int:

@@ -188,6 +188,7 @@ class QueueLine:
         "durations",
         "entries",
         "gone",
+        "iterated",
         "key",
         "least_cores",
         "never",
@@ -215,6 +216,8 @@ class QueueLine:
         """Durations shared by all lines with the same request."""
         self.gone = 0
         """Upper bound of the entries whose jobs have become final since the last `remove_final`."""
+        self.iterated: dict[QueueEntry, None] = {}
+        """Its entries of jobs with iterations, which wait for many attempts each."""
 
     def head(self, left: float = math.inf) -> Head | None:
         """The first entry as a sortable tuple.
@@ -229,6 +232,7 @@ class QueueLine:
                 return (order, position, self.number, self) if entry.wall_time <= left else None
             entries.drop_first()
             entry.in_line = False
+            self.iterated.pop(entry, None)
         return None
 
     @property
@@ -243,6 +247,8 @@ class QueueLine:
 
         def stays(entry: QueueEntry) -> bool:
             entry.in_line = entry.next() is not None
+            if not entry.in_line:
+                self.iterated.pop(entry, None)
             return entry.in_line
 
         self.entries.keep(stays)
@@ -277,7 +283,8 @@ class Queue:
         self._pool = pool
         self.lines: dict[Key, QueueLine] = {}
         """Lines by key; empty lines are dropped in the next scheduling pass."""
-        self._paces: dict[ResourceRequest, Durations] = {}
+        self.paces: dict[ResourceRequest, Durations] = {}
+        """Durations of attempts by request, also of requests that nothing waits for."""
         self._number = 0
 
     def line(self, request: ResourceRequest, wall_time: float | None = None, avoid: str = "") -> QueueLine:
@@ -297,11 +304,11 @@ class Queue:
 
     def _durations(self, request: ResourceRequest) -> Durations:
         """The durations of attempts with this request, also of jobs that are final, unless there are many requests."""
-        durations = self._paces.get(request)
+        durations = self.paces.get(request)
         if durations is None:
-            if len(self._paces) >= MANY_REQUESTS:
-                del self._paces[next(iter(self._paces))]
-            durations = self._paces[request] = Durations()
+            if len(self.paces) >= MANY_REQUESTS:
+                del self.paces[next(iter(self.paces))]
+            durations = self.paces[request] = Durations()
         return durations
 
     def add(self, entry: QueueEntry, now: float) -> None:
@@ -314,6 +321,8 @@ class Queue:
             if entry.rank and isinstance(entry.line.entries, ArrivalOrder):
                 entry.line.entries = PriorityOrder(entry.line.entries)
             entry.line.entries.add(entry)
+            if entry.job.iterations is not None:
+                entry.line.iterated[entry] = None
 
     def job_is_final(self, job: Job) -> None:
         """Note that a job is final. A line is cleaned up when half of it is final: constant cost for each entry."""

@@ -204,13 +204,20 @@ def _check_entries(core: CoreState, job: Job, in_lines: set[int]) -> None:
 
 
 def _check_counts(core: CoreState) -> None:
-    jobs = [0] * len(State)
+    jobs, iterated = [0] * len(State), [0] * len(State)
     iterations = [0] * len(State)
     for job in core.jobs.values():
         jobs[job.state] += 1
         if job.iterations is not None:
+            iterated[job.state] += 1
             iterations = [a + b for a, b in zip(iterations, job.iterations.counts, strict=True)]
     _expect(jobs == core.job_counts, f"the registry counts {core.job_counts}, and {jobs} are")
+    _expect(iterated == core.iterated_counts, f"{core.iterated_counts} iterated jobs are counted, and {iterated} are")
+    held = {*core.holds.jobs, *core.holds.positions}
+    _expect(held == set(core.holds.by_number), f"jobs {held} are held, and {set(core.holds.by_number)} are listed")
+    for line in core.queue.lines.values():
+        wanted = {id(entry) for entry in line.entries if entry.job.iterations is not None}
+        _expect(wanted == set(map(id, line.iterated)), "a queue line lists other iterated jobs than it has")
     _expect(
         iterations == core.iteration_counts,
         f"the registry counts iterations {core.iteration_counts}, and {iterations} are",
