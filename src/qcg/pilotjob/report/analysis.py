@@ -6,34 +6,22 @@ import math
 import os
 import sqlite3
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from qcg.pilotjob.core.job_states import State
-from qcg.pilotjob.core.records import Grant
-from qcg.pilotjob.description.model import JobDescription
-from qcg.pilotjob.executors.ssh.marker import read_directories
-from qcg.pilotjob.host.records import OUTPUT
-from qcg.pilotjob.journal import aggregates, queries
+from qcg.pilotjob.journal import aggregates
 from qcg.pilotjob.journal.aggregates import Used
-from qcg.pilotjob.journal.damage import unreadable_of
-from qcg.pilotjob.journal.descriptions import DamagedDescription, decode_description
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.journal.metadata import OPTIONS, RESOURCES, DamagedMetadata
-from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
+from qcg.pilotjob.journal.metadata import RESOURCES, DamagedMetadata
+from qcg.pilotjob.journal.records import JobRecord
 from qcg.pilotjob.journal.snapshot import snapshot
-from qcg.pilotjob.launch.compose import stream_paths
-from qcg.pilotjob.launch.remote import retrieved_streams, sites_of_paths
-from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.report.errors import ReportError
 from qcg.pilotjob.report.record import cpu_efficiency, memory_of
-from qcg.pilotjob.report.run_report import Failure, RunReport, Slow
+from qcg.pilotjob.report.recorded_failures import RecordedFailures
+from qcg.pilotjob.report.run_report import RunReport, Slow
 from qcg.pilotjob.report.summary import Outcome, Summary, statistics_of, summarise
-from qcg.pilotjob.report.tail import end_of_output
-from qcg.pilotjob.rows.store import DIRECTORY as ROWS
-from qcg.pilotjob.rows.store import RowFiles
 from qcg.pilotjob.runs.discovery import ForeignRunError, RunsError, newest_readable_run
 from qcg.pilotjob.runs.liveness import has_manager
 
@@ -68,19 +56,10 @@ class _Report:
     """Turns the summary of a registry into a report, with messages and the end of failed jobs' output."""
 
     def __init__(self, run_dir: Path, connection: sqlite3.Connection, foreign: bool) -> None:
-        self.foreign = foreign
         self.directory = run_dir.absolute()
         self.connection = connection
-        self.unreadable = unreadable_of(connection)
-        self.site = Site(
-            root_wd=os.fspath(self.directory.parent),
-            instance="",
-            output=os.fspath(self.directory / OUTPUT),
-            stream_output=self._streams_output(),
-            # The registry of another user's run may name any file, also a private one of the caller.
-            rows=None if foreign else RowFiles(os.fspath(self.directory.parent), os.fspath(self.directory / ROWS)).row,
-        )
-        self.remote_sites = sites_of_paths({} if foreign else read_directories(run_dir))
+        self.failures = RecordedFailures(run_dir, connection, foreign=foreign)
+        self.unreadable = self.failures.unreadable
 
     def of(self, summary: Summary) -> RunReport:
         cores_of_nodes = self._cores_of_nodes()
@@ -101,7 +80,7 @@ class _Report:
             busy_core_seconds=math.fsum(summary.core_seconds.values()),
             utilisation=self._own_core_seconds(summary) / possible if possible else None,
             slowest=[self._slow(outcome) for outcome in summary.slowest],
-            failures=[self._failure(outcome) for outcome in summary.failures],
+            failures=[self.failures.of(outcome) for outcome in summary.failures],
             failed=summary.failed,
             omitted=[f"{job.name} OMITTED: {job.message or self._omitted_iterations(job)}" for job in summary.omitted],
             unreadable=self.unreadable,
@@ -110,7 +89,9 @@ class _Report:
 
     def _own_core_seconds(self, summary: Summary) -> float:
         """Core seconds without those of remote hosts, whose cores do not belong to the run."""
-        return math.fsum(seconds for node, seconds in summary.core_seconds.items() if node not in self.remote_sites)
+        return math.fsum(
+            seconds for node, seconds in summary.core_seconds.items() if node not in self.failures.remote_sites
+        )
 
     def _omitted_iterations(self, job: JobRecord) -> str:
         """The message of an OMITTED job whose iterations were omitted one by one."""
@@ -133,14 +114,6 @@ class _Report:
             self.unreadable.append(f"meta {RESOURCES.name!r}: {error}")
             return None
 
-    def _streams_output(self) -> bool:
-        try:
-            options = OPTIONS.read(self.connection)
-        except DamagedMetadata as error:
-            self.unreadable.append(f"meta {OPTIONS.name!r}: {error}")
-            return False
-        return options is not None and options.stream_output
-
     def _slow(self, outcome: Outcome) -> Slow:
         run = outcome.run
         assert run is not None
@@ -149,7 +122,7 @@ class _Report:
         seconds = max(run.ended - run.started, 0.0)
         allocation = "" if run.grant is None else str(run.grant)
         return Slow(
-            self._name(outcome, self._description(outcome)),
+            self.failures.name_of(outcome),
             run.state.name,
             seconds,
             allocation,
@@ -157,52 +130,6 @@ class _Report:
             0 if run.usage is None else run.usage.memory << 10,
             0 if run.grant is None else memory_of(run.grant),
         )
-
-    def _failure(self, outcome: Outcome) -> Failure:
-        description = self._description(outcome)
-        streams = (
-            {}
-            if description is None or outcome.run is None
-            else self._streams(outcome.job.name, description, outcome.run)
-        )
-        # The registry of another user's run may name any file, also a private one of the caller.
-        path, lines = end_of_output({} if self.foreign else streams)
-        return Failure(
-            name=self._name(outcome, description),
-            message=outcome.job.message if outcome.run is None else outcome.run.message,
-            exit_code=None if outcome.run is None else outcome.run.exit_code,
-            stderr=streams.get("stderr"),
-            last_lines=lines,
-            last_lines_of=path,
-        )
-
-    def _description(self, outcome: Outcome) -> JobDescription | None:
-        job = outcome.job
-        spec = queries.spec_of(self.connection, job.seq)
-        try:
-            return None if spec is None else decode_description(spec, job.seq, job.name)
-        except DamagedDescription as error:
-            self.unreadable.append(str(error))
-            return None
-
-    def _name(self, outcome: Outcome, description: JobDescription | None) -> str:
-        if outcome.run is None or outcome.run.position < 0 or description is None or description.iteration is None:
-            return outcome.job.name
-        return f"{outcome.job.name}:{description.iteration.index(outcome.run.position)}"
-
-    def _streams(self, job: str, description: JobDescription, record: AttemptRecord) -> dict[str, str]:
-        """The files that this attempt wrote to, with variables replaced as at its launch, and its saved output."""
-        grant = record.grant or Grant(())
-        if description.request.host:
-            site = self.remote_sites.get(grant.parts[0].node) if grant.parts else None
-            return {} if site is None else retrieved_streams(description, job, record.position, site)
-        ordinal = 1
-        if record.attempt > 1:
-            ordinal += len(queries.past_attempts_of(self.connection, record.seq, record.position))
-        paths = partial(stream_paths, description, job, record.position, grant, self.site, ordinal=ordinal)
-        named = paths(saved=False)
-        saved = paths(saved=bool(record.pid))
-        return {stream: path for stream, path in saved.items() if stream in named or os.path.exists(path)}
 
 
 def _by_name(counts: Counter[State]) -> dict[str, int]:
