@@ -58,6 +58,10 @@ class RegistryReader:
     def metadata(self, key: MetadataKey[T]) -> T:
         return key.read(self._current())
 
+    def connection(self) -> sqlite3.Connection:
+        """The connection for queries of other modules, with all changes so far. Only for reading."""
+        return self._current()
+
     def _current(self) -> sqlite3.Connection:
         """The connection, with all gathered changes written to it."""
         return self._connection

@@ -7,6 +7,7 @@ registry. `qcg-pm status`, `qcg-pm top`, the dashboard and metrics are made from
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class NodeSummary(Struct, frozen=True):
@@ -37,7 +38,7 @@ class Group(Struct, frozen=True):
     sentence: str
     """The reason of the example, for people."""
     example: str
-    """The name of one of them."""
+    """The name of one of them; empty where none could be found without a search of all jobs."""
     last_lines: tuple[str, ...] = ()
     """The last lines of output of the example, for failures."""
 
@@ -126,3 +127,20 @@ class RunSummary(Struct, frozen=True):
 MOST_NODES = 200
 MOST_GROUPS = 8
 MOST_BINS = 512
+
+
+def has_changed(before: RunSummary, after: RunSummary) -> bool:
+    """Whether a summary differs from an earlier one by more than the passing of time."""
+    return _steady(before) != _steady(after)
+
+
+def _steady(summary: RunSummary) -> RunSummary:
+    """The summary without what changes while nothing happens: its time, rates, and the length of the last bins."""
+    idle = not summary.running and not summary.used
+    return replace(
+        summary,
+        at=0.0,
+        rates=None if idle else summary.rates,
+        estimate=None if idle else summary.estimate,
+        history=None if idle else summary.history,
+    )

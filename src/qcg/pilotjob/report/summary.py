@@ -54,16 +54,31 @@ class Summary(Struct):
         return max(self.last - self.first, 0.0)
 
 
-def summarise(connection: sqlite3.Connection, most: int, *, at_work: bool = True) -> Summary:
-    """Sum up a registry. `most`: how many of the slowest, failed and omitted jobs to list."""
-    jobs = aggregates.single_jobs(connection)
-    iterations: Counter[State] = Counter()
+class StateCounts(NamedTuple):
+    """Numbers by state."""
+
+    jobs: Counter[State]
+    iterations: Counter[State]
+    units: Counter[State]
+    """Iterations, and jobs without iterations."""
+
+
+def count_states(connection: sqlite3.Connection, *, at_work: bool) -> StateCounts:
+    """Count jobs and iterations. `at_work`: the run has a manager."""
+    single = aggregates.single_jobs(connection)
+    jobs, iterations = Counter(single), Counter[State]()
     for job in aggregates.iterated_jobs(connection):
         idle = not (at_work or job.state.is_final or job.states[State.SCHEDULED] or job.states[State.EXECUTING])
         jobs[State.QUEUED if idle else job.state] += 1
         rest = job.rest or (job.state if job.state.is_final else State.QUEUED)
         iterations += job.states
         iterations[rest] += max(job.iterations - job.states.total(), 0)
+    return StateCounts(jobs, iterations, single + iterations)
+
+
+def summarise(connection: sqlite3.Connection, most: int, *, at_work: bool = True) -> Summary:
+    """Sum up a registry. `most`: how many of the slowest, failed and omitted jobs to list."""
+    jobs, iterations, _ = count_states(connection, at_work=at_work)
     first, last = aggregates.first_and_last(connection) or (0.0, 0.0)
     times = aggregates.times(connection)
     any_failed = jobs[State.FAILED] or iterations[State.FAILED]
