@@ -28,6 +28,7 @@ from qcg.pilotjob.api.client_helpers import (
     resume_nodes_request,
     submitted_names,
     time_limit,
+    to_summary,
 )
 from qcg.pilotjob.api.config import read_config
 from qcg.pilotjob.api.connection import NoAnswer, encode_request, make_context, no_answer
@@ -45,6 +46,7 @@ from qcg.pilotjob.api.local_process import ManagerProcess
 from qcg.pilotjob.api.log import LogFile, log
 from qcg.pilotjob.api.target import Target, find_target, target_of_run
 from qcg.pilotjob.api.waits import Wait, WaitForAll, WaitForAny, WaitForJobs
+from qcg.pilotjob.report.run_summary import RunSummary
 
 _CLOSED = "this manager object was left and cannot be used any more"
 
@@ -219,6 +221,9 @@ class AsyncManager:
 
     async def system_status(self) -> dict[str, Any]:
         return await self._data({"request": "status"})
+
+    async def summary(self) -> RunSummary:
+        return to_summary(await self._data({"request": "summary"}))
 
     async def finish(self, cancel: bool = False) -> None:
         """End the manager now, and wait for its end if it is one's own. Waiting jobs stay QUEUED, unless `cancel` is

@@ -7,9 +7,12 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from qcg.pilotjob.api.errors import ConnectionError, InternalError, RequestRefusedError, WrongArgumentsError
 from qcg.pilotjob.api.log import log
 from qcg.pilotjob.description.json_input import InvalidJson
+from qcg.pilotjob.report.run_summary import RunSummary
 
 if TYPE_CHECKING:
     from qcg.pilotjob.api.job import Jobs
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 Names = str | Iterable[str]
 
 READ_ONLY = frozenset(
-    {"listJobs", "jobStatus", "jobInfo", "why", "endedJobs", "resourcesInfo", "hosts", "pollJobs", "status"}
+    {"listJobs", "jobStatus", "jobInfo", "why", "endedJobs", "resourcesInfo", "hosts", "pollJobs", "status", "summary"}
 )
 """Requests that change nothing, so that they can be repeated after a reconnect."""
 
@@ -91,6 +94,11 @@ def reply_data(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any
     if not isinstance(data, dict):
         raise InternalError(f"the answer to {request['request']} has no data")
     return data
+
+
+def to_summary(data: dict[str, Any]) -> RunSummary:
+    """The answer to a request for a summary as an object."""
+    return msgspec.convert(data, RunSummary)
 
 
 def submitted_names(data: dict[str, Any]) -> list[str]:

@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from qcg.pilotjob.api.client_helpers import Names, name_list
+from qcg.pilotjob.api.client_helpers import Names, name_list, to_summary
 from qcg.pilotjob.api.jobinfo import JobInfo
+from qcg.pilotjob.report.run_summary import RunSummary
 
 
 class Queries(ABC):
@@ -21,6 +22,10 @@ class Queries(ABC):
     @abstractmethod
     def system_status(self) -> dict[str, Any]:
         """Return the numbers of jobs and iterations by state; of a live manager also `System` and `Resources`."""
+
+    def summary(self) -> RunSummary:
+        """What displays show of a run: counts, resources, rates, the expected end, groups of reasons, and history."""
+        return to_summary(self._data({"request": "summary"}))
 
     @abstractmethod
     def _data(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from qcg.pilotjob.interfaces.handlers.job_info import job_info
 from qcg.pilotjob.interfaces.handlers.job_status import job_status
 from qcg.pilotjob.interfaces.handlers.list_jobs import list_jobs
 from qcg.pilotjob.interfaces.handlers.status import counts
+from qcg.pilotjob.interfaces.handlers.summary import recorded
 from qcg.pilotjob.interfaces.handlers.why import why
 from qcg.pilotjob.interfaces.registry_view import RegistryView
 from qcg.pilotjob.interfaces.replies import Answer
@@ -32,6 +33,7 @@ _HANDLERS: dict[type[Request], Handler] = {
     requests.JobStatus: job_status,
     requests.JobInfo: job_info,
     requests.Why: why,
+    requests.Summary: recorded,
 }
 
 

@@ -217,6 +217,10 @@ class Status(Struct, tag_field="request", tag="status", forbid_unknown_fields=Tr
         return self.options is not None and bool(self.options.all_jobs_finished)
 
 
+class Summary(Struct, tag_field="request", tag="summary", forbid_unknown_fields=True):
+    """Returns what displays show: counts, resources, rates, expected end, reasons and history."""
+
+
 Request = Union[
     Submit,
     Control,
@@ -240,6 +244,7 @@ Request = Union[
     PollJobs,
     Finish,
     Status,
+    Summary,
 ]
 REQUESTS: dict[str, type[Struct]] = {
     "submit": Submit,
@@ -264,6 +269,7 @@ REQUESTS: dict[str, type[Struct]] = {
     "pollJobs": PollJobs,
     "finish": Finish,
     "status": Status,
+    "summary": Summary,
 }
 
 _decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

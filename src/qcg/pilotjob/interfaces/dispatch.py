@@ -32,6 +32,7 @@ from qcg.pilotjob.interfaces.handlers.resources_info import resources_info
 from qcg.pilotjob.interfaces.handlers.set_job import set_job
 from qcg.pilotjob.interfaces.handlers.status import status
 from qcg.pilotjob.interfaces.handlers.submit import submit
+from qcg.pilotjob.interfaces.handlers.summary import summary
 from qcg.pilotjob.interfaces.handlers.why import why
 from qcg.pilotjob.interfaces.replies import Answer, ManagerEnding, error
 from qcg.pilotjob.journal.errors import JournalError
@@ -63,6 +64,7 @@ _HANDLERS: dict[type[Request], Callable[[Manager, Any], Awaitable[Answer]]] = {
     requests.PollJobs: poll_jobs,
     requests.Finish: finish,
     requests.Status: status,
+    requests.Summary: summary,
 }
 
 

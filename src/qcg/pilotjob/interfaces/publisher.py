@@ -1,9 +1,10 @@
 """Published events about changes of jobs, so that clients need not poll.
 
-`TOPIC {json}`: JST and JFI for a job that changed or ended, IST and IFI for an iteration, NOJ when no job is left. The
-events of a topic are numbered. A subscriber that reads too slowly loses events, and detects that by a gap in the
-numbers, or by BEAT, a heartbeat with the last number of each topic. When many queued iterations end at once, no event
-is sent for each: the number is increased once more, which subscribers detect as a gap.
+`TOPIC {json}`: JST and JFI for a job that changed or ended, IST and IFI for an iteration, NOJ when no job is left, SUM
+with the summary of the run, at most once a second and only when it has changed. The events of a topic are numbered. A
+subscriber that reads too slowly loses events, and detects that by a gap in the numbers, or by BEAT, a heartbeat with
+the last number of each topic. When many queued iterations end at once, no event is sent for each: the number is
+increased once more, which subscribers detect as a gap.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 from qcg.pilotjob.core.effects import Transition
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.observers import Observers, RunObserver
+from qcg.pilotjob.report.run_summary import RunSummary, has_changed
 from qcg.pilotjob.wire.hub import Frames, Hub, Limits
 from qcg.pilotjob.wire.keys import Keys
 
@@ -26,6 +28,9 @@ WELCOME = b"WEL"
 OF_JOBS = ("JST", "JFI", "IST", "IFI")
 BEAT = "BEAT"
 BEAT_PAUSE = 2.0
+SUMMARY = "SUM"
+SUMMARY_PAUSE = 1.0
+"""Seconds between two summaries."""
 LIMITS = Limits(unsent=20_000)
 """A few megabytes are kept for a subscriber that does not read."""
 _encode = msgspec.json.Encoder().encode
@@ -48,7 +53,7 @@ class Publisher(RunObserver):
         """Those of the manager, once it is served."""
         self._job_events = _JobEvents(self._publish_change)
         self._observes_jobs = False
-        self._numbers = dict.fromkeys((*OF_JOBS, "NOJ"), 0)
+        self._numbers = dict.fromkeys((*OF_JOBS, "NOJ", SUMMARY), 0)
         """Number of the last event of each topic."""
         self._wanted = dict.fromkeys((*self._numbers, BEAT), 0)
         """Number of subscriptions to each topic. No event is made for a topic without subscribers."""
@@ -56,16 +61,22 @@ class Publisher(RunObserver):
         self.address = self._port.address
         self._loop = asyncio.get_running_loop()
         self._beating: asyncio.Handle | None = None
+        self._manager: Manager | None = None
+        self._summaries: asyncio.Task[None] | None = None
 
     def follow(self, manager: Manager) -> None:
         self._run_id = manager.run_id
+        self._manager = manager
         self._observers = manager.engine.observers
         self._observers.subscribe(self)
         self._observe_if_wanted()
+        self._summarise_if_wanted()
 
     def close(self) -> None:
         if self._beating is not None:
             self._beating.cancel()
+        if self._summaries is not None:
+            self._summaries.cancel()
         self._port.close()
 
     def _subscriptions(self, messages: list[Frames]) -> None:
@@ -78,6 +89,24 @@ class Publisher(RunObserver):
         if self._wanted[BEAT] and self._beating is None:
             self._beat_later()
         self._observe_if_wanted()
+        self._summarise_if_wanted()
+
+    def _summarise_if_wanted(self) -> None:
+        if self._wanted[SUMMARY] and self._manager is not None and self._summaries is None:
+            self._summaries = asyncio.ensure_future(self._publish_summaries(self._manager))
+
+    async def _publish_summaries(self, manager: Manager) -> None:
+        """Publish the summary whenever it has changed, as long as anybody subscribes to it."""
+        last: RunSummary | None = None
+        try:
+            while self._wanted[SUMMARY]:
+                summary = await manager.summaries.make()
+                if last is None or has_changed(last, summary):
+                    self._publish(SUMMARY, {"manager": self._run_id, "summary": summary})
+                    last = summary
+                await asyncio.sleep(SUMMARY_PAUSE)
+        finally:
+            self._summaries = None
 
     def _observe_if_wanted(self) -> None:
         wanted = any(self._wanted[topic] for topic in OF_JOBS)

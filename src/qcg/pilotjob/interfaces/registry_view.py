@@ -38,6 +38,8 @@ class RegistryView:
             connection = undo.enter_context(snapshot(run_dir / FILE_NAME))
             self.unreadable = unreadable_of(connection)
             """The unreadable parts of a damaged registry."""
+            self.connection = connection
+            self.run_dir = run_dir
             self._registry = RegistryReader(connection)
             self.descriptions = Descriptions(self._registry)
             remote = sites_of_paths(read_directories(run_dir))

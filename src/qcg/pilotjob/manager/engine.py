@@ -41,6 +41,7 @@ from qcg.pilotjob.launch.models import PARALLEL
 from qcg.pilotjob.launch.remote import compose_remote, remote_site
 from qcg.pilotjob.launch.site import Site
 from qcg.pilotjob.manager.acks import AckTracker
+from qcg.pilotjob.manager.activity import Activity
 from qcg.pilotjob.manager.commits import CommitLoop
 from qcg.pilotjob.manager.job_views import JobViews
 from qcg.pilotjob.manager.observers import Observers
@@ -80,6 +81,8 @@ class Engine(ExecutorObserver):
         self.shutdown = shutdown
         self.executor = make_executor(self)
         self.observers = Observers()
+        self.activity = Activity(core.state)
+        self.observers.subscribe(self.activity)
         self.descriptions = Descriptions(journal)
         self._remote_sites = {
             node: msgspec.structs.replace(
@@ -122,7 +125,7 @@ class Engine(ExecutorObserver):
             effects.Held: self._changed,
             effects.Released: self._changed,
             effects.Changed: self._described_anew,
-            effects.Removed: self._changed,
+            effects.Removed: self._removed,
         }
 
     @property
@@ -142,6 +145,7 @@ class Engine(ExecutorObserver):
 
     def restored(self, followed: list[Effect]) -> None:
         """Begin with a core that was restored from the journal. `followed`: the effects of restoring it."""
+        self.activity.has_past()
         if self.state.unfinished:
             self.all_done.clear()
         self._apply(followed)
@@ -178,6 +182,7 @@ class Engine(ExecutorObserver):
         self._closed = True
         if self._wake_timer is not None:
             self._wake_timer.cancel()
+        self.activity.close()
         await self.commits.close()
 
     # -- what the executor reports ------------------------------------------------------------------------------------
@@ -392,6 +397,7 @@ class Engine(ExecutorObserver):
 
     def _reran(self, effect: effects.Reran) -> None:
         self.journal.record(effect)
+        self.activity.forget_failures()
         self.descriptions.forget(effect.job)
         self.all_done.clear()
         # Otherwise the next manager would kill the next attempt as one that no job wants.
@@ -421,6 +427,10 @@ class Engine(ExecutorObserver):
     def _changed(self, effect: Effect) -> None:
         self.journal.record(effect)
 
+    def _removed(self, effect: effects.Removed) -> None:
+        self.journal.record(effect)
+        self.activity.forget_failures()
+
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def _turn_soon(self) -> None:
@@ -443,3 +453,4 @@ class Engine(ExecutorObserver):
         finally:
             self._turn_due = False
         self.executor.flush()
+        self.activity.turned()
