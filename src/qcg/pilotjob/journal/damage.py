@@ -174,7 +174,7 @@ def is_damaged(connection: sqlite3.Connection, *, whole: bool, thorough: bool = 
 
 def salvage(connection: sqlite3.Connection) -> sqlite3.Connection:
     """Copy the readable part of a registry to memory; the table `unreadable` of the copy lists the rest."""
-    copy = sqlite3.connect(":memory:", isolation_level=None)
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     copy.executescript(f"{TABLES} CREATE TABLE unreadable (what TEXT);")
     unreadable: list[str] = []
     factory, connection.text_factory = connection.text_factory, bytes

@@ -32,32 +32,53 @@ def snapshot(path: Path, *, foreign: bool = False, whole: bool = True) -> Iterat
     A manager must not take a snapshot of its own registry: closing the file would release its locks.
     """
     with contextlib.ExitStack() as stack:
-        try:
+        with reading(path):
             connection = stack.enter_context(contextlib.closing(_open(path, foreign=foreign)))
-            check_format(connection, path)
             if foreign:
+                check_format(connection, path)
                 _check_tables(connection, path)
-            complete_columns(connection)
-            if is_damaged(connection, whole=whole):
-                connection = stack.enter_context(contextlib.closing(salvage(connection)))
-            connection.text_factory = _decode
-        except (OSError, sqlite3.Error) as error:
-            raise JournalError(f"The registry {path} could not be read: {error}.") from error
-        except UnicodeDecodeError as error:  # in a message of SQLite, which quotes the schema
-            raise JournalError(f"The registry {path} could not be read: its schema is damaged.") from error
+            readable = readable_part(connection, path, whole=whole)
+            if readable is not connection:
+                connection = stack.enter_context(contextlib.closing(readable))
         try:
             yield connection
         except sqlite3.Error as error:
             raise JournalError(f"The registry {path} could not be read: {error}.") from error
 
 
-def _open(path: Path, *, foreign: bool) -> sqlite3.Connection:
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn errors of the system and of SQLite into a sentence about the registry at `path`."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise JournalError(f"The registry {path} could not be read: {error}.") from error
+    except UnicodeDecodeError as error:  # in a message of SQLite, which quotes the schema
+        raise JournalError(f"The registry {path} could not be read: its schema is damaged.") from error
+
+
+def readable_part(connection: sqlite3.Connection, path: Path, *, whole: bool) -> sqlite3.Connection:
+    """The connection itself, prepared for queries; of a damaged registry, a connection to what can be read of it."""
+    check_format(connection, path)
+    complete_columns(connection)
+    if is_damaged(connection, whole=whole):
+        connection = salvage(connection)
+    connection.text_factory = _decode
+    return connection
+
+
+def check_files(path: Path, *, foreign: bool = False) -> None:
+    """Raise JournalError unless there is a registry at `path` that may be read."""
     try:
         (check_foreign_files if foreign else check_own_files)(path)
     except FileNotFoundError:
         raise JournalError(f"There is no registry at {path}; give the directory of a run.") from None
     except UnsafeFile as unsafe:
         raise JournalError(f"{unsafe.sentence}.") from None
+
+
+def _open(path: Path, *, foreign: bool) -> sqlite3.Connection:
+    check_files(path, foreign=foreign)
     if foreign or not wal_header(path):
         # Closed by its manager: the main file is complete.
         return sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
@@ -94,7 +115,13 @@ def _copy(path: Path, copy: Path) -> None:
             copy_own(Path(f"{path}-wal"), Path(f"{copy}-wal"))
         if header == wal_header(path):
             return
-    raise JournalError(f"The registry {path} changes too fast to be read now; try again when its manager is less busy.")
+    raise changes_too_fast(path)
+
+
+def changes_too_fast(path: Path) -> JournalError:
+    return JournalError(
+        f"The registry {path} changes too fast to be read now; try again when its manager is less busy."
+    )
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
