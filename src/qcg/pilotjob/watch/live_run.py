@@ -1,0 +1,94 @@
+"""A run with a manager, which gives reasons and carries out actions; everything else is read from its registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.errors import ConnectionError, QCGPJMAError, RequestRefusedError
+from qcg.pilotjob.common.wording import pluralize
+from qcg.pilotjob.report.run_summary import RunSummary
+from qcg.pilotjob.watch.recorded_run import RecordedRun
+from qcg.pilotjob.watch.registry import RunRegistry
+from qcg.pilotjob.watch.source import Action, ActionRefused, JobDetails, JobPage, JobQuery, Output
+
+_PARTICIPLES: dict[Action, str] = {"cancel": "canceled", "rerun": "rerun", "hold": "held", "release": "released"}
+"""Names of the numbers in the manager's replies."""
+_DONE: dict[Action, str] = {
+    "cancel": "canceled",
+    "rerun": "queued again",
+    "hold": "held",
+    "release": "released",
+}
+MOST_NAMED = 3
+"""Errors that a sentence about an action has."""
+
+
+class LiveRun:
+    """Implements RunSource on a manager and its registry. Requests raise `api.errors.ConnectionError` when the manager
+    is gone."""
+
+    def __init__(self, run_dir: Path, registry: RunRegistry, manager: Manager) -> None:
+        self.run_dir = run_dir
+        self._recorded = RecordedRun(run_dir, registry, alive=True)
+        self._manager = manager
+
+    def summary(self) -> RunSummary:
+        return self._recorded.summary()
+
+    def wait(self, known: RunSummary, timeout: float) -> RunSummary:
+        return self._recorded.wait(known, timeout)
+
+    def jobs(self, query: JobQuery) -> JobPage:
+        return self._recorded.jobs(query)
+
+    def job(self, name: str) -> JobDetails | None:
+        details = self._recorded.job(name)
+        if details is None:
+            return None
+        entry = self._manager.why([name])["jobs"][name]
+        return replace(details, why=entry["data"]["sentence"]) if entry["status"] == 0 else details
+
+    def output(self, name: str, stream: str, offset: int, limit: int = 65536) -> Output | None:
+        return self._recorded.output(name, stream, offset, limit)
+
+    def act(self, action: Action, names: list[str]) -> str:
+        try:
+            answer = self._ask(action, names)
+        except RequestRefusedError as error:
+            raise ActionRefused(f"{error.reason}.") from None
+        except ConnectionError:
+            raise
+        except QCGPJMAError as error:
+            raise ActionRefused(str(error)) from None
+        return _sentence(action, answer)
+
+    def _ask(self, action: Action, names: list[str]) -> dict[str, Any]:
+        if action == "rerun":
+            return self._manager.rerun(names)
+        if action == "cancel":
+            return self._manager.cancel(names)
+        return self._manager.hold(names) if action == "hold" else self._manager.release(names)
+
+    def close(self) -> None:
+        self._recorded.close()
+        self._manager.cleanup()
+
+
+def _sentence(action: Action, answer: dict[str, Any]) -> str:
+    """What was done, and what could not be done. Raises ActionRefused when nothing was done."""
+    done: int = answer[_PARTICIPLES[action]]
+    errors = list(answer.get("errors", {}).values())
+    refused = "; ".join(errors[:MOST_NAMED])
+    if len(errors) > MOST_NAMED:
+        refused += f"; and {len(errors) - MOST_NAMED} more"
+    if errors and not done:
+        raise ActionRefused(f"Nothing was {_DONE[action]}: {refused}.")
+    was = "job or iteration was" if done == 1 else "jobs and iterations were"
+    sentence = f"{done} {was} {_DONE[action]}"
+    for host, entry in answer.get("unreachable", {}).items():
+        sentence += f"; {host} is unreachable, and is told about {pluralize(len(entry['jobs']), 'job')} when it answers"
+    return f"{sentence}; not so: {refused}." if errors else f"{sentence}."

@@ -1,0 +1,147 @@
+"""Opens a run for displays: live, ended or crashed, and follows it from one manager to the next."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from qcg.pilotjob.api.client import Manager
+from qcg.pilotjob.api.errors import ConnectionError, QCGPJMAError
+from qcg.pilotjob.api.target import target_of_run
+from qcg.pilotjob.report.run_summary import RunSummary
+from qcg.pilotjob.runs.discovery import RunsError, newest_readable_run
+from qcg.pilotjob.runs.liveness import has_manager
+from qcg.pilotjob.watch.live_run import LiveRun
+from qcg.pilotjob.watch.recorded_run import RecordedRun
+from qcg.pilotjob.watch.registry import RunRegistry
+from qcg.pilotjob.watch.source import Action, ActionRefused, JobDetails, JobPage, JobQuery, Output
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+CHECK_EVERY = 1.0
+"""Seconds between two checks whether a manager has come or gone."""
+
+
+REQUEST_TIMEOUT = 5.0
+"""Seconds after which a manager that does not answer counts as one that cannot be asked."""
+
+
+class NoRun(Exception):
+    """There is no run to show at a path; the message is a sentence."""
+
+
+def open_run(path: Path) -> FollowedRun:
+    """The run of a run directory, or the newest one in a working directory. Raises NoRun."""
+    try:
+        return FollowedRun(newest_readable_run(path).absolute())
+    except RunsError as error:
+        raise NoRun(str(error)) from None
+
+
+class FollowedRun:
+    """Implements RunSource on a run whose managers come and go."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self._registry = RunRegistry(run_dir)
+        self._lock = threading.Lock()
+        self._checked = 0.0
+        self._current: LiveRun | RecordedRun = RecordedRun(run_dir, self._registry)
+        self._closed = threading.Event()
+
+    def read_registry(
+        self, query: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> T:
+        """The result of a query on the current copy of the registry; all queries run in one thread."""
+        return self._registry.read(query, *arguments, **options)
+
+    def summary(self) -> RunSummary:
+        return self._ask(lambda run: run.summary())
+
+    def wait(self, known: RunSummary, timeout: float) -> RunSummary:
+        deadline = time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0 or self._closed.is_set():
+                return known
+            # In steps: another manager may come while nothing changes.
+            step = min(left, CHECK_EVERY)
+            found = self._ask(partial(_wait, known, step))
+            if found is not known:
+                return found
+
+    def jobs(self, query: JobQuery) -> JobPage:
+        return self._ask(lambda run: run.jobs(query))
+
+    def job(self, name: str) -> JobDetails | None:
+        return self._ask(lambda run: run.job(name))
+
+    def output(self, name: str, stream: str, offset: int, limit: int = 65536) -> Output | None:
+        return self._ask(lambda run: run.output(name, stream, offset, limit))
+
+    def act(self, action: Action, names: list[str]) -> str:
+        # Not repeated when the manager is gone: it may have done it.
+        try:
+            return self._run().act(action, names)
+        except ConnectionError as error:
+            raise ActionRefused(f"The manager did not answer: {error}.") from None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            self._current.close()
+        self._registry.close()
+
+    def _ask(self, question: Callable[[LiveRun | RecordedRun], T]) -> T:
+        run = self._run()
+        try:
+            return question(run)
+        except ConnectionError:
+            # The manager has ended since: the registry has everything.
+            with self._lock:
+                if self._current is run:
+                    self._replace(None)
+                current = self._current
+            return question(current)
+
+    def _run(self) -> LiveRun | RecordedRun:
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._checked + CHECK_EVERY or not self._checked:
+                self._checked = now
+                self._check()
+            return self._current
+
+    def _check(self) -> None:
+        """Change over when a manager has come or gone."""
+        alive = has_manager(self.run_dir)
+        if alive == isinstance(self._current, LiveRun):
+            return
+        self._replace(self._connect() if alive else None)
+
+    def _connect(self) -> Manager | None:
+        try:
+            return Manager.at(target_of_run(self.run_dir), {"log_file": "", "request_timeout": REQUEST_TIMEOUT})
+        except QCGPJMAError:  # without a network interface, or just ended
+            return None
+
+    def _replace(self, manager: Manager | None) -> None:
+        before = self._current
+        if manager is not None:
+            self._current = LiveRun(self.run_dir, self._registry, manager)
+        elif isinstance(before, LiveRun) or before.alive != has_manager(self.run_dir):
+            self._current = RecordedRun(self.run_dir, self._registry, alive=has_manager(self.run_dir))
+        if self._current is not before:
+            before.close()
+
+
+def _wait(known: RunSummary, timeout: float, run: LiveRun | RecordedRun) -> RunSummary:
+    return run.wait(known, timeout)

@@ -1,0 +1,84 @@
+"""A run without a manager that answers: everything is read from its registry."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from qcg.pilotjob.report.run_summary import RunSummary
+from qcg.pilotjob.runs.messages import describe_run_without_manager
+from qcg.pilotjob.watch.dependency_graph import DependencyGraph
+from qcg.pilotjob.watch.job_details import details_of, find, streams_of
+from qcg.pilotjob.watch.job_lists import list_jobs
+from qcg.pilotjob.watch.output_files import read_output
+from qcg.pilotjob.watch.registry import RunRegistry
+from qcg.pilotjob.watch.registry_summary import summary_of
+from qcg.pilotjob.watch.source import Action, ActionRefused, JobDetails, JobPage, JobQuery, Output
+
+CHECK_EVERY = 1.0
+"""Seconds between two checks whether the registry has changed."""
+
+
+class RecordedRun:
+    """Implements RunSource on a registry."""
+
+    def __init__(self, run_dir: Path, registry: RunRegistry, *, alive: bool = False) -> None:
+        """`alive`: a manager runs and cannot be asked, because it has no network interface."""
+        self.run_dir = run_dir
+        self._registry = registry
+        self.alive = alive
+        self._graph = DependencyGraph()
+        self._closed = threading.Event()
+        self._last: tuple[object, RunSummary] | None = None
+
+    def summary(self) -> RunSummary:
+        version = self._registry.version()
+        last = self._last
+        if last is not None and last[0] == version and not self.alive:
+            return last[1]
+        found = self._registry.read(summary_of, self.run_dir, time.time(), alive=self.alive)
+        self._last = version, found
+        return found
+
+    def wait(self, known: RunSummary, timeout: float) -> RunSummary:
+        deadline = time.monotonic() + timeout
+        while True:
+            found = self.summary()
+            if replace(found, at=known.at) != known:
+                return found
+            left = deadline - time.monotonic()
+            if left <= 0 or self._closed.wait(min(left, CHECK_EVERY)):
+                return known
+
+    def jobs(self, query: JobQuery) -> JobPage:
+        return self._registry.read(list_jobs, query, time.time())
+
+    def job(self, name: str) -> JobDetails | None:
+        return self._registry.read(self._job, name)
+
+    def _job(self, connection: sqlite3.Connection, name: str) -> JobDetails | None:
+        found = find(connection, name)
+        if found is None:
+            return None
+        details = details_of(connection, self.run_dir, found, alive=self.alive)
+        return replace(details, dependencies=tuple(self._graph.of(connection, name)))
+
+    def output(self, name: str, stream: str, offset: int, limit: int = 65536) -> Output | None:
+        streams = self._registry.read(self._streams, name)
+        return read_output(streams, stream, offset, limit)
+
+    def _streams(self, connection: sqlite3.Connection, name: str) -> dict[str, str]:
+        found = find(connection, name)
+        return {} if found is None else streams_of(connection, self.run_dir, found)
+
+    def act(self, action: Action, names: list[str]) -> str:
+        if self.alive:
+            raise ActionRefused("The manager has no network interface, so it cannot be asked for anything.")
+        raise ActionRefused(describe_run_without_manager(self.run_dir))
+
+    def close(self) -> None:
+        self._closed.set()
