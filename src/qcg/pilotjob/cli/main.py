@@ -18,6 +18,7 @@ COMMANDS = {
     "validate": "Check a request file without running anything.",
     "schema": "Print the JSON Schema of request files.",
     "report": "Show what happened in a run: counts, times, utilisation, failures.",
+    "dashboard": "Serve a web page about a run, for its owner.",
     "runs": "List the runs of a directory with their states.",
     "clean": "Remove the files of runs that have ended.",
     "status": "Show how a running manager is.",
@@ -60,7 +61,7 @@ TAKE_TARGET = frozenset(
     )
 )
 """Commands with `--path` and `--address`, which may also be given before the command."""
-TAKE_PATH = frozenset(("report", "runs", "clean"))
+TAKE_PATH = frozenset(("report", "dashboard", "runs", "clean"))
 """Commands that take a directory alone."""
 WORKING_DIRECTORY = dict.fromkeys(("run", "alloc", "sbatch", "bench"), "; its working directory is given with --wd")
 

@@ -12,9 +12,25 @@ import msgspec
 from msgspec import Struct
 
 from qcg.pilotjob.journal.queries import spec_of
+from qcg.pilotjob.watch.job_lists import find_job, job_line
 from qcg.pilotjob.watch.source import Dependency
 
 _NAMES_OF_FIELDS = "(instr(spec, CAST('after' AS BLOB)) OR instr(spec, CAST('outcomes' AS BLOB)))"
+
+
+class GraphNode(Struct, frozen=True):
+    name: str
+    state: str
+    """Empty for a job that is not there any more."""
+
+
+class Graph(Struct, frozen=True):
+    """What is around a job."""
+
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[Dependency, ...]
+    cut: bool
+    """Some nodes were left out."""
 
 
 class _Dependencies(Struct, frozen=True, gc=False):
@@ -41,11 +57,8 @@ class DependencyGraph:
         job = name.partition(":")[0]
         return [*self._before(connection, job), *self._behind(connection, job)]
 
-    def around(
-        self, connection: sqlite3.Connection, name: str, depth: int, most: int
-    ) -> tuple[list[str], list[Dependency], bool]:
-        """Names of jobs within a distance of a job, the nearest first; the edges between them; whether some were left
-        out."""
+    def around(self, connection: sqlite3.Connection, name: str, depth: int, most: int) -> Graph:
+        """Jobs within a distance of a job, the nearest first."""
         start = name.partition(":")[0]
         names = {start: 0}
         edges: dict[tuple[str, str, str], Dependency] = {}
@@ -64,7 +77,8 @@ class DependencyGraph:
                     names[other] = names[job] + 1
                     waiting.append(other)
                 edges[edge.job, edge.on, edge.kind] = edge
-        return list(names), list(edges.values()), cut
+        nodes = [GraphNode(job, _state_of(connection, job)) for job in names]
+        return Graph(tuple(nodes), tuple(edges.values()), cut)
 
     def _before(self, connection: sqlite3.Connection, job: str) -> Iterator[Dependency]:
         row = connection.execute("SELECT seq FROM submitted_jobs WHERE name = ? LIMIT 1", (job,)).fetchone()
@@ -99,6 +113,12 @@ class DependencyGraph:
         ]
         self._sums = array("Q", sorted([*self._sums, *found]) if found else self._sums)
         self._last_seq = last
+
+
+def _state_of(connection: sqlite3.Connection, name: str) -> str:
+    record = find_job(connection, name)
+    line = None if record is None else job_line(connection, record.seq)
+    return "" if line is None else line.state
 
 
 def _edges(job: str, spec: bytes | None) -> Iterable[Dependency]:

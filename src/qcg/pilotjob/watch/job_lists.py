@@ -110,11 +110,14 @@ def job_line(connection: sqlite3.Connection, seq: int) -> JobLine | None:
     if record.iterations:
         return _iterated_line(connection, record)
     attempt = next(queries.attempts_of(connection, seq, [-1]), None)
-    return _line(record.name, record.submitted, _state_of(record, attempt), record.message, record.ended, attempt)
+    state = record.state if attempt is None else attempt.state
+    past = _past_attempts(connection, seq, -1)
+    return _line(record.name, record.submitted, state, record.message, record.ended, attempt, past)
 
 
-def _state_of(record: JobRecord, attempt: AttemptRecord | None) -> State:
-    return record.state if attempt is None else attempt.state
+def _past_attempts(connection: sqlite3.Connection, seq: int, position: int) -> int:
+    (count,) = next(queries.past_rows(connection, f"WHERE place = {place(seq, position)}", "count(*)"), (0,))
+    return int(count)
 
 
 def _iterated_line(connection: sqlite3.Connection, record: JobRecord) -> JobLine:
@@ -151,10 +154,17 @@ def _state_without_row(record: JobRecord) -> State:
 
 
 def _line(
-    name: str, submitted: float, state: State, message: str, ended: float | None, attempt: AttemptRecord | None
+    name: str,
+    submitted: float,
+    state: State,
+    message: str,
+    ended: float | None,
+    attempt: AttemptRecord | None,
+    past: int,
 ) -> JobLine:
+    """`past`: the number of earlier attempts. Attempts that were taken back before they began have numbers, too."""
     if attempt is None:
-        return JobLine(name, state.name, submitted, ended=ended, message=message)
+        return JobLine(name, state.name, submitted, ended=ended, attempts=past, message=message)
     seconds = attempt.ended - attempt.started if attempt.started and attempt.ended else None
     return JobLine(
         name,
@@ -162,7 +172,7 @@ def _line(
         submitted,
         attempt.started,
         attempt.ended,
-        attempt.attempt,
+        past + (attempt.grant is not None),
         attempt.exit_code,
         attempt.message or message,
         shown_grant(attempt.grant),
@@ -199,11 +209,12 @@ def indices_of(connection: sqlite3.Connection, record: JobRecord) -> Indices:
 def iteration_line(connection: sqlite3.Connection, record: JobRecord, indices: Indices, position: int) -> JobLine:
     attempt = next(queries.attempts_of(connection, record.seq, [position]), None)
     name = f"{record.name}:{indices[position]}"
+    past = _past_attempts(connection, record.seq, position)
     if attempt is not None:
-        return _line(name, record.submitted, attempt.state, "", None, attempt)
+        return _line(name, record.submitted, attempt.state, "", None, attempt, past)
     state = _state_without_row(record)
     ended = (record.rest_at or record.ended) if state.is_final else None
-    return _line(name, record.submitted, state, record.message if state.is_final else "", ended, None)
+    return _line(name, record.submitted, state, record.message if state.is_final else "", ended, None, past)
 
 
 def _list_iterations(connection: sqlite3.Connection, query: JobQuery, now: float) -> JobPage:

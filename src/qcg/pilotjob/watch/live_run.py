@@ -11,6 +11,7 @@ from qcg.pilotjob.api.client import Manager
 from qcg.pilotjob.api.errors import ConnectionError, QCGPJMAError, RequestRefusedError
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.report.run_summary import RunSummary
+from qcg.pilotjob.watch.dependency_graph import DependencyGraph
 from qcg.pilotjob.watch.recorded_run import RecordedRun
 from qcg.pilotjob.watch.registry import RunRegistry
 from qcg.pilotjob.watch.source import Action, ActionRefused, JobDetails, JobPage, JobQuery, Output
@@ -31,9 +32,9 @@ class LiveRun:
     """Implements RunSource on a manager and its registry. Requests raise `api.errors.ConnectionError` when the manager
     is gone."""
 
-    def __init__(self, run_dir: Path, registry: RunRegistry, manager: Manager) -> None:
+    def __init__(self, run_dir: Path, registry: RunRegistry, graph: DependencyGraph, manager: Manager) -> None:
         self.run_dir = run_dir
-        self._recorded = RecordedRun(run_dir, registry, alive=True)
+        self._recorded = RecordedRun(run_dir, registry, graph, alive=True)
         self._manager = manager
 
     def summary(self) -> RunSummary:

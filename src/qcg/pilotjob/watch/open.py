@@ -16,6 +16,8 @@ from qcg.pilotjob.api.target import target_of_run
 from qcg.pilotjob.report.run_summary import RunSummary
 from qcg.pilotjob.runs.discovery import RunsError, newest_readable_run
 from qcg.pilotjob.runs.liveness import has_manager
+from qcg.pilotjob.watch.dependency_graph import DependencyGraph, Graph
+from qcg.pilotjob.watch.job_lists import find_job
 from qcg.pilotjob.watch.live_run import LiveRun
 from qcg.pilotjob.watch.recorded_run import RecordedRun
 from qcg.pilotjob.watch.registry import RunRegistry
@@ -52,7 +54,8 @@ class FollowedRun:
         self._registry = RunRegistry(run_dir)
         self._lock = threading.Lock()
         self._checked = 0.0
-        self._current: LiveRun | RecordedRun = RecordedRun(run_dir, self._registry)
+        self._graph = DependencyGraph()
+        self._current: LiveRun | RecordedRun = RecordedRun(run_dir, self._registry, self._graph)
         self._closed = threading.Event()
 
     def read_registry(
@@ -84,6 +87,14 @@ class FollowedRun:
 
     def output(self, name: str, stream: str, offset: int, limit: int = 65536) -> Output | None:
         return self._ask(lambda run: run.output(name, stream, offset, limit))
+
+    def graph(self, name: str, depth: int, most: int) -> Graph | None:
+        """The jobs around a job, at most so many; None if there is no such job."""
+        return self._registry.read(self._around, name, depth, most)
+
+    def _around(self, connection: sqlite3.Connection, name: str, depth: int, most: int) -> Graph | None:
+        job = name.partition(":")[0]
+        return None if find_job(connection, job) is None else self._graph.around(connection, job, depth, most)
 
     def act(self, action: Action, names: list[str]) -> str:
         # Not repeated when the manager is gone: it may have done it.
@@ -136,9 +147,9 @@ class FollowedRun:
     def _replace(self, manager: Manager | None) -> None:
         before = self._current
         if manager is not None:
-            self._current = LiveRun(self.run_dir, self._registry, manager)
+            self._current = LiveRun(self.run_dir, self._registry, self._graph, manager)
         elif isinstance(before, LiveRun) or before.alive != has_manager(self.run_dir):
-            self._current = RecordedRun(self.run_dir, self._registry, alive=has_manager(self.run_dir))
+            self._current = RecordedRun(self.run_dir, self._registry, self._graph, alive=has_manager(self.run_dir))
         if self._current is not before:
             before.close()
 

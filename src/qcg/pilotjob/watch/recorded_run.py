@@ -26,12 +26,12 @@ CHECK_EVERY = 1.0
 class RecordedRun:
     """Implements RunSource on a registry."""
 
-    def __init__(self, run_dir: Path, registry: RunRegistry, *, alive: bool = False) -> None:
+    def __init__(self, run_dir: Path, registry: RunRegistry, graph: DependencyGraph, *, alive: bool = False) -> None:
         """`alive`: a manager runs and cannot be asked, because it has no network interface."""
         self.run_dir = run_dir
         self._registry = registry
         self.alive = alive
-        self._graph = DependencyGraph()
+        self._graph = graph
         self._closed = threading.Event()
         self._last: tuple[object, RunSummary] | None = None
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.snapshot import snapshot
 
@@ -62,7 +63,10 @@ class RunRegistry:
         self._thread.shutdown()
 
     def _run(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        return query(self._current())
+        try:
+            return query(self._current())
+        except (sqlite3.Error, OSError) as error:
+            raise JournalError(f"The registry {self._path} could not be read: {error}.") from error
 
     def _current(self) -> sqlite3.Connection:
         now = time.monotonic()
