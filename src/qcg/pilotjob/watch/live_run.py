@@ -15,6 +15,7 @@ from qcg.pilotjob.watch.dependency_graph import DependencyGraph
 from qcg.pilotjob.watch.recorded_run import RecordedRun
 from qcg.pilotjob.watch.registry import RunRegistry
 from qcg.pilotjob.watch.source import Action, ActionRefused, JobDetails, JobPage, JobQuery, Output
+from qcg.pilotjob.watch.summary_events import SummaryEvents
 
 _PARTICIPLES: dict[Action, str] = {"cancel": "canceled", "rerun": "rerun", "hold": "held", "release": "released"}
 """Names of the numbers in the manager's replies."""
@@ -36,12 +37,18 @@ class LiveRun:
         self.run_dir = run_dir
         self._recorded = RecordedRun(run_dir, registry, graph, alive=True)
         self._manager = manager
+        self._events = SummaryEvents(manager)
 
     def summary(self) -> RunSummary:
-        return self._recorded.summary()
+        try:
+            return self._manager.summary()
+        except RequestRefusedError:  # a manager of an earlier version
+            return self._recorded.summary()
 
     def wait(self, known: RunSummary, timeout: float) -> RunSummary:
-        return self._recorded.wait(known, timeout)
+        if not known.alive:
+            return self.summary()
+        return self._events.wait(known, timeout)
 
     def jobs(self, query: JobQuery) -> JobPage:
         return self._recorded.jobs(query)
@@ -76,6 +83,7 @@ class LiveRun:
 
     def close(self) -> None:
         self._recorded.close()
+        self._events.close()
         self._manager.cleanup()
 
 

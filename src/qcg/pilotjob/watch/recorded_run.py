@@ -9,14 +9,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from qcg.pilotjob.report.run_summary import RunSummary
+from qcg.pilotjob.report.recorded_summary import recorded_summary
+from qcg.pilotjob.report.run_summary import RunSummary, has_changed
 from qcg.pilotjob.runs.messages import describe_run_without_manager
 from qcg.pilotjob.watch.dependency_graph import DependencyGraph
 from qcg.pilotjob.watch.job_details import details_of, find, streams_of
 from qcg.pilotjob.watch.job_lists import list_jobs
 from qcg.pilotjob.watch.output_files import read_output
 from qcg.pilotjob.watch.registry import RunRegistry
-from qcg.pilotjob.watch.registry_summary import summary_of
 from qcg.pilotjob.watch.source import Action, ActionRefused, JobDetails, JobPage, JobQuery, Output
 
 CHECK_EVERY = 1.0
@@ -33,22 +33,26 @@ class RecordedRun:
         self.alive = alive
         self._graph = graph
         self._closed = threading.Event()
-        self._last: tuple[object, RunSummary] | None = None
+        self._computing = threading.Lock()
+        self._last: tuple[int, RunSummary] | None = None
+        """The last summary, and the version of the registry that it is about."""
 
     def summary(self) -> RunSummary:
-        version = self._registry.version()
-        last = self._last
-        if last is not None and last[0] == version and not self.alive:
-            return last[1]
-        found = self._registry.read(summary_of, self.run_dir, time.time(), alive=self.alive)
-        self._last = version, found
-        return found
+        return self._registry.read_versioned(self._summary)
+
+    def _summary(self, connection: sqlite3.Connection, version: int) -> RunSummary:
+        # One thread computes it, and the others wait: it takes a second for a million attempts.
+        with self._computing:
+            if self._last is None or self._last[0] != version:
+                found = recorded_summary(connection, self.run_dir)
+                self._last = version, replace(found, alive=self.alive)
+            return self._last[1]
 
     def wait(self, known: RunSummary, timeout: float) -> RunSummary:
         deadline = time.monotonic() + timeout
         while True:
             found = self.summary()
-            if replace(found, at=known.at) != known:
+            if has_changed(known, found):
                 return found
             left = deadline - time.monotonic()
             if left <= 0 or self._closed.wait(min(left, CHECK_EVERY)):

@@ -1,94 +1,105 @@
-"""The registry of a run as displays read it: a copy that is refreshed while a manager writes, read by one thread."""
+"""The registry of a run as displays read it: a copy that follows the manager, for queries from any thread."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.journal.snapshot import snapshot
+from qcg.pilotjob.journal.replica import RegistryReplica
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
+SHORTEST_AGE = 0.5
+"""Seconds for which a copy is used before the next refresh."""
 PART_OF_TIME = 0.05
-"""The largest part of the time that goes into copying a registry that changes all the time."""
-SHORTEST_AGE = 0.2
-"""Seconds for which a copy is used without a check of the files."""
-
-Version = tuple[int, ...]
-"""Sizes and times of the files of a registry: equal while nothing was written."""
+"""The largest part of the time that goes into refreshing, also into opening copies."""
+MOST_CONNECTIONS = 4
+"""Connections that are kept open for the next queries."""
 
 
 class RunRegistry:
-    """Runs queries on the current content of a registry, one after another in a thread of its own.
-
-    SQLite connections belong to the thread that opened them; displays call from any thread.
-    """
+    """Runs queries on the current content of a registry. Queries of several threads run at the same time."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / FILE_NAME
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="registry")
-        self._open = ExitStack()
-        self._connection: sqlite3.Connection | None = None
-        self._version: Version = ()
-        self._next_check = 0.0
         self._lock = threading.Lock()
+        self._replica: RegistryReplica | None = None
+        self._idle: list[tuple[int, sqlite3.Connection]] = []
+        """Connections that no thread uses, with the generations of the copy that they show."""
+        self._generation = 0
+        """Grows with each refresh that has found changes."""
+        self._next_refresh = 0.0
         self._closed = False
 
     def read(
         self, query: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
     ) -> T:
         """The result of a query. Raises JournalError when the registry cannot be read."""
-        return self._thread.submit(self._run, lambda connection: query(connection, *arguments, **options)).result()
+        return self.read_versioned(lambda connection, _: query(connection, *arguments, **options))
 
-    def version(self) -> Version:
-        """What the files look like now, without reading them."""
-        return _version_of(self._path)
+    def read_versioned(self, query: Callable[[sqlite3.Connection, int], T]) -> T:
+        """The same for a query that is also given a number: it changes when the registry has changed."""
+        generation, connection = self._borrow()
+        with ExitStack() as stack:
+            stack.callback(self._give_back, generation, connection)
+            try:
+                return query(connection, generation)
+            except sqlite3.Error as error:
+                raise JournalError(f"The registry {self._path} could not be read: {error}.") from error
 
     def close(self) -> None:
+        """Remove the copy. Queries that run come to their end."""
+        with self._lock:
+            self._closed = True
+            for _, connection in self._idle:
+                connection.close()
+            self._idle.clear()
+            if self._replica is not None:
+                self._replica.close()
+
+    def _borrow(self) -> tuple[int, sqlite3.Connection]:
         with self._lock:
             if self._closed:
+                raise JournalError("The run was closed.")
+            if time.monotonic() >= self._next_refresh:
+                self._refresh()
+            for number, (generation, connection) in enumerate(self._idle):
+                if generation == self._generation:
+                    del self._idle[number]
+                    return generation, connection
+            assert self._replica is not None
+            return self._generation, self._replica.connect()
+
+    def _give_back(self, generation: int, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            if not self._closed and generation == self._generation and len(self._idle) < MOST_CONNECTIONS:
+                self._idle.append((generation, connection))
                 return
-            self._closed = True
-        self._thread.submit(self._open.close).result()
-        self._thread.shutdown()
+        connection.close()
 
-    def _run(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return query(self._current())
-        except (sqlite3.Error, OSError) as error:
-            raise JournalError(f"The registry {self._path} could not be read: {error}.") from error
-
-    def _current(self) -> sqlite3.Connection:
-        now = time.monotonic()
-        if self._connection is not None and now < self._next_check:
-            return self._connection
-        version = _version_of(self._path)
-        if self._connection is None or version != self._version:
-            self._open.close()
-            self._connection = None
-            self._connection = self._open.enter_context(snapshot(self._path, whole=False))
-            self._version = version
-        took = time.monotonic() - now
-        self._next_check = time.monotonic() + max(SHORTEST_AGE, took / PART_OF_TIME)
-        return self._connection
-
-
-def _version_of(path: Path) -> Version:
-    found: list[int] = []
-    for name in (path, Path(f"{path}-wal")):
-        try:
-            status = os.stat(name)
-            found += [status.st_size, status.st_mtime_ns, status.st_ino]
-        except OSError:
-            found += [0, 0, 0]
-    return tuple(found)
+    def _refresh(self) -> None:
+        began = time.monotonic()
+        if self._replica is None:
+            # Without a check of every cell, which takes seconds for a million attempts: damage is an error of a query.
+            self._replica = RegistryReplica(self._path, whole=False)
+        before = self._replica.version
+        connection = self._replica.refresh(now=True)
+        if self._replica.version != before:
+            self._generation += 1
+            for _, old in self._idle:
+                old.close()
+            self._idle.clear()
+        if len(self._idle) < MOST_CONNECTIONS:
+            self._idle.append((self._generation, connection))
+        else:
+            connection.close()
+        ended = time.monotonic()
+        self._next_refresh = ended + max(SHORTEST_AGE, (ended - began) * (1 / PART_OF_TIME - 1))
