@@ -39,7 +39,6 @@ from qcg.pilotjob.rows.store import RowFiles
 from qcg.pilotjob.watch.job_lists import (
     find_job,
     indices_of,
-    iteration_counts,
     iteration_line,
     job_line,
     peak_memory,
@@ -205,7 +204,7 @@ def _why(connection: sqlite3.Connection, found: FoundJob, *, alive: bool) -> str
 
 def _why_iterated(connection: sqlite3.Connection, found: FoundJob, *, alive: bool) -> str:
     """The states of the iterations, and the reason of the first one in the state that explains most."""
-    counts = iteration_counts(connection, found.record)
+    counts = found.line.iterations
     words = ", ".join(f"{number} {name}" for name, number in counts.items())
     state = next((name for name in _ORDER if counts.get(name)), None)
     if state is None:

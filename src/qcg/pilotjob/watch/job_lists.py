@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
-from qcg.pilotjob.core.job_states import STATES, State
+from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.core.records import Grant
 from qcg.pilotjob.description.iteration import Indices
 from qcg.pilotjob.host.records import Usage
@@ -14,89 +15,17 @@ from qcg.pilotjob.journal.descriptions import decode_description, iteration_of
 from qcg.pilotjob.journal.records import AttemptRecord, JobRecord
 from qcg.pilotjob.journal.schema import place
 from qcg.pilotjob.report.record import cpu_efficiency
-from qcg.pilotjob.watch.source import JobLine, JobPage, JobQuery, Sort
-
-MOST_LINES = 1000
-"""Lines of a page, whatever is asked for."""
-
-_STATE = f"CASE WHEN iterations = 0 AND r.state > {int(State.QUEUED)} THEN r.state ELSE j.state END"
-_JOBS = "submitted_jobs AS j LEFT JOIN runs AS r ON r.place = j.seq << 32"
-
-# Sorts by what attempts have leave out the LEFT JOIN: a scan of attempts takes a third of its time.
-_OF_ATTEMPTS: dict[Sort, str] = {
-    "started": "r.started",
-    "ended": "r.ended",
-    "duration": "CASE WHEN r.ended > 0 THEN r.ended - r.started WHEN r.started > 0 THEN :now - r.started ELSE -1 END",
-    "memory": "r.memory",
-}
-_OF_JOBS: dict[Sort, str] = {
-    "started": "max(coalesce(r.started, 0), j.started)",
-    "ended": "max(coalesce(r.ended, 0), j.ended)",
-    "duration": "CASE WHEN max(coalesce(r.ended, 0), j.ended) > 0"
-    " THEN max(coalesce(r.ended, 0), j.ended) - max(coalesce(r.started, 0), j.started)"
-    " WHEN max(coalesce(r.started, 0), j.started) > 0 THEN :now - max(coalesce(r.started, 0), j.started) ELSE -1 END",
-    "memory": "coalesce(r.memory, 0)",
-    "name": "name",
-    "state": _STATE,
-    "submitted": "seq",
-}
+from qcg.pilotjob.watch.job_finder import VALUES, Found, JobFinder, page_of
+from qcg.pilotjob.watch.source import JobLine, JobPage, JobQuery
 
 
-class _Part(NamedTuple):
-    """Some rows of a list, and how many there are."""
-
-    total: int
-    keys: list[int]
-
-
-def list_jobs(connection: sqlite3.Connection, query: JobQuery, now: float) -> JobPage:
-    """A page of jobs, or of the iterations of one job."""
+def list_jobs(connection: sqlite3.Connection, version: int, finder: JobFinder, query: JobQuery, now: float) -> JobPage:
+    """A page of jobs, or of the iterations of one job. `version` changes with the registry."""
     if query.job:
         return _list_iterations(connection, query, now)
-    found = _find_jobs(connection, query, now)
+    found = finder.find(connection, version, query, now)
     lines = [line for seq in found.keys if (line := job_line(connection, seq)) is not None]
     return JobPage(found.total, tuple(lines))
-
-
-def _find_jobs(connection: sqlite3.Connection, query: JobQuery, now: float) -> _Part:
-    conditions, values = _conditions(query)
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    tables = _JOBS if query.states else "submitted_jobs AS j"
-    (total,) = connection.execute(f"SELECT count(*) FROM {tables} {where}", values).fetchone()
-    values |= {"now": now, "first": max(query.first, 0), "limit": _limit(query)}
-    direction = "DESC" if query.descending else "ASC"
-    order = f"{_OF_JOBS[query.sort]} {direction}" + ("" if query.sort == "submitted" else ", seq")
-    if query.sort not in ("submitted", "name"):
-        tables = _JOBS
-    rows = connection.execute(
-        f"SELECT seq FROM {tables} {where} ORDER BY {order} LIMIT :limit OFFSET :first",
-        values,
-    )
-    return _Part(total, [seq for (seq,) in rows])
-
-
-def _conditions(query: JobQuery) -> tuple[list[str], dict[str, Any]]:
-    conditions: list[str] = []
-    values: dict[str, Any] = {}
-    if query.search:
-        conditions.append("name LIKE :search ESCAPE '\\'")
-        values["search"] = _like(query.search)
-    if query.states:
-        numbers = [str(int(State[name])) for name in query.states if name in State.__members__]
-        conditions.append(f"{_STATE} IN ({', '.join(numbers)})")
-    return conditions, values
-
-
-def _like(search: str) -> str:
-    """The pattern of LIKE for a part of a name, or for a pattern with `*` and `?`."""
-    escaped = search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    if "*" in search or "?" in search:
-        return escaped.replace("*", "%").replace("?", "_")
-    return f"%{escaped}%"
-
-
-def _limit(query: JobQuery) -> int:
-    return max(min(query.limit, MOST_LINES), 0)
 
 
 # -- lines ----------------------------------------------------------------------------------------------------------
@@ -222,55 +151,81 @@ def _list_iterations(connection: sqlite3.Connection, query: JobQuery, now: float
     if record is None or not record.iterations:
         return JobPage(0, ())
     indices = indices_of(connection, record)
-    chosen = _find_iterations(connection, query, record, indices, now)
+    found = _find_iterations(connection, query, record, indices, now)
     return JobPage(
-        chosen.total, tuple([iteration_line(connection, record, indices, position) for position in chosen.keys])
+        found.total, tuple([iteration_line(connection, record, indices, position) for position in found.keys])
     )
 
 
 def _find_iterations(
     connection: sqlite3.Connection, query: JobQuery, record: JobRecord, indices: Indices, now: float
-) -> _Part:
-    first, limit = max(query.first, 0), _limit(query)
-    positions: range | list[int] = range(len(indices))
-    if not (query.states or query.search) and query.sort in ("submitted", "name"):
-        ordered = positions[::-1] if query.descending else positions
-        return _Part(len(ordered), list(ordered[first : first + limit]))
-    with_rows = _positions_with_rows(connection, query, record, now)
+) -> Found:
+    first, limit = page_of(query)
+    in_order = query.sort in ("submitted", "name")
     states = {state for state in State if not query.states or state.name in query.states}
-    chosen = [position for position, state in with_rows if state in states]
-    if _state_without_row(record) in states and len(with_rows) < len(indices):
-        known = bytearray(len(indices))
-        for position, _ in with_rows:
-            known[position] = 1
+    if not query.search:
+        if in_order and len(states) == len(State):
+            positions = range(len(indices))[:: -1 if query.descending else 1]
+            return Found(len(positions), positions[first : first + limit])
+        rows = _Rows(connection, record, states, query, now)
+        if _state_without_row(record) not in states or rows.count_all() == record.iterations:
+            return Found(rows.count(), rows.page(first, limit))
+    rows = _Rows(connection, record, states, query, now)
+    chosen = rows.page(0, -1)
+    if _state_without_row(record) in states:
         # Sorts by what attempts have put iterations without one at the end.
-        chosen += [position for position in positions if not known[position]]
-    if query.sort in ("submitted", "name"):
+        chosen += rows.without_row()
+    if in_order:
         chosen.sort(reverse=query.descending)
     if query.search:
         matches = _matcher(query.search)
         chosen = [position for position in chosen if matches(f"{record.name}:{indices[position]}")]
-    return _Part(len(chosen), chosen[first : first + limit])
+    return Found(len(chosen), chosen[first : first + limit])
 
 
-def _positions_with_rows(
-    connection: sqlite3.Connection, query: JobQuery, record: JobRecord, now: float
-) -> list[tuple[int, State]]:
-    """Iterations that have started or ended, in the order of the query."""
-    sort = {**_OF_ATTEMPTS, "state": "r.state"}.get(query.sort)
-    order = "place" if sort is None else f"{sort} {'DESC' if query.descending else 'ASC'}, place"
-    start = place(record.seq, 0)
-    rows = connection.execute(
-        f"SELECT place - :start, state FROM runs AS r WHERE state > {int(State.QUEUED)} AND place >= :start"
-        f" AND place < :end ORDER BY {order}",
-        {"start": start, "end": place(record.seq + 1, -1), "now": now},
-    )
-    return [(position, STATES[state]) for position, state in rows if 0 <= position < record.iterations]
+class _Rows:
+    """The rows of iterations of one job: of those that have started or ended."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, record: JobRecord, states: set[State], query: JobQuery, now: float
+    ) -> None:
+        self._connection = connection
+        self._iterations = record.iterations
+        start = place(record.seq, 0)
+        self._values = {"start": start, "end": start + record.iterations, "now": now}
+        self._all = f"FROM runs WHERE state > {int(State.QUEUED)} AND place >= :start AND place < :end"
+        self._chosen = f"{self._all} AND state IN ({', '.join([str(int(state)) for state in states])})"
+        direction = "DESC" if query.descending else "ASC"
+        if query.sort in VALUES:
+            self._order = f"({VALUES[query.sort]}) <= 0, ({VALUES[query.sort]}) {direction}, place"
+        else:
+            self._order = f"state {direction}, place" if query.sort == "state" else f"place {direction}"
+
+    def count(self) -> int:
+        (number,) = self._connection.execute(f"SELECT count(*) {self._chosen}", self._values).fetchone()
+        return int(number)
+
+    def count_all(self) -> int:
+        """Rows in any state."""
+        (number,) = self._connection.execute(f"SELECT count(*) {self._all}", self._values).fetchone()
+        return int(number)
+
+    def page(self, first: int, limit: int) -> list[int]:
+        """Positions in the order of the query; a limit of -1 is none."""
+        sql = f"SELECT place - :start {self._chosen} ORDER BY {self._order} LIMIT :limit OFFSET :first"
+        rows = self._connection.execute(sql, {**self._values, "first": first, "limit": limit})
+        return [position for (position,) in rows]
+
+    def without_row(self) -> list[int]:
+        """Positions of iterations without a row."""
+        known = bytearray(self._iterations)
+        for (position,) in self._connection.execute(f"SELECT place - :start {self._all}", self._values):
+            known[position] = 1
+        return [position for position, has_row in enumerate(known) if not has_row]
 
 
-def _matcher(search: str) -> Any:
-    from fnmatch import translate
-    from re import IGNORECASE, compile, escape
-
-    pattern = translate(search.replace("[", "[[]")) if "*" in search or "?" in search else f".*{escape(search)}"
-    return compile(pattern, IGNORECASE).match
+def _matcher(search: str) -> Callable[[str], object]:
+    if "*" in search or "?" in search:
+        pattern = "".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in search)
+        return re.compile(pattern, re.IGNORECASE | re.DOTALL).fullmatch
+    return re.compile(re.escape(search), re.IGNORECASE).search

@@ -14,6 +14,7 @@ from qcg.pilotjob.report.run_summary import RunSummary, has_changed
 from qcg.pilotjob.runs.messages import describe_run_without_manager
 from qcg.pilotjob.watch.dependency_graph import DependencyGraph
 from qcg.pilotjob.watch.job_details import details_of, find, streams_of
+from qcg.pilotjob.watch.job_finder import JobFinder
 from qcg.pilotjob.watch.job_lists import list_jobs
 from qcg.pilotjob.watch.output_files import read_output
 from qcg.pilotjob.watch.registry import RunRegistry
@@ -32,6 +33,7 @@ class RecordedRun:
         self._registry = registry
         self.alive = alive
         self._graph = graph
+        self._finder = JobFinder()
         self._closed = threading.Event()
         self._computing = threading.Lock()
         self._last: tuple[int, RunSummary] | None = None
@@ -59,7 +61,9 @@ class RecordedRun:
                 return known
 
     def jobs(self, query: JobQuery) -> JobPage:
-        return self._registry.read(list_jobs, query, time.time())
+        return self._registry.read_versioned(
+            lambda connection, version: list_jobs(connection, version, self._finder, query, time.time())
+        )
 
     def job(self, name: str) -> JobDetails | None:
         return self._registry.read(self._job, name)
