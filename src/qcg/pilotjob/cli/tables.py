@@ -13,9 +13,7 @@ import click
 
 from qcg.pilotjob.cli.console import echo_styled, on_terminal
 from qcg.pilotjob.common.printable import printable
-
-COLOURS = {"SUCCEED": "green", "FAILED": "red", "CANCELED": "yellow", "OMITTED": "yellow", "EXECUTING": "cyan"}
-
+from qcg.pilotjob.report.state_colours import STATE_COLOURS
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
@@ -43,5 +41,5 @@ def show_table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Seq
 
 
 def _coloured(line: str, row: list[str]) -> str:
-    colour = next((COLOURS[cell] for cell in row if cell in COLOURS), None)
+    colour = next((STATE_COLOURS[cell].style for cell in row if cell in STATE_COLOURS), None)
     return click.style(line, fg=colour) if colour else line

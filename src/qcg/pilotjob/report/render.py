@@ -14,12 +14,11 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.host.usage import bytes_text
 from qcg.pilotjob.report.formats import duration, timestamp
 from qcg.pilotjob.report.run_report import Failure, RunReport, Statistics
+from qcg.pilotjob.report.state_colours import colour_of
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-
-STYLES = {"SUCCEED": "green", "FAILED": "red", "CANCELED": "yellow", "OMITTED": "yellow"}
 
 WHY_NOT_FINAL = {
     True: "Jobs are not finished yet: the manager is still running.",
@@ -107,7 +106,7 @@ def _states(report: RunReport) -> Table:
         if report.iterations:
             counts.append(report.iterations.get(state.name, 0))
         if any(counts):
-            table.add_row(state.name, *map(str, counts), style=STYLES.get(state.name))
+            table.add_row(state.name, *map(str, counts), style=colour_of(state.name).style or None)
     return table
 
 
