@@ -326,6 +326,31 @@ def test_an_attempt_submitted_twice_is_executed_once(host: Host, stub: StubQueue
     assert Path(host.layout.run_dir, "work/1/count").read_text() == "x\n"
 
 
+def test_an_attempt_that_starts_while_it_is_submitted_again_is_not_lost(host: Host, stub: StubQueue):
+    """The batch system takes it late, and lists it too late to be found."""
+    stub.set("submit", "silent", "cannot connect to the server")
+    stub.set("find", "answer")
+    host.submit(launch("a", "sh", "-c", "echo x >> ../count; until [ -e ../go ]; do sleep 0.02; done; exit 3"))
+    stub.clear("submit", "silent")
+    stub.set("submit", "hang")
+    again = threading.Thread(target=host.poll)
+    again.start()
+    wait_for(lambda: len(stub.calls("submit")) == 2, what="the second submission")
+    first = stub.start("1")
+    wait_for(lambda: "STARTED" in host.status("a"), what="the start of the job")
+    stub.clear("submit", "hang")
+    again.join()
+    assert host.status("a")["JOB_ID"] == "2"
+    assert stub.run("2") == 0, "it ends without a second execution"
+    assert ends(host.poll()) == []
+    assert [running.id for running in host.view.live()] == ["a:1.1"]
+    Path(host.layout.run_dir, "work/1/go").touch()
+    assert first.wait(60) == 3
+    (ended,) = ends(host.poll())
+    assert (ended.reason, ended.exit_code) == (EndReason.EXIT, 3)
+    assert Path(host.layout.run_dir, "work/1/count").read_text() == "x\n"
+
+
 def test_a_submission_without_an_answer_is_found_by_its_name(host: Host, stub: StubQueue):
     stub.set("submit", "silent", "cannot connect to the server")
     host.submit(launch("a"))

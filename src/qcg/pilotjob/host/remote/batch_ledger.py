@@ -38,7 +38,7 @@ class OpenAttempt(NamedTuple):
     @property
     def job_id(self) -> str:
         """The id of its batch job; empty when it is not known."""
-        return str(self.status.get("JOB_ID", ""))
+        return status_file.job_id(self.status)
 
 
 class BatchLedger(Ledger):

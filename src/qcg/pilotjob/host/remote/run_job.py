@@ -58,7 +58,7 @@ def _started_before(directory: str, attempt: AttemptFile) -> int:
     own = os.environ.get(attempt.id_variable, "")
     text = "%s started the batch job a second time, and the attempt is not run twice." % attempt.label
     sys.stderr.write("qcg-pm: %s\n" % text)
-    if own and status.get("JOB_ID") == own and "ENDED" not in status:
+    if own and status_file.job_id(status) == own and "ENDED" not in status:
         # Its processes were killed before it was queued again.
         ended = Ended(attempt.launch.id, time.time(), -1, EndReason.LOST, text, 0, 0.0)
         _append(directory, attempt, status_file.end_lines(ended), PATIENCE)
@@ -80,6 +80,7 @@ class _JobRunner:
         attempt = self._attempt
         lines: List[Tuple[str, object]] = [("HOST", host_name()), ("BOOT", boot_id())]
         if attempt.id_variable in os.environ:
+            lines.insert(0, ("STARTED_JOB_ID", os.environ[attempt.id_variable]))
             lines.insert(0, ("JOB_ID", os.environ[attempt.id_variable]))
         _append(self._directory, attempt, lines)
         self._host.start([_as_granted(attempt.launch)])

@@ -1,7 +1,8 @@
 r"""The file `job.status` of an attempt: lines `KEY=value`, only ever appended to.
 
     ATTEMPT, RUN, HOST, BOOT, BATCH_SYSTEM, SUBMITTED       when the attempt is set up
-    JOB_ID                                                  in a batch system
+    JOB_ID                                                  in a batch system, when it was submitted or has started
+    STARTED_JOB_ID                                          in a batch system, when it has started
     PID, PROCESS_START, STARTED                             PROCESS_START in clock ticks after boot
     MESSAGE                                                 `time|text`, any number of times
     EXIT_CODE or SIGNAL, END_REASON, END_MESSAGE, ENDED
@@ -65,6 +66,13 @@ def usage_told(status: Dict[str, Any]) -> Optional[Usage]:
         return Usage(*map(int, status["USAGE"].split()))
     except (KeyError, ValueError, TypeError):
         return None
+
+
+def job_id(status: Dict[str, Any]) -> str:
+    """The id of the batch job of an attempt; empty when it is not known.
+
+    If it was submitted twice, because the first batch job was not found, this is the one that has started it."""
+    return str(status.get("STARTED_JOB_ID") or status.get("JOB_ID", ""))
 
 
 def append(directory: str, lines: Lines) -> None:
