@@ -177,3 +177,36 @@ def test_a_channel_that_is_cut_fails_requests_and_says_so_once(far):
         transport.close()
 
     asyncio.run(scenario())
+
+
+FOLLOWED = """
+import os, sys
+from qcg.pilotjob.host.remote.frames import FrameReader, reply_frame
+reader = FrameReader()
+while data := os.read(0, 1 << 16):
+    for request, _ in reader.feed(data):
+        answer = reply_frame(request["marker"], {"n": request["n"], "ok": True})
+        os.write(1, answer + reply_frame(request["marker"], {"event": "records"}))
+"""
+
+
+def test_a_reply_is_taken_before_events_that_the_host_has_sent_after_it(far):
+    """Records of an event that overtook the reply to a poll would let those of the reply look as if they were old."""
+    happened = []
+
+    class Observer(Recorder):
+        def event(self, event: dict[str, Any]) -> None:
+            happened.append("event")
+
+    async def scenario() -> None:
+        (far.root / "far.py").write_text(FOLLOWED)
+        transport = serve(far, Observer(), command=(sys.executable, str(far.root / "far.py")))
+        await transport.open()
+        for _ in range(3):
+            await transport.call({"do": "jobs-poll"})
+            happened.append("reply")
+        await asyncio.sleep(0.05)
+        transport.close()
+
+    asyncio.run(scenario())
+    assert happened == ["reply", "event"] * 3

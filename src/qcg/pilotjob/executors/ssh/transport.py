@@ -132,6 +132,9 @@ class ServeTransport(Transport):
         self._frames: FrameReader | None = None
         self._tasks: list[asyncio.Future[None]] = []
         self._replies: dict[int, asyncio.Future[Frame]] = {}
+        """By number, the replies that callers wait for."""
+        self._taken = asyncio.Event()
+        """Set when a caller has got its reply."""
         self._number = 0
         self._unanswered: dict[int, int] = {}
         """By number, the bytes of requests without a reply."""
@@ -162,6 +165,7 @@ class ServeTransport(Transport):
         finally:
             self._replies.pop(number, None)
             self._unanswered.pop(number, None)
+            self._taken.set()
         if number == 1 and self._frames is not None:
             self._tasks.append(asyncio.ensure_future(self._beat(self._child, self._frames)))
         return checked(answer)
@@ -194,9 +198,11 @@ class ServeTransport(Transport):
                 if "event" in frame.head:
                     self._observer.event(frame.head)
                     continue
-                reply = self._replies.get(frame.head.get("n", 0))
+                number = frame.head.get("n", 0)
+                reply = self._replies.get(number)
                 if reply is not None and not reply.done():
                     reply.set_result(frame)
+                    await self._until_taken(number)
                 elif frame.head.get("n") is None and not frame.head.get("ok", True):
                     # The far side could not even read a request, or a gate answered for it.
                     raise_for(frame)
@@ -210,6 +216,13 @@ class ServeTransport(Transport):
             self._lost(ConnectionProblem(f"{self.config.name}: {error}"))
             return
         self._lost(await self._failure(child, frames))
+
+    async def _until_taken(self, number: int) -> None:
+        """Wait until the caller has got its reply. Frames that follow are younger: a record that overtook those in the
+        reply to a poll would let them look as if they had arrived before."""
+        while number in self._replies:
+            self._taken.clear()
+            await self._taken.wait()
 
     async def _beat(self, child: Child, frames: FrameReader) -> None:
         ticks = silent = received = unwritten = 0
