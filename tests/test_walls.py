@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
 from qcg.pilotjob.cluster import registry
+from tests.support import memory_executor
 from tests.support.project import PROJECT
 from tests.support.walls import MIXED, PURE_ROOMS, breaches, is_pure, modules_of
 
@@ -107,6 +109,12 @@ def test_a_breach_is_told_with_its_place(module: str, line: str, told: str):
 )
 def test_what_a_room_is_for_is_allowed(module: str, line: str):
     assert breaches(f"qcg.pilotjob.{module}", line) == []
+
+
+def test_the_executor_of_the_engines_tests_is_small():
+    """The interface of executors is small enough that one in memory takes fewer than 100 lines."""
+    assert len(inspect.getsource(memory_executor).splitlines()) < 100
+    assert not memory_executor.MemoryExecutor.__abstractmethods__
 
 
 KNOWS_SLURM = ("cluster/slurm/", "cluster/registry.py", "cli/commands/sbatch.py")

@@ -28,9 +28,7 @@ class Hosts(Protocol):
 
     def disconnect(self, host: str) -> None: ...
 
-    def report(self, host: str, *bodies: Started | Ended) -> None: ...
-
-    def report_from(self, host: str, first: int, *bodies: Started | Ended) -> None: ...
+    def report(self, host: str, *bodies: Started | Ended, first: int = 0) -> None: ...
 
     def report_swept(self, host: str, *attempt_ids: str) -> None: ...
 
@@ -58,12 +56,10 @@ class AgentHosts(FakePort):
     def disconnect(self, host: str) -> None:
         self.executor.gone(host)  # type: ignore[attr-defined]
 
-    def report(self, host: str, *bodies: Started | Ended) -> None:
-        first = self._last_record[host] + 1
-        self._last_record[host] += len(bodies)
-        self.report_from(host, first, *bodies)
-
-    def report_from(self, host: str, first: int, *bodies: Started | Ended) -> None:
+    def report(self, host: str, *bodies: Started | Ended, first: int = 0) -> None:
+        if not first:
+            first = self._last_record[host] + 1
+            self._last_record[host] += len(bodies)
         self.say(host, protocol.News([protocol.record(number, body) for number, body in enumerate(bodies, first)]))
 
     def report_swept(self, host: str, *attempt_ids: str) -> None:
@@ -113,14 +109,11 @@ class Routed:
     def disconnect(self, host: str) -> None:
         self._by_host[host].disconnect(host)
 
-    def report(self, host: str, *bodies: Started | Ended) -> None:
-        self._by_host[host].report(host, *bodies)
+    def report(self, host: str, *bodies: Started | Ended, first: int = 0) -> None:
+        self._by_host[host].report(host, *bodies, first=first)
 
     def report_swept(self, host: str, *attempt_ids: str) -> None:
         self._by_host[host].report_swept(host, *attempt_ids)
-
-    def report_from(self, host: str, first: int, *bodies: Started | Ended) -> None:
-        self._by_host[host].report_from(host, first, *bodies)
 
     def lose(self, host: str, message: str) -> None:
         self._by_host[host].lose(host, message)
@@ -135,8 +128,18 @@ class Routed:
 Made = tuple[Executor, Hosts]
 
 
+class MemoryHosts(MemoryExecutor):
+    """Hosts in memory that can be lost."""
+
+    def lose(self, host: str, message: str) -> None:
+        self._observer.nodes_lost(self._hosts[host], message)
+
+    def fail(self, host: str, reason: str) -> None:
+        self._observer.executor_failed(reason)
+
+
 def in_memory(observer: ExecutorObserver, sent: list[str], hosts: dict[str, list[str]] = HOSTS) -> Made:
-    executor = MemoryExecutor(observer, hosts, sent)
+    executor = MemoryHosts(observer, hosts, sent)
     return executor, executor
 
 
@@ -366,9 +369,9 @@ def test_each_record_is_reported_once_and_never_an_empty_list(run: Run):
     async def test(case: Case) -> None:
         case.begin()
         case.hosts.report("one", started("1.1"))
-        case.hosts.report_from("one", 1, started("1.1"))
-        case.hosts.report_from("one", 1, started("1.1"), ended("1.1"))
-        case.hosts.report_from("one", 3)
+        case.hosts.report("one", started("1.1"), first=1)
+        case.hosts.report("one", started("1.1"), ended("1.1"), first=1)
+        case.hosts.report("one", first=3)
         assert case.observer.noted("records") == [("one", [(1, "1.1")]), ("one", [(2, "1.1")])]
 
     run(test)

@@ -12,8 +12,7 @@ from qcg.pilotjob.interfaces.dispatch import answer
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.report.formats import timestamp
 from tests.executors.fake_agents import NotingObserver
-from tests.manager.wired import Wired, jobs, run
-from tests.support.memory_executor import MemoryExecutor
+from tests.manager.wired import MemoryHosts, Wired, jobs, run
 
 AWAY = HostState("unreachable", 1_700_000_000.0, "login1", error="it does not answer; see qcg-pm hosts check wizard")
 
@@ -88,8 +87,8 @@ def test_several_executors_together_know_all_hosts() -> None:
     sent: list[str] = []
     made = []
 
-    def factory(observer: Any, hosts: dict[str, list[str]]) -> MemoryExecutor:
-        made.append(MemoryExecutor(observer, hosts, sent))
+    def factory(observer: Any, hosts: dict[str, list[str]]) -> MemoryHosts:
+        made.append(MemoryHosts(observer, hosts, sent))
         return made[-1]
 
     both = CompositeExecutor(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from qcg.pilotjob.core.resources import NodeSpec
 from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.description.parse import parse_jobs
 from qcg.pilotjob.description.variables import SubmissionContext
-from qcg.pilotjob.executors.base import Executor, ExecutorObserver
+from qcg.pilotjob.executors.base import Executor, ExecutorObserver, HostState
 from qcg.pilotjob.executors.contact_keeper import ContactKeeper
-from qcg.pilotjob.host.records import NodeGrant, Running
+from qcg.pilotjob.host.records import Launch, NodeGrant, Running
 from qcg.pilotjob.interfaces.factory import InterfaceFactory
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import Journal
@@ -71,6 +71,34 @@ class NotedNotices(RunObserver):
         self.noted.append(text)
 
 
+class MemoryHosts(MemoryExecutor):
+    """Hosts in memory, of which some are remote."""
+
+    def __init__(self, observer: ExecutorObserver, hosts: Mapping[str, list[str]], sent: list[str]) -> None:
+        super().__init__(observer, hosts, sent)
+        self.launches: list[Launch] = []
+        """All launches, also for hosts that are not ready."""
+        self.remote: dict[str, HostState] = {}
+        """The states of remote hosts."""
+
+    def launch(self, node: str, launch: Launch) -> None:
+        self.launches.append(launch)
+        super().launch(node, launch)
+
+    def host_states(self) -> Mapping[str, HostState]:
+        return self.remote
+
+    def reconnect(self, host: str) -> bool:
+        self.sent += [f"reconnect {host}"] if host in self.remote else []
+        return host in self.remote
+
+    def forget(self, host: str) -> None:
+        self.sent.append(f"forget {host}")
+
+    async def poll(self, hosts: Collection[str]) -> None:
+        self.sent += [f"poll {host}" for host in sorted(hosts)]
+
+
 class Wired:
     """An engine with its parts, and what happened in them."""
 
@@ -90,10 +118,10 @@ class Wired:
             for node in nodes
         ]
         core = Core(specs, fallback_node=fallback_node)
-        self.executor: MemoryExecutor
+        self.executor: MemoryHosts
 
         def make_executor(observer: ExecutorObserver) -> Executor:
-            self.executor = MemoryExecutor(observer, hosts, self.happened)
+            self.executor = MemoryHosts(observer, hosts, self.happened)
             return self.executor
 
         sites = {name: remote_site(name, "i", directory="qcg-run/i") for name in remote}

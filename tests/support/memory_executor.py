@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from qcg.pilotjob.executors.base import Executor, ExecutorObserver, HostState
+from qcg.pilotjob.executors.base import Executor, ExecutorObserver
 from qcg.pilotjob.host.records import Ended, Launch, Record, Running, Started
 
 
@@ -13,33 +13,24 @@ class MemoryExecutor(Executor):
     def __init__(self, observer: ExecutorObserver, hosts: Mapping[str, list[str]], sent: list[str]) -> None:
         """`sent`: gets a line for everything that a host is sent."""
         self.sent = sent
-        self.launches: list[Launch] = []
-        """All launches, also for hosts that are not ready."""
         self._observer = observer
         self._hosts = {host: list(nodes) for host, nodes in hosts.items()}
         self._host_of = {node: host for host, nodes in hosts.items() for node in nodes}
         self._ready: set[str] = set()
         self._collected: dict[str, list[tuple[str, str]]] = {"launch": [], "retract": [], "kill": [], "sweep": []}
         self._last_record = dict.fromkeys(hosts, 0)
-        self._reason = ""
-        """Set during the shutdown."""
-        self._in_hurry = False
-        self._all_left = asyncio.Event()
-        self.remote: dict[str, HostState] = {}
-        """What it says about remote hosts."""
+        self._reason, self._in_hurry, self._all_left = "", False, asyncio.Event()
 
     @property
     def hosts(self) -> Mapping[str, Sequence[str]]:
         return self._hosts
 
-    def open(self) -> None:
-        return None
+    def open(self) -> None: ...
 
     def start(self) -> None:
         self._observer.scheduling_may_begin([])
 
     def launch(self, node: str, launch: Launch) -> None:
-        self.launches.append(launch)
         self._collected["launch"].append((node, f"launch {launch.id}"))
 
     def kill(self, node: str, attempt_id: str, reason: str = "cancel", message: str = "") -> None:
@@ -70,26 +61,11 @@ class MemoryExecutor(Executor):
         self.sent += [f"exit {0 if self._in_hurry else grace:g} {reason}" for _ in self._ready]
         await self._all_left.wait()
 
-    def host_states(self) -> Mapping[str, HostState]:
-        return self.remote
-
-    def reconnect(self, host: str) -> bool:
-        self.sent += [f"reconnect {host}"] if host in self.remote else []
-        return host in self.remote
-
-    def forget(self, host: str) -> None:
-        self.sent.append(f"forget {host}")
-
-    async def poll(self, hosts: Collection[str]) -> None:
-        self.sent += [f"poll {host}" for host in sorted(hosts)]
-
     def hurry(self) -> None:
         self._in_hurry = True
-        if self._reason:
-            self.sent += [f"exit 0 {self._reason}" for _ in self._ready]
+        self.sent += [f"exit 0 {self._reason}" for _ in self._ready if self._reason]
 
-    def close(self) -> None:
-        pass
+    def close(self) -> None: ...
 
     def _send(self, messages: Iterable[tuple[str, str]]) -> None:
         self.sent += [line for node, line in messages if self._host_of[node] in self._ready]
@@ -104,26 +80,15 @@ class MemoryExecutor(Executor):
         self._ready.discard(host)
         self._observer.host_away(host, self._hosts[host])
 
-    def report(self, host: str, *bodies: Started | Ended) -> None:
-        first = self._last_record[host] + 1
-        self.report_from(host, first, *bodies)
-
-    def report_from(self, host: str, first: int, *bodies: Started | Ended) -> None:
-        """Report records from this number on. Records that were reported before are dropped."""
-        records = [Record(number, body) for number, body in enumerate(bodies, first)]
-        fresh = [record for record in records if record.number > self._last_record[host]]
-        if fresh:
+    def report(self, host: str, *bodies: Started | Ended, first: int = 0) -> None:
+        """Report records, from this number on if it is given. Records that were reported before are dropped."""
+        records = [Record(number, body) for number, body in enumerate(bodies, first or self._last_record[host] + 1)]
+        if fresh := [record for record in records if record.number > self._last_record[host]]:
             self._last_record[host] = fresh[-1].number
             self._observer.records_received(host, fresh)
 
     def report_swept(self, host: str, *attempt_ids: str) -> None:
         self._observer.host_swept(host, self._hosts[host], list(attempt_ids))
-
-    def lose(self, host: str, message: str) -> None:
-        self._observer.nodes_lost(self._hosts[host], message)
-
-    def fail(self, host: str, reason: str) -> None:
-        self._observer.executor_failed(reason)
 
     def leave(self, host: str) -> None:
         self._ready.discard(host)
