@@ -10,8 +10,12 @@ import msgspec
 
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.core.job_states import State
+from qcg.pilotjob.dashboard.allocations import allocations_of
 from qcg.pilotjob.dashboard.feed import SummaryFeed
+from qcg.pilotjob.dashboard.timeline_keeper import TimelineKeeper
 from qcg.pilotjob.journal.errors import JournalError
+from qcg.pilotjob.report.metrics_text import CONTENT_TYPE, metrics_text
+from qcg.pilotjob.report.timeline import Level, Timeline
 from qcg.pilotjob.watch.open import FollowedRun
 from qcg.pilotjob.watch.source import Action, ActionRefused, JobQuery, Sort
 
@@ -21,6 +25,10 @@ MOST_NODES_OF_GRAPH = 200
 MOST_DEPTH = 5
 LONGEST_TEXT = 4096
 """Characters of a parameter."""
+MOST_ROWS = 500
+MOST_BINS = 4000
+SHORTEST_WINDOW = 1e-3
+"""Seconds."""
 MOST_NAMES = 10_000
 """Names of jobs in one action."""
 
@@ -54,6 +62,7 @@ class Api:
         self._run = run
         self._feed = feed
         self._control = control
+        self._timelines = TimelineKeeper(run)
         self.reads: dict[str, Callable[[Parameters], Answer]] = {
             "api/summary": self._summary,
             "api/poll": self._poll,
@@ -61,6 +70,10 @@ class Api:
             "api/job": self._job,
             "api/output": self._output,
             "api/graph": self._graph,
+            "api/timeline": self._timeline,
+            "api/usage": self._usage,
+            "api/allocations": self._allocations,
+            "metrics": self._metrics,
         }
         """What GET answers, by address."""
 
@@ -79,6 +92,7 @@ class Api:
 
     def _summary(self, given: Parameters) -> Answer:
         _, encoded = self._feed.latest()
+        self._timelines.prepare()
         return Answer(with_control(encoded, control=self._control))
 
     def _poll(self, given: Parameters) -> Answer:
@@ -126,6 +140,40 @@ class Api:
             raise _no_job(name)
         return _json(found)
 
+    def _timeline(self, given: Parameters) -> Answer:
+        timeline = self._timelines.latest()
+        first, last = _window(given, timeline)
+        level = _choice(given, "level", get_args(Level), "core")
+        begin = max(_number(given, "from", int, 0), 0)
+        count = min(max(_number(given, "count", int, 50), 0), MOST_ROWS)
+        width = min(max(_number(given, "width", int, 1000), 1), MOST_BINS)
+        rows = timeline.rows(first, last, width, slice(begin, begin + count), level)
+        return _json(
+            {
+                "first": first,
+                "last": last,
+                "begin": timeline.first,
+                "end": timeline.last,
+                "lanes_total": timeline.lanes(level),
+                "rows": rows,
+            }
+        )
+
+    def _usage(self, given: Parameters) -> Answer:
+        timeline = self._timelines.latest()
+        first, last = _window(given, timeline)
+        bins = min(max(_number(given, "bins", int, 200), 1), MOST_BINS)
+        counts = msgspec.to_builtins(timeline.throughput(first, last, bins))
+        used = timeline.utilisation(first, last, bins)
+        return _json({"first": first, "last": last, "utilisation": used, **counts})
+
+    def _allocations(self, given: Parameters) -> Answer:
+        return _json({"allocations": allocations_of(self._run)})
+
+    def _metrics(self, given: Parameters) -> Answer:
+        summary, _ = self._feed.latest()
+        return Answer(metrics_text(summary).encode(), CONTENT_TYPE)
+
 
 def with_control(summary: bytes, *, control: bool) -> bytes:
     """The JSON of a summary with one more key: whether this dashboard may change jobs."""
@@ -152,6 +200,15 @@ def _no_job(name: str) -> WrongRequest:
 def _quoted(text: str) -> str:
     shown = printable(text)
     return repr(shown if len(shown) <= 100 else f"{shown[:100]}…")
+
+
+def _window(given: Parameters, timeline: Timeline) -> tuple[float, float]:
+    """The times between which something is shown; the whole run by default."""
+    first = _number(given, "first", float, timeline.first)
+    last = _number(given, "last", float, timeline.last)
+    if last < first:
+        raise WrongRequest("last is before first.")
+    return first, max(last, first + SHORTEST_WINDOW)
 
 
 # -- parameters -----------------------------------------------------------------------------------------------------

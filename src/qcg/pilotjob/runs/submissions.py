@@ -55,6 +55,17 @@ def last_submission(run_dir: Path) -> Submission | None:
     return next((submission for _, submission in reversed(list(_submissions(run_dir)))), None)
 
 
+def recorded_allocations(run_dir: Path) -> list[tuple[str, str]]:
+    """The batch system and the id of each allocation that was submitted for this run, in order.
+
+    Raises BatchError when a file cannot be read."""
+    return [
+        (submission.system, allocation)
+        for directory, submission in _submissions(run_dir)
+        for allocation in read_chain_state(directory).allocations or [submission.job]
+    ]
+
+
 def refuse_active_allocations(run_dir: Path, environ: Mapping[str, str]) -> None:
     """Refuse to submit a run that still has allocations: a run must not have two managers."""
     views = active_allocations(run_dir, environ)

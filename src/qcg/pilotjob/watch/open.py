@@ -61,8 +61,18 @@ class FollowedRun:
     def read_registry(
         self, query: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
     ) -> T:
-        """The result of a query on the current copy of the registry; all queries run in one thread."""
+        """The result of a query on the current copy of the registry."""
         return self._registry.read(query, *arguments, **options)
+
+    def read_versioned(self, query: Callable[[sqlite3.Connection, int], T]) -> T:
+        """The same for a query that is also given a number, which changes with the registry."""
+        return self._registry.read_versioned(query)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a manager runs."""
+        run = self._run()
+        return isinstance(run, LiveRun) or run.alive
 
     def summary(self) -> RunSummary:
         return self._ask(lambda run: run.summary())
