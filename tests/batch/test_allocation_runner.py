@@ -16,7 +16,7 @@ from qcg.pilotjob.cluster.slurm import queue as slurm_queue
 from qcg.pilotjob.cluster.slurm.queue import PHASES, SlurmQueue
 from qcg.pilotjob.common.exit_codes import JOBS_LEFT
 from qcg.pilotjob.journal.journal import FILE_NAME, Journal
-from qcg.pilotjob.journal.metadata import FINISH_REQUESTED
+from qcg.pilotjob.journal.metadata import FAILURE_LIMIT_REACHED, FINISH_REQUESTED, MetadataKey
 from qcg.pilotjob.runs.chain_state import ChainState, read_chain_state, write_chain_state
 
 
@@ -87,17 +87,31 @@ def test_the_chain_goes_on_after_every_cause_but_a_cancellation_even_without_a_r
     assert read_chain_state(tmp_path) == ChainState(["7", "8"])
 
 
-@pytest.mark.parametrize("codes", [[JOBS_LEFT], [-signal.SIGKILL]], ids=["shut down", "killed in its shutdown"])
-def test_a_run_that_was_told_to_finish_gets_no_further_manager_and_no_further_allocation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codes: list[int]
+@pytest.mark.parametrize(
+    ("flag", "why"),
+    [
+        (FINISH_REQUESTED, "The run was told to finish"),
+        (FAILURE_LIMIT_REACHED, "Too many jobs have failed (--stop-after)"),
+    ],
+    ids=["told to finish", "too many failures"],
+)
+@pytest.mark.parametrize("code", [JOBS_LEFT, -signal.SIGKILL], ids=["shut down", "killed in its shutdown"])
+def test_a_run_that_is_to_end_gets_no_further_manager_and_no_further_allocation(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    code: int,
+    flag: MetadataKey[bool],
+    why: str,
 ):
+    codes = [code]
     given_back: list[str] = []
     monkeypatch.setattr(SlurmQueue, "look", lambda self, job_id, environ: seen(job_id, "COMPLETING"))
     monkeypatch.setattr(SlurmQueue, "cancel", lambda self, job_id, environ: given_back.append(job_id))
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     journal = Journal.create(run_dir / FILE_NAME)
-    journal.set_metadata(FINISH_REQUESTED, True)
+    journal.set_metadata(flag, True)
     journal.close()
     write_chain_state(tmp_path, ChainState(allocations=["7", "8"]))
     inside = AllocationRunner(tmp_path, run_dir, 2, [], {"SLURM_JOB_ID": "7"})
@@ -105,6 +119,7 @@ def test_a_run_that_was_told_to_finish_gets_no_further_manager_and_no_further_al
     assert inside.run() == JOBS_LEFT
     assert not codes
     assert given_back == ["8"]
+    assert f"{why}, and jobs are left." in capsys.readouterr().out
     books = read_chain_state(tmp_path)
     assert (books.allocations, books.cancelled, books.exit_code) == (["7"], "7", JOBS_LEFT)
 

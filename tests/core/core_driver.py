@@ -14,6 +14,7 @@ from qcg.pilotjob.core.effects import (
     AllDone,
     Changed,
     Effect,
+    FailureLimitReached,
     Held,
     IterationsFinal,
     Kill,
@@ -21,6 +22,7 @@ from qcg.pilotjob.core.effects import (
     Launch,
     MoreToStart,
     NodesDrained,
+    NothingLeftToDo,
     QueuedIterationsFinal,
     Released,
     Removed,
@@ -203,6 +205,10 @@ def effect_text(effect: Effect) -> str:
             return f"removed {job.name}"
         case MoreToStart():
             return "more to start"
+        case FailureLimitReached(reason):
+            return f"limit: {reason}"
+        case NothingLeftToDo(reason):
+            return f"nothing left to do: {reason}"
         case AllDone():
             return "all done"
         case Reply(data):
@@ -226,9 +232,12 @@ class CoreDriver:
         sweeping: bool = True,
         counters: Mapping[str, int] | None = None,
         drain_after: int = 0,
+        stop_after: int = 0,
     ) -> None:
         """`sweeping`: every sweep is answered at once, and left out of the effects."""
-        self.core = Core(nodes, rerun_lost=rerun_lost, counters=counters or {}, drain_after=drain_after)
+        self.core = Core(
+            nodes, rerun_lost=rerun_lost, counters=counters or {}, drain_after=drain_after, stop_after=stop_after
+        )
         self._sweeping = sweeping
         self.now = 0.0
         self.effects: list[Effect] = []

@@ -100,6 +100,7 @@ def resume(
     fallback_node: str = "",
     counters: Mapping[str, int] | None = None,
     drain_after: int = 0,
+    stop_after: int = 0,
 ) -> tuple[Core, list[Effect]]:
     core = Core(
         nodes,
@@ -107,5 +108,6 @@ def resume(
         fallback_node=fallback_node,
         counters=counters or {},
         drain_after=drain_after,
+        stop_after=stop_after,
     )
     return core, restore(core.state, saved, LedgerRecords(), now)

@@ -73,6 +73,8 @@ MAX_SINGLE_TRANSITIONS = finalize.MAX_SINGLE_TRANSITIONS
 
 
 class CoreMachine(RuleBasedStateMachine):
+    stop_after = 0
+
     @initialize(
         nodes=node_lists(),
         rerun_lost=st.booleans(),
@@ -90,7 +92,9 @@ class CoreMachine(RuleBasedStateMachine):
         """Seconds between two events; with short attempts, lanes are prefilled."""
         self.rerun_lost = rerun_lost
         self.drain_after = drain_after
-        self.core = Core(nodes, rerun_lost=rerun_lost, counters=COUNTERS, drain_after=drain_after)
+        self.core = Core(
+            nodes, rerun_lost=rerun_lost, counters=COUNTERS, drain_after=drain_after, stop_after=self.stop_after
+        )
         self.checker = EffectChecker(nodes, COUNTERS)
         self.hosts = {spec.name: SimulatedHost(spec.name) for spec in nodes}
         self.base = (SavedRun(0), copy.deepcopy(self.checker))
@@ -112,7 +116,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     def handle(self, event: Event) -> None:
         self.now += self.tick
-        effects = self.core.handle(event, self.now)
+        effects = self.effects = self.core.handle(event, self.now)
         self.history.append((event, self.now))
         if any(isinstance(effect, Requeued) for effect in effects):
             # The engine commits such a thing before it starts anything more.
@@ -400,7 +404,13 @@ class CoreMachine(RuleBasedStateMachine):
     def replay(self, events: list[tuple[Event, float]]) -> None:
         saved, checker = self.base
         self.core, effects = resume(
-            saved, self.nodes, 0.0, rerun_lost=self.rerun_lost, counters=COUNTERS, drain_after=self.drain_after
+            saved,
+            self.nodes,
+            0.0,
+            rerun_lost=self.rerun_lost,
+            counters=COUNTERS,
+            drain_after=self.drain_after,
+            stop_after=self.stop_after,
         )
         self.checker = copy.deepcopy(checker)
         self.checker.check(effects)

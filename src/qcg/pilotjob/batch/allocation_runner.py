@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-from qcg.pilotjob.batch.progress_check import is_too_long, longest_of, progress_of, was_told_to_finish
+from qcg.pilotjob.batch.progress_check import is_too_long, longest_of, progress_of, why_to_end
 from qcg.pilotjob.cluster.base import BatchSystem, EndCause
 from qcg.pilotjob.cluster.commands import COMMAND_TIMEOUT
 from qcg.pilotjob.cluster.errors import BatchError, ClusterError
@@ -119,7 +119,7 @@ class AllocationRunner:
             code = self._run_once()
             if code >= 0:
                 return code
-            if self._told_to_end or was_told_to_finish(self._run_dir):
+            if self._told_to_end or why_to_end(self._run_dir):
                 return JOBS_LEFT
             deaths += 1
             name = signal.Signals(-code).name
@@ -175,10 +175,10 @@ class AllocationRunner:
         if code == JOBS_LEFT and self._queued_again:
             self._say(f"{self._label} has queued this job again; it goes on with the run when it starts.")
             return code
-        if code == JOBS_LEFT and was_told_to_finish(self._run_dir):
+        if code == JOBS_LEFT and (why := why_to_end(self._run_dir)):
             # As after a cancelled job: no further allocation is submitted.
             self._chain.cancelled = self._id
-            self._say(f"The run was told to finish, and jobs are left. {self._resume_hint()}")
+            self._say(f"{why}, and jobs are left. {self._resume_hint()}")
         elif code == JOBS_LEFT and self._chain.stuck and self._number < self._most:
             self._say(
                 "No job was started or ended in this allocation, and the next one would be like it, so that there is"

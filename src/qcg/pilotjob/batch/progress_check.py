@@ -8,7 +8,7 @@ from qcg.pilotjob.description.model import JobDescription
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.journal import FILE_NAME
-from qcg.pilotjob.journal.metadata import FINISH_REQUESTED
+from qcg.pilotjob.journal.metadata import FAILURE_LIMIT_REACHED, FINISH_REQUESTED
 from qcg.pilotjob.journal.saved_run import unfinished_jobs
 from qcg.pilotjob.journal.snapshot import snapshot
 
@@ -24,15 +24,17 @@ def progress_of(run_dir: Path) -> tuple[int, int] | None:
         return None
 
 
-def was_told_to_finish(run_dir: Path) -> bool:
-    """Whether the last manager was told to `finish`: the user wants no further allocation."""
+def why_to_end(run_dir: Path) -> str:
+    """Why the user wants no further allocation, as a clause; empty if the run is to continue."""
     if not (run_dir / FILE_NAME).exists():
-        return False
+        return ""
     try:
         with snapshot(run_dir / FILE_NAME) as connection:
-            return FINISH_REQUESTED.read(connection)
+            if FINISH_REQUESTED.read(connection):
+                return "The run was told to finish"
+            return "Too many jobs have failed (--stop-after)" if FAILURE_LIMIT_REACHED.read(connection) else ""
     except JournalError:
-        return False
+        return ""
 
 
 def is_too_long(run_dir: Path, seconds: float | None) -> bool:

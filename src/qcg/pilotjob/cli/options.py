@@ -132,6 +132,14 @@ _SHARED = [
         " 0: never.",
     ),
     click.option(
+        "--stop-after",
+        type=Whole(min=0),
+        metavar="N",
+        default=0,
+        help="Start nothing more after N jobs or iterations have failed: running jobs go on, and --resume continues"
+        " with waiting ones. 0, the default: never.",
+    ),
+    click.option(
         "--keep-output",
         is_flag=True,
         help="Also keep the output of jobs that succeed, where their description names no file for it. The output of"

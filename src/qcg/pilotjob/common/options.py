@@ -50,6 +50,8 @@ class Options(Struct, frozen=True, omit_defaults=True):
     """End every job that uses more memory than it asks for, also with `nodeCrs`."""
     drain_after: int = 5
     """Failures of a node in a row after which it gets no new jobs; 0: never."""
+    stop_after: int = 0
+    """Failures after which nothing more is started; 0: never."""
     keep_output: bool = False
     """Save the output of successful jobs, too."""
     stream_output: bool = False

@@ -23,8 +23,8 @@ def why_over(core: CoreState, now: float) -> str | None:
     `UNREACHABLE_GRACE` for it.
     It waits for remote hosts as long as they are away, because they do not end with an allocation.
     """
-    if core.attempts or not core.unfinished:
-        return None
+    if core.attempts or not core.unfinished or core.failure_limit.is_reached:
+        return None  # at the limit of failures, the scheduler ends the manager
     for node in core.pool.local.nodes:
         if not node.reachable:
             core.unreachable_since.setdefault(node.spec.name, now)

@@ -50,6 +50,7 @@ class Core:
         fallback_node: str = "",
         counters: Mapping[str, int] = EMPTY,
         drain_after: int = 0,
+        stop_after: int = 0,
     ) -> None:
         self.state = CoreState(
             nodes,
@@ -59,6 +60,7 @@ class Core:
             fallback_node=fallback_node,
             counters=counters,
             drain_after=drain_after,
+            stop_after=stop_after,
         )
 
     def handle(self, event: Event, now: float) -> list[Effect]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qcg.pilotjob.core.effects import Effect, Transition
+from qcg.pilotjob.core.failure_limit import FailureLimit
 from qcg.pilotjob.core.holds import Holds
 from qcg.pilotjob.core.job_states import SUCCEED, State
 from qcg.pilotjob.core.pool import EMPTY, Pool
@@ -33,6 +34,7 @@ class CoreState:
         fallback_node: str = "",
         counters: Mapping[str, int] = EMPTY,
         drain_after: int = 0,
+        stop_after: int = 0,
     ) -> None:
         """`counters`: the named counters of the run."""
         self.nodes = tuple(nodes)
@@ -68,6 +70,7 @@ class CoreState:
         """Ids of attempts that got the signal that time is almost over."""
         self.suspended = False
         """Whether the manager shuts down, so that nothing is started."""
+        self.failure_limit = FailureLimit(stop_after)
         self.rerun_lost = rerun_lost
         self.losses: dict[tuple[int, int], int] = {}
         """Number of attempts lost under this manager, by job number and position."""

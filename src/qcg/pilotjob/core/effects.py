@@ -163,6 +163,20 @@ class MoreToStart(Struct, frozen=True, gc=False):
     """The scheduling pass reached its limit of starts: another pass may start more jobs."""
 
 
+class FailureLimitReached(Struct, frozen=True, gc=False):
+    """As many jobs have failed as `--stop-after` takes: from now on nothing is started."""
+
+    reason: str
+    """A clause for users."""
+
+
+class NothingLeftToDo(Struct, frozen=True, gc=False):
+    """Nothing is started any more, and no attempt is left: the manager can end."""
+
+    reason: str
+    """A clause for users."""
+
+
 class AllDone(Struct, frozen=True, gc=False):
     """Every job is final."""
 
@@ -194,6 +208,8 @@ Effect = Union[
     NodesDrained,
     Removed,
     MoreToStart,
+    FailureLimitReached,
+    NothingLeftToDo,
     AllDone,
     Reply,
 ]

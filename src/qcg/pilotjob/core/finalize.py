@@ -11,7 +11,7 @@ from msgspec import Struct
 from qcg.pilotjob.core.bitmaps import Bitmap, both, seen_from
 from qcg.pilotjob.core.core_state import CoreState, name_of
 from qcg.pilotjob.core.dependencies import SAME_INDICES, Waiting
-from qcg.pilotjob.core.effects import AllDone, IterationsFinal, QueuedIterationsFinal, Released
+from qcg.pilotjob.core.effects import AllDone, FailureLimitReached, IterationsFinal, QueuedIterationsFinal, Released
 from qcg.pilotjob.core.iterations import Iterations
 from qcg.pilotjob.core.job_states import EXECUTING, FAILED, OMITTED, QUEUED, SUCCEED, State
 from qcg.pilotjob.core.outcomes import has_begun, is_dependency_met, note_begun, take_started, was_noted, why_omitted
@@ -130,6 +130,8 @@ def _make_one_final(core: CoreState, item: FinalState, at: float, work: Work) ->
     had_begun = item.attempt is not None and item.attempt.started > 0
     if had_begun and item.state is not SUCCEED:
         note_begun(core, job, position)
+    if item.state is FAILED and (position >= 0 or job.iterations is None):
+        _count_failures(core, 1)
     if position < 0:
         _job_is_final(core, job, work)
     else:
@@ -284,6 +286,8 @@ def _make_unstarted_final(core: CoreState, item: UnstartedFinalState, at: float,
     if ended:
         core.iteration_counts[QUEUED] -= ended
         core.iteration_counts[item.state] += ended
+        if item.state is FAILED:
+            _count_failures(core, ended)
         if chosen == queued and _none_can_be_requeued(iterations):
             job.message = job.message or item.message
             core.effects.append(QueuedIterationsFinal(job, item.state, at))
@@ -292,6 +296,11 @@ def _make_unstarted_final(core: CoreState, item: UnstartedFinalState, at: float,
         if job.dependents is not None:
             _unstarted_is_final(core, item, chosen, work)
     _finish_iterated(job, work)
+
+
+def _count_failures(core: CoreState, failures: int) -> None:
+    if core.failure_limit.add(failures):
+        core.effects.append(FailureLimitReached(core.failure_limit.reason))
 
 
 def _none_can_be_requeued(iterations: Iterations) -> bool:

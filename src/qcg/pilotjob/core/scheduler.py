@@ -18,7 +18,7 @@ import heapq
 import math
 
 from qcg.pilotjob.core.core_state import CoreState
-from qcg.pilotjob.core.effects import Launch, MoreToStart, WakeAt
+from qcg.pilotjob.core.effects import Launch, MoreToStart, NothingLeftToDo, WakeAt
 from qcg.pilotjob.core.events import Schedule
 from qcg.pilotjob.core.job_states import SCHEDULED
 from qcg.pilotjob.core.node_group import NodeGroup
@@ -38,6 +38,8 @@ def schedule(core: CoreState, event: Schedule) -> None:
     left = time_left(core, core.now)
     if left <= 0:
         retract_prefilled(core)
+        if core.failure_limit.is_reached and not (core.attempts or core.suspended):
+            core.effects.append(NothingLeftToDo(core.failure_limit.reason))
         return
     backfill = Backfill(core, left)
     blocked = _start_waiting(core, left, event.most, backfill)
@@ -130,7 +132,7 @@ def _end_backfill(core: CoreState, backfill: Backfill) -> None:
 
 def time_left(core: CoreState, now: float) -> float:
     """Seconds that a job started now may take; 0 or less when nothing may be started."""
-    if core.suspended:
+    if core.suspended or core.failure_limit.is_reached:
         return 0.0
     return math.inf if core.deadline is None else core.deadline - now
 

@@ -16,6 +16,7 @@ class Cause(Enum):
     DONE = "every job is final, and nothing more is expected"
     SIGNAL = "SIGINT, SIGTERM or SIGHUP"
     TIME = "the end of --time-limit or of the allocation"
+    FAILURES = "as many failures as --stop-after takes"
     OWNER_GONE = "the program that started the manager has ended without `finish`"
     FINISH = "the request `finish`"
     REQUESTS_READ = "the end of a request file without finishAfterAllTasksDone"
@@ -50,6 +51,7 @@ DISPOSITIONS = {
     Cause.DONE: Disposition.REQUEUE,
     Cause.SIGNAL: Disposition.REQUEUE,
     Cause.TIME: Disposition.REQUEUE,
+    Cause.FAILURES: Disposition.REQUEUE,
     Cause.OWNER_GONE: Disposition.REQUEUE,
     Cause.FINISH: Disposition.CANCEL_RUNNING,
     Cause.REQUESTS_READ: Disposition.CANCEL_RUNNING,

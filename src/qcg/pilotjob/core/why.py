@@ -119,8 +119,8 @@ class WaitExplainer:
             text = "it waits because the journal cannot be written at the moment; see service.log"
             return Reason("stalled", text, details)
         if self._left <= 0:
-            text = "it waits for the next manager of this run: the time of this one is over, so nothing is started"
-            return Reason("time", text, details)
+            why = self._core.failure_limit.reason or "the time of this one is over"
+            return Reason("time", f"it waits for the next manager of this run: {why}, so nothing is started", details)
         if entry.wall_time > self._left:
             text = (
                 f"it waits for the next manager of this run: its wall time is {entry.wall_time:.0f} s,"

@@ -139,6 +139,8 @@ REPORT_SIZE = _number("report_size", "(typeof(value) = 'integer' AND value >= -1
 
 FINISH_REQUESTED = _flag("ending")
 """A client sent `finish`. Cleared when the run is resumed."""
+FAILURE_LIMIT_REACHED = _flag("failure_limit_reached")
+"""The last manager had as many failures as `--stop-after` takes. Cleared when the run is resumed."""
 END_WHEN_DONE = _flag("end_when_done")
 """A client sent `finishAfterAllTasksDone`: the manager ends when all jobs are final."""
 

@@ -93,6 +93,7 @@ def assemble(
         fallback_node=placement.fallback_node,
         counters=counters_of_run(options.named, specs),
         drain_after=options.drain_after,
+        stop_after=options.stop_after,
     )
     endpoint = Endpoint(hub, make_keys(), f"tcp://{placement.address}:*")
     agents = agent_executor(placement, options, run_dir, site, journal, endpoint, contact, on_local_agent, prestarted)

@@ -35,7 +35,7 @@ from qcg.pilotjob.executors.base import ExecutorFactory, ExecutorObserver, NodeL
 from qcg.pilotjob.host.records import Ended, Launch, NodeGrant, Running
 from qcg.pilotjob.journal.descriptions import Descriptions
 from qcg.pilotjob.journal.journal import Journal
-from qcg.pilotjob.journal.metadata import DRAINED_NODES, MetadataKey, T
+from qcg.pilotjob.journal.metadata import DRAINED_NODES, FAILURE_LIMIT_REACHED, MetadataKey, T
 from qcg.pilotjob.launch.compose import command_line, compose
 from qcg.pilotjob.launch.models import PARALLEL
 from qcg.pilotjob.launch.remote import compose_remote, remote_site
@@ -114,6 +114,8 @@ class Engine(ExecutorObserver):
             effects.Retract: self._retract,
             effects.KillStray: self._kill_stray,
             effects.MoreToStart: self._more_to_start,
+            effects.FailureLimitReached: self._failure_limit_reached,
+            effects.NothingLeftToDo: self._nothing_left_to_do,
             effects.AllDone: self._all_done,
             effects.Added: self._added,
             effects.QueuedIterationsFinal: self._ended_in_bulk,
@@ -375,6 +377,14 @@ class Engine(ExecutorObserver):
     def _more_to_start(self, effect: effects.MoreToStart) -> None:
         # Not at once: this turn is not over, and no other one is scheduled before its end.
         self._loop.call_soon(self._turn_soon)
+
+    def _failure_limit_reached(self, effect: effects.FailureLimitReached) -> None:
+        # Stored at once: a further allocation must not start more jobs, however this manager ends.
+        self.journal.set_metadata(FAILURE_LIMIT_REACHED, True)
+        self.notice(f"{effect.reason}: no job is started any more, and running jobs go on")
+
+    def _nothing_left_to_do(self, effect: effects.NothingLeftToDo) -> None:
+        self.shutdown.request(Cause.FAILURES, effect.reason)
 
     def _all_done(self, effect: effects.AllDone) -> None:
         self.all_done.set()

@@ -12,7 +12,14 @@ from qcg.pilotjob.core.restore import LedgerRecords
 from qcg.pilotjob.executors.ledger_reader import UnreportedRecords
 from qcg.pilotjob.journal.descriptions import DamagedDescription
 from qcg.pilotjob.journal.journal import Journal, damaged
-from qcg.pilotjob.journal.metadata import END_WHEN_DONE, FINISH_REQUESTED, OPTIONS, REPORT_SIZE, DamagedMetadata
+from qcg.pilotjob.journal.metadata import (
+    END_WHEN_DONE,
+    FAILURE_LIMIT_REACHED,
+    FINISH_REQUESTED,
+    OPTIONS,
+    REPORT_SIZE,
+    DamagedMetadata,
+)
 from qcg.pilotjob.manager.job_views import JobViews
 from qcg.pilotjob.report.writer import UNKNOWN, ReportWriter
 
@@ -39,10 +46,11 @@ def complete_report(report: ReportWriter, journal: Journal, views: JobViews, cor
 
 
 def forget_end(journal: Journal, *, when_done: bool) -> None:
-    """Forget a `finish` request to an earlier manager, because a resumed run is to continue.
+    """Forget a `finish` request to an earlier manager, and its failures, because a resumed run is to continue.
 
     `when_done`: also forget the request to end once all jobs are final."""
     journal.set_metadata(FINISH_REQUESTED, False)
+    journal.set_metadata(FAILURE_LIMIT_REACHED, False)
     if when_done:
         journal.set_metadata(END_WHEN_DONE, False)
 

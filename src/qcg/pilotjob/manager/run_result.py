@@ -101,6 +101,8 @@ class RunResult(msgspec.Struct, kw_only=True):
         if not (self.jobs_left or self.requests_left):
             return ""
         sentence = f"{self._what_is_left()}, because {self.end.reason}."
+        if self.end.cause is Cause.FAILURES:  # also where another allocation was to follow
+            return f"{sentence} Go on with: {go_on}" + ("" if self.serves else " (--rerun failed repeats what failed)")
         return sentence if followed else f"{sentence} Go on with: {go_on}"
 
     def log(self) -> None:
