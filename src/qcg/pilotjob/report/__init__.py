@@ -2,3 +2,29 @@
 
 May import `runs` and everything below it; `manager`, `interfaces`, the clients and `cli` import it.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qcg.pilotjob.report.attempt_files import attempts, attempts_frame
+    from qcg.pilotjob.report.attempt_table import AttemptRow
+    from qcg.pilotjob.report.errors import ReportError
+
+__all__ = ["AttemptRow", "ReportError", "attempts", "attempts_frame"]
+
+_MODULES = {
+    "AttemptRow": "attempt_table",
+    "ReportError": "errors",
+    "attempts": "attempt_files",
+    "attempts_frame": "attempt_files",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: a manager imports this package, and needs none of these modules."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -35,7 +35,7 @@ def analyse(path: Path, most: int = 10, *, ended: bool = False) -> RunReport:
     ended, even if the manager could not write that.
     """
     try:
-        run_dir, foreign = _run_of(path)
+        run_dir, foreign = run_of(path)
         # Checked before the registry is read: the report of a manager that ends meanwhile is then complete.
         at_work = not (ended or foreign) and has_manager(run_dir)
         with snapshot(run_dir / FILE_NAME, foreign=foreign, whole=not ended) as connection:
@@ -44,7 +44,7 @@ def analyse(path: Path, most: int = 10, *, ended: bool = False) -> RunReport:
         raise ReportError(str(error)) from error
 
 
-def _run_of(path: Path) -> tuple[Path, bool]:
+def run_of(path: Path) -> tuple[Path, bool]:
     """The run to report on, and whether it belongs to another user, whose runs are only found by their own path."""
     try:
         return newest_readable_run(path), False

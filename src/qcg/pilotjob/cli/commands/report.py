@@ -8,6 +8,7 @@ import click
 
 from qcg.pilotjob.cli.console import echo_err, echo_styled
 from qcg.pilotjob.cli.errors import Refusal
+from qcg.pilotjob.cli.report_exports import Exports, export_options, write_exports
 from qcg.pilotjob.cli.tables import json_option
 from qcg.pilotjob.cli.target_options import directory_option
 from qcg.pilotjob.report.analysis import analyse
@@ -18,15 +19,19 @@ from qcg.pilotjob.runs.discovery import ForeignRunError, find_runs, find_unfinis
 
 @click.command("report")
 @json_option
+@export_options
 @directory_option
-def command(directory: Path, as_json: bool) -> None:
+def command(directory: Path, as_json: bool, exports: Exports) -> None:
     """Show what happened in a run: states, times, core utilisation, the slowest and the failed jobs.
 
     DIRECTORY is a run directory, or a working directory, whose newest run is used; by default, QCG_PJM_DIR
-    or the current directory. The run may have ended, crashed, or be running.
+    or the current directory. The run may have ended, crashed, or be running. Options that write a file
+    replace the printed report, unless --json is given.
     """
     try:
-        show_report(directory, as_json=as_json)
+        write_exports(directory, exports)
+        if as_json or not exports:
+            show_report(directory, as_json=as_json)
         for note in _notes(directory):
             echo_err(note)
     except ReportError as error:

@@ -1,0 +1,204 @@
+"""The table of attempts: one record for each attempt of a run, read row by row from a registry."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from heapq import merge
+from operator import attrgetter
+from typing import Any, NamedTuple, Union
+
+import msgspec
+from msgspec import Struct
+
+from qcg.pilotjob.core.job_states import CANCELED, FAILED
+from qcg.pilotjob.core.records import Grant
+from qcg.pilotjob.description.iteration import Iteration, RowError, RowSource
+from qcg.pilotjob.description.model import WHOLE_GPU
+from qcg.pilotjob.host.records import Usage
+from qcg.pilotjob.journal import queries
+from qcg.pilotjob.journal.descriptions import DamagedDescription, decode_description
+from qcg.pilotjob.journal.records import AttemptRecord, PastAttemptRecord
+from qcg.pilotjob.report.record import cpu_efficiency, memory_of
+
+
+class AttemptRow(Struct, frozen=True, gc=False):
+    """One attempt. Times are seconds since 1970; what is not known is None."""
+
+    name: str
+    """The name of the job, or `job:INDEX` for an iteration."""
+    job: str
+    iteration: int | None
+    """The index of the iteration."""
+    attempt: int
+    """The number of the attempt."""
+    state: str
+    """An attempt that was repeated is FAILED, or CANCELED when its job was cancelled and run again."""
+    cause: str
+    """Why it was repeated, as in `retry.on`; empty for the last attempt."""
+    submitted: float
+    scheduled: float | None
+    started: float | None
+    ended: float | None
+    queue_seconds: float | None
+    """From the submission, or from the end of the attempt before, until it was scheduled."""
+    launch_seconds: float | None
+    """From being scheduled to its start. Short jobs are sent to nodes ahead: this includes their wait for the core."""
+    run_seconds: float | None
+    """From its start to its end."""
+    nodes: str
+    """Names of nodes, separated by commas."""
+    cores: int
+    """The number of its cores."""
+    allocation: str
+    """Nodes and cores: `n1[0:1],n2[0]`."""
+    gpus: float
+    """The number of its GPUs; a part of a GPU counts as such."""
+    exit_code: int | None
+    cpu_seconds: float | None
+    cpu_efficiency: float | None
+    """The part of the time of its cores that it has used, from 0 to 1; None on several nodes."""
+    max_memory: int | None
+    """Peak memory in bytes."""
+    requested_memory: int | None
+    """Bytes of memory that it had asked for on each node."""
+    minor_faults: int | None
+    major_faults: int | None
+    read_bytes: int | None
+    written_bytes: int | None
+    message: str
+    parameters: str
+    """The parameters of an iteration as JSON; empty where it has none besides its index, or they cannot be read."""
+
+
+USAGE = "cpu_seconds", "cpu_efficiency", "max_memory", "minor_faults", "major_faults", "read_bytes", "written_bytes"
+"""Fields with what an attempt used."""
+TIMES = ("submitted", "scheduled", "started", "ended")
+"""Fields with a time."""
+
+
+_Record = Union[AttemptRecord, PastAttemptRecord]
+
+
+class _Job(NamedTuple):
+    seq: int
+    name: str
+    submitted: float
+    iteration: Iteration | None
+
+
+def read_attempts(connection: sqlite3.Connection, rows: RowSource | None = None) -> Iterator[AttemptRow]:
+    """All attempts in the order of submission, those of a job or iteration in order. Nothing is kept in memory.
+
+    `rows`: reads files of parameters; without it, parameters from files are left out.
+    """
+    jobs = _jobs(connection)
+    job = _Job(-1, "", 0.0, None)
+    before: _Record | None = None
+    both: list[Iterator[_Record]] = [_latest(connection), _earlier(connection)]
+    for record in merge(*both, key=attrgetter("seq", "position", "attempt")):
+        while job.seq < record.seq:
+            job = next(jobs, _Job(record.seq, f"(removed job {record.seq})", 0.0, None))
+        repeated = before is not None and (before.seq, before.position) == (record.seq, record.position)
+        queued = before.ended if repeated and before is not None else job.submitted
+        yield _row(job, record, queued, rows)
+        before = record
+
+
+def _jobs(connection: sqlite3.Connection) -> Iterator[_Job]:
+    query = "SELECT seq, name, submitted, CASE WHEN iterations > 0 THEN spec END FROM submitted_jobs ORDER BY seq"
+    for seq, name, submitted, spec in connection.execute(query):
+        yield _Job(seq, name, submitted, None if spec is None else _iteration(seq, name, spec))
+
+
+def _iteration(seq: int, name: str, spec: bytes) -> Iteration | None:
+    try:
+        return decode_description(spec, seq, name).iteration
+    except DamagedDescription:
+        return None
+
+
+def _latest(connection: sqlite3.Connection) -> Iterator[AttemptRecord]:
+    return (one for one in queries.attempt_records(connection) if one.grant is not None)
+
+
+def _earlier(connection: sqlite3.Connection) -> Iterator[PastAttemptRecord]:
+    return map(queries.to_past_attempt, queries.past_rows(connection, "ORDER BY place, attempt"))
+
+
+def _row(job: _Job, record: _Record, queued: float | None, rows: RowSource | None) -> AttemptRow:
+    if isinstance(record, AttemptRecord):
+        state, cause = record.state, ""
+    else:
+        state, cause = (CANCELED if record.cause == "cancel" else FAILED), record.cause
+    index = None
+    if record.position >= 0:
+        index = record.position if job.iteration is None else _index(job.iteration, record.position)
+    grant = record.grant or Grant(())
+    seconds = _between(record.started, record.ended)
+    requested = memory_of(grant)
+    return AttemptRow(
+        job.name if index is None else f"{job.name}:{index}",
+        job.name,
+        index,
+        record.attempt,
+        state.name,
+        cause,
+        job.submitted,
+        record.scheduled,
+        record.started,
+        record.ended,
+        _between(queued, record.scheduled),
+        _between(record.scheduled, record.started),
+        seconds,
+        ",".join(part.node for part in grant.parts),
+        grant.ncores,
+        str(grant),
+        gpus_of(grant),
+        record.exit_code,
+        **_usage(record.usage, cpu_efficiency(record.usage, grant, seconds)),
+        requested_memory=requested or None,
+        message=record.message,
+        parameters="" if index is None or job.iteration is None else _parameters(job.iteration, index, rows),
+    )
+
+
+def _index(iteration: Iteration, position: int) -> int:
+    try:
+        return iteration.index(position)
+    except IndexError:  # the description of another job
+        return position
+
+
+def _between(first: float | None, last: float | None) -> float | None:
+    """Seconds between two known times. Clocks may have been set back."""
+    return max(last - first, 0.0) if first and last else None
+
+
+def gpus_of(grant: Grant) -> float:
+    gpus = sum(len(part.gpus) for part in grant.parts)
+    share = grant.own.gpu_share if grant.own is not None else 0
+    return gpus * share / WHOLE_GPU if share else float(gpus)
+
+
+def _usage(usage: Usage | None, efficiency: float | None) -> dict[str, Any]:
+    if usage is None:
+        return dict.fromkeys(USAGE)
+    return {
+        "cpu_seconds": usage.cpu,
+        "cpu_efficiency": efficiency,
+        "max_memory": usage.memory << 10,
+        "minor_faults": usage.minor_faults,
+        "major_faults": usage.major_faults,
+        "read_bytes": usage.read,
+        "written_bytes": usage.written,
+    }
+
+
+def _parameters(iteration: Iteration, index: int, rows: RowSource | None) -> str:
+    if not iteration.has_values:
+        return ""
+    try:
+        return msgspec.json.encode(iteration.value(index, rows)).decode()
+    except (RowError, IndexError):
+        return ""
