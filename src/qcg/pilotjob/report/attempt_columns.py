@@ -63,6 +63,7 @@ class AttemptColumns(Struct):
     places: array[int]
     numbers: array[int]
     states: array[int]
+    scheduled: array[float]
     starts: array[float]
     ends: array[float]
     """0 for attempts without an end."""
@@ -80,10 +81,10 @@ class AttemptColumns(Struct):
 def read_columns(connection: sqlite3.Connection) -> AttemptColumns:
     """Read all attempts. Raises JournalError for cells that no manager has written."""
     places, numbers, states = array("q"), array("I"), array("B")
-    starts, ends, grants = array("d"), array("d"), array("I")
-    targets: list[array[Any]] = [places, numbers, states, starts, ends]
+    scheduled, starts, ends, grants = array("d"), array("d"), array("d"), array("I")
+    targets: list[array[Any]] = [places, numbers, states, scheduled, starts, ends]
     known = _Numbered()
-    columns = "place, attempt, {}, started, ended, granted"
+    columns = "place, attempt, {}, scheduled, started, ended, granted"
     latest = connection.execute(f"SELECT {columns.format('state')} FROM runs WHERE state > {QUEUED} AND {_STARTED}")
     earlier = queries.past_rows(connection, f"WHERE {_STARTED}", columns.format(_PAST_STATE))
     try:
@@ -96,6 +97,7 @@ def read_columns(connection: sqlite3.Connection) -> AttemptColumns:
             places,
             numbers,
             states,
+            scheduled,
             starts,
             ends,
             grants,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -30,8 +30,10 @@ NODE_LOST = "node lost"
 """How the messages of jobs begin that failed because their node was lost."""
 
 
-def render_json(report: RunReport) -> str:
-    return printable_json(msgspec.json.format(msgspec.json.encode(report), indent=2)).decode() + "\n"
+def render_json(report: RunReport, **more: Any) -> str:
+    """The report as JSON. `more`: further keys."""
+    whole = msgspec.json.encode({**msgspec.to_builtins(report), **more})
+    return printable_json(msgspec.json.format(whole, indent=2)).decode() + "\n"
 
 
 def render_text(report: RunReport, width: int = 100) -> str:
@@ -100,7 +102,7 @@ def _how_to_list(report: RunReport, state: State) -> str:
 
 
 def _states(report: RunReport) -> Table:
-    table = _table("state", "jobs", *(["iterations"] if report.iterations else []))
+    table = table_of("state", "jobs", *(["iterations"] if report.iterations else []))
     for state in State:
         counts = [report.jobs.get(state.name, 0)]
         if report.iterations:
@@ -111,14 +113,14 @@ def _states(report: RunReport) -> Table:
 
 
 def _times(report: RunReport) -> Table:
-    table = _table("time", "least", "median", "mean", "95 %", "most")
+    table = table_of("time", "least", "median", "mean", "95 %", "most")
     for name, statistics in (("in the queue", report.queue_times), ("running", report.run_times)):
         if statistics is not None:
-            table.add_row(name, *_durations(statistics))
+            table.add_row(name, *durations_of(statistics))
     return table
 
 
-def _durations(statistics: Statistics) -> list[str]:
+def durations_of(statistics: Statistics) -> list[str]:
     values = (statistics.least, statistics.median, statistics.mean, statistics.percentile95, statistics.most)
     return [duration(value)[:-3] for value in values]
 
@@ -145,7 +147,7 @@ def _usage(report: RunReport) -> str:
 def _slowest(report: RunReport) -> Table:
     from rich.text import Text
 
-    table = _table("slowest", "time", "state", "cpu", "memory", "cores")
+    table = table_of("slowest", "time", "state", "cpu", "memory", "cores")
     for slow in report.slowest:
         cpu = "" if slow.cpu_efficiency is None else f"{slow.cpu_efficiency:.1%}"
         memory = bytes_text(slow.max_memory) if slow.max_memory else ""
@@ -162,7 +164,7 @@ def _headline(failure: Failure) -> str:
     return printable(f"{failure.name} FAILED: {reason}{source}")
 
 
-def _table(first: str, *others: str) -> Table:
+def table_of(first: str, *others: str) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
