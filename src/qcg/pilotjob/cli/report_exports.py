@@ -1,4 +1,4 @@
-"""Options of `qcg-pm report` that write files: the table of attempts."""
+"""Options of `qcg-pm report` that write files: the table of attempts, and the Gantt chart."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,10 @@ from qcg.pilotjob.cli.console import escape_unencodable, on_terminal, silence_st
 from qcg.pilotjob.cli.errors import Refusal
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.host.safe_open import UnsafeFile, open_output
+from qcg.pilotjob.runs.liveness import has_manager
 
 STDOUT = "-"
+PICTURES = (".svg", ".png")
 
 
 class Exports(NamedTuple):
@@ -26,6 +29,7 @@ class Exports(NamedTuple):
 
     csv: str | None = None
     parquet: str | None = None
+    gantt: str | None = None
 
     def __bool__(self) -> bool:
         return any(self)
@@ -36,9 +40,12 @@ def export_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--csv", metavar="FILE", help="Write a table of all attempts as CSV; - is standard output.")
     @click.option("--parquet", metavar="FILE", help="Write the same table as Parquet. Needs qcg-pilotjob[parquet].")
+    @click.option("--gantt", metavar="FILE", help="Draw a Gantt chart: *.svg, or *.png with qcg-pilotjob[plots].")
     @functools.wraps(command)
-    def body(csv: str | None, parquet: str | None, **given: Any) -> None:
-        command(exports=Exports(csv, parquet), **given)
+    def body(csv: str | None, parquet: str | None, gantt: str | None, **given: Any) -> None:
+        if gantt is not None and not gantt.lower().endswith(PICTURES):
+            raise click.UsageError("the name of the file of --gantt must end with .svg or .png")
+        command(exports=Exports(csv, parquet, gantt), **given)
 
     return body
 
@@ -64,6 +71,29 @@ def write_exports(directory: Path, exports: Exports) -> None:
         check_parquet()
         with open_attempts(directory) as found, writing(exports.parquet) as file:
             write_parquet(found, file)
+
+    if exports.gantt is not None:
+        _draw(directory, exports.gantt)
+
+
+def _draw(directory: Path, path: str) -> None:
+    from qcg.pilotjob.report.attempt_files import open_registry
+    from qcg.pilotjob.report.gantt import gantt
+    from qcg.pilotjob.report.png import check_png, write_png
+    from qcg.pilotjob.report.svg import svg_of
+    from qcg.pilotjob.report.timeline import Timeline
+
+    as_png = path.lower().endswith(".png")
+    if as_png:
+        check_png()
+    with open_registry(directory) as (connection, run_dir, foreign):
+        alive = not foreign and has_manager(run_dir)
+        picture = gantt(Timeline.read(connection, time.time() if alive else None), os.fspath(run_dir.absolute()))
+    with writing(path) as file:
+        if as_png:
+            write_png(picture, file)
+        else:
+            file.write(svg_of(picture).encode())
 
 
 @contextmanager

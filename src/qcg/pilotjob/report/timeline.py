@@ -6,6 +6,7 @@ import math
 import sqlite3
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from itertools import chain, pairwise
 from typing import Literal
 
@@ -97,6 +98,11 @@ class Timeline:
     @property
     def attempts(self) -> int:
         return len(self._places)
+
+    def states(self) -> dict[str, int]:
+        """Numbers of attempts by state, for states with attempts."""
+        counts = Counter(self._states)
+        return {state.name: counts[state] for state in STATES if counts[state]}
 
     def lanes(self, level: Level) -> int:
         """The number of rows."""
