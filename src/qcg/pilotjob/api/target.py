@@ -82,15 +82,13 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
     """Find the live manager of a run directory, or of the newest run with one in a working directory.
 
     Runs whose contact file cannot be read are skipped when another run has a live manager."""
-    # Imported late: discovery reads registries, which most programs do not need.
-    from qcg.pilotjob.runs.discovery import newest_with_jobs
     from qcg.pilotjob.runs.liveness import is_manager_alive, registry_holder
-    from qcg.pilotjob.runs.messages import describe_run_without_manager, no_contact_message
-    from qcg.pilotjob.runs.submissions import waiting_suffix
 
     directory = directory.absolute()
     runs, skipped = _runs_in(directory)
     if not runs:
+        from qcg.pilotjob.runs.submissions import waiting_suffix
+
         whose = "of yours " if skipped else ""
         raise NoManager(
             f"no manager was found: there is no run ({PREFIX}*) {whose}in {directory}{waiting_suffix(directory)}."
@@ -107,6 +105,8 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
         if found is None:
             holder = registry_holder(run)
             if holder is not None:
+                from qcg.pilotjob.runs.messages import no_contact_message
+
                 problems.append(ConnectionError(no_contact_message(run, holder)))
         elif is_manager_alive(run, found):
             if found.clients is not None:
@@ -119,6 +119,10 @@ def live_run(directory: Path, hint: str = _PROGRAMS_HINT) -> Target:
             )
     if problems:
         raise problems[0]
+    # Imported late: these read registries, which programs do not need that find a live manager.
+    from qcg.pilotjob.runs.discovery import newest_with_jobs
+    from qcg.pilotjob.runs.messages import describe_run_without_manager
+
     newest = newest_with_jobs(runs)
     raise NoManager(
         f"{describe_run_without_manager(newest)} See what happened with `qcg-pm report {newest}`, start another manager"
@@ -158,7 +162,7 @@ def _target_at(address: str, environ: Mapping[str, str]) -> Target:
 def _runs_in(directory: Path) -> tuple[list[Path], tuple[str, ...]]:
     """The run directory itself, or the runs in a working directory, newest first; and sentences about runs of other
     users."""
-    from qcg.pilotjob.runs.discovery import RunsError, find_runs
+    from qcg.pilotjob.runs.own_runs import RunsError, find_runs
 
     try:
         found = find_runs(directory)

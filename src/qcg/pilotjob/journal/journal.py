@@ -19,10 +19,9 @@ from qcg.pilotjob.journal.commit_group import GATHER, CommitGroup
 from qcg.pilotjob.journal.errors import JournalError
 from qcg.pilotjob.journal.metadata import EPOCH, PUT_VALUE, MetadataKey, T
 from qcg.pilotjob.journal.records import JobEnded
+from qcg.pilotjob.journal.registry_files import FILE_NAME as FILE_NAME
 from qcg.pilotjob.journal.registry_files import check_own_files
 from qcg.pilotjob.journal.registry_reader import RegistryReader
-
-FILE_NAME = "registry.sqlite"
 
 
 class Journal(RegistryReader):

@@ -14,6 +14,8 @@ from pathlib import Path
 from qcg.pilotjob.host.safe_open import UnsafeFile, check_own_file, open_own, open_regular
 from qcg.pilotjob.journal.errors import JournalError
 
+FILE_NAME = "registry.sqlite"
+"""Name of the registry in a run directory."""
 WAL_HEADER_SIZE = 32
 _MAGIC = b"SQLite format 3\0"
 _COMPANIONS = ("-wal", "-shm", "-journal")

@@ -15,7 +15,7 @@ from qcg.pilotjob.cluster.errors import ClusterError
 from qcg.pilotjob.cluster.registry import batch_system
 from qcg.pilotjob.host.hostname import host_name
 from qcg.pilotjob.host.safe_open import open_own
-from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.registry_files import FILE_NAME
 from qcg.pilotjob.runs.guard import is_alive
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import Contact, ContactError

@@ -13,7 +13,7 @@ from qcg.pilotjob.cluster.errors import BatchError, ClusterError
 from qcg.pilotjob.cluster.registry import batch_system, queue_of
 from qcg.pilotjob.cluster.spec import AllocationSpec
 from qcg.pilotjob.host.safe_open import check_own_directory
-from qcg.pilotjob.journal.journal import FILE_NAME
+from qcg.pilotjob.journal.registry_files import FILE_NAME
 from qcg.pilotjob.runs.chain_state import read_chain_state, read_json, write_json
 from qcg.pilotjob.runs.rundir import PREFIX
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from qcg.pilotjob.common.wording import pluralize
 from qcg.pilotjob.journal import queries
 from qcg.pilotjob.journal.errors import JournalError
-from qcg.pilotjob.journal.journal import FILE_NAME
 from qcg.pilotjob.journal.metadata import BATCH_SYSTEM, NODES_OF_ALLOCATION, OPTIONS, DamagedMetadata
+from qcg.pilotjob.journal.registry_files import FILE_NAME
 from qcg.pilotjob.journal.snapshot import snapshot
 from qcg.pilotjob.runs.resume_hint import resume_command
 
