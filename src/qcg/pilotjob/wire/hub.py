@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import zmq
-from zmq.auth.asyncio import AsyncioAuthenticator
 
 from qcg.pilotjob.wire import descriptors
 from qcg.pilotjob.wire.auth_log import PAUSE, WATCHED, AuthenticationLog
+from qcg.pilotjob.wire.authenticator import LoopAuthenticator
 from qcg.pilotjob.wire.connection_limiter import ConnectionLimiter, ListeningSocket
 from qcg.pilotjob.wire.keys import Keys, use_server_keys
 from qcg.pilotjob.wire.parts import ENCRYPTION, PART
@@ -61,7 +61,7 @@ class Hub:
         self._loop = asyncio.get_running_loop()
         self._context = zmq.Context()
         self._allowed: dict[str, bytes] = {}
-        self._authenticator = AsyncioAuthenticator(self._context)
+        self._authenticator = LoopAuthenticator(self._context, self._loop)
         self._authenticator.start()
         self._log = AuthenticationLog()
         self._limiter = ConnectionLimiter()
