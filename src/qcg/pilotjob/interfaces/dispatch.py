@@ -30,7 +30,7 @@ from qcg.pilotjob.interfaces.handlers.remove_job import remove_job
 from qcg.pilotjob.interfaces.handlers.rerun_job import rerun_job
 from qcg.pilotjob.interfaces.handlers.resources_info import resources_info
 from qcg.pilotjob.interfaces.handlers.set_job import set_job
-from qcg.pilotjob.interfaces.handlers.status import status
+from qcg.pilotjob.interfaces.handlers.status import overview, status
 from qcg.pilotjob.interfaces.handlers.submit import submit
 from qcg.pilotjob.interfaces.handlers.summary import summary
 from qcg.pilotjob.interfaces.handlers.why import why
@@ -74,6 +74,16 @@ async def answer(manager: Manager, raw: bytes | msgspec.Raw, path: str = "") -> 
         return await carry_out(manager, raw, path)
     except (JournalError, ReportError, ManagerEnding) as problem:
         return error(_at(path, problem))
+
+
+def answer_at_once(manager: Manager, raw: bytes) -> Answer | None:
+    """Answer a small request from counters alone, without waiting for another turn of the event loop; None for all
+    other requests, and for those that fail. Displays ask for these again and again, also while the manager is busy."""
+    try:
+        request = decode_request(raw)
+        return overview(manager, request) if type(request) is requests.Status else None
+    except Exception:  # noqa: BLE001 it is raised again where it is handled
+        return None
 
 
 async def carry_out(manager: Manager, raw: bytes | msgspec.Raw, path: str, counted: Counted | None = None) -> Answer:

@@ -8,7 +8,7 @@ import logging
 import msgspec
 
 from qcg.pilotjob.common.options import Options, UsageError
-from qcg.pilotjob.interfaces.dispatch import answer
+from qcg.pilotjob.interfaces.dispatch import answer, answer_at_once
 from qcg.pilotjob.interfaces.publisher import Publisher
 from qcg.pilotjob.interfaces.replies import Answer, error
 from qcg.pilotjob.manager.manager import Manager
@@ -29,6 +29,8 @@ MOST_PARTS = 4 * MOST_BYTES // PART
 """The most frames of one request."""
 MOST_ENVELOPE_BYTES = 4096
 """The most bytes of the routing envelope, which is sent back with the answer."""
+SMALL = 1000
+"""Bytes of a request that may be answered in the turn in which it arrives."""
 ANSWER_TIMEOUT = 5.0
 """Seconds to answer the last requests when the interface is closed."""
 _encode = msgspec.json.Encoder().encode
@@ -78,7 +80,10 @@ class NetworkInterface:
             if size > MOST_BYTES or len(parts) > MOST_PARTS:
                 self._send(envelope, error(_too_large(size, len(parts))))
                 continue
-            task = asyncio.ensure_future(self._answer(envelope, b"".join(parts)))
+            body = b"".join(parts)
+            if size <= SMALL and self._answer_at_once(envelope, body):
+                continue
+            task = asyncio.ensure_future(self._answer(envelope, body))
             self._in_progress[task] = envelope, size
             self._bytes_in_progress += size
             task.add_done_callback(self._done)
@@ -87,6 +92,13 @@ class NetworkInterface:
 
     def _is_busy(self) -> bool:
         return len(self._in_progress) >= MOST_IN_PROGRESS or self._bytes_in_progress >= MOST_BYTES_IN_PROGRESS
+
+    def _answer_at_once(self, envelope: Frames, body: bytes) -> bool:
+        assert self._manager is not None
+        reply = answer_at_once(self._manager, body)
+        if reply is not None:
+            self._send(envelope, reply)
+        return reply is not None
 
     async def _answer(self, envelope: Frames, body: bytes) -> None:
         assert self._manager is not None

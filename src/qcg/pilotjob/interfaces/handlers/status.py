@@ -17,6 +17,10 @@ from qcg.pilotjob.manager.manager import Manager
 
 
 async def status(manager: Manager, request: Status) -> Answer:
+    return overview(manager, request)
+
+
+def overview(manager: Manager, request: Status) -> Answer:
     """Return an overview of the manager, its resources and its jobs, from counters only."""
     state = manager.engine.state
     if request.all_jobs_finished:
