@@ -18,6 +18,7 @@ from qcg.pilotjob.api.client_helpers import (
     check_accepted,
     drain_request,
     finish_request,
+    list_request,
     log_request,
     may_repeat,
     message_of,
@@ -113,6 +114,16 @@ class AsyncManager:
     async def list(self, names: Names | None = None) -> dict[str, Any]:
         jobs: dict[str, Any] = (await self._data({"request": "listJobs"}))["jobs"]
         return jobs if names is None else {name: jobs[name] for name in name_list(names) if name in jobs}
+
+    async def list_page(
+        self,
+        after: str | None = None,
+        limit: int | None = 1000,
+        *,
+        states: Names | None = None,
+        pattern: Names | None = None,
+    ) -> dict[str, Any]:
+        return await self._data(list_request(after, limit, states, pattern))
 
     async def status(self, names: Names) -> dict[str, Any]:
         return await self._data({"request": "jobStatus", "jobNames": name_list(names)})

@@ -114,6 +114,17 @@ def poll_request(names: Names, host: str | None) -> dict[str, Any]:
     return {"request": "pollJobs", **about}
 
 
+def list_request(after: str | None, limit: int | None, states: Names | None, pattern: Names | None) -> dict[str, Any]:
+    """The request for a page of the list of jobs."""
+    given = {
+        "after": after,
+        "limit": limit,
+        "states": None if states is None else [state.upper() for state in name_list(states)],
+        "pattern": None if pattern is None else name_list(pattern),
+    }
+    return {"request": "listJobs", **{key: value for key, value in given.items() if value is not None}}
+
+
 def drain_request(names: Names, reason: str) -> dict[str, Any]:
     return {"request": "drainNodes", "nodes": name_list(names), **({"reason": reason} if reason else {})}
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from qcg.pilotjob.api.client_helpers import Names, name_list, to_summary
+from qcg.pilotjob.api.client_helpers import Names, list_request, name_list, to_summary
 from qcg.pilotjob.api.jobinfo import JobInfo
 from qcg.pilotjob.report.run_summary import RunSummary
 
@@ -35,6 +35,19 @@ class Queries(ABC):
         """All jobs, or the jobs with these names, with their states."""
         jobs: dict[str, Any] = self._data({"request": "listJobs"})["jobs"]
         return jobs if names is None else {name: jobs[name] for name in name_list(names) if name in jobs}
+
+    def list_page(
+        self,
+        after: str | None = None,
+        limit: int | None = 1000,
+        *,
+        states: Names | None = None,
+        pattern: Names | None = None,
+    ) -> dict[str, Any]:
+        """The next jobs in the order of submission, after the one with the name `after`: `jobs` by name, and whether
+        there are `more`. `states`: only jobs in these states. `pattern`: only jobs with these names, which may contain
+        the wildcards `*`, `?` and `[...]`."""
+        return self._data(list_request(after, limit, states, pattern))
 
     def status(self, names: Names) -> dict[str, Any]:
         """The states of jobs and iterations, as in the answer to `jobStatus`."""

@@ -30,8 +30,34 @@ class Control(Struct, tag_field="request", tag="control", forbid_unknown_fields=
     ]
 
 
+StateName = Literal["QUEUED", "SCHEDULED", "EXECUTING", "SUCCEED", "FAILED", "CANCELED", "OMITTED"]
+
+
 class ListJobs(Struct, tag_field="request", tag="listJobs", forbid_unknown_fields=True):
-    """Lists all jobs with their states."""
+    """Lists jobs with their states: all of them, or a page of them."""
+
+    after: Annotated[str | None, Meta(description="List the jobs submitted after the one with this name.")] = None
+    limit: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="The most jobs to list; the reply says if there are more.")
+    ] = None
+    states: Annotated[list[StateName] | StateName | None, Meta(description="Only jobs in these states.")] = None
+    pattern: Annotated[
+        list[str] | str | None,
+        Meta(description="Only jobs with these names, which may contain the wildcards *, ? and [...]."),
+    ] = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all jobs are listed."""
+        return self.after is None and self.limit is None and self.states is None and self.pattern is None
+
+    @property
+    def patterns(self) -> list[str] | None:
+        return [self.pattern] if isinstance(self.pattern, str) else self.pattern
+
+    @property
+    def state_names(self) -> list[StateName]:
+        return [self.states] if isinstance(self.states, str) else list(self.states or ())
 
 
 JobNames = Annotated[
