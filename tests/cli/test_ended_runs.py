@@ -146,7 +146,7 @@ def test_output_is_shown_when_the_manager_ends_before_it_answers(over: Path, cap
 def test_the_registry_answers_when_a_manager_ends_while_a_command_connects(over: Path, monkeypatch: pytest.MonkeyPatch):
     run_dir = over / ".qcgpjm-service-over"
 
-    def gone(target: Target, cfg: dict[str, Any]) -> Manager:
+    def gone(target: Target, cfg: dict[str, Any], *, ends: bool) -> Manager:
         contact.remove(run_dir)
         raise ConnectionError("the service is gone")
 

@@ -76,17 +76,22 @@ class Manager(Queries):
         *,
         target: Target | None = None,
         own: bool = False,
+        ends: bool = True,
     ) -> None:
         """Connect to the manager at an address. Without an address: to the manager that environment variables name, or
         to the live manager of a run in this directory.
 
         `target`: the manager, where it has been looked up already. `own`: the manager was started for this object,
-        which returns the ends of its jobs from the first one on.
+        which returns the ends of its jobs from the first one on. `ends`: remember which jobs have ended until now, for
+        `wait4_any_job_finish`; without it, nothing is sent before the first request.
         """
         found = find_target(address, os.environ) if target is None else target
         self._config = read_config(cfg)
         self._log_file = LogFile(self._config.wdir, self._config.log_file, self._config.log_level)
         self._pool = ConnectionPool(found)
+        if not ends:
+            self._ends = EndStream(0)
+            return
         try:
             position = reply_data(POSITION_REQUEST, check_accepted(self._send_once(encode_request(POSITION_REQUEST))))
             self._ends = EndStream(position["first" if own else "last"])
@@ -101,9 +106,14 @@ class Manager(Queries):
         return cls.at(live_run(Path(run_dir)), cfg)
 
     @classmethod
-    def at(cls, target: Target, cfg: Mapping[str, Any] | None = None) -> Manager:
-        """Connect to a manager that has been looked up already."""
-        return cls(cfg=cfg, target=target)
+    def at(cls, target: Target, cfg: Mapping[str, Any] | None = None, *, ends: bool = True) -> Manager:
+        """Connect to a manager that has been looked up already. `ends`: as in the constructor."""
+        return cls(cfg=cfg, target=target, ends=ends)
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the manager has answered any request of this object."""
+        return self._pool.answered
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 

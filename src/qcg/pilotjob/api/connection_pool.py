@@ -25,6 +25,8 @@ class ConnectionPool:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.closed = False
+        self.answered = False
+        """Whether the manager has answered any request."""
         self._begin()
         _everywhere.add(self)
 
@@ -48,6 +50,7 @@ class ConnectionPool:
             except BaseException:  # a connection with an error is not used again
                 requests.close()
                 raise
+            self.answered = True
             with self._lock:
                 if not self.closed:
                     self._idle.append(requests)

@@ -23,10 +23,6 @@ from qcg.pilotjob.cli.target_options import target_of
 from qcg.pilotjob.common.environment import MANAGER_ADDRESS, RUN_DIRECTORY
 from qcg.pilotjob.common.printable import printable
 from qcg.pilotjob.common.wording import pluralize
-from qcg.pilotjob.runs.discovery import own_runs
-from qcg.pilotjob.runs.liveness import has_manager, is_manager_alive
-from qcg.pilotjob.runs.messages import describe_recorded_state, describe_run_without_manager
-from qcg.pilotjob.runs.unfinished import count_unfinished
 from qcg.pilotjob.wire import contact
 from qcg.pilotjob.wire.contact import ContactError
 
@@ -107,10 +103,10 @@ def _call(
 ) -> int | None:
     from qcg.pilotjob.api.errors import ConnectionError, NoManager, QCGPJMAError, RequestRefusedError
 
-    asked = False
+    asked: Manager | None = None
     try:
         with connect(path, address, os.environ) as manager:
-            asked = True
+            asked = manager
             try:
                 return function(manager, **given)
             except RequestRefusedError as error:
@@ -127,7 +123,7 @@ def _call(
     except ConnectionError as error:
         run = current_run_dir()
         diagnosis = _why_no_answer(run)
-        if offline and not asked and run is not None and _is_over(run):
+        if offline and run is not None and not (asked and asked.has_answered) and _is_over(run):
             return _ask_registry(run, function, given)
         raise Refusal(diagnosis or str(error)) from None
     except QCGPJMAError as error:
@@ -136,6 +132,10 @@ def _call(
 
 def _is_over(run: Path) -> bool:
     """Whether the manager of a run has just ended, and all its jobs have."""
+    # Imported late, like all that reads registries: commands that find their manager start faster.
+    from qcg.pilotjob.runs.liveness import has_manager
+    from qcg.pilotjob.runs.unfinished import count_unfinished
+
     return not has_manager(run) and not count_unfinished(run)
 
 
@@ -143,6 +143,8 @@ def _ask_registry(run: Path, function: Callable[..., int | None], given: dict[st
     from qcg.pilotjob.cli.offline_client import RegistryClient
     from qcg.pilotjob.journal.damage import in_words
     from qcg.pilotjob.journal.errors import JournalError
+    from qcg.pilotjob.runs.messages import describe_recorded_state
+    from qcg.pilotjob.runs.own_runs import own_runs
 
     with RegistryClient(run) as ended:
         code: int | None = 1
@@ -172,7 +174,8 @@ def connect(path: str | None, address: str | None, environ: Mapping[str, str]) -
     for sentence in target.skipped:
         echo_err(sentence)
     click.get_current_context().meta[_RUN_DIR] = target.run_dir
-    return Manager.at(target, {"log_file": ""})  # commands write no api.log
+    # Commands write no api.log, and none asks for the next end of any job.
+    return Manager.at(target, {"log_file": ""}, ends=False)
 
 
 def current_run_dir() -> Path | None:
@@ -185,6 +188,9 @@ def _why_no_answer(run: Path | None) -> str:
     """Why a manager does not answer any more: it has ended, or is stopped; empty when that is not known."""
     if run is None:
         return ""
+    from qcg.pilotjob.runs.liveness import is_manager_alive
+    from qcg.pilotjob.runs.messages import describe_run_without_manager
+
     for _ in range(PROBES):
         try:
             found = contact.read(run)
@@ -205,24 +211,22 @@ def with_similar_name(manager: Queries, sentence: str) -> str:
     missing = _NO_SUCH_JOB.fullmatch(sentence)
     if missing is None:
         return sentence
-    known = list(manager.list())
-    if len(known) > MOST_COMPARED:
+    page = manager.list_page(limit=MOST_COMPARED)
+    if page["more"]:
         return sentence
-    near = difflib.get_close_matches(missing[1], known, n=1)
+    near = difflib.get_close_matches(missing[1], list(page["jobs"]), n=1)
     return f"{sentence}; did you mean {near[0]!r}?" if near else sentence
 
 
 class Registry:
     """Job names and iterations of a manager, requested when a pattern or a range needs them."""
 
-    def __init__(self, manager: Queries, listed: Collection[str] | None = None) -> None:
+    def __init__(self, manager: Queries) -> None:
         self._manager = manager
-        self._listed = listed
 
-    def jobs(self) -> Collection[str]:
-        if self._listed is None:
-            self._listed = self._manager.list()
-        return self._listed
+    def matching(self, pattern: str) -> Collection[str]:
+        found: dict[str, Any] = self._manager.list_page(limit=None, pattern=pattern)["jobs"]
+        return found
 
     def indices(self, job: str) -> Sequence[int] | None:
         entry = self._manager.info(job)["jobs"][job]

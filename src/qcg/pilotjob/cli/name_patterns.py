@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from fnmatch import fnmatchcase
 from typing import Protocol
 
 _RANGE = re.compile(r"(-?\d{1,18})-(-?\d{1,18})", re.ASCII)
@@ -18,8 +17,8 @@ class NoSuchName(Exception):
 class NameSource(Protocol):
     """The job names and iterations that patterns and ranges are compared with."""
 
-    def jobs(self) -> Collection[str]:
-        """The names of all jobs."""
+    def matching(self, pattern: str) -> Collection[str]:
+        """The names of the jobs that a pattern matches."""
 
     def indices(self, job: str) -> Sequence[int] | None:
         """The indices of a job's iterations; None without iterations. Raises NoSuchName when there is no such job."""
@@ -39,6 +38,16 @@ def expand(wanted: Iterable[str], source: NameSource) -> dict[str, bool]:
     return found
 
 
+def is_pattern(text: str) -> bool:
+    """Whether a text has wildcards."""
+    return _PATTERN.search(text) is not None
+
+
+def literal(name: str) -> str:
+    """The pattern that matches this name alone."""
+    return _PATTERN.sub(r"[\g<0>]", name)
+
+
 def _names(text: str, source: NameSource) -> Iterable[str]:
     job, colon, suffix = text.partition(":")
     jobs = _jobs(job, source)
@@ -48,9 +57,9 @@ def _names(text: str, source: NameSource) -> Iterable[str]:
 
 
 def _jobs(pattern: str, source: NameSource) -> list[str]:
-    if not _PATTERN.search(pattern):
+    if not is_pattern(pattern):
         return [pattern]
-    found = [name for name in source.jobs() if fnmatchcase(name, pattern)]
+    found = list(source.matching(pattern))
     if not found:
         raise NoSuchName(f"no job matches {pattern!r}")
     return found
