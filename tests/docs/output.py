@@ -38,7 +38,7 @@ _VARIABLE_PARTS = [
     (re.compile(r"\blog\.\d{8}T\d{6}Z"), "log.TIME"),
     (re.compile(r"\d+\.\d\d s\b"), "N s"),
 ]
-_PROGRESS = re.compile(r"\d+ of \d+ jobs done, .* cores? busy")
+_PROGRESS = re.compile(r"\d+ of \d+ jobs done, .* cores? busy(, .* left)?")
 """Progress lines; their number depends on the speed of the machine."""
 
 _CONNECTED = re.compile(r"TIME INFO agent \S+ connected from HOST .*")

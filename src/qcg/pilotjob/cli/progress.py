@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import datetime
 
 from qcg.pilotjob.cli.console import echo, echo_err, escape_unencodable, on_terminal
@@ -13,10 +14,12 @@ from qcg.pilotjob.core.job_states import State
 from qcg.pilotjob.manager.engine import Engine
 from qcg.pilotjob.manager.manager import Manager
 from qcg.pilotjob.manager.observers import RunObserver
-from qcg.pilotjob.report.progress import progress_line
+from qcg.pilotjob.report.progress import pace, progress_bar, progress_line
 
 PLAIN_INTERVAL = 2.0
 LIVE_INTERVAL = 0.2
+LONG = 10.0
+"""Seconds left from which on plain lines have a rate and the time left."""
 MOST_FAILURES = 20
 """Failures that are printed while jobs run; the closing table has the rest."""
 
@@ -49,13 +52,14 @@ class Progress(RunObserver):
         """`silent`: print notices only, to stderr."""
         self._silent = silent
         self._engine: Engine
+        self._manager: Manager
         self._failures_shown = 0
         self._last = ""
         self._task: asyncio.Future[None] | None = None
 
     def start(self, manager: Manager) -> None:
         escape_unencodable()
-        self._engine = manager.engine
+        self._engine, self._manager = manager.engine, manager
         if self._silent:
             manager.engine.observers.subscribe(_SilentNotices())
             return
@@ -86,18 +90,44 @@ class Progress(RunObserver):
         line = progress_line(self._engine.state)
         return f"{line}; nothing can be written, service.log says why" if self._engine.commits.stalled else line
 
+    def _pace(self, least: float = 0.0) -> str:
+        """The rate and the time left, with a comma before it; empty if less than `least` seconds are left."""
+        now = time.time()
+        if not self._engine.state.unfinished:
+            return ""
+        expected = self._manager.summaries.expected_end(now)
+        if least and (expected is None or expected.at - now < least):
+            return ""
+        text = pace(self._engine.activity.rates(now), expected, now)
+        return f", {text}" if text else ""
+
     def _print(self) -> None:
         line = self._line()
         if line != self._last:
-            echo(line)
-            self._last = line
+            self._last = line  # without what changes while nothing happens
+            echo(line + self._pace(LONG))
+
+    def _live_line(self, width: int, *, ascii_only: bool) -> str:
+        line, speed, counts = self._line(), self._pace(), self._engine.state.unit_counts
+        bar = progress_bar(counts, width - len(line) - len(speed), ascii_only=ascii_only)
+        if bar:
+            return bar + line + speed
+        # Two lines on a narrow terminal.
+        bar = progress_bar(counts, width - len(speed), ascii_only=ascii_only)
+        return f"{bar}{speed.removeprefix(', ')}\n{line}" if bar else line + speed
 
     async def _live(self) -> None:
         from rich.console import Console
         from rich.live import Live
         from rich.text import Text
 
-        with Live(Text(self._line()), console=Console(), refresh_per_second=5, transient=True) as live:
+        console = Console()
+        ascii_only = not console.encoding.startswith("utf")
+
+        def text() -> Text:
+            return Text(self._live_line(console.width, ascii_only=ascii_only))
+
+        with Live(text(), console=console, refresh_per_second=5, transient=True) as live:
             while True:
                 await asyncio.sleep(LIVE_INTERVAL)
-                live.update(Text(self._line()))
+                live.update(text())

@@ -32,7 +32,7 @@ class Load(NamedTuple):
     places: float
     """The number of attempts that fit into the resources at once; 0 if none does."""
     mean: float | None
-    """Average duration in seconds; None if none has ended."""
+    """Average duration in seconds; None if none has succeeded."""
     slowest: float = 0.0
     ended: int = 0
     """The number of attempts that the average is made of."""
@@ -79,7 +79,7 @@ def workload(core: CoreState, in_lines: list[tuple[QueueLine, int]], now: float)
         load = Load(
             waiting.get(request, 0),
             places,
-            None if durations.longest is None else durations.mean,
+            durations.mean if durations.succeeded else None,
             durations.slowest,
             durations.succeeded,
         )
@@ -87,7 +87,7 @@ def workload(core: CoreState, in_lines: list[tuple[QueueLine, int]], now: float)
             load = load._replace(running=runs.number, remaining=runs.remaining, longest=runs.longest)
         loads.append(load)
     for request, durations in islice(core.queue.paces.items(), MOST_PACES):
-        if request not in lines and durations.longest is not None:
+        if request not in lines and durations.succeeded:
             places = _places_in(core, request, core.pool.target(request), shapes)
             loads.append(Load(0, places, durations.mean, durations.slowest, durations.succeeded))
     return loads

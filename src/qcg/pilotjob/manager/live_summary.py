@@ -27,7 +27,6 @@ from qcg.pilotjob.report.run_summary import (
     Estimate,
     Group,
     NodeSummary,
-    Rates,
     RunSummary,
 )
 from qcg.pilotjob.report.tail import end_of_output
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 SHARE = 50
 """Parts of a summary that need time are computed again after so many times the time that they took."""
+ESTIMATE_PAUSE = 0.5
+"""Seconds for which an expected end is used at least."""
 FULL = 0.9
 """Part of the cores in use from which on cores, and not starts, limit a run."""
 
@@ -54,6 +55,8 @@ class LiveSummary:
         """Monotonic time from which on failures may be read from the registry again."""
         self._waiting: tuple[Group, ...] = ()
         self._estimate: Estimate | None = None
+        self._expected_until = 0.0
+        """Monotonic time until which the last expected end is used."""
         self._explained_until = 0.0
         """Monotonic time until which the last explanation of what waits is used."""
         self._examples: dict[tuple[int, int], tuple[str, tuple[str, ...]]] = {}
@@ -72,8 +75,7 @@ class LiveSummary:
         nodes = sorted(map(self._node, state.pool.nodes), key=lambda node: node.state == "ready")
         if self._first is None and state.jobs:
             self._first = next(iter(state.jobs.values())).submitted
-        rates = activity.rates(now)
-        self._explain(now, rates)
+        self._explain(now)
         local = [node for node in nodes if not node.remote]
         return RunSummary(
             run=self._manager.run_id,
@@ -93,8 +95,8 @@ class LiveSummary:
             running=state.executing,
             nodes=tuple(nodes[:MOST_NODES]),
             more_nodes=max(len(nodes) - MOST_NODES, 0),
-            rates=rates,
-            estimate=self._estimate,
+            rates=activity.rates(now),
+            estimate=self.expected_end(now),
             waiting=self._waiting,
             failed=tuple([self._failed(group) for group in activity.failures.largest(MOST_GROUPS)]),
             history=None if activity.bins is None else activity.bins.history(),
@@ -127,8 +129,8 @@ class LiveSummary:
 
     # -- what waits ---------------------------------------------------------------------------------------------------
 
-    def _explain(self, now: float, rates: Rates | None) -> None:
-        """Bring the explanation of what waits and the expected end up to date, unless that was done just now."""
+    def _explain(self, now: float) -> None:
+        """Bring the explanation of what waits up to date, unless that was done just now."""
         began = time.monotonic()
         if began < self._explained_until:
             return
@@ -144,11 +146,21 @@ class LiveSummary:
             show_time=timestamp,
         )
         self._waiting = tuple([Group(group.number, group.reason, group.sentence, group.example) for group in found])
-        self._estimate = self._expected_end(now, waiting, workload(state, waiting.in_lines, now), rates)
         self._explained_until = time.monotonic() + SHARE * (time.monotonic() - began)
 
-    def _expected_end(self, now: float, waiting: Waiting, loads: list[Load], rates: Rates | None) -> Estimate | None:
+    def expected_end(self, now: float) -> Estimate | None:
+        """When the run is expected to end, computed anew unless that was done just now."""
+        began = time.monotonic()
+        if began >= self._expected_until:
+            state = self._engine.state
+            waiting = count_waiting(state)
+            self._estimate = self._compute_end(now, waiting, workload(state, waiting.in_lines, now))
+            self._expected_until = time.monotonic() + max(SHARE * (time.monotonic() - began), ESTIMATE_PAUSE)
+        return self._estimate
+
+    def _compute_end(self, now: float, waiting: Waiting, loads: list[Load]) -> Estimate | None:
         state = self._engine.state
+        rates = self._engine.activity.rates(now)
         taken, total = state.pool.taken_cores, state.pool.total_cores
         mean = max([load.mean or 0.0 for load in loads], default=0.0)
         used = state.core_seconds + taken * mean

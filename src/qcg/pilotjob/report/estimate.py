@@ -37,7 +37,7 @@ class Left(NamedTuple):
 
 
 def estimate(now: float, loads: Sequence[Load], left: Left) -> Estimate | None:
-    """The expected end; None if nothing is left, or no attempt has ended."""
+    """The expected end; None if nothing is left, or no attempt has succeeded."""
     known = [load for load in loads if load.mean is not None and load.places > 0]
     counted = sum([load.waiting + load.running for load in known])
     guessed = sum([load.waiting + load.running for load in loads]) - counted + left.dependent + left.paused
@@ -91,11 +91,11 @@ def _average(known: Sequence[Load]) -> float:
 
 def _basis(known: Sequence[Load], counted: int, guessed: int, left: Left) -> str:
     ended = sum([load.ended for load in known])
-    text = f"from the durations of {pluralize(ended, 'attempt')} that succeeded" if ended else "from few durations"
+    text = f"from the durations of {pluralize(ended, 'attempt')} that succeeded"
     if guessed:
         text += (
             f"; of {pluralize(counted + guessed, 'attempt')} left, {guessed} wait for other jobs or have a request of"
-            " which no attempt has ended: they count as average"
+            " which no attempt has succeeded: they count as average"
         )
     if left.held:
         text += f"; {pluralize(left.held, 'held job')} left out"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TypeVar
 
 from qcg.pilotjob.report.run_summary import MOST_BINS, History
@@ -30,7 +31,7 @@ class HistoryBins:
         since = max(since, self.first)
         if until <= since:
             return
-        last = self._bin_of(until)
+        last = self._bin_of(math.nextafter(until, since))
         for number in range(self._bin_of(since), last + 1):
             begin = self.first + number * self.width
             seconds = min(until, begin + self.width) - max(since, begin)
