@@ -142,7 +142,7 @@ def changes() -> st.SearchStrategy[JobChange]:
 
 
 def retry_policies() -> st.SearchStrategy[RetryPolicy]:
-    causes = st.sampled_from([cause for cause in CAUSES if cause != "memory"])
+    causes = st.sampled_from(CAUSES)
     steps = st.none() | st.sampled_from([1.5, 2.0]) | st.just((4.0, 100.0))
     return st.builds(
         RetryPolicy,

@@ -33,9 +33,8 @@ from tests.core.strategies import (
 from tests.support.tiers import per_tier
 
 Step = tuple[str, object]
-ENDS = st.sampled_from(
-    ["", "", "", "exit 1", "exit 1", "exit 5", "signal -9", "timeout -15", "unstartable -1", "lost -1", "staging 1"]
-)
+FAILURES = ["exit 1", "exit 1", "exit 5", "signal -9", "timeout -15", "memory -9", "unstartable -1", "lost -1"]
+ENDS = st.sampled_from(["", "", "", *FAILURES, "staging 1"])
 """Cause and exit code of a failure; empty for success."""
 LIMITS = st.sampled_from([0, 1, 1, 2])
 """Failures after which a node is drained."""
